@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, Listener};
-use toolcell_core::record::{GUEST_BLOCKS, Keeping, Strategy, ToolEvent};
+use toolcell_core::record::{GUEST_BLOCKS, OutputRetention, Strategy, ToolEvent};
 
 use super::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
@@ -13,7 +13,7 @@ use crate::support::{Called, Test, scratch};
 /// The limit of the results of [`host`], in bytes.
 const LIMIT: u64 = 4_000;
 
-fn host(folder: &Path, keeping: Keeping) -> Arc<Host> {
+fn host(folder: &Path, keeping: OutputRetention) -> Arc<Host> {
     let is_set_up = folder.join("cache").is_symlink();
     own_host(|settings| {
         settings.home = Some(if is_set_up {
@@ -207,7 +207,7 @@ async fn an_output_without_its_promised_artifact_is_partial_and_kept() {
 #[tokio::test]
 async fn a_tool_chooses_how_its_output_is_kept() {
     let (_guard, folder) = scratch();
-    let host = host(&folder, Keeping::default());
+    let host = host(&folder, OutputRetention::default());
     let large = "y".repeat(LIMIT as usize);
     let called = say("say_by_reference", Some(&host), text("short")).await;
     called.ended("succeeded", "succeeded");
@@ -278,7 +278,7 @@ async fn an_operator_and_a_tool_only_narrow_each_other() {
         (Strategy::Redact, "say_by_reference", "redact"),
     ] {
         let (_guard, folder) = scratch();
-        let host = host(&folder, Keeping::by(keeping));
+        let host = host(&folder, OutputRetention::by(keeping));
         let called = say(tool, Some(&host), text("short")).await;
         assert_eq!(strategies(&called)[0], expected, "{keeping:?} and {tool}");
         let is_gone = matches!(expected, "drop_with_reason" | "redact");
@@ -301,19 +301,19 @@ async fn an_output_that_may_be_on_no_disk_is_in_no_file() {
             .call(json!({ "bytes": bytes }))
             .await
     };
-    let passing = host(&folder, Keeping::by(Strategy::NeverPersist));
+    let passing = host(&folder, OutputRetention::by(Strategy::NeverPersist));
     let small = call(Arc::clone(&passing), 2_000).await;
     assert_eq!(small.0.result.text().len(), 2_000, "the caller has it");
     let large = call(passing, LIMIT * 2).await;
     large.failed("result_too_large", "never_persisted");
     let partial = Test::new("probe#partial_result")
-        .on(&host(&folder, Keeping::by(Strategy::NeverPersist)))
+        .on(&host(&folder, OutputRetention::by(Strategy::NeverPersist)))
         .call(json!({ "text": "x".repeat(300) }))
         .await;
     assert!(!partial.0.progress.is_empty());
     // Long enough that events are noted while it runs.
     let told = Test::new("probe#progress")
-        .on(&host(&folder, Keeping::by(Strategy::NeverPersist)))
+        .on(&host(&folder, OutputRetention::by(Strategy::NeverPersist)))
         .call(json!({ "count": 4, "interval_ms": 200 }))
         .await;
     assert!(
@@ -338,7 +338,7 @@ async fn an_output_that_may_be_on_no_disk_is_in_no_file() {
         "a partial result is on the disk"
     );
     // The same search finds an output that may be stored.
-    call(host(&folder, Keeping::default()), 2_000).await;
+    call(host(&folder, OutputRetention::default()), 2_000).await;
     assert!(is_on_disk(&folder, &"x".repeat(1_000)));
 }
 
@@ -367,7 +367,7 @@ async fn talk(folder: &Path, strategy: Strategy) -> (Arc<Host>, Vec<Called>, Str
     let listener = Arc::clone(&heard);
     let host = own_host(|settings| {
         settings.home = Some(home_with_own_payloads(folder));
-        settings.keeping = Keeping::by(strategy);
+        settings.keeping = OutputRetention::by(strategy);
         settings.listeners = vec![listener];
     });
     let mut calls = Vec::new();
@@ -470,7 +470,7 @@ async fn the_caller_alone_has_what_a_tool_says_if_that_may_be_on_no_disk() {
 #[tokio::test]
 async fn sizes_of_decisions_are_those_of_the_bytes() {
     let (_guard, folder) = scratch();
-    let host = host(&folder, Keeping::default());
+    let host = host(&folder, OutputRetention::default());
     let content = json!([{ "type": "text", "text": "a \"quoted\"\n\u{e9}" }]);
     let called = say(
         "say",
@@ -491,7 +491,7 @@ async fn sizes_of_decisions_are_those_of_the_bytes() {
 #[tokio::test]
 async fn the_preview_of_structured_output_is_json_with_its_outline() {
     let (_guard, folder) = scratch();
-    let host = host(&folder, Keeping::default());
+    let host = host(&folder, OutputRetention::default());
     let structured =
         json!({ "log": "z".repeat(9_000), "rows": (0..900).collect::<Vec<_>>(), "total": 900 });
     let called = say(
@@ -523,7 +523,7 @@ async fn the_preview_of_structured_output_is_json_with_its_outline() {
 #[tokio::test]
 async fn the_preview_of_a_text_stops_outside_of_escape_sequences() {
     let (_guard, folder) = scratch();
-    let host = host(&folder, Keeping::default());
+    let host = host(&folder, OutputRetention::default());
     let colours = "\u{1b}[38;5;196m\u{1f44d}\u{1f3fd}".repeat(2_000);
     let called = say("say", Some(&host), text(&colours)).await;
     let preview = called.record()["result"]["content"][0]["preview"]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::Listener;
-use toolcell_core::catalog::{Conditions, Selection, Surface};
-use toolcell_core::find::{Finder, Query};
+use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
+use toolcell_core::find::{ToolFinder, ToolQuery};
 use toolcell_core::policy::Policy;
 use toolcell_core::record::ToolEvent;
 
@@ -35,14 +35,14 @@ async fn a_surface_is_created_once_and_updated_only_by_changes() {
         .await
         .unwrap();
     heard.0.lock().unwrap().clear();
-    let conditions = Conditions {
+    let conditions = SurfaceConditions {
         policy: &Policy::default(),
         missing_secrets: &Default::default(),
     };
     let build = |budget| {
-        let selection = Selection {
+        let selection = ToolSelection {
             budget,
-            ..Selection::default()
+            ..ToolSelection::default()
         };
         Surface::build(host.catalog().tools(), selection, &conditions)
     };
@@ -66,9 +66,9 @@ async fn a_surface_is_created_once_and_updated_only_by_changes() {
         .iter()
         .map(|tool| tool.declaration().qualified_name())
         .collect();
-    let finder = Finder::new(&smaller, names).unwrap();
+    let finder = ToolFinder::new(&smaller, names).unwrap();
     let found = finder
-        .search(&Query::parse("select:t0,t1").unwrap(), 5, |_| false)
+        .search(&ToolQuery::parse("select:t0,t1").unwrap(), 5, |_| false)
         .unwrap();
     host.announce_discovered(smaller.id(), &found, None).await;
     host.announce_loaded(smaller.id(), "surface_events.t1", "select:t1", None)

@@ -11,22 +11,23 @@ use serde_json::{Value, json};
 use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::executor::{
-    BoxFuture, Cancellation, Check, Execution, Executor, GuestOutcome, GuestOutput, Run, canceled,
+    BoxFuture, Cancellation, Execution, Executor, GuestOutcome, GuestOutput, InputCheck, RunInput,
+    canceled,
 };
-use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Hooks, Registration};
+use toolcell_core::hook::{Hook, HookCall, HookFuture, HookList, HookOutput, Registration};
 use toolcell_core::journal::{CallLog, EventBus, Keep, LogSettings, PayloadStore};
 use toolcell_core::pipeline::{
     Batch, BatchCall, BatchListener, Request, RunningCalls, Services, batch,
 };
 use toolcell_core::policy::{Grants, Permit, Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, HookEvent,
-    Keeping, Mode, Refusal, SafetyFacts, ToolEvent, Usage,
+    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, HookEvent, Mode,
+    OutputRetention, Refusal, SafetyFacts, ToolEvent, Usage,
 };
 use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
 };
-use toolcell_core::scheduler::{Chains, ResourceLocks, Scheduler};
+use toolcell_core::scheduler::{CallChains, ResourceLocks, Scheduler};
 use toolcell_core::secret::SecretStore;
 
 use crate::support::scratch;
@@ -211,15 +212,18 @@ impl Stage {
 struct Actors(Arc<Stage>);
 
 impl Executor for Actors {
-    fn validate<'a>(&'a self, _: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn validate<'a>(&'a self, _: InputCheck<'a>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn classify<'a>(&'a self, _: Check<'a>) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>> {
+    fn classify<'a>(
+        &'a self,
+        _: InputCheck<'a>,
+    ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>> {
         Box::pin(async { Ok(None) })
     }
 
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: RunInput) -> BoxFuture<'a, Box<Execution>> {
         let input: Value = serde_json::from_str(permit.call_input().text()).unwrap();
         let at = usize::try_from(input["call"].as_u64().unwrap()).unwrap();
         Box::pin(async move {
@@ -423,8 +427,8 @@ impl World {
             scheduler: Scheduler::new(stage.workload.places, 1, None),
             locks: ResourceLocks::default(),
             running: RunningCalls::default(),
-            chains: Chains::new(1, 1),
-            hooks: Hooks::new(hooks),
+            chains: CallChains::new(1, 1),
+            hooks: HookList::new(hooks),
             payloads: PayloadStore::new(state("payloads")),
             desk: None,
             protected: Vec::new(),
@@ -434,7 +438,7 @@ impl World {
             source: "toolcell/test".into(),
             events: EventBus::default(),
             inline_bytes_max: 1 << 20,
-            keeping: Keeping::default(),
+            keeping: OutputRetention::default(),
         }
     }
 

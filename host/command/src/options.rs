@@ -15,7 +15,7 @@ use toolcell_config::{
     self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, duration, size,
 };
 use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
-use toolcell_core::catalog::Selection;
+use toolcell_core::catalog::ToolSelection;
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::{ErrorClass, Mode, Refusal};
 use toolcell_install::tls;
@@ -284,7 +284,7 @@ pub struct Settings {
     /// How long a question stays open; `None` if no file says.
     pub expire: Option<Duration>,
     /// Which tools can be selected.
-    pub selection: Selection,
+    pub selection: ToolSelection,
     /// The files of the settings that [`kept::close`] closes to guests.
     pub kept: Vec<KeptFile>,
 }

@@ -18,7 +18,7 @@ use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, TrustStore,
 };
 use toolcell_core::approval::EXPIRE_DEFAULT;
-use toolcell_core::catalog::{Conditions, Surface};
+use toolcell_core::catalog::{Surface, SurfaceConditions};
 use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
@@ -352,7 +352,7 @@ impl Serving {
             watched.add(home.secrets());
         }
         let missing = host.missing_secrets(&grants).await;
-        let conditions = Conditions {
+        let conditions = SurfaceConditions {
             policy: &policy,
             missing_secrets: &missing,
         };

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell::{Callee, Grants, Host, Policy, Tool};
-use toolcell_core::catalog::{Conditions, Selection, Surface};
+use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
 
 /// Builds the surface of `tools` for calls with these rules and grants.
 pub async fn of(
     host: &Host,
     tools: Vec<Arc<Tool>>,
-    selection: Selection,
+    selection: ToolSelection,
     (policy, grants): (&Policy, &Grants),
 ) -> Surface {
     let missing = host.missing_secrets(grants).await;
     Surface::build(
         tools,
         selection,
-        &Conditions {
+        &SurfaceConditions {
             policy,
             missing_secrets: &missing,
         },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use toolcell::record::Keeping;
+use toolcell::record::OutputRetention;
 use toolcell::{Home, LogSettings};
 use toolcell_core::policy::{
     FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
@@ -57,7 +57,7 @@ pub struct ConfigLayers {
     compilation: CompilationSettings,
     journal: LogSettings,
     /// Persistence of outputs that every file allows.
-    keeping: Keeping,
+    keeping: OutputRetention,
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     telemetry: TelemetrySettings,
@@ -381,7 +381,7 @@ impl ConfigLayers {
     }
 
     /// The persistence of outputs that every file allows.
-    pub fn keeping(&self) -> Keeping {
+    pub fn keeping(&self) -> OutputRetention {
         self.keeping
     }
 

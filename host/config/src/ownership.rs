@@ -25,7 +25,7 @@ pub(super) fn check_with_folders(
     check(path, file, metadata)?;
     let full =
         std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
-    let resolved = ResolvedPath::of(&full)?;
+    let resolved = ResolvedPath::resolve(&full)?;
     let mut seen = HashSet::new();
     for place in resolved
         .links

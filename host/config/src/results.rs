@@ -1,5 +1,5 @@
 use anyhow::bail;
-use toolcell::record::{Keeping, Strategy};
+use toolcell::record::{OutputRetention, Strategy};
 
 use super::file::ConfigFile;
 
@@ -14,12 +14,12 @@ const STRATEGIES: [(&str, Strategy); 6] = [
 ];
 
 /// Parses the `[results]` of `file`.
-pub(super) fn keeping(file: &ConfigFile) -> anyhow::Result<Keeping> {
+pub(super) fn keeping(file: &ConfigFile) -> anyhow::Result<OutputRetention> {
     let Some(word) = &file.results.persistence else {
-        return Ok(Keeping::default());
+        return Ok(OutputRetention::default());
     };
     match STRATEGIES.into_iter().find(|(name, _)| *name == &**word) {
-        Some((_, strategy)) => Ok(Keeping::by(strategy)),
+        Some((_, strategy)) => Ok(OutputRetention::by(strategy)),
         None => {
             let known = STRATEGIES.map(|(name, _)| name).join(", ");
             bail!(
@@ -34,17 +34,17 @@ pub(super) fn keeping(file: &ConfigFile) -> anyhow::Result<Keeping> {
 mod tests {
     use std::path::Path;
 
-    use toolcell::record::{Keeping, Strategy};
+    use toolcell::record::{OutputRetention, Strategy};
 
     use super::{ConfigFile, keeping};
 
     #[test]
     fn a_strategy_is_read_and_another_word_is_an_error_with_its_place() {
         let of = |text: &str| keeping(&ConfigFile::parse(text, Path::new("/")).unwrap());
-        assert_eq!(of("").unwrap(), Keeping::default());
+        assert_eq!(of("").unwrap(), OutputRetention::default());
         assert_eq!(
             of("[results]\npersistence = \"ref_only\"").unwrap(),
-            Keeping::by(Strategy::RefOnly)
+            OutputRetention::by(Strategy::RefOnly)
         );
         let error = of("[results]\npersistence = \"never\"")
             .unwrap_err()

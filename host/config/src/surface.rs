@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use toolcell_core::catalog::{Selection, TOOL_BUDGET};
+use toolcell_core::catalog::{TOOL_BUDGET, ToolSelection};
 use toolcell_core::policy::ToolPatterns;
 use toolcell_core::record::{ErrorClass, GUEST_BLOCKS, Refusal, ToolChoice};
 
@@ -48,7 +48,7 @@ pub fn selection(
     layers: &ConfigLayers,
     budget: Option<usize>,
     role: Option<&str>,
-) -> Result<Selection, Refusal> {
+) -> Result<ToolSelection, Refusal> {
     combined(layers, budget, role).map_err(|error| {
         let message =
             format!("all calls are refused, because the policy cannot be read: {error:#}");
@@ -60,10 +60,10 @@ fn combined(
     layers: &ConfigLayers,
     budget: Option<usize>,
     role: Option<&str>,
-) -> anyhow::Result<Selection> {
-    let mut selection = Selection {
+) -> anyhow::Result<ToolSelection> {
+    let mut selection = ToolSelection {
         role: role.map(str::to_owned),
-        ..Selection::default()
+        ..ToolSelection::default()
     };
     let mut least = None;
     for layer in layers.files() {

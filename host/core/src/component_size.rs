@@ -25,7 +25,7 @@ pub fn set_component_bytes_max(bytes: u64) {
     BYTES_MAX.store(bytes, Ordering::Relaxed);
 }
 
-/// What is said of a component that is larger, after its name.
+/// Error text for a larger component, after its name.
 pub fn larger_than_allowed() -> String {
     format!(
         "more than {} bytes, the most that a component may have; if you trust it, raise `size` under [compile] in your own \

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::journal::Artifacts;
-use crate::policy::{Limits, Look, Permit};
+use crate::policy::{Limits, Permit, PreflightPermit};
 use crate::record::{
     AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal,
     Replay, ReplayData, SafetyFacts, Usage,
 };
 pub use crate::scheduler::Cancellation;
 use crate::secret::Secrets;
-pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, Share, ToolCaller};
+pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, LimitShare, ToolCaller};
 
 /// A boxed future, because the trait is used as a trait object.
 ///
@@ -31,25 +31,25 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
 pub trait Executor: Send + Sync {
-    /// Runs value validation in an empty world, and preflight in that of `check` (phase 4). `Ok` if the component does not export
-    /// them.
-    fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
+    /// Runs value validation in an empty world, and preflight in the world of `check` (phase 4). `Ok` if the component
+    /// exports neither.
+    fn validate<'a>(&'a self, check: InputCheck<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
     /// or does not answer; the conservative facts then apply.
     fn classify<'a>(
         &'a self,
-        check: Check<'a>,
+        check: InputCheck<'a>,
     ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>>;
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage even if it fails. A call that
     /// needs input is run again with the same permit.
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>>;
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: RunInput) -> BoxFuture<'a, Box<Execution>>;
 }
 
 /// A check of an input. It has no capabilities, but for what preflight reads.
 #[derive(Clone, Copy)]
-pub struct Check<'a> {
+pub struct InputCheck<'a> {
     /// `sha256:<hex>` of the component.
     pub component: &'a str,
     pub tool: &'a str,
@@ -58,42 +58,42 @@ pub struct Check<'a> {
     /// Time that loading the component's code may take, which is not the guest's: the wall time of the call.
     pub wall: Duration,
     pub cancellation: &'a Cancellation,
-    pub preflight: Preflight<'a>,
+    pub preflight: PreflightAccess<'a>,
 }
 
 /// Where preflight runs.
 #[derive(Clone, Copy)]
-pub enum Preflight<'a> {
+pub enum PreflightAccess<'a> {
     /// In an empty world.
     Offline,
     /// With what a decision lets it read.
-    Reading(&'a Look),
+    Reading(&'a PreflightPermit),
     /// Nowhere, because the call is denied, or has to be approved first.
     Left,
     /// As `Reading`, after the check of the values, which is not repeated.
-    Alone(&'a Look),
+    Alone(&'a PreflightPermit),
 }
 
-/// What a run gets besides its permit.
+/// Inputs of a run besides its permit.
 #[derive(Clone)]
-pub struct Run {
+pub struct RunInput {
     /// 1 for the first try.
     pub attempt: u32,
     pub cancellation: Cancellation,
     /// Values of the secrets that the permit names, for requests to their origins. The guest never gets them.
     pub secrets: Secrets,
     pub observer: Arc<dyn Observer>,
-    /// Where the guest writes artifacts, and where those of its calls count; `None` for a tool that imports neither.
+    /// Store of the guest's artifacts, which also counts its calls' artifacts; `None` if the tool imports neither.
     pub artifacts: Option<Artifacts>,
     /// Why the guest may not change its caller's context, as a sentence for the tool's author; `None` if it may.
     pub modifiers_barred: Option<&'static str>,
     /// `Some` if the tool was called before in the same call.
-    pub resumed: Option<Arc<Resumed>>,
+    pub resumed: Option<Arc<ResumedState>>,
     pub nondeterminism: Nondeterminism,
     /// Calls other tools for the guest; `None` if it may call none.
     pub tools: Option<Arc<dyn ToolCaller>>,
     /// `Some` if another guest makes the call: what it may use of the limits of that one.
-    pub share: Option<Share>,
+    pub share: Option<LimitShare>,
     /// The settings that the operator gave the tool, as the JSON text of an object.
     pub configuration: Option<Arc<str>>,
 }
@@ -111,7 +111,7 @@ pub enum Nondeterminism {
 }
 
 impl Nondeterminism {
-    /// The invocation id that the guest sees; `own` is that of the call.
+    /// The invocation id that the guest sees; `own` is the call's.
     pub fn shown_id(&self, own: InvocationId) -> InvocationId {
         match self {
             Self::Replayed(replay) => replay.of,
@@ -120,9 +120,9 @@ impl Nondeterminism {
     }
 }
 
-/// What a call continues with after its questions were answered.
+/// State that a call continues with after its questions.
 #[derive(Clone, Debug)]
-pub struct Resumed {
+pub struct ResumedState {
     /// JSON text of an object: every answer so far by its key.
     pub responses: String,
     pub resume_state: Vec<u8>,
@@ -149,7 +149,7 @@ pub trait Observer: Send + Sync {
 pub struct SandboxDenial {
     /// `network` or `file_read`.
     pub capability: &'static str,
-    /// What the guest wanted, bounded and printable: method and origin of a request.
+    /// The guest's target, size-limited and printable: method and origin of a request.
     pub target: String,
     /// `public`, `loopback address`, `malformed`, ..
     pub target_class: String,
@@ -178,13 +178,13 @@ pub struct GuestProgress {
 pub struct Execution {
     pub outcome: Result<GuestOutcome, Refusal>,
     pub usage: Usage,
-    /// Bytes of the partial results that were handed over, those of earlier instances of the call included.
+    /// Bytes of the partial results delivered, including earlier instances of the call.
     pub partial_bytes: u64,
-    /// What the guest printed and logged, bounded.
+    /// Output and logs of the guest, size-limited.
     pub logs: Vec<Content>,
-    /// What the guest would change in its caller's context, sorted by key. They count only if the call succeeds.
+    /// Changes to its caller's context that the guest wants, sorted by key. They count only if the call succeeds.
     pub context_modifiers: Vec<ContextModifier>,
-    /// Whether a secret was removed from what the guest received.
+    /// `true` if a secret was removed from data that the guest received.
     pub redacted: bool,
     /// Random numbers and clock readings that the guest got, if they were recorded.
     pub recorded: Option<ReplayData>,
@@ -223,7 +223,7 @@ impl Execution {
     }
 }
 
-/// What the guest returned, before it is checked.
+/// Return value of the guest, before checks.
 #[derive(Debug)]
 pub enum GuestOutcome {
     Success(GuestOutput),

@@ -22,7 +22,7 @@ pub struct FileState([u64; 7]);
 
 impl FileState {
     /// Returns the state of an open file; `None` if its metadata cannot be read.
-    pub fn of(file: &File) -> Option<Self> {
+    pub fn from_file(file: &File) -> Option<Self> {
         file.metadata().ok().map(|metadata| Self::from(&metadata))
     }
 
@@ -37,10 +37,10 @@ impl FileState {
             // From here on, the first write to each page gets a time from the kernel.
             file.sync_data().ok()?;
         }
-        Self::of(file).filter(|state| state.is_settled(began))
+        Self::from_file(file).filter(|state| state.is_settled(began))
     }
 
-    /// Whether a change after `at` cannot be mistaken for this state.
+    /// Returns whether a change after `at` would produce a different state.
     pub fn is_settled(&self, at: SystemTime) -> bool {
         let [.., seconds, nanoseconds] = self.0;
         // A time before 1970 is a huge number here, and the addition fails.
@@ -66,9 +66,9 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// Whether the file system gives a file a new time of change at the first write to a page through a mapping since that
-/// page was written to the disk. File systems on a disk of this machine do; memory (tmpfs), FUSE and network file
-/// systems may not.
+/// Returns whether the file system updates a file's change time at the first write to a mapped page after that page was
+/// written to the disk. File systems on a disk of this machine do; memory (tmpfs), FUSE and network file systems may
+/// not.
 #[cfg(target_os = "linux")]
 fn dates_mapped_writes(file: &File) -> bool {
     const EXT4: u64 = 0xEF53;

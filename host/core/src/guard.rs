@@ -4,7 +4,7 @@
 //! accepts, the environment variable `TOOLCELL_MUTANT` names one guard that is left out: `just mutants` runs the tests
 //! against each.
 
-/// Whether the guard of this name is active: always, except in a build for mutation tests.
+/// True if the guard of this name is active: always, except in a build for mutation tests.
 #[cfg(not(feature = "mutants"))]
 #[macro_export]
 macro_rules! guard {
@@ -26,7 +26,7 @@ compile_error!(
     "the feature `mutants` takes guards out of the sandbox; it is for tests, never for a release"
 );
 
-/// Whether the environment leaves the guard `name` active.
+/// Returns whether the environment leaves the guard `name` active.
 #[cfg(feature = "mutants")]
 pub fn stands(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();

@@ -16,24 +16,24 @@ const STACK_BYTES: usize = 1 << 20;
 /// File operations of guests. There are enough threads that a few calls on file systems that hang (a dead network
 /// mount) do not take all of them. Few operations wait for a thread at the same time, because a guest waits for each of
 /// its operations.
-pub static GUEST_FILES: Shared = Shared::new("guest-files", 128, 4_096);
+pub static GUEST_FILES: PoolState = PoolState::new("guest-files", 128, 4_096);
 /// The host's own store: the journal, payloads, secrets.
-pub static STORE: Shared = Shared::new("store", 8, 4_096);
+pub static STORE: PoolState = PoolState::new("store", 8, 4_096);
 /// Looks at the files that a server watches, several times a second. Apart from the store, whose threads would never be idle
 /// otherwise: the memory that one used for a large record goes back when it ends.
-pub static WATCHED: Shared = Shared::new("watched", 1, 64);
+pub static WATCHED: PoolState = PoolState::new("watched", 1, 64);
 /// Reads of the system's resolver configuration. Names themselves are looked up without a thread.
-pub static NAMES: Shared = Shared::new("names", 2, 1_024);
+pub static NAMES: PoolState = PoolState::new("names", 2, 1_024);
 
 /// A pool that all hosts of this process share, created when it is first needed.
-pub struct Shared {
+pub struct PoolState {
     name: &'static str,
     threads: usize,
     waiting: usize,
     pool: OnceLock<Option<Pool>>,
 }
 
-impl Shared {
+impl PoolState {
     const fn new(name: &'static str, threads: usize, waiting: usize) -> Self {
         Self {
             name,
@@ -54,16 +54,16 @@ impl Shared {
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unfinished> {
-        self.pool().ok_or(Busy)?.run(work).await
+    ) -> Result<T, UnfinishedJob> {
+        self.pool().ok_or(PoolBusy)?.run(work).await
     }
 
-    /// See `Pool::enter`. Without a pool, the work goes to that of the caller's runtime.
+    /// See `Pool::enter`. Without a pool, the caller's runtime gets the work.
     pub fn enter(&self) -> Option<EnterGuard<'_>> {
         self.pool().and_then(Pool::enter)
     }
 
-    /// Polls `future` inside [`Shared::enter`].
+    /// Polls `future` inside [`PoolState::enter`].
     pub async fn within<F: Future>(&'static self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
@@ -88,7 +88,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The pool already has as much work as it accepts.
 #[derive(Debug, thiserror::Error)]
 #[error("too much work of this kind is waiting")]
-pub struct Busy;
+pub struct PoolBusy;
 
 /// The system gives this process no more threads.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ pub struct Busy;
 pub struct NoThreads;
 
 thread_local! {
-    /// Whether this thread starts threads through tokio.
+    /// `true` if this thread starts threads through tokio.
     static STARTS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -125,9 +125,9 @@ pub fn starting_threads<T>(begin: impl FnOnce() -> T) -> Result<T, NoThreads> {
 
 /// Why work has no result.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfinished {
+pub enum UnfinishedJob {
     #[error(transparent)]
-    Busy(#[from] Busy),
+    Busy(#[from] PoolBusy),
     #[error("the work panicked")]
     Panicked,
     #[error(transparent)]
@@ -164,12 +164,12 @@ impl Pool {
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unfinished> {
+    ) -> Result<T, UnfinishedJob> {
         let place = Arc::clone(&self.places)
             .try_acquire_owned()
-            .map_err(|_| Busy)?;
+            .map_err(|_| PoolBusy)?;
         let Some(runtime) = &self.runtime else {
-            return Err(Busy.into());
+            return Err(PoolBusy.into());
         };
         let begun = starting_threads(|| {
             runtime.spawn_blocking(move || {
@@ -179,7 +179,7 @@ impl Pool {
         });
         let begun = begun?;
         let abort = AbortOnDrop(begun.abort_handle());
-        let done = begun.await.map_err(|_| Unfinished::Panicked);
+        let done = begun.await.map_err(|_| UnfinishedJob::Panicked);
         drop(abort);
         done
     }
@@ -234,7 +234,7 @@ mod tests {
                     .is_err()
             );
         }
-        assert!(matches!(full.run(|| ()).await, Err(Unfinished::Busy(_))));
+        assert!(matches!(full.run(|| ()).await, Err(UnfinishedJob::Busy(_))));
         assert_eq!(other.run(|| 7).await.unwrap(), 7);
         drop(second);
         go.send(()).unwrap();

@@ -36,7 +36,7 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
     ))
 }
 
-/// What is on disk when a write returns.
+/// State on disk when a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisk {
     /// Perhaps nothing yet: for what can be made again.
@@ -47,9 +47,9 @@ pub enum OnDisk {
     Name,
 }
 
-/// What other users may be able to do with a file.
+/// Access of other users to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum OthersAccess {
     /// Nothing: they could know or have written its content.
     Nothing,
     /// Read it: only what they could have written matters.
@@ -86,9 +86,9 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates the file `path`, empty, if nothing is there, and closes it to other users if it is. Fails as [`open_or_create`]
-/// does. It opens nothing that exists: whoever closes a file releases all locks of its process on it (POSIX), those of a
-/// database that another thread writes at this moment included.
+/// Creates the file `path`, empty, if it is missing; otherwise closes it to other users. Fails as [`open_or_create`]
+/// does. It opens no existing file, because closing a file releases all locks of its process on it (POSIX), even the
+/// locks of a database that another thread is writing.
 pub fn create_missing(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -118,7 +118,7 @@ pub fn create_missing(path: &Path) -> io::Result<()> {
 
 /// Opens the file `path` for reading. Fails for a symbolic link, for what is not a regular file, for a file of another
 /// user, and for one with which `others` may do more.
-pub fn open(path: &Path, others: Others) -> io::Result<File> {
+pub fn open(path: &Path, others: OthersAccess) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags())
@@ -128,8 +128,8 @@ pub fn open(path: &Path, others: Others) -> io::Result<File> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let (taken, what) = match others {
-        Others::Nothing => (0o077, "read"),
-        Others::Read => (0o022, "changed"),
+        OthersAccess::Nothing => (0o077, "read"),
+        OthersAccess::Read => (0o022, "changed"),
     };
     if metadata.uid() != rustix::process::geteuid().as_raw() && guard!("private_files") {
         return Err(foreign());
@@ -276,8 +276,8 @@ mod tests {
             assert_eq!(mode(&file), 0o600);
         }
         symlink(&file, &link).unwrap();
-        assert!(open_or_create(&link).is_err() && open(&link, Others::Read).is_err());
-        assert!(open(root.path(), Others::Read).is_err(), "a folder");
+        assert!(open_or_create(&link).is_err() && open(&link, OthersAccess::Read).is_err());
+        assert!(open(root.path(), OthersAccess::Read).is_err(), "a folder");
     }
 
     #[test]
@@ -293,8 +293,12 @@ mod tests {
             (0o602, false, false),
         ] {
             set_mode(&file, mode);
-            assert_eq!(open(&file, Others::Nothing).is_ok(), nothing, "{mode:o}");
-            assert_eq!(open(&file, Others::Read).is_ok(), read, "{mode:o}");
+            assert_eq!(
+                open(&file, OthersAccess::Nothing).is_ok(),
+                nothing,
+                "{mode:o}"
+            );
+            assert_eq!(open(&file, OthersAccess::Read).is_ok(), read, "{mode:o}");
         }
     }
 

@@ -20,7 +20,7 @@ pub fn refuse(file: &impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Whether `path` is in such a file system; `false` if that cannot be found out.
+/// Returns whether `path` is in such a file system; `false` if unknown.
 pub fn contain(path: &Path) -> bool {
     imp::contain(path) && guard!("pseudo_files")
 }
@@ -110,12 +110,12 @@ mod imp {
     ];
 
     /// The table of mounts, kept open because the kernel tells when it changes. It can have thousands of rows.
-    struct Table {
+    struct MountTable {
         file: File,
         places: Arc<[PathBuf]>,
     }
 
-    static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+    static TABLE: Mutex<Option<MountTable>> = Mutex::new(None);
 
     pub(super) fn is_pseudo(file: &impl AsFd) -> io::Result<bool> {
         let kind = fstatfs(file)?.f_type;
@@ -129,9 +129,9 @@ mod imp {
     /// Where they are mounted. Nothing, where the table cannot be read: then what is opened is checked alone.
     pub(super) fn places() -> Arc<[PathBuf]> {
         let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-        match table.as_mut().map(Table::refresh) {
+        match table.as_mut().map(MountTable::refresh) {
             Some(Ok(())) => {}
-            Some(Err(_)) | None => *table = Table::open().ok(),
+            Some(Err(_)) | None => *table = MountTable::open().ok(),
         }
         table
             .as_ref()
@@ -139,7 +139,7 @@ mod imp {
             .unwrap_or_default()
     }
 
-    impl Table {
+    impl MountTable {
         fn open() -> io::Result<Self> {
             let mut table = Self {
                 file: File::open("/proc/self/mountinfo")?,

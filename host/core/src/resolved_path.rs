@@ -31,7 +31,7 @@ pub struct ResolvedPath {
     pub left: Vec<PathBuf>,
 }
 
-enum Step {
+enum PathStep {
     Root,
     Up,
     Name(OsString),
@@ -44,17 +44,17 @@ impl ResolvedPath {
     ///
     /// A folder that may not be entered (an [`std::io::Error`]), `..` after a missing folder ([`ThroughMissing`]), a
     /// loop of links, and more than 4,096 names.
-    pub fn of(full: &Path) -> anyhow::Result<Self> {
+    pub fn resolve(full: &Path) -> anyhow::Result<Self> {
         let mut steps = STEPS_MAX;
         Self::within(full, &mut steps)
     }
 
-    /// Follows `full` as [`Self::of`] does, and counts each name that is looked up against `steps`, which several paths
-    /// share.
+    /// Follows `full` as [`Self::resolve`] does, and counts each name that is looked up against `steps`, which several
+    /// paths share.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::of`], and more names than `steps` has left, which is 0 then.
+    /// Those of [`Self::resolve`], and more names than `steps` has left, which is 0 then.
     pub fn within(full: &Path, steps: &mut usize) -> anyhow::Result<Self> {
         let mut resolved = Self::default();
         resolved.walk(full, steps)?;
@@ -62,7 +62,7 @@ impl ResolvedPath {
         Ok(resolved)
     }
 
-    /// Follows `full` as far as possible: where [`Self::of`] fails, `end` is the place that cannot be passed.
+    /// Follows `full` as far as possible: where [`Self::resolve`] fails, `end` is the place that cannot be passed.
     pub fn so_far(full: &Path) -> Self {
         let mut resolved = Self::default();
         let mut steps = STEPS_MAX;
@@ -85,15 +85,15 @@ impl ResolvedPath {
             }
             match ahead.pop() {
                 None => return Ok(()),
-                Some(Step::Root) => self.end = PathBuf::from("/"),
-                Some(Step::Up) if !exists => return Err(ThroughMissing(full.to_owned()).into()),
-                Some(Step::Up) => {
+                Some(PathStep::Root) => self.end = PathBuf::from("/"),
+                Some(PathStep::Up) if !exists => return Err(ThroughMissing(full.to_owned()).into()),
+                Some(PathStep::Up) => {
                     let folder = self.end.clone();
                     if self.end.pop() && left.insert(folder.clone()) {
                         self.left.push(folder);
                     }
                 }
-                Some(Step::Name(name)) => {
+                Some(PathStep::Name(name)) => {
                     self.end.push(name);
                     exists = exists
                         && self
@@ -109,7 +109,7 @@ impl ResolvedPath {
     }
 
     /// Looks up the name that was entered, and puts its target `ahead` if it is a link. Returns whether it exists.
-    fn follow(&mut self, ahead: &mut Vec<Step>) -> anyhow::Result<bool> {
+    fn follow(&mut self, ahead: &mut Vec<PathStep>) -> anyhow::Result<bool> {
         match std::fs::read_link(&self.end) {
             Ok(target) => {
                 if self.links.len() == LINKS_MAX {
@@ -137,11 +137,11 @@ impl ResolvedPath {
 
 /// Returns the parts of `path`, the last one first, and at most [`STEPS_MAX`] + 1 of them, which is more than can be
 /// followed.
-fn steps(path: &Path) -> Vec<Step> {
+fn steps(path: &Path) -> Vec<PathStep> {
     let steps = path.components().rev().filter_map(|part| match part {
-        Component::RootDir => Some(Step::Root),
-        Component::ParentDir => Some(Step::Up),
-        Component::Normal(name) => Some(Step::Name(name.to_owned())),
+        Component::RootDir => Some(PathStep::Root),
+        Component::ParentDir => Some(PathStep::Up),
+        Component::Normal(name) => Some(PathStep::Name(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     });
     steps.take(STEPS_MAX + 1).collect()
@@ -187,7 +187,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let found = |path: &str| {
-            let resolved = ResolvedPath::of(&root.join(path)).unwrap();
+            let resolved = ResolvedPath::resolve(&root.join(path)).unwrap();
             (
                 names(&[resolved.end]).remove(0),
                 names(&resolved.links),
@@ -218,14 +218,14 @@ mod tests {
             ("real/deep".into(), vec!["one".into()], vec!["real".into()])
         );
         assert!(
-            ResolvedPath::of(&root.join("missing/../real"))
+            ResolvedPath::resolve(&root.join("missing/../real"))
                 .unwrap_err()
                 .is::<ThroughMissing>()
         );
         symlink("round", root.join("round")).unwrap();
-        assert!(ResolvedPath::of(&root.join("round")).is_err());
+        assert!(ResolvedPath::resolve(&root.join("round")).is_err());
         let long = "deep/../".repeat(5_000);
-        assert!(ResolvedPath::of(&root.join("real").join(long)).is_err());
+        assert!(ResolvedPath::resolve(&root.join("real").join(long)).is_err());
         // A loop of links ends at one of them, with the names of all.
         symlink("there", root.join("back")).unwrap();
         symlink("back", root.join("there")).unwrap();
@@ -251,6 +251,6 @@ mod tests {
         let names = |count: usize| "n/".repeat(count);
         assert_eq!(steps(Path::new(&names(STEPS_MAX))).len(), STEPS_MAX);
         assert_eq!(steps(Path::new(&names(1 << 20))).len(), STEPS_MAX + 1);
-        assert!(ResolvedPath::of(Path::new(&format!("/{}", names(1 << 20)))).is_err());
+        assert!(ResolvedPath::resolve(Path::new(&format!("/{}", names(1 << 20)))).is_err());
     }
 }

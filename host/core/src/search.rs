@@ -48,7 +48,7 @@ pub fn states(pattern: &str) -> anyhow::Result<usize> {
 
 /// A pattern whose matches are replaced in texts.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct SearchPattern {
     regex: Regex,
     /// A faster engine, which gives up where it would be slow. `None` for a pattern that it does not support.
     lazy: Option<std::sync::Arc<Lazy>>,
@@ -56,7 +56,7 @@ pub struct Pattern {
 }
 
 /// The remaining budget of searches.
-pub struct Meter {
+pub struct SearchMeter {
     steps: u64,
     spent: u64,
     until: Instant,
@@ -66,9 +66,9 @@ pub struct Meter {
 
 /// A search would have exceeded its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted;
+pub struct SearchExhausted;
 
-impl Meter {
+impl SearchMeter {
     /// The budget for text that is searched while other calls wait.
     pub fn inline() -> Self {
         Self::new(INLINE)
@@ -101,18 +101,18 @@ impl Meter {
         }
     }
 
-    fn spend(&mut self, steps: u64) -> Result<(), Exhausted> {
-        self.steps = self.steps.checked_sub(steps).ok_or(Exhausted)?;
+    fn spend(&mut self, steps: u64) -> Result<(), SearchExhausted> {
+        self.steps = self.steps.checked_sub(steps).ok_or(SearchExhausted)?;
         self.spent = self.spent.saturating_add(steps);
         if Instant::now() > self.until {
-            Err(Exhausted)
+            Err(SearchExhausted)
         } else {
             Ok(())
         }
     }
 }
 
-impl Pattern {
+impl SearchPattern {
     /// Compiles `pattern`.
     ///
     /// # Errors
@@ -148,8 +148,8 @@ impl Pattern {
         &self,
         text: &str,
         label: &str,
-        meter: &mut Meter,
-    ) -> Result<Option<String>, Exhausted> {
+        meter: &mut SearchMeter,
+    ) -> Result<Option<String>, SearchExhausted> {
         let mut replaced = None::<String>;
         let mut kept = 0;
         let mut at = 0;
@@ -183,8 +183,8 @@ impl Pattern {
         text: &str,
         at: usize,
         lazy: &mut Option<&Lazy>,
-        meter: &mut Meter,
-    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        meter: &mut SearchMeter,
+    ) -> Result<Option<(usize, usize)>, SearchExhausted> {
         let cost = self.states.saturating_mul((text.len() - at) as u64);
         // Short texts cost little, but a result has many of them, and their sum can exhaust a budget.
         let pays_off =
@@ -208,7 +208,7 @@ impl Pattern {
     }
 }
 
-impl Meter {
+impl SearchMeter {
     fn cache(&mut self, engine: &Lazy) -> &mut Cache {
         let key = std::ptr::from_ref(engine) as usize;
         let at = self
@@ -226,13 +226,13 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exhausted, INLINE, LAZY_STEPS_MIN, Meter, Pattern};
+    use super::{INLINE, LAZY_STEPS_MIN, SearchExhausted, SearchMeter, SearchPattern};
     use std::time::Duration;
 
     fn replaced(pattern: &str, text: &str) -> Option<String> {
-        Pattern::compile(pattern)
+        SearchPattern::compile(pattern)
             .unwrap()
-            .replace(text, "_", &mut Meter::aside())
+            .replace(text, "_", &mut SearchMeter::aside())
             .unwrap()
     }
 
@@ -267,10 +267,10 @@ mod tests {
 
     #[test]
     fn many_short_texts_are_searched_within_the_budget_of_one_small_result() {
-        let pattern = Pattern::compile(r"\w+@\w+").unwrap();
+        let pattern = SearchPattern::compile(r"\w+@\w+").unwrap();
         let (steps, _) = INLINE;
         // A long time limit, so that only the steps count on a busy machine.
-        let mut meter = Meter::new((steps, Duration::from_secs(60)));
+        let mut meter = SearchMeter::new((steps, Duration::from_secs(60)));
         let each = "sixteen letters!";
         let texts =
             (4_096 / each.len() as u64).max(2 * steps / (pattern.states * each.len() as u64));
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_search_that_costs_too_much_is_not_made() {
-        let pattern = Pattern::compile("[a-c]*[a-b][a-d]{800}[e-g]").unwrap();
+        let pattern = SearchPattern::compile("[a-c]*[a-b][a-d]{800}[e-g]").unwrap();
         let mut state = 1u64;
         let mut letter = || {
             state = state
@@ -301,8 +301,8 @@ mod tests {
         let text: String = (0..2_000_000).map(|_| letter()).collect();
         let began = std::time::Instant::now();
         assert_eq!(
-            pattern.replace(&text, "_", &mut Meter::aside()),
-            Err(Exhausted)
+            pattern.replace(&text, "_", &mut SearchMeter::aside()),
+            Err(SearchExhausted)
         );
         assert!(
             began.elapsed() < std::time::Duration::from_secs(5),
@@ -314,11 +314,11 @@ mod tests {
     #[test]
     fn looking_for_all_matches_of_a_pattern_that_reads_ahead_ends() {
         // Each `a` matches, and each search reads to the end of the text first.
-        let pattern = Pattern::compile(".*z|a").unwrap();
+        let pattern = SearchPattern::compile(".*z|a").unwrap();
         let began = std::time::Instant::now();
         assert_eq!(
-            pattern.replace(&"a".repeat(4 << 20), "_", &mut Meter::aside()),
-            Err(Exhausted)
+            pattern.replace(&"a".repeat(4 << 20), "_", &mut SearchMeter::aside()),
+            Err(SearchExhausted)
         );
         assert!(
             began.elapsed() < std::time::Duration::from_secs(10),
@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn an_automaton_that_is_too_large_does_not_compile() {
-        Pattern::compile("(a{1000}){1000}").unwrap_err();
-        Pattern::compile(r"\w{1000}").unwrap_err();
-        Pattern::compile("(").unwrap_err();
+        SearchPattern::compile("(a{1000}){1000}").unwrap_err();
+        SearchPattern::compile(r"\w{1000}").unwrap_err();
+        SearchPattern::compile("(").unwrap_err();
     }
 }

@@ -65,7 +65,7 @@ impl ListedTool<'_> {
     /// The effects to assume of the tool: the sandbox's limits are certain; what the tool leaves open counts
     /// against it.
     pub fn effects(&self) -> Effects {
-        Effects::of(&self.declaration.tool_kind, self.interface, self.permission)
+        Effects::from_records(&self.declaration.tool_kind, self.interface, self.permission)
     }
 }
 

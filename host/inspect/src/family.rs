@@ -1,7 +1,7 @@
 //! The calls above and below one call: what its tool was called by, and what it called.
 
 use serde_json::Value;
-use toolcell_core::approval::{Sheet, Whitespace, visible};
+use toolcell_core::approval::{PromptSheet, Whitespace, visible};
 use toolcell_core::journal::CallLog;
 
 /// Maximum depth and number of calls that are shown. A record that was not edited has less of both.
@@ -9,7 +9,7 @@ const DEPTH_MAX: usize = 8;
 const CALLS_MAX: usize = 300;
 
 /// Adds the call that made this one, and those that it made with the ones below them.
-pub(super) fn show(log: &CallLog, invocation: &Value, sheet: &mut Sheet) {
+pub(super) fn show(log: &CallLog, invocation: &Value, sheet: &mut PromptSheet) {
     if let Some(id) = invocation["parent_invocation_id"].as_str() {
         sheet.host(&format!("made by {}", line(log, id).0));
     }
@@ -17,7 +17,13 @@ pub(super) fn show(log: &CallLog, invocation: &Value, sheet: &mut Sheet) {
     below(log, invocation, 1, &mut left, sheet);
 }
 
-fn below(log: &CallLog, invocation: &Value, depth: usize, left: &mut usize, sheet: &mut Sheet) {
+fn below(
+    log: &CallLog,
+    invocation: &Value,
+    depth: usize,
+    left: &mut usize,
+    sheet: &mut PromptSheet,
+) {
     let ids = invocation["child_invocation_ids"]
         .as_array()
         .into_iter()

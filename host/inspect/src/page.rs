@@ -1,7 +1,7 @@
 //! One call as a page for people: what was asked for, one line an event, what it touched, and how it ended.
 
 use serde_json::Value;
-use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
+use toolcell_core::approval::{PromptSheet, Whitespace, visible, visible_json};
 use toolcell_core::journal::CallLog;
 use toolcell_core::record::Timestamp;
 
@@ -14,7 +14,7 @@ const LINE_MAX: usize = 200;
 
 /// Renders the record of one call.
 pub(super) fn render(log: &CallLog, record: &Value) -> String {
-    let mut sheet = Sheet::new(show::columns());
+    let mut sheet = PromptSheet::new(show::columns());
     head(log, record, &mut sheet);
     let invocation = &record["invocation"];
     let began = time(&invocation["created_at"]);
@@ -32,7 +32,7 @@ pub(super) fn render(log: &CallLog, record: &Value) -> String {
 }
 
 /// What was called, by whom, with which arguments, and the calls around it.
-fn head(log: &CallLog, record: &Value, sheet: &mut Sheet) {
+fn head(log: &CallLog, record: &Value, sheet: &mut PromptSheet) {
     let invocation = &record["invocation"];
     let status = plain(&invocation["status"]);
     let took = time(&invocation["ended_at"]).zip(time(&invocation["created_at"]));
@@ -77,7 +77,7 @@ fn cut(line: &str) -> String {
 }
 
 /// What the tool read, wrote, removed and requested, one line each.
-fn touched(touched: &Value, sheet: &mut Sheet) {
+fn touched(touched: &Value, sheet: &mut PromptSheet) {
     for thing in touched["listed"].as_array().into_iter().flatten() {
         let answer = match (text(&thing["how"]), &thing["status"]) {
             ("requested", Value::Null) => ", without an answer".to_owned(),
@@ -96,7 +96,7 @@ fn touched(touched: &Value, sheet: &mut Sheet) {
 }
 
 /// The error, and the content that a model got.
-fn end(result: &Value, sheet: &mut Sheet) {
+fn end(result: &Value, sheet: &mut PromptSheet) {
     let error = &result["error"];
     let message = error["message"].as_str();
     if let Some(error) = error.as_object() {

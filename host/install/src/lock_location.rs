@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use toolcell_core::private::{self, OnDisk, Others};
+use toolcell_core::private::{self, OnDisk, OthersAccess};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
@@ -464,7 +464,7 @@ fn confirmed_in(file: &Path) -> Result<Vec<LockEntry>, Refusal> {
 }
 
 fn confirmed_text(file: &Path) -> Result<Option<String>, Refusal> {
-    let open = match private::open(file, Others::Nothing) {
+    let open = match private::open(file, OthersAccess::Nothing) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(lock::unreadable(file, &error.to_string())),

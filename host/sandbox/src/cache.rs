@@ -16,7 +16,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use toolcell_core::catalog::CHECKS_VERSION;
 use toolcell_core::file_state::FileState;
-use toolcell_core::private::{self, OnDisk, Others};
+use toolcell_core::private::{self, OnDisk, OthersAccess};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_core::secret::private_file::{self, KEY_BYTES};
 use zeroize::Zeroizing;
@@ -242,7 +242,7 @@ impl CodeCache {
     ) -> Option<CacheEntry<IgnoredAny>> {
         let path = self.path(component);
         let file = open_private(&path)?;
-        if FileState::of(&file)? != *state {
+        if FileState::from_file(&file)? != *state {
             return None;
         }
         let entry = Self::entry(file, *state, SystemTime::now(), path)?;
@@ -270,7 +270,7 @@ impl CodeCache {
         let length = file.metadata().ok()?.len();
         mark_used(&file);
         let opened = SystemTime::now();
-        let state = FileState::of(&file)?;
+        let state = FileState::from_file(&file)?;
         let signed = length
             .checked_sub(MAC)
             .filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
@@ -446,5 +446,5 @@ fn mark_used(file: &File) {
 
 /// Opens a regular file that only this user can write to, so that authenticated content stays unchanged.
 fn open_private(path: &Path) -> Option<File> {
-    private::open(path, Others::Read).ok()
+    private::open(path, OthersAccess::Read).ok()
 }

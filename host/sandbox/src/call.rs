@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Preflight, Resumed, Run,
-    SandboxDenial, canceled,
+    Cancellation, Execution, GuestOutcome, GuestProgress, InputCheck, Observer, PreflightAccess,
+    ResumedState, RunInput, SandboxDenial, canceled,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
-use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
+use toolcell_core::record::{AbortReason, ErrorClass, MeteredUsage, Refusal, SafetyFacts, Usage};
 use wasmtime::{Store, UpdateDeadline};
 
 use super::Sandbox;
@@ -47,7 +47,7 @@ pub(super) async fn invoke(
     sandbox: &Sandbox,
     component: &Arc<LoadedComponent>,
     permit: &Permit,
-    run: Run,
+    run: RunInput,
 ) -> Box<Execution> {
     let left = left(permit, &run);
     let limits = left.as_ref().unwrap_or(permit.limits());
@@ -143,11 +143,11 @@ pub(super) async fn invoke(
 }
 
 /// Returns the limits of this instance, if they are lower than the permit's.
-fn left(permit: &Permit, run: &Run) -> Option<Limits> {
+fn left(permit: &Permit, run: &RunInput) -> Option<Limits> {
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
     let spent = resumed.map(|resumed| &resumed.spent);
     match &run.share {
-        Some(share) => Some(share.of(permit.limits(), spent)),
+        Some(share) => Some(share.lower(permit.limits(), spent)),
         None => spent.map(|spent| permit.limits().less(spent)),
     }
 }
@@ -158,7 +158,7 @@ fn prepare(
     (component, linked): (&LoadedComponent, &LinkedComponent),
     permit: &Permit,
     limits: &Limits,
-    run: &Run,
+    run: &RunInput,
 ) -> Result<Store<StoreState>, Refusal> {
     let process = linked
         .world
@@ -178,7 +178,7 @@ fn furnish(
     (component, engine, process): (&LoadedComponent, &GuestEngine, Option<Box<CommandInput>>),
     permit: &Permit,
     limits: &Limits,
-    run: &Run,
+    run: &RunInput,
 ) -> wasmtime::Result<Store<StoreState>> {
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
@@ -260,7 +260,7 @@ fn gate(
     uplink: &Arc<NetworkResources>,
     permit: &Permit,
     limits: &Limits,
-    run: &Run,
+    run: &RunInput,
 ) -> anyhow::Result<Arc<NetworkGate>> {
     let capability = permit.capability();
     let credentials = RequestSecrets::new(&capability.secrets, run.secrets.clone())?;
@@ -276,9 +276,12 @@ fn gate(
 }
 
 /// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
-pub(super) async fn validate(linked: &LinkedComponent, check: Check<'_>) -> Result<(), Refusal> {
-    let is_offline = matches!(check.preflight, Preflight::Offline);
-    if !matches!(check.preflight, Preflight::Alone(_)) {
+pub(super) async fn validate(
+    linked: &LinkedComponent,
+    check: InputCheck<'_>,
+) -> Result<(), Refusal> {
+    let is_offline = matches!(check.preflight, PreflightAccess::Offline);
+    if !matches!(check.preflight, PreflightAccess::Alone(_)) {
         look(
             linked,
             check,
@@ -288,7 +291,7 @@ pub(super) async fn validate(linked: &LinkedComponent, check: Check<'_>) -> Resu
         .await?;
     }
     match check.preflight {
-        Preflight::Reading(allowed) | Preflight::Alone(allowed) => {
+        PreflightAccess::Reading(allowed) | PreflightAccess::Alone(allowed) => {
             look(
                 linked,
                 check,
@@ -297,14 +300,14 @@ pub(super) async fn validate(linked: &LinkedComponent, check: Check<'_>) -> Resu
             )
             .await
         }
-        Preflight::Offline | Preflight::Left => Ok(()),
+        PreflightAccess::Offline | PreflightAccess::Left => Ok(()),
     }
 }
 
 /// Runs what is wanted of value validation and preflight, in one instance.
 async fn look(
     linked: &LinkedComponent,
-    check: Check<'_>,
+    check: InputCheck<'_>,
     (capability, input): (&Capability, &str),
     (values, preflight): (bool, bool),
 ) -> Result<(), Refusal> {
@@ -345,7 +348,10 @@ async fn look(
 }
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
-pub(super) async fn classify(linked: &LinkedComponent, check: Check<'_>) -> Option<SafetyFacts> {
+pub(super) async fn classify(
+    linked: &LinkedComponent,
+    check: InputCheck<'_>,
+) -> Option<SafetyFacts> {
     let classifying = linked.classifying.as_ref()?;
     let engine = &linked.engine;
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
@@ -560,7 +566,7 @@ fn close(
     (result, fails_with_output): (wasmtime::Result<Outcome>, bool),
     allowed: &Limits,
     left: &Limits,
-    run: &Run,
+    run: &RunInput,
 ) -> Box<Execution> {
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
@@ -625,7 +631,7 @@ fn close(
 }
 
 /// The refusal of a call that answers after it was asked to stop.
-fn asked_to_stop(run: &Run, store: &Store<StoreState>, allowed: &Limits) -> Option<Refusal> {
+fn asked_to_stop(run: &RunInput, store: &Store<StoreState>, allowed: &Limits) -> Option<Refusal> {
     let is_over = store.data().expiry.requested().is_some();
     let late = || is_over.then(|| verdict(&StopReason::Deadline.into(), store, allowed));
     run.cancellation.requested().map(canceled).or_else(late)
@@ -654,7 +660,7 @@ fn not_loaded(
     refusal: Refusal,
     limits: &Limits,
     loading: Duration,
-    resumed: Option<&Resumed>,
+    resumed: Option<&ResumedState>,
 ) -> Box<Execution> {
     let mut usage = blank(limits);
     usage.wall_ms.used = u64::try_from(loading.as_millis()).unwrap_or(u64::MAX);
@@ -662,7 +668,11 @@ fn not_loaded(
 }
 
 /// The execution of an instance that failed with `refusal` before it ran. What the instances before it used stays used.
-fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -> Box<Execution> {
+fn failed_after(
+    refusal: Refusal,
+    mut usage: Usage,
+    resumed: Option<&ResumedState>,
+) -> Box<Execution> {
     resumed
         .into_iter()
         .for_each(|resumed| usage.add(&resumed.spent));
@@ -710,7 +720,7 @@ pub(super) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
 
 /// Returns the limits, with nothing used.
 fn blank(limits: &Limits) -> Usage {
-    let metered = |limit| Metered { used: 0, limit };
+    let metered = |limit| MeteredUsage { used: 0, limit };
     Usage {
         fuel: metered(limits.fuel),
         wall_ms: metered(u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX)),

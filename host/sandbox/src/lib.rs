@@ -45,7 +45,9 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
+use toolcell_core::executor::{
+    self, BoxFuture, Cancellation, Execution, Executor, InputCheck, RunInput,
+};
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::{Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
@@ -237,7 +239,7 @@ impl Sandbox {
         path: &Path,
         file: &File,
     ) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
-        let (Some(cache), Some(state)) = (self.loader.cache()?, FileState::of(file)) else {
+        let (Some(cache), Some(state)) = (self.loader.cache()?, FileState::from_file(file)) else {
             return Ok(None);
         };
         Ok(cache
@@ -348,7 +350,7 @@ impl Sandbox {
 }
 
 impl Executor for Sandbox {
-    fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn validate<'a>(&'a self, check: InputCheck<'a>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let component = self.known(check.component)?;
             if !component.exports().validation {
@@ -368,7 +370,7 @@ impl Executor for Sandbox {
 
     fn classify<'a>(
         &'a self,
-        check: Check<'a>,
+        check: InputCheck<'a>,
     ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>> {
         Box::pin(async move {
             let component = self.known(check.component)?;
@@ -388,7 +390,7 @@ impl Executor for Sandbox {
         })
     }
 
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: RunInput) -> BoxFuture<'a, Box<Execution>> {
         Box::pin(async move {
             let component = match self.known(&permit.subject().component) {
                 Ok(component) => component,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::pool::{STORE, Unfinished};
+use toolcell_core::pool::{STORE, UnfinishedJob};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::cache::{CacheEntry, CacheNote, CodeCache};
@@ -349,12 +349,12 @@ async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
     STORE.run(work).await.map_err(|error| match error {
-        Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
+        UnfinishedJob::Busy(_) | UnfinishedJob::NoThreads(_) => {
             let message =
                 format!("the tool's component cannot be loaded now: {error}; call again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_loads", message)
         }
-        Unfinished::Panicked => Refusal::host_fault("loading a component panicked"),
+        UnfinishedJob::Panicked => Refusal::host_fault("loading a component panicked"),
     })
 }
 

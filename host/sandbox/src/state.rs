@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use toolcell_core::executor::{
-    Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, Resumed,
+    Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, ResumedState,
 };
 use toolcell_core::journal::{ArtifactDraft, Artifacts};
 use toolcell_core::policy::Limits;
@@ -45,7 +45,7 @@ pub(super) struct StoreState {
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
     /// The state of a resumed call, and the input that this run asks for; each is set at most once.
-    pub(super) resumed: Option<Arc<Resumed>>,
+    pub(super) resumed: Option<Arc<ResumedState>>,
     pub(super) needed: Option<NeededInput>,
     /// `Some` if the random numbers and clock readings of the guest are recorded.
     pub(super) recorder: Option<ReplayRecorder>,

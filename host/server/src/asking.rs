@@ -15,7 +15,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolcell::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
+use toolcell::{Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent};
 use toolcell_core::approval::{COLUMNS, visible_json};
 use toolcell_core::record::{InputResponse, InputResponses, InvocationId, Suspension};
 use toolcell_dialect::mcp::{self, UserDecision};
@@ -147,7 +147,7 @@ impl CallQuestion {
             Self::Approval { prompt, reply } => decide(&prompt, reply, UserDecision::refused(why)),
             Self::Input { inquiry, responses } => {
                 let cancel =
-                    |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
+                    |request: &RequestedInput| (request.key().to_owned(), InputResponse::Cancel);
                 let _ = responses.send(inquiry.requests.iter().map(cancel).collect());
             }
         }
@@ -265,7 +265,7 @@ pub(super) fn reopen(
         outdated,
     };
     let ask = CallQuestion::Input {
-        inquiry: expressible(&Inquiry::of(suspension).ok()?).0,
+        inquiry: expressible(&Inquiry::from_suspension(suspension).ok()?).0,
         responses: answers,
     };
     Some(ReopenedQuestion {
@@ -280,7 +280,7 @@ pub(super) fn reopen(
 pub(super) fn suspended(
     suspension: &Suspension,
 ) -> Option<(BTreeMap<String, ElicitRequestParams>, MetaObject)> {
-    let inquiry = Inquiry::of(suspension).ok()?;
+    let inquiry = Inquiry::from_suspension(suspension).ok()?;
     let asked = inquiry.requests.iter();
     let named = asked.filter_map(|one| {
         Some((
@@ -304,8 +304,8 @@ pub(super) fn wire(key: &str, round: usize) -> String {
 }
 
 /// The inquiry with the requests that MCP can express, and the others.
-fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<Requested>) {
-    let asks = |request: &Requested| input_question(inquiry, request).is_some();
+fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<RequestedInput>) {
+    let asks = |request: &RequestedInput| input_question(inquiry, request).is_some();
     let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
     (
         Inquiry {
@@ -531,7 +531,7 @@ fn question(prompt: &Prompt) -> ElicitRequestParams {
     )
 }
 
-fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitRequestParams> {
+fn input_question(inquiry: &Inquiry, request: &RequestedInput) -> Option<ElicitRequestParams> {
     let form = mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())?;
     Some(mcp::marked(
         form,

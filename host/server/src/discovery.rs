@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ProtocolVersion};
 use rmcp::service::RequestContext;
-use toolcell_core::find::{Query, SELECT};
+use toolcell_core::find::{SELECT, ToolQuery};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{ErrorClass, Input, LoadingState, Refusal, SurfaceReason};
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
@@ -51,7 +51,7 @@ impl ClientSession {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Refusal> {
         let arguments = SearchArguments::read(input)?;
-        let query = Query::parse(&arguments.query)?;
+        let query = ToolQuery::parse(&arguments.query)?;
         let limit = arguments.limit();
         let loaded = self.loads(context).names();
         let host = Arc::clone(&offering.host);
@@ -61,7 +61,7 @@ impl ClientSession {
         let found = STORE
             .run(move || searched.offers.search(&query, limit, &loaded))
             .await;
-        let busy = |error: toolcell_core::pool::Unfinished| {
+        let busy = |error: toolcell_core::pool::UnfinishedJob| {
             let message = format!("the tools cannot be searched now: {error}; search again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_searches", message)
         };

@@ -2,10 +2,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rmcp::model::Tool as Described;
+use rmcp::model::Tool as LoadedToolkit;
 use serde_json::Value;
-use toolcell_core::catalog::{Standing, Surface, Tool};
-use toolcell_core::find::{Finder, Query};
+use toolcell_core::catalog::{Surface, Tool, ToolAvailability};
+use toolcell_core::find::{ToolFinder, ToolQuery};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
 use toolcell_dialect::{self as dialect, ListedTool, mcp};
 
@@ -33,7 +33,7 @@ pub struct ExposedTools {
     /// ids, with their time limits.
     callable: Arc<HashMap<String, Option<Duration>>>,
     /// Made by the first search.
-    finder: OnceLock<Result<Finder, Refusal>>,
+    finder: OnceLock<Result<ToolFinder, Refusal>>,
 }
 
 /// One offered tool.
@@ -47,9 +47,9 @@ pub(super) struct ExposedTool {
     /// `true` if only clients with tasks can call the tool.
     pub(super) needs_task: bool,
     /// The description of the tool for clients, made when it is first listed or loaded.
-    described: OnceLock<Described>,
+    described: OnceLock<LoadedToolkit>,
     /// The tool's availability to a caller without loads.
-    pub(super) standing: Standing,
+    pub(super) standing: ToolAvailability,
     /// Wall time limit of a call; the lower of this and the server's limit counts.
     pub(super) wall: Option<Duration>,
     /// The data with which another process can repeat a call of the tool.
@@ -135,7 +135,10 @@ impl ExposedTools {
     }
 
     /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
-    pub fn describe<T>(&self, mut describe: impl FnMut(ListedTool<'_>, Standing) -> T) -> Vec<T> {
+    pub fn describe<T>(
+        &self,
+        mut describe: impl FnMut(ListedTool<'_>, ToolAvailability) -> T,
+    ) -> Vec<T> {
         let one =
             |offer: &Arc<ExposedTool>| offer.listed(|listed| describe(listed, offer.standing));
         self.offers.iter().map(one).collect()
@@ -145,7 +148,7 @@ impl ExposedTools {
     pub fn describe_one<T>(
         &self,
         at: usize,
-        describe: impl FnOnce(ListedTool<'_>, Standing) -> T,
+        describe: impl FnOnce(ListedTool<'_>, ToolAvailability) -> T,
     ) -> Option<T> {
         let offer = self.offers.get(at)?;
         Some(offer.listed(|listed| describe(listed, offer.standing)))
@@ -219,14 +222,14 @@ impl ExposedTools {
     }
 
     /// Returns the MCP description of the tool with the exported name `name`.
-    pub(super) fn described(&self, name: &str) -> Option<Described> {
+    pub(super) fn described(&self, name: &str) -> Option<LoadedToolkit> {
         self.by_name
             .get(name)
             .map(|offer| offer.described().clone())
     }
 
     /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
-    pub(super) fn listed(&self, loads: &LoadedTools) -> Vec<Described> {
+    pub(super) fn listed(&self, loads: &LoadedTools) -> Vec<LoadedToolkit> {
         let is_listed = |offer: &&Arc<ExposedTool>| match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
@@ -244,14 +247,14 @@ impl ExposedTools {
     /// Searches the tools for a caller that has loaded those with the qualified names `loaded`. Blocks the thread.
     pub(super) fn search(
         &self,
-        query: &Query,
+        query: &ToolQuery,
         limit: usize,
         loaded: &HashSet<String>,
     ) -> Result<ToolSearchResult, Refusal> {
         let names = || self.offers.iter().map(|offer| offer.name.clone()).collect();
         let finder = self
             .finder
-            .get_or_init(|| Finder::new(&self.surface, names()));
+            .get_or_init(|| ToolFinder::new(&self.surface, names()));
         finder
             .as_ref()
             .map_err(Clone::clone)?
@@ -263,7 +266,7 @@ impl ExposedTools {
         self.listable().eq(other.listable())
     }
 
-    fn listable(&self) -> impl Iterator<Item = (&Described, Standing)> {
+    fn listable(&self) -> impl Iterator<Item = (&LoadedToolkit, ToolAvailability)> {
         let listable = self
             .offers
             .iter()
@@ -285,7 +288,7 @@ impl ExposedTool {
     }
 
     /// The description of the tool for clients.
-    pub(super) fn described(&self) -> &Described {
+    pub(super) fn described(&self) -> &LoadedToolkit {
         self.described.get_or_init(|| self.listed(mcp::tool))
     }
 
@@ -315,7 +318,12 @@ impl ExposedTool {
         })
     }
 
-    fn new(name: String, offered: &ToolOffer, standing: Standing, strict_schemas: bool) -> Self {
+    fn new(
+        name: String,
+        offered: &ToolOffer,
+        standing: ToolAvailability,
+        strict_schemas: bool,
+    ) -> Self {
         let ToolOffer {
             tool,
             wall,

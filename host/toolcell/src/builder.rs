@@ -8,12 +8,12 @@ use anyhow::Context;
 use toolcell_core::approval::Approver;
 use toolcell_core::catalog::Catalog;
 use toolcell_core::executor::Executor;
-use toolcell_core::hook::{Hooks, Registration};
+use toolcell_core::hook::{HookList, Registration};
 use toolcell_core::journal::{CallLog, EventBus, Journal, Listener, LogSettings, PayloadStore};
 use toolcell_core::pipeline::{ApprovalService, RunningCalls, Services};
 use toolcell_core::policy::Limits;
-use toolcell_core::record::Keeping;
-use toolcell_core::scheduler::{Chains, MemoryBudget, ResourceLocks, Scheduler};
+use toolcell_core::record::OutputRetention;
+use toolcell_core::scheduler::{CallChains, MemoryBudget, ResourceLocks, Scheduler};
 use toolcell_core::secret::SecretStore;
 use toolcell_sandbox::{CompileWatch, CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
 
@@ -87,7 +87,7 @@ pub struct HostBuilder {
     /// Maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
     pub inline_bytes_max: u64,
     /// How outputs may be stored; tools and hooks can only restrict it. Default: decided by size.
-    pub keeping: Keeping,
+    pub keeping: OutputRetention,
     /// How tools that may use the network reach it.
     pub network: NetworkSettings,
     /// Hooks that run around every call; more can be added with [`Host::add_hook`].
@@ -122,7 +122,7 @@ impl Default for HostBuilder {
             compile_watch: None,
             cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,
-            keeping: Keeping::default(),
+            keeping: OutputRetention::default(),
             network: NetworkSettings::default(),
             hooks: Vec::new(),
             listeners: Vec::new(),
@@ -200,7 +200,7 @@ impl HostBuilder {
         let compiler = self.compiler.map_or_else(compiling::own_program, Ok)?;
         let sandbox = Sandbox::new(SandboxSettings {
             pool: self.pooled.then_some(self.calls_at_once),
-            nested: Chains::instances(self.calls_at_once),
+            nested: CallChains::instances(self.calls_at_once),
             memory_bytes_max: self.memory_bytes_max,
             cache_dir: self.cached.then(|| home.components()),
             cache_bytes_max: self.cache_bytes_max,
@@ -219,7 +219,7 @@ impl HostBuilder {
         .context("cannot set up the sandbox")?;
         let sandbox = Arc::new(sandbox);
         let executor: Arc<dyn Executor> = Arc::<Sandbox>::clone(&sandbox);
-        let mut hooks = Hooks::default();
+        let mut hooks = HookList::default();
         self.hooks
             .into_iter()
             .try_for_each(|hook| hooks.add(hook))
@@ -243,7 +243,7 @@ impl HostBuilder {
             .waiting(usize::try_from(self.calls_waiting).unwrap_or(usize::MAX)),
             locks: self.locks,
             running: RunningCalls::default(),
-            chains: Chains::new(self.calls_at_once, self.callers),
+            chains: CallChains::new(self.calls_at_once, self.callers),
             hooks,
             payloads,
             desk: self.approvals.then(|| ApprovalService {

@@ -17,8 +17,8 @@ use toolcell_core::journal::{self, Follower, Held, Kept, LogError, Suspended};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping,
-    Refusal, ToolEvent, digest,
+    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId,
+    OutputRetention, Refusal, ToolEvent, digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
 use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
@@ -302,7 +302,7 @@ impl Host {
     }
 
     /// What this host allows to become of the outputs of its tools.
-    pub fn keeping(&self) -> Keeping {
+    pub fn keeping(&self) -> OutputRetention {
         self.services.keeping
     }
 

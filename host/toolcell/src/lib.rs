@@ -34,7 +34,7 @@ pub use home::{FILE_NAME, HOME_VARIABLE, Home};
 pub use host::{Host, Loaded, read_component};
 pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
 pub use toolcell_core::approval::{
-    Approver, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms,
+    Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent, Session, Terms,
 };
 pub use toolcell_core::catalog::{Catalog, Tool};
 pub use toolcell_core::component_size::{COMPONENT_BYTES, set_component_bytes_max};
@@ -86,10 +86,10 @@ pub use toolcell_sandbox::{cached_bytes, component_of_library};
 pub mod record {
     pub use toolcell_core::record::{
         AccessKind, Answer, ApprovalState, ArgumentMode, ArtifactUsage, Behavior, Binding, Content,
-        ContextModifier, ContextModifierPolicy, CredentialUse, DecisionId, Effects, Enabled,
+        ContextModifier, ContextModifierPolicy, CredentialUse, DecisionId, Effects, EnabledState,
         EventId, EventType, ExecutionProfile, ExternalMapping, Extra, FileUsage, HookOutcome,
         IllegalTransition, InputContract, InputMutation, InterruptBehavior, InvocationId,
-        Lifecycle, LockMode, Metered, Mode, MutationId, MutationPolicy, MutationRight,
+        Lifecycle, LockMode, MeteredUsage, Mode, MutationId, MutationPolicy, MutationRight,
         MutationSource, NetworkUsage, NonInteractive, OutputContract, PermissionChannel,
         PermissionDecision, PermissionProfile, PermissionResult, PersistedRef, PersistenceId, Plan,
         ProgressId, ProgressStatus, Reason, ReasonType, Recoverability, RedactionRule,
@@ -99,7 +99,7 @@ pub mod record {
         ToolInvocation, ToolKind, ToolProgress, Transition, Trust, Usage, WriteEffect, Writer,
     };
     pub use toolcell_core::record::{
-        ArtifactExpectation, Keeping, NativeOutput, NeedsAuthorization, Representations,
+        ArtifactExpectation, NativeOutput, NeedsAuthorization, OutputRetention, Representations,
     };
     pub use toolcell_core::record::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
     pub use toolcell_core::record::{SpanId, TraceContext};

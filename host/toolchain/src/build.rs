@@ -362,7 +362,7 @@ impl PackageBuild<'_> {
         let list = wasm.with_extension("d");
         let text = std::fs::read_to_string(&list)
             .with_context(|| format!("cannot read cargo's list {}", list.display()))?;
-        let made_here = self.target_dir();
+        let phase_token = self.target_dir();
         let mut scope = self.workspace.steering(self.dir);
         let mut packages = BTreeSet::from([self.dir.to_owned()]);
         for file in sources_in(&text)
@@ -370,7 +370,7 @@ impl PackageBuild<'_> {
             .map(|file| self.dir.join(file))
         {
             // What a build script wrote follows from the script.
-            if !file.starts_with(&made_here) {
+            if !file.starts_with(&phase_token) {
                 packages.extend(
                     manifest_of(&file)
                         .as_deref()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use toolcell_core::private::{self, Others};
+use toolcell_core::private::{self, OthersAccess};
 
 use super::file_lock::FileLock;
 use super::sources::{SourceListing, SourceScope};
@@ -122,7 +122,7 @@ pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
 /// Reads the record of the tool in `dir`; `None` for one of another version of toolcell, or one that another user could
 /// have written.
 pub(super) fn read(records: &Path, dir: &Path) -> Option<BuildRecord> {
-    let file = private::open(&folder(records, dir).join(FILE), Others::Read).ok()?;
+    let file = private::open(&folder(records, dir).join(FILE), OthersAccess::Read).ok()?;
     if file.metadata().ok()?.len() > RECORD_BYTES_MAX {
         return None;
     }

@@ -535,7 +535,7 @@ impl SourceWalk<'_> {
         let file = plain_file(path).with_context(context)?;
         // Taken before reading, so that a later change shows in the state.
         let began = SystemTime::now();
-        let state = FileState::of(&file).with_context(context)?;
+        let state = FileState::from_file(&file).with_context(context)?;
         let mut hasher = blake3::Hasher::new();
         hasher
             .update_reader(file.take(FILE_BYTES_MAX + 1))

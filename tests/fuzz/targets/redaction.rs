@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::shared::halves;
-use toolcell_core::secret::{Redactor, ScrubStream, Scrubber, SecretValue, Secrets, Term, Terms};
+use toolcell_core::secret::{
+    RedactionTerm, RedactionTerms, Redactor, ScrubStream, Scrubber, SecretValue, Secrets,
+};
 
 /// A shorter value is redacted only if it is the whole text.
 const VALUE_BYTES_MIN: usize = 8;
@@ -28,8 +30,11 @@ pub(crate) fn run(data: &[u8]) {
         return;
     };
     let secret = SecretValue::new(value.to_owned());
-    let mut terms = Terms::default();
-    let _ = terms.add(vec![Term::secret("FUZZ", &secret), Term::sensitive(value)]);
+    let mut terms = RedactionTerms::default();
+    let _ = terms.add(vec![
+        RedactionTerm::secret("FUZZ", &secret),
+        RedactionTerm::sensitive(value),
+    ]);
     let mut clean = text.to_owned();
     Redactor::new(&terms, &[], false).redact_text(&mut clean);
     if value.len() >= VALUE_BYTES_MIN && !MARKS.iter().any(|mark| meets(mark, value)) {

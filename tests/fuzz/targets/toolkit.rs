@@ -7,7 +7,7 @@ use crate::shared::halves;
 use serde_json::{Value, json};
 use toolcell_core::catalog::{ComponentFacts, Tool};
 use toolcell_core::dialect::agent_tool;
-use toolcell_core::secret::{Redactor, Terms};
+use toolcell_core::secret::{RedactionTerms, Redactor};
 
 pub(crate) fn run(data: &[u8]) {
     let Some((first, second)) = halves(data) else {
@@ -45,8 +45,12 @@ pub(crate) fn run(data: &[u8]) {
         if let Some(whole) = contract.with_defaults(&value) {
             let _ = contract.check_call_input(&whole, second.len());
         }
-        Redactor::new(&Terms::default(), contract.redacted_patterns(), false)
-            .redact(&mut value.clone());
+        Redactor::new(
+            &RedactionTerms::default(),
+            contract.redacted_patterns(),
+            false,
+        )
+        .redact(&mut value.clone());
         let mut seen = 0_usize;
         contract.each_sensitive(&mut value.clone(), &mut |_, _| seen += 1);
         contract.each_redacted(&mut value.clone(), &mut |_, _| seen += 1);

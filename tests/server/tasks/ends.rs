@@ -157,7 +157,8 @@ fn a_call_whose_end_the_store_of_approvals_does_not_have_ends_once() {
             .unwrap(),
         1
     );
-    let claimed = "UPDATE approvals SET state = 'running' WHERE invocation = ?1 AND state = 'finished'";
+    let claimed =
+        "UPDATE approvals SET state = 'running' WHERE invocation = ?1 AND state = 'finished'";
     assert_eq!(store.execute(claimed, [id]).unwrap(), 1);
     drop(store);
     let mut later = place.new_client(tasks_and_forms());

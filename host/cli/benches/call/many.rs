@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use toolcell_core::catalog::Surface;
-use toolcell_core::find::{Finder, Query, RESULTS};
+use toolcell_core::find::{RESULTS, ToolFinder, ToolQuery};
 
 use crate::samples::{Samples, repeated};
 use crate::subjects;
@@ -129,13 +129,13 @@ fn searches(count: usize) -> anyhow::Result<Samples> {
         .iter()
         .map(|tool| tool.declaration().qualified_name())
         .collect();
-    let finder = Finder::new(&Surface::new(tools, count), names)
+    let finder = ToolFinder::new(&Surface::new(tools, count), names)
         .map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
     let mut samples = Samples::new();
     for n in 0..count {
         let own = namespace(n);
         let start = Instant::now();
-        let query = Query::parse(&format!("which tool echoes {own} records?"));
+        let query = ToolQuery::parse(&format!("which tool echoes {own} records?"));
         let found = query.and_then(|query| finder.search(&query, RESULTS, |_| false));
         samples.since(start);
         let found = found.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;

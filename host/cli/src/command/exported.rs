@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, ConfigLayers};
-use toolcell_core::catalog::{Conditions, Selection, Standing, Surface};
+use toolcell_core::catalog::{Surface, SurfaceConditions, ToolAvailability, ToolSelection};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
 use toolcell_dialect::{Dialect, DialectNames, ListedTool};
 use toolcell_server::{ExposedTools, ToolOffer};
@@ -33,7 +33,7 @@ impl SurfaceOptions {
     }
 
     /// Which tools can be selected, by these options and the files.
-    pub(super) fn selection(&self, layers: &ConfigLayers) -> Result<Selection, Refusal> {
+    pub(super) fn selection(&self, layers: &ConfigLayers) -> Result<ToolSelection, Refusal> {
         config::selection(layers, self.max_listed, self.role.as_deref())
     }
 }
@@ -61,7 +61,7 @@ impl Exported {
     pub(super) async fn build(
         host: &Host,
         offered: Vec<ToolOffer>,
-        selection: Selection,
+        selection: ToolSelection,
         (policy, grants): (&Policy, &Grants),
         dialect: Dialect,
     ) -> Self {
@@ -74,7 +74,7 @@ impl Exported {
             .map(|offered| Arc::clone(&offered.tool))
             .collect();
         let missing = host.missing_secrets(grants).await;
-        let conditions = Conditions {
+        let conditions = SurfaceConditions {
             policy,
             missing_secrets: &missing,
         };
@@ -107,7 +107,7 @@ impl Exported {
 
     /// The description of the tool with this name.
     pub(super) fn description(&self, name: &str) -> Option<Value> {
-        let describe = |listed: ListedTool<'_>, standing: Standing| {
+        let describe = |listed: ListedTool<'_>, standing: ToolAvailability| {
             self.dialect.tool(
                 &ListedTool { name, ..listed },
                 standing.state == LoadingState::Deferred,

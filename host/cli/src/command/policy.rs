@@ -6,7 +6,7 @@ use toolcell::{CallExplanation, Explanation, Home, Request};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::policy::{Capability, Placement, SecretUse, ToolGrant};
+use toolcell_core::policy::{Capability, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
@@ -219,8 +219,8 @@ fn tool_call((declared, grant): (&str, &ToolGrant)) -> Value {
 /// The origin that a secret is sent to, and its place in the request.
 fn secret(used: &SecretUse) -> Value {
     let (place, name) = match &used.placement {
-        Placement::Header { name, .. } => ("header", name),
-        Placement::Query { key } => ("query", key),
+        SecretPlacement::Header { name, .. } => ("header", name),
+        SecretPlacement::Query { key } => ("query", key),
     };
     json!({ "name": used.name, "origin": used.origin.to_string(), place: name })
 }

@@ -10,7 +10,7 @@ use toolcell::{Home, Host, Loaded};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::{ConfigLayers, configured_compilation};
-use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
+use toolcell_core::find::{RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 
 use super::exit::{self, BadRequest, Exit, Stop};
@@ -83,7 +83,7 @@ impl Search {
     }
 
     fn search(&self) -> Result<Found, Stop> {
-        let query = Query::parse(&self.query)?;
+        let query = ToolQuery::parse(&self.query)?;
         let home = Home::find()?;
         let compilation =
             configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
@@ -126,7 +126,7 @@ impl Search {
             ..
         } = settings;
         let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
-        let finder = Finder::new(&surface, names)?;
+        let finder = ToolFinder::new(&surface, names)?;
         let mut result = finder.search(&query, self.limit, |_| false)?;
         unavailable.truncate(RESULTS_MAX);
         result.unavailable_providers = unavailable;

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use tokio::runtime::Handle;
 use toolcell::{Prompt, Reply};
-use toolcell_core::approval::{Sheet, pretty, visible_json};
+use toolcell_core::approval::{PromptSheet, pretty, visible_json};
 use toolcell_core::record::Input;
 
 use crate::ask::elsewhere;
@@ -197,7 +197,7 @@ impl Dialog {
 
 /// Prints `words`, and `text` behind the gutter.
 fn tell(words: &str, text: &str) -> anyhow::Result<()> {
-    let mut sheet = Sheet::new(Display::of_terminal().columns);
+    let mut sheet = PromptSheet::new(Display::of_terminal().columns);
     sheet.host(words);
     sheet.lines(text, EDIT_ROWS_MAX);
     Ok(write(&sheet.into_text())?)

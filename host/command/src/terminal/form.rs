@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
-use toolcell::{Inquiry, Requested};
-use toolcell_core::approval::Sheet;
+use toolcell::{Inquiry, RequestedInput};
+use toolcell_core::approval::PromptSheet;
 use toolcell_core::record::{InputResponse, InputResponses};
 
 use super::{Display, Keyboard, write};
@@ -36,7 +36,7 @@ pub(super) fn fill(
     Ok(Some(responses))
 }
 
-fn one(keyboard: &Keyboard, request: &Requested) -> anyhow::Result<Option<InputResponse>> {
+fn one(keyboard: &Keyboard, request: &RequestedInput) -> anyhow::Result<Option<InputResponse>> {
     let fields: Vec<Field<'_>> = fields(request.schema());
     loop {
         let mut content = Map::new();
@@ -56,7 +56,7 @@ fn one(keyboard: &Keyboard, request: &Requested) -> anyhow::Result<Option<InputR
         match request.check(&filled) {
             Ok(()) => return Ok(Some(filled)),
             Err(why) => {
-                let mut sheet = Sheet::new(Display::of_terminal().columns);
+                let mut sheet = PromptSheet::new(Display::of_terminal().columns);
                 sheet.host("these answers cannot be used:");
                 sheet.lines(&why, FIELD_ROWS_MAX);
                 sheet.host("once more, from the first field:");
@@ -98,7 +98,7 @@ fn fields(schema: &Value) -> Vec<Field<'_>> {
 impl Field<'_> {
     /// The tool's text about the field: its name, its choices, and its default.
     fn about(&self, columns: usize) -> String {
-        let mut sheet = Sheet::new(columns);
+        let mut sheet = PromptSheet::new(columns);
         let word = |key: &str| self.schema[key].as_str().map(str::to_owned);
         let mut said: Vec<String> = [word("title"), word("description")]
             .into_iter()

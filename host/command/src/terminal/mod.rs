@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
-use toolcell_core::approval::{COLUMNS, COLUMNS_MIN, ROWS, Sheet};
+use toolcell_core::approval::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS};
 use toolcell_core::record::InputResponses;
 
 /// How often a read of the terminal checks whether the answer came from elsewhere.
@@ -83,12 +83,12 @@ pub fn is_there() -> bool {
 
 /// Asks the user at the terminal `question`, after the rows that `fill` adds. Returns true only for a clear yes, and
 /// false without a terminal or on one that is too narrow.
-pub fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
+pub fn agrees(question: &str, fill: impl FnOnce(&mut PromptSheet)) -> bool {
     let display = Display::of_terminal();
     if !is_there() {
         return false;
     }
-    let mut sheet = Sheet::new(display.columns);
+    let mut sheet = PromptSheet::new(display.columns);
     fill(&mut sheet);
     let keyboard = Keyboard(Arc::default());
     let asked = format!("{}{question} [y/N] ", sheet.into_text());

@@ -61,12 +61,12 @@ pub trait Approver: Send + Sync {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Whether the call may run. Default: `false`.
+    /// `true` if the call may run. Default: `false`.
     pub approved: bool,
     /// JSON text of the input that should run instead.
     pub edit: Option<String>,
     /// A note, for the model if approved, else in the refusal.
     pub feedback: Option<String>,
-    /// Whether not to ask again for this tool with this capability in this session.
+    /// `true` to stop asking for this tool with this capability in this session.
     pub always: bool,
 }

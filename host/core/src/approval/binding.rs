@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::policy::{Capability, Limits, NetworkLimits, Scope};
+use crate::policy::{ApprovalScope, Capability, Limits, NetworkLimits};
 use crate::record::{Binding, Input, digest};
 
 /// Returns what an approval of this call is bound to. If any of it changes, a new approval is needed.
@@ -56,8 +56,8 @@ pub fn bind(
 }
 
 /// Returns what an approval of this call for the rest of its session covers; `None` for this capability alone.
-pub fn scope(capability: &Capability, limits: &Limits) -> Option<Scope> {
-    Scope::of(capability, &canonical_limits(limits))
+pub fn scope(capability: &Capability, limits: &Limits) -> Option<ApprovalScope> {
+    ApprovalScope::from_capability(capability, &canonical_limits(limits))
 }
 
 fn canonical_limits(limits: &Limits) -> Value {

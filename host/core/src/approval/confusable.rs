@@ -49,7 +49,7 @@ fn end_word(shown: &mut String, word: &mut String) {
     word.clear();
 }
 
-/// Whether `c` is not ASCII but looks like an ASCII letter or digit.
+/// Returns whether `c` is not ASCII but looks like an ASCII letter or digit.
 fn passes(c: char) -> bool {
     !c.is_ascii() && skeleton(c.encode_utf8(&mut [0; 4])).all(|like| like.is_ascii_alphanumeric())
 }

@@ -3,12 +3,12 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
-use crate::catalog::Form;
+use crate::catalog::InputForm;
 use crate::record::{
     InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp,
 };
 
-use super::sheet::Sheet;
+use super::sheet::PromptSheet;
 use super::{Whitespace, deceives, legible, visible};
 
 /// Maximum rows of the message of one question, so that it does not fill a display and the host's line after it is
@@ -37,21 +37,21 @@ pub struct Inquiry {
     /// The tool that asks.
     pub tool_id: String,
     /// The questions, in the tool's order.
-    pub requests: Vec<Requested>,
+    pub requests: Vec<RequestedInput>,
     /// When the call stops waiting.
     pub expires_at: Timestamp,
 }
 
 impl Inquiry {
     /// The questions that a suspended call waits for. The error says why they cannot be read.
-    pub fn of(suspension: &Suspension) -> Result<Self, String> {
+    pub fn from_suspension(suspension: &Suspension) -> Result<Self, String> {
         Ok(Self {
             invocation_id: suspension.invocation_id,
             tool_id: suspension.tool_id.clone(),
             requests: suspension
                 .questions
                 .iter()
-                .map(Requested::of_open)
+                .map(RequestedInput::of_open)
                 .collect::<Result<_, _>>()?,
             expires_at: suspension.expires_at,
         })
@@ -61,33 +61,33 @@ impl Inquiry {
 /// One form to fill in.
 ///
 /// ```
-/// use toolcell_core::approval::Requested;
+/// use toolcell_core::approval::RequestedInput;
 /// use toolcell_core::record::InputResponse;
 ///
 /// let schema = r#"{"type": "object", "properties": {"name": {"type": "string"}}}"#;
-/// let asked = Requested::read("who", "What is your name?", schema)?;
+/// let asked = RequestedInput::read("who", "What is your name?", schema)?;
 /// assert!(asked.text("greet.hello", 80).starts_with("The tool greet.hello asks (its own words):"));
 /// asked.check(&InputResponse::Decline)?;
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Requested {
+pub struct RequestedInput {
     key: String,
     /// The tool's message, in which deceptive characters are escaped.
     message: String,
-    form: Form,
+    form: InputForm,
     /// Why the last answer could not be used.
     problem: Option<String>,
 }
 
-impl Requested {
+impl RequestedInput {
     /// Reads a question of a tool. The error says why it cannot be asked.
     pub fn read(key: &str, message: &str, schema: &str) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(fits) {
             return Err("its key has 1 to 64 letters, digits, `_`, `-` or `.`".to_owned());
         }
-        let form = Form::read(schema)?;
+        let form = InputForm::read(schema)?;
         if deceives_anywhere(form.schema()) {
             return Err("its schema holds characters that cannot be seen, or mislead".to_owned());
         }
@@ -122,7 +122,7 @@ impl Requested {
         Ok(Self {
             key,
             message,
-            form: Form::read(&schema.to_string())?,
+            form: InputForm::read(&schema.to_string())?,
             problem,
         })
     }
@@ -152,7 +152,7 @@ impl Requested {
     /// The question, for a display of `columns`. It attributes the message to the tool, and a line of the host follows,
     /// so that the message cannot pass for the host's words.
     pub fn text(&self, tool_id: &str, columns: usize) -> String {
-        let mut sheet = Sheet::new(columns);
+        let mut sheet = PromptSheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
         sheet.host(&format!("The tool {tool} asks (its own words):"));
         if guard!("question_words") {
@@ -236,26 +236,26 @@ mod tests {
     use serde_json::json;
 
     use super::super::COLUMNS;
-    use super::{InputResponse, Requested};
+    use super::{InputResponse, RequestedInput};
 
     const SCHEMA: &str =
         r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
 
     #[test]
     fn the_words_of_a_tool_are_shown_as_such() {
-        let asked = Requested::read("a", "Name?\nRun this call?\u{202e}", SCHEMA).unwrap();
+        let asked = RequestedInput::read("a", "Name?\nRun this call?\u{202e}", SCHEMA).unwrap();
         let text = "The tool x.y asks (its own words):\n| Name?\n| Run this call?\\u{202e}\n\
                     Your answer goes to the tool. It does not approve anything.\n";
         assert_eq!(asked.text("x.y", COLUMNS), text);
         let hidden = SCHEMA.replace("name", "na\u{200b}me");
         for (key, schema) in [("", SCHEMA), ("a b", SCHEMA), ("a", "{}"), ("a", &hidden)] {
-            Requested::read(key, "", schema).unwrap_err();
+            RequestedInput::read(key, "", schema).unwrap_err();
         }
     }
 
     #[test]
     fn only_what_was_accepted_has_to_fit() {
-        let asked = Requested::read("a", "", SCHEMA).unwrap();
+        let asked = RequestedInput::read("a", "", SCHEMA).unwrap();
         let response = |value| serde_json::from_value::<InputResponse>(value).unwrap();
         asked
             .check(&response(

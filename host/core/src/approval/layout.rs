@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use super::sheet::Block;
+use super::sheet::ValueBlock;
 
 /// Maximum depth of objects and lists of which each member gets a line.
 const DEPTH_MAX: usize = 4;
@@ -23,16 +23,16 @@ const PRETTY_BYTES_MAX: usize = 1 << 20;
 const PRETTY_DEPTH_MAX: usize = 16;
 
 /// Adds `text` to `block`. Text that is not JSON stays one line: redaction can make it so.
-pub(super) fn write(block: &mut Block<'_>, text: &str) {
+pub(super) fn write(block: &mut ValueBlock<'_>, text: &str) {
     let text = text.trim();
-    match Members::of(text).filter(|_| is_json(text)) {
+    match JsonMembers::parse(text).filter(|_| is_json(text)) {
         Some(members) => _ = each(block, 0, members),
         None => _ = block.line(0, "", text),
     }
 }
 
 /// Adds every member; returns `false` once the block takes no more.
-fn each(block: &mut Block<'_>, depth: usize, members: Members<'_>) -> bool {
+fn each(block: &mut ValueBlock<'_>, depth: usize, members: JsonMembers<'_>) -> bool {
     let sides = members.clone();
     members.enumerate().all(|(at, (label, raw))| {
         let mark = if at < SIDES_MEMBERS_MAX {
@@ -44,7 +44,13 @@ fn each(block: &mut Block<'_>, depth: usize, members: Members<'_>) -> bool {
     })
 }
 
-fn member(block: &mut Block<'_>, depth: usize, label: &str, raw: &str, mark: Option<&str>) -> bool {
+fn member(
+    block: &mut ValueBlock<'_>,
+    depth: usize,
+    label: &str,
+    raw: &str,
+    mark: Option<&str>,
+) -> bool {
     let indent = 2 * depth;
     let breaks = ["\\n", "\\u000a", "\\u000A"]
         .iter()
@@ -57,7 +63,7 @@ fn member(block: &mut Block<'_>, depth: usize, label: &str, raw: &str, mark: Opt
         return lines(block, indent, label, &text, mark.unwrap_or("  "));
     }
     let spread = depth < DEPTH_MAX && (breaks || raw.len() > LINE_BYTES_MAX);
-    match Members::of(raw).filter(|_| spread) {
+    match JsonMembers::parse(raw).filter(|_| spread) {
         Some(inner) => {
             block.line(indent, "", &format!("{label}:")) && each(block, depth + 1, inner)
         }
@@ -66,7 +72,7 @@ fn member(block: &mut Block<'_>, depth: usize, label: &str, raw: &str, mark: Opt
 }
 
 /// The lines of one text. Their number before them says where the text ends.
-fn lines(block: &mut Block<'_>, indent: usize, label: &str, text: &str, mark: &str) -> bool {
+fn lines(block: &mut ValueBlock<'_>, indent: usize, label: &str, text: &str, mark: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let count = if text.is_empty() {
         0
@@ -84,7 +90,7 @@ fn lines(block: &mut Block<'_>, indent: usize, label: &str, text: &str, mark: &s
 }
 
 /// The mark of the field `label` if it is one side of a change, and `members` hold the other side too.
-fn side(label: &str, members: &Members<'_>) -> Option<&'static str> {
+fn side(label: &str, members: &JsonMembers<'_>) -> Option<&'static str> {
     let is_there = |other: &str| {
         members
             .clone()
@@ -106,15 +112,15 @@ fn side(label: &str, members: &Members<'_>) -> Option<&'static str> {
 
 /// The members of a JSON object or list: labels, and values as they are written.
 #[derive(Clone)]
-struct Members<'a> {
+struct JsonMembers<'a> {
     rest: &'a str,
     /// Index of the next item; `None` in an object.
     index: Option<usize>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> JsonMembers<'a> {
     /// `None` if `raw` is neither, or is empty.
-    fn of(raw: &'a str) -> Option<Self> {
+    fn parse(raw: &'a str) -> Option<Self> {
         let index = match raw.as_bytes().first()? {
             b'{' => None,
             b'[' => Some(0),
@@ -132,7 +138,7 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'a> Iterator for Members<'a> {
+impl<'a> Iterator for JsonMembers<'a> {
     type Item = (Cow<'a, str>, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -231,12 +237,12 @@ fn break_line(shown: &mut String, depth: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sheet::{COLUMNS, Sheet};
+    use super::super::sheet::{COLUMNS, PromptSheet};
     use super::{pretty, write};
 
     /// The rows of `text` without gutter and name.
     fn rows(text: &str) -> Vec<String> {
-        let mut sheet = Sheet::new(COLUMNS);
+        let mut sheet = PromptSheet::new(COLUMNS);
         let mut block = sheet.block("arguments", usize::MAX);
         write(&mut block, text);
         block.end("");

@@ -20,11 +20,11 @@ use serde_json::Value;
 
 pub use approver::{Approver, Reply};
 pub use binding::{bind, scope};
-pub use inquiry::{Inquiry, Requested, Respondent};
+pub use inquiry::{Inquiry, RequestedInput, Respondent};
 pub use layout::pretty;
-pub use prompt::{Checked, EditCheck, Prompt, PromptContent};
+pub use prompt::{EditCheck, EditCheckFuture, Prompt, PromptContent};
 pub use session::Session;
-pub use sheet::{COLUMNS, COLUMNS_MIN, ROWS, Sheet, legible};
+pub use sheet::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS, legible};
 pub use visible::{Whitespace, deceives, visible, visible_json};
 
 /// Default time that a question stays open.
@@ -51,7 +51,7 @@ pub struct Terms {
     pub expire: Duration,
     /// The session that an approval "for the rest of the session" is for.
     pub session: Session,
-    /// What the entry point needs to make this request again in another process: its own format, without secrets.
+    /// Data of the entry point to repeat this request in another process: in its own format, without secrets.
     pub origin: Option<Arc<Value>>,
     /// The approver that is asked first about this call; `None` for the host's own.
     pub approver: Option<Arc<dyn Approver>>,

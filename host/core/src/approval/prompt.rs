@@ -3,11 +3,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::policy::{Brief, Capability, Mount};
+use crate::policy::{ApprovalBrief, Capability, Mount};
 use crate::record::{Content, Input, InvocationId, RiskLevel, SessionRule, Timestamp};
 
 use super::layout;
-use super::sheet::{COLUMNS, Sheet};
+use super::sheet::{COLUMNS, PromptSheet};
 
 /// Maximum rows of the arguments that a question shows at once, so that it stays short enough to be read.
 const ARGUMENTS_ROWS_MAX: usize = 8;
@@ -28,10 +28,10 @@ const PROBLEM_ROWS_MAX: usize = 4;
 const TOUCHES_MAX: usize = 4;
 
 /// Checks arguments that an approver edited. The error says what is wrong with them.
-pub type EditCheck = Arc<dyn Fn(String) -> Checked + Send + Sync>;
+pub type EditCheck = Arc<dyn Fn(String) -> EditCheckFuture + Send + Sync>;
 
 /// The result of an [`EditCheck`].
-pub type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type EditCheckFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// The question to an approver.
 ///
@@ -52,9 +52,9 @@ pub struct Prompt {
     expires_at: Timestamp,
     /// The text of the arguments, redacted.
     shown: String,
-    /// Who wants what, and why a person is asked.
+    /// Caller, tool, and the reason for asking.
     lead: String,
-    entries: Vec<Entry>,
+    entries: Vec<NamedValue>,
     text: String,
     cut: bool,
     check: Option<EditCheck>,
@@ -72,10 +72,10 @@ impl fmt::Debug for Prompt {
 }
 
 /// How much of a question is drawn.
-struct View {
+struct PromptView {
     columns: usize,
     arguments_rows_max: usize,
-    /// Whether nothing is left out.
+    /// `true` if nothing is omitted.
     full: bool,
     /// How the rest of the arguments is shown, behind the number of rows that are left out.
     how: &'static str,
@@ -83,7 +83,7 @@ struct View {
 
 /// A value under its name.
 #[derive(Clone)]
-struct Entry {
+struct NamedValue {
     name: &'static str,
     value: String,
     rows_max: usize,
@@ -97,11 +97,11 @@ pub struct PromptContent<'a> {
     pub invocation_id: InvocationId,
     /// `sha256:<hex>`.
     pub component: &'a str,
-    pub brief: &'a Brief,
+    pub brief: &'a ApprovalBrief,
     pub capability: &'a Capability,
     pub arguments: &'a Input,
     pub actor: Option<&'a str>,
-    /// Whether there is a session that an answer could be remembered for.
+    /// `true` if the call has a session that can remember an answer.
     pub can_remember: bool,
     pub expires_at: Timestamp,
 }
@@ -134,7 +134,7 @@ impl Prompt {
 
     /// Draws the text for an unknown display.
     fn drawn(self) -> Self {
-        let view = View {
+        let view = PromptView {
             columns: COLUMNS,
             arguments_rows_max: ARGUMENTS_ROWS_MAX,
             full: false,
@@ -179,7 +179,7 @@ impl Prompt {
     pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
         let how = ", v shows all";
         let draw = |arguments_rows_max| {
-            self.draw(&View {
+            self.draw(&PromptView {
                 columns,
                 arguments_rows_max,
                 full: false,
@@ -202,7 +202,7 @@ impl Prompt {
 
     /// The question with everything that [`Self::text`] leaves out; as long as the arguments are.
     pub fn full_text(&self, columns: usize) -> String {
-        self.draw(&View {
+        self.draw(&PromptView {
             columns,
             arguments_rows_max: usize::MAX,
             full: true,
@@ -211,12 +211,12 @@ impl Prompt {
         .0
     }
 
-    /// Whether the question shows only part of the call. An approval then takes an extra step.
+    /// Returns whether the question shows only part of the call; its approval then takes an extra step.
     pub fn is_cut(&self) -> bool {
         self.cut && guard!("prompt_truncateds")
     }
 
-    /// What the decision's record lists as shown (AT-DEC-15): [`Self::text`].
+    /// Shown content for the decision's record (AT-DEC-15): [`Self::text`].
     pub fn content_blocks(&self) -> Vec<Content> {
         vec![Content::text(self.text.clone())]
     }
@@ -234,7 +234,7 @@ impl Prompt {
         }
     }
 
-    /// Whether [`super::Reply::always`] has an effect, because the call has a session.
+    /// Returns whether [`super::Reply::always`] has an effect: the call has a session.
     pub fn can_remember(&self) -> bool {
         self.can_remember
     }
@@ -251,8 +251,8 @@ impl Prompt {
 
     /// Draws in a sentence who wants what; then what the caller and the tool wrote, so that it scrolls away before the host's summary, which is
     /// directly above the question.
-    fn draw(&self, view: &View) -> (String, bool) {
-        let mut sheet = Sheet::new(view.columns);
+    fn draw(&self, view: &PromptView) -> (String, bool) {
+        let mut sheet = PromptSheet::new(view.columns);
         sheet.host("Approval needed: a tool wants to run.");
         if let Some(problem) = &self.problem {
             sheet.host("Your last answer is not valid:");
@@ -310,9 +310,9 @@ fn time_left(millis: u64) -> String {
 }
 
 /// Everything but the arguments: first what only some approvers need, then the summary of what would run.
-fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
+fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
     let brief = facts.brief;
-    let entry = |name, value: &str, rows_max| Entry {
+    let entry = |name, value: &str, rows_max| NamedValue {
         name,
         value: value.to_owned(),
         rows_max,
@@ -349,7 +349,7 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     ]);
     for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
         let name = if at == 0 { "access" } else { "" };
-        entries.push(Entry {
+        entries.push(NamedValue {
             name,
             value: touched,
             rows_max: VALUE_ROWS_MAX,
@@ -378,7 +378,7 @@ fn lead(facts: &PromptContent<'_>) -> String {
     )
 }
 
-/// What an approval for the rest of the session covers.
+/// Scope of an approval for the rest of the session.
 fn always(component: &str) -> String {
     let hours = SessionRule::LASTS.as_secs() / 3_600;
     format!(
@@ -386,7 +386,7 @@ fn always(component: &str) -> String {
     )
 }
 
-fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
+fn touches(brief: &ApprovalBrief, capability: &Capability) -> Vec<String> {
     let touches = &brief.touches;
     let folder = |verb: &str, mount: &Mount| {
         let host = mount.host.display().to_string();

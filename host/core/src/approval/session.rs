@@ -1,6 +1,6 @@
 use std::fs;
 
-/// What "for the rest of the session" means for a call.
+/// Meaning of "for the rest of the session" for a call.
 ///
 /// ```
 /// use toolcell_core::approval::Session;

@@ -30,13 +30,13 @@ const MARKS_MAX: usize = 2;
 
 /// Rows behind a gutter, wrapped to a number of columns.
 #[derive(Debug)]
-pub struct Sheet {
+pub struct PromptSheet {
     columns: usize,
     text: String,
     cut: bool,
 }
 
-impl Sheet {
+impl PromptSheet {
     /// An empty sheet; `columns` is clamped to [`COLUMNS_MIN`] and [`COLUMNS`].
     pub fn new(columns: usize) -> Self {
         Self {
@@ -75,8 +75,8 @@ impl Sheet {
     }
 
     /// Begins a value of several lines under `name`, of which at most `rows_max` rows are added.
-    pub(super) fn block(&mut self, name: &'static str, rows_max: usize) -> Block<'_> {
-        Block {
+    pub(super) fn block(&mut self, name: &'static str, rows_max: usize) -> ValueBlock<'_> {
+        ValueBlock {
             sheet: self,
             name,
             left: rows_max,
@@ -139,7 +139,7 @@ impl Sheet {
         }
     }
 
-    /// Whether something was left out.
+    /// Returns whether something was omitted.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -160,8 +160,8 @@ impl Sheet {
 }
 
 /// A value of several lines.
-pub(super) struct Block<'s> {
-    sheet: &'s mut Sheet,
+pub(super) struct ValueBlock<'s> {
+    sheet: &'s mut PromptSheet,
     /// Empty once a row has it.
     name: &'static str,
     /// Rows that can still be added.
@@ -170,7 +170,7 @@ pub(super) struct Block<'s> {
     more: usize,
 }
 
-impl Block<'_> {
+impl ValueBlock<'_> {
     /// Adds `line` after `indent` columns and `mark`, of at most two columns. Returns `false` once no more rows are
     /// counted.
     pub(super) fn line(&mut self, indent: usize, mark: &str, line: &str) -> bool {
@@ -317,13 +317,13 @@ fn columns_of(c: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, COLUMNS_MIN, GUTTER, Sheet, columns_of, legible, wrap};
+    use super::{COLUMNS, COLUMNS_MIN, GUTTER, PromptSheet, columns_of, legible, wrap};
 
     #[test]
     fn every_row_has_the_gutter_and_none_is_wider_than_the_display() {
         let wide = "\u{65e5}\u{672c}\u{1f980}e\u{301}".repeat(50);
         for value in ["a".repeat(500), "| ".repeat(200), "word ".repeat(100), wide] {
-            let mut sheet = Sheet::new(COLUMNS_MIN);
+            let mut sheet = PromptSheet::new(COLUMNS_MIN);
             sheet.value("name", &value, 100);
             sheet.lines(&value, 100);
             assert!(!sheet.is_cut());
@@ -339,11 +339,11 @@ mod tests {
 
     #[test]
     fn the_rows_of_a_wider_sheet_keep_their_gutter() {
-        let mut wide = Sheet::new(COLUMNS);
+        let mut wide = PromptSheet::new(COLUMNS);
         wide.host("The words of the host, in a row that is wider than forty columns.");
         wide.value("name", &"word ".repeat(50), 100);
         let wide = wide.into_text();
-        let mut narrow = Sheet::new(COLUMNS_MIN);
+        let mut narrow = PromptSheet::new(COLUMNS_MIN);
         narrow.rows_of(&wide);
         let narrow = narrow.into_text();
         assert!(
@@ -358,30 +358,30 @@ mod tests {
             foreign && narrow.starts_with("The words of the host"),
             "{narrow}"
         );
-        let mut same = Sheet::new(COLUMNS);
+        let mut same = PromptSheet::new(COLUMNS);
         same.rows_of(&wide);
         assert_eq!(same.into_text(), wide);
     }
 
     #[test]
     fn what_is_left_out_is_said() {
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         sheet.value("name", &"x".repeat(1000), 3);
         assert!(sheet.is_cut());
         let text = sheet.into_text();
         assert_eq!(text.lines().count(), 3);
         assert!(text.ends_with("[not all: 1000 characters]\n"), "{text}");
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         sheet.lines(&"a\n".repeat(100), 5);
         assert!(sheet.is_cut() && sheet.into_text().lines().count() == 5);
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         sheet.lines("a\n\n \n\n\nb", 5);
         assert_eq!(sheet.into_text(), "| a\n|\n| b\n");
     }
 
     #[test]
     fn a_block_marks_what_was_wrapped_and_counts_what_is_left_out() {
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", 4);
         assert!(
             block.line(0, "", "\"a\": 2 lines") && block.line(2, "+ ", "    deep in the code of x")
@@ -399,7 +399,7 @@ mod tests {
         ];
         assert_eq!(sheet.into_text().lines().collect::<Vec<_>>(), rows);
 
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", 1);
         assert!(
             !(0..2_000).all(|_| block.line(0, "", "a")),
@@ -407,7 +407,7 @@ mod tests {
         );
         block.end("");
         assert!(sheet.into_text().ends_with(" many more lines\n"));
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", 8);
         assert!(
             !block.line(0, "", &" ".repeat(200_000)),
@@ -415,7 +415,7 @@ mod tests {
         );
         block.end("");
         assert!(sheet.is_cut());
-        let mut sheet = Sheet::new(COLUMNS_MIN);
+        let mut sheet = PromptSheet::new(COLUMNS_MIN);
         let mut block = sheet.block("name", usize::MAX);
         assert!((0..2_000).all(|_| block.line(0, "", "a")));
         block.end("");

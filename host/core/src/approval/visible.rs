@@ -25,8 +25,8 @@ pub fn visible(text: &str, whitespace: Whitespace) -> String {
         })
 }
 
-/// Whether a character controls a terminal or misleads the reader: control characters, Unicode's default ignorable code
-/// points, its bidirectional controls, its line separators, and private use characters, whose look depends on the font.
+/// Returns whether a character controls a terminal or misleads the reader: control, default ignorable, bidirectional
+/// and line-separator characters of Unicode, and private use characters, whose look depends on the font.
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -7,14 +7,14 @@ use crate::record::{JSON_VALUES_MAX, read_unique_json};
 /// Maximum size of the settings of one tool, in bytes: each of its calls copies them into its instance.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Whether a tool takes settings, and those that it was given: at most once, because calls that run have the first ones.
+/// Settings of a tool, if it takes any. Set at most once, because running calls use the first ones.
 #[derive(Debug)]
-pub(super) struct Configuration {
+pub(super) struct ToolSettings {
     is_taken: bool,
     given: OnceLock<Arc<str>>,
 }
 
-impl Configuration {
+impl ToolSettings {
     pub(super) fn new(is_taken: bool) -> Self {
         Self {
             is_taken,
@@ -71,15 +71,15 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, Configuration};
+    use super::{BYTES_MAX, ToolSettings};
 
-    fn refused(configuration: &Configuration, config: &str) -> &'static str {
+    fn refused(configuration: &ToolSettings, config: &str) -> &'static str {
         configuration.give(config).unwrap_err().0
     }
 
     #[test]
     fn a_tool_keeps_the_first_settings_that_it_can_take() {
-        let one = Configuration::new(true);
+        let one = ToolSettings::new(true);
         for (config, code) in [
             ("[]", "configuration_invalid"),
             ("{", "configuration_invalid"),
@@ -92,7 +92,7 @@ mod tests {
         one.give(r#"{"a":1}"#).unwrap();
         assert_eq!(refused(&one, r#"{"a":2}"#), "configured_twice");
         assert_eq!(one.given().map(|given| &**given), Some(r#"{"a":1}"#));
-        let without = Configuration::new(false);
+        let without = ToolSettings::new(false);
         assert_eq!(refused(&without, "{}"), "not_configurable");
         assert!(without.given().is_none());
     }
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn settings_have_so_many_bytes() {
         let config = |bytes: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - 8));
-        Configuration::new(true).give(&config(BYTES_MAX)).unwrap();
+        ToolSettings::new(true).give(&config(BYTES_MAX)).unwrap();
         assert_eq!(
-            refused(&Configuration::new(true), &config(BYTES_MAX + 1)),
+            refused(&ToolSettings::new(true), &config(BYTES_MAX + 1)),
             "configuration_too_large"
         );
     }

@@ -10,13 +10,13 @@ use crate::record::{
 };
 
 use super::listed::ListedSchema;
-use super::listing::{self, Names};
+use super::listing::{self, HiddenNames};
 use super::load::LoadBudget;
 use super::marking;
-use super::schema::{LazySchema, Unsatisfied, json_text};
+use super::schema::{CheckFailure, LazySchema, json_text};
 
 use super::{fields, nulls, references, sensitive};
-use crate::search::{Pattern, states};
+use crate::search::{SearchPattern, states};
 
 /// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
 const FIELDS_MAX: usize = 256;
@@ -32,21 +32,21 @@ const REDACTION_RULES_MAX: usize = 32;
 
 /// The contracts of one tool, each compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
 #[derive(Debug)]
-pub struct Contract {
+pub struct ToolContract {
     /// The input schema that the model sees, without internal-only fields.
     model_schema: Value,
     /// How that schema is listed.
     listed: ListedSchema,
     model: LazySchema,
     runtime: Option<LazySchema>,
-    /// The schema of what runs, with its internal-only fields marked, for records; `None` if it is that of the model.
+    /// Runtime schema with its internal-only fields marked, for records; `None` if it is the model schema.
     runtime_schema: Option<Value>,
     output: Option<LazySchema>,
     /// The output schema that the model sees, without internal-only fields.
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
     /// Names that texts for a model must not contain.
-    internal_names: Names,
+    internal_names: HiddenNames,
     sensitive_fields: Vec<String>,
     /// The names of these fields, wherever they are.
     sensitive_names: Vec<String>,
@@ -55,13 +55,13 @@ pub struct Contract {
     /// Output fields that are redacted.
     redacted_fields: Vec<String>,
     /// Patterns whose matches in any text are redacted.
-    redacted_patterns: Vec<Pattern>,
+    redacted_patterns: Vec<SearchPattern>,
     defaults: Map<String, Value>,
-    /// Who may change the arguments on their way.
+    /// Sources that may change the arguments.
     mutation_policy: Option<MutationPolicy>,
 }
 
-impl Contract {
+impl ToolContract {
     /// Compiles the contracts of `declaration` within what is left of `budget`. Schemas that it lacks come from
     /// `interface`.
     pub(super) fn compile(
@@ -131,7 +131,7 @@ impl Contract {
             .map(&mut compile)
             .transpose()
             .context("structured_schema")?;
-        let listed = ListedSchema::of(&model_schema, budget);
+        let listed = ListedSchema::from_schema(&model_schema, budget);
         let (redacted_fields, redacted_patterns) =
             redaction(declaration, budget).context("redaction_rules")?;
         let contract = Self {
@@ -260,13 +260,13 @@ impl Contract {
         self.output_schema.as_ref()
     }
 
-    /// Whether [`Self::check_model_input`] takes at most 1 ms, and little stack, for `input` of at most `bytes` bytes
-    /// of JSON text. The estimate itself takes no longer.
+    /// Returns whether [`Self::check_model_input`] takes at most 1 ms and little stack for `input` of at most `bytes`
+    /// bytes of JSON text. The estimate takes no longer.
     pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
         self.looks_quickly(bytes) && self.model.is_light(input, bytes)
     }
 
-    /// Whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
+    /// Returns whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
     fn looks_quickly(&self, bytes: usize) -> bool {
         bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
     }
@@ -274,12 +274,12 @@ impl Contract {
     /// Checks `input` as a model's arguments, which are at most `bytes` bytes of JSON text. An error says what is
     /// wrong. A check that is not light takes up to a quarter of a second and much stack: call it on a thread for
     /// checks.
-    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
         if !input.is_object() {
             let hint = json_text(input, &["object"])
                 .map(|hint| format!(": {hint}"))
                 .unwrap_or_default();
-            return Err(Unsatisfied::Mismatch(format!(
+            return Err(CheckFailure::Mismatch(format!(
                 "arguments must be a JSON object{hint}"
             )));
         }
@@ -289,7 +289,7 @@ impl Contract {
             .find(|field| fields::contains(input, field))
         {
             // The caller sent the name of the internal field, so the error discloses nothing.
-            return Err(Unsatisfied::Mismatch(format!(
+            return Err(CheckFailure::Mismatch(format!(
                 "`{field}` cannot be given by a caller"
             )));
         }
@@ -312,7 +312,7 @@ impl Contract {
     /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
     /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
     /// model's input. As costly as [`Self::check_model_input`].
-    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
         if let Some(runtime) = &self.runtime {
             return runtime.check(input, bytes);
         }
@@ -326,12 +326,12 @@ impl Contract {
         self.check_model_input(&shown, bytes)
     }
 
-    /// Whether the tool takes fields that no model sees.
+    /// Returns whether the tool takes fields that no model sees.
     pub fn has_internal_fields(&self) -> bool {
         !self.internal_only_fields.is_empty()
     }
 
-    /// Whether a call input has to be checked beyond the model schema.
+    /// Returns whether a call's input must be checked beyond the model schema.
     pub fn has_runtime_schema(&self) -> bool {
         self.runtime.is_some()
     }
@@ -349,18 +349,18 @@ impl Contract {
     }
 
     /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
-    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), CheckFailure> {
         self.output
             .as_ref()
             .map_or(Ok(()), |schema| schema.check(output, bytes))
     }
 
-    /// Whether the tool promises structured output.
+    /// Returns whether the tool promises structured output.
     pub fn promises_structured_output(&self) -> bool {
         self.output.is_some()
     }
 
-    /// Whether some arguments must not be recorded.
+    /// Returns whether some arguments must not be recorded.
     pub fn has_sensitive_fields(&self) -> bool {
         !self.sensitive_fields.is_empty()
     }
@@ -370,7 +370,7 @@ impl Contract {
         &self.sensitive_names
     }
 
-    /// Whether a schema of the tool names the field `name`.
+    /// Returns whether a schema of the tool names the field `name`.
     pub fn names(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -398,18 +398,18 @@ impl Contract {
             .for_each(|field| fields::visit(output, field, seen));
     }
 
-    /// Whether the whole output is redacted, because a rule names all of it.
+    /// Returns whether a rule redacts the whole output.
     pub fn redacts_everything(&self) -> bool {
         self.redacted_fields.iter().any(String::is_empty)
     }
 
-    /// Whether the output has redaction rules.
+    /// Returns whether the output has redaction rules.
     pub fn redacts_output(&self) -> bool {
         !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
     }
 
     /// Patterns whose matches are redacted from all texts of the tool.
-    pub fn redacted_patterns(&self) -> &[Pattern] {
+    pub fn redacted_patterns(&self) -> &[SearchPattern] {
         &self.redacted_patterns
     }
 
@@ -434,8 +434,8 @@ impl Contract {
     }
 }
 
-/// The schema of what runs, as records have it: the declared one, or else that of the model's as it was `described` with its
-/// internal-only fields, in which no such field is demanded. They are marked, with those who may fill them.
+/// The runtime schema for records: the declared one, or else the model schema as `described` with its internal-only
+/// fields, none of them required. They are marked, with the sources that may set them.
 fn for_records(
     declared: Option<Value>,
     described: Option<Value>,
@@ -469,7 +469,7 @@ fn for_records(
 fn redaction(
     declaration: &ToolDeclaration,
     budget: &mut LoadBudget,
-) -> anyhow::Result<(Vec<String>, Vec<Pattern>)> {
+) -> anyhow::Result<(Vec<String>, Vec<SearchPattern>)> {
     let rules = declaration
         .output_contract
         .as_ref()
@@ -494,9 +494,9 @@ fn redaction(
 }
 
 /// Counts the states before it compiles, because the compiled pattern takes several times the memory that was counted.
-fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<Pattern> {
+fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<SearchPattern> {
     budget.take_pattern_states(states(pattern)?)?;
-    Pattern::compile(pattern)
+    SearchPattern::compile(pattern)
 }
 
 /// Returns `schema`. If `strict`, it refuses properties that it does not name, even without a keyword for it

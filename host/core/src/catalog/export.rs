@@ -7,10 +7,13 @@ use crate::record::{
     AccessKind, Extra, Lifecycle, SchemaVisibility, ToolDeclaration, ToolInterface,
 };
 
-use super::{Contract, Standing, Tool};
+use super::{Tool, ToolAvailability, ToolContract};
 
 /// Returns `declaration` with the schemas of `contract` in place of its own.
-pub(super) fn declaration(declaration: &ToolDeclaration, contract: &Contract) -> ToolDeclaration {
+pub(super) fn declaration(
+    declaration: &ToolDeclaration,
+    contract: &ToolContract,
+) -> ToolDeclaration {
     let mut shown = declaration.clone();
     if !contract.has_internal_fields() {
         return shown;
@@ -47,7 +50,7 @@ pub(super) fn declaration(declaration: &ToolDeclaration, contract: &Contract) ->
 }
 
 /// Returns `interface` with the schemas of `contract` in place of its own.
-pub(super) fn interface(interface: &ToolInterface, contract: &Contract) -> ToolInterface {
+pub(super) fn interface(interface: &ToolInterface, contract: &ToolContract) -> ToolInterface {
     let mut shown = interface.clone();
     if !contract.has_internal_fields() {
         return shown;
@@ -89,7 +92,7 @@ impl Tool {
         Value::Object(fields)
     }
 
-    /// The fields that the host writes over those of the tool: its identity, and the settings that apply here.
+    /// Fields that the host sets instead of the tool: its identity, and the settings that apply here.
     fn decided(&self) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
@@ -102,7 +105,7 @@ impl Tool {
             .clone()
             .or(own)
             .unwrap_or_else(|| declaration.name.clone());
-        let is_deferred = Standing::declared(self) == Some(Standing::DEFERRED);
+        let is_deferred = ToolAvailability::declared(self) == Some(ToolAvailability::DEFERRED);
         let said = self
             .interface()
             .and_then(|interface| interface.schema_visibility);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::record::plain_name;
 
-/// Whether `value` contains `field`.
+/// Returns whether `value` contains `field`.
 pub(super) fn contains(value: &Value, field: &str) -> bool {
     match field.strip_prefix('/') {
         Some(pointer) => contains_pointer(value, &steps(pointer)),
@@ -90,7 +90,7 @@ fn visit_name(
     }
 }
 
-/// Whether both are the same name in another spelling: `apiKey`, `api_key` and `API-Key` are.
+/// Returns whether both are spellings of one name, such as `apiKey`, `api_key` and `API-Key`.
 pub(super) fn same_name(one: &str, other: &str) -> bool {
     one == other || plain_name(one).eq(plain_name(other)) && plain_name(one).next().is_some()
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::record::read_json;
 
 use super::load::LoadBudget;
-use super::schema::Schema;
+use super::schema::AcceptedSchema;
 
 /// Maximum number of fields of one form.
 const FIELDS_MAX: usize = 32;
@@ -43,12 +43,12 @@ const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
 /// The input that a tool asks a person for: a flat object of strings, numbers, integers, booleans and choices.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub struct InputForm {
     schema: Value,
-    compiled: Arc<Schema>,
+    compiled: Arc<AcceptedSchema>,
 }
 
-impl Form {
+impl InputForm {
     /// Parses a tool's schema. An error names what a form does not support.
     pub fn read(schema: &str) -> Result<Self, String> {
         let schema: Value = read_json(schema, VALUES_MAX)
@@ -80,7 +80,7 @@ impl Form {
         }
         // A budget of its own, because a form is small and compiled once.
         let mut budget = LoadBudget::new(Duration::MAX);
-        let compiled = Schema::compile(&schema, &mut budget)
+        let compiled = AcceptedSchema::compile(&schema, &mut budget)
             .map_err(|error| format!("its schema is not valid: {error:#}"))?;
         Ok(Self {
             schema,
@@ -128,7 +128,7 @@ fn check_field(field: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// Whether `items` lists choices.
+/// Returns whether `items` lists choices.
 fn is_choice(items: &Value) -> bool {
     ["enum", "anyOf", "oneOf"]
         .iter()
@@ -139,11 +139,11 @@ fn is_choice(items: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::Form;
+    use super::InputForm;
 
     #[test]
     fn a_form_is_flat_and_holds_what_it_is_filled_with_to_its_schema() {
-        let form = Form::read(
+        let form = InputForm::read(
             &json!({ "type": "object", "required": ["age"], "properties": {
                 "age": { "type": "integer", "minimum": 0 },
                 "colours": { "type": "array", "items": { "type": "string", "enum": ["red", "blue"] } },
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn answers_are_as_long_as_a_form_may_hold_whatever_it_asks_of_them() {
-        let form = Form::read(
+        let form = InputForm::read(
             &json!({ "type": "object", "properties": {
                 "text": { "type": "string", "minLength": 1, "maxLength": 100_000 },
                 "colours": { "type": "array", "uniqueItems": true, "items": { "enum": ["red", "blue"] } },
@@ -195,8 +195,8 @@ mod tests {
             json!({ "type": "object", "properties": { "a": { "type": "string" } }, "allOf": [] }),
             json!({ "type": "object", "properties": { "a": { "type": "string", "pattern": "(" } } }),
         ] {
-            Form::read(&schema.to_string()).unwrap_err();
+            InputForm::read(&schema.to_string()).unwrap_err();
         }
-        Form::read("{").unwrap_err();
+        InputForm::read("{").unwrap_err();
     }
 }

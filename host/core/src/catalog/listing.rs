@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::{Map, Value};
 
 use super::fields;
-use super::words::{Below, below};
+use super::words::{SubschemaKind, below};
 
 /// Maximum length of a place in an error, in characters.
 const PLACE_CHARS_MAX: usize = 300;
@@ -18,9 +18,9 @@ const INTERNAL: &str = "[internal]";
 
 /// Names that texts for a model must not contain.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(Vec<String>);
+pub(super) struct HiddenNames(Vec<String>);
 
-impl Names {
+impl HiddenNames {
     /// Returns `text` with the names replaced where they are whole words.
     pub(super) fn hidden_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut shown = Cow::Borrowed(text);
@@ -41,7 +41,7 @@ impl Names {
 
 /// Removes the fields `internal` from `schema`. Returns the names that texts beside it must not contain either. Fails
 /// if one cannot be removed, because the schema needs its name.
-pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Names> {
+pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<HiddenNames> {
     let mut names = Vec::new();
     for field in internal {
         let steps: Vec<String> = field
@@ -49,9 +49,9 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
             .map(fields::steps)
             .unwrap_or_default();
         let (what, name) = match steps.last() {
-            None => (Field::Anywhere(field), Some(field)),
+            None => (SchemaField::Anywhere(field), Some(field)),
             Some(_) => (
-                Field::At(&steps),
+                SchemaField::At(&steps),
                 steps.iter().rev().find(|step| !is_item(step)),
             ),
         };
@@ -69,10 +69,10 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
         }
     }
     if internal.is_empty() {
-        return Ok(Names::default());
+        return Ok(HiddenNames::default());
     }
     prune(schema);
-    let names = Names(names);
+    let names = HiddenNames(names);
     hide_texts(schema, &names);
     let elsewhere = refers_for_names(schema);
     for name in &names.0 {
@@ -95,14 +95,14 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
 
 /// A field, as seen from one place of a schema.
 #[derive(Clone, Copy)]
-pub(super) enum Field<'a> {
+pub(super) enum SchemaField<'a> {
     /// By its name, at any depth.
     Anywhere(&'a str),
     /// By the remaining steps of a pointer, at least one.
     At(&'a [String]),
 }
 
-impl<'a> Field<'a> {
+impl<'a> SchemaField<'a> {
     /// The name, if the field is a property of this schema itself.
     pub(super) fn here(self) -> Option<&'a str> {
         match self {
@@ -129,19 +129,19 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Whether a step of a pointer means an item of an array.
+/// Returns whether a pointer's step is an array item.
 pub(super) fn is_item(step: &str) -> bool {
     step == "*" || step.parse::<usize>().is_ok()
 }
 
 /// Removes `field` from `schema`. Returns whether the rest of its pointer may lie behind a reference.
-fn take(schema: &mut Value, field: Field<'_>) -> bool {
+fn take(schema: &mut Value, field: SchemaField<'_>) -> bool {
     let Value::Object(words) = schema else {
         return false;
     };
     let mut referred = false;
     for (word, value) in words.iter_mut() {
-        let mut go_on = |inner: &mut Value, field: Option<Field<'_>>| {
+        let mut go_on = |inner: &mut Value, field: Option<SchemaField<'_>>| {
             referred |= field.is_some_and(|field| take(inner, field));
         };
         match (word.as_str(), &mut *value) {
@@ -177,7 +177,7 @@ fn take(schema: &mut Value, field: Field<'_>) -> bool {
             }
             ("not" | "if" | "then" | "else" | "contentSchema", inner) => go_on(inner, Some(field)),
             ("$defs" | "definitions", Value::Object(named)) => {
-                let field = matches!(field, Field::Anywhere(_)).then_some(field);
+                let field = matches!(field, SchemaField::Anywhere(_)).then_some(field);
                 named.values_mut().for_each(|inner| go_on(inner, field));
             }
             ("required", Value::Array(names)) => forget_name(names, field),
@@ -202,20 +202,20 @@ fn take(schema: &mut Value, field: Field<'_>) -> bool {
             ("enum" | "examples", Value::Array(values)) => {
                 values.iter_mut().for_each(|value| field.remove_from(value));
             }
-            ("$ref" | "$dynamicRef", _) => referred |= matches!(field, Field::At(_)),
+            ("$ref" | "$dynamicRef", _) => referred |= matches!(field, SchemaField::At(_)),
             _ => {}
         }
     }
     referred
 }
 
-fn forget(named: &mut Map<String, Value>, field: Field<'_>) {
+fn forget(named: &mut Map<String, Value>, field: SchemaField<'_>) {
     if let Some(name) = field.here() {
         named.shift_remove(name);
     }
 }
 
-fn forget_name(names: &mut Vec<Value>, field: Field<'_>) {
+fn forget_name(names: &mut Vec<Value>, field: SchemaField<'_>) {
     names.retain(|known| field.here().is_none_or(|name| known != name));
 }
 
@@ -223,15 +223,15 @@ fn forget_name(names: &mut Vec<Value>, field: Field<'_>) {
 fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) -> bool {
     let below = below(word, value);
     match (&below, value) {
-        (Below::Named, Value::Object(named)) => named.values_mut().for_each(see),
-        (Below::Listed, Value::Array(all)) => all.iter_mut().for_each(see),
-        (Below::One, inner) => see(inner),
+        (SubschemaKind::Named, Value::Object(named)) => named.values_mut().for_each(see),
+        (SubschemaKind::Listed, Value::Array(all)) => all.iter_mut().for_each(see),
+        (SubschemaKind::One, inner) => see(inner),
         _ => {}
     }
-    below != Below::Other
+    below != SubschemaKind::Other
 }
 
-/// Whether `schema` has a property of this name, anywhere.
+/// Returns whether `schema` has a property of this name, anywhere.
 fn shows(schema: &mut Value, name: &str) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -248,7 +248,7 @@ fn shows(schema: &mut Value, name: &str) -> bool {
 
 /// Removes `names` from all annotations of the schema, and drops examples that mention them. Keywords whose values are
 /// compared with input stay as they are.
-fn hide_texts(schema: &mut Value, names: &Names) {
+fn hide_texts(schema: &mut Value, names: &HiddenNames) {
     const COMPARED: [&str; 27] = [
         "type",
         "format",
@@ -294,7 +294,7 @@ fn hide_texts(schema: &mut Value, names: &Names) {
     }
 }
 
-fn hide_in(said: &mut Value, names: &Names) {
+fn hide_in(said: &mut Value, names: &HiddenNames) {
     match said {
         Value::String(text) => {
             if let Cow::Owned(hidden) = names.hidden_in(text) {
@@ -310,7 +310,7 @@ fn hide_in(said: &mut Value, names: &Names) {
     }
 }
 
-fn speaks(value: &Value, names: &Names) -> bool {
+fn speaks(value: &Value, names: &HiddenNames) -> bool {
     match value {
         Value::String(text) => matches!(names.hidden_in(text), Cow::Owned(_)),
         Value::Array(items) => items.iter().any(|item| speaks(item, names)),
@@ -388,9 +388,9 @@ fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
 
 /// The steps from a place up to the top. They are collected only once the place is found, because a name may take
 /// megabytes and lie above everything else.
-type Steps<'s> = Vec<Cow<'s, str>>;
+type PointerSteps<'s> = Vec<Cow<'s, str>>;
 
-fn below_step<'s>(mut steps: Steps<'s>, step: impl Into<Cow<'s, str>>) -> Steps<'s> {
+fn below_step<'s>(mut steps: PointerSteps<'s>, step: impl Into<Cow<'s, str>>) -> PointerSteps<'s> {
     steps.push(step.into());
     steps
 }
@@ -405,26 +405,28 @@ fn place(steps: &[Cow<'_, str>]) -> String {
 }
 
 /// The place where `schema` still has a property or a definition of this name, or refers to one.
-fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
+fn remains<'s>(schema: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     schema.as_object()?.iter().find_map(|(word, value)| {
         let found = match (below(word, value), value) {
             (_, names) if word == "propertyNames" && guard!("listed_names") => spoken(names, name),
-            (Below::Named, Value::Object(named)) => named.iter().find_map(|(key, inner)| {
-                let found = if key == name {
-                    Some(Steps::new())
-                } else {
-                    remains(inner, name)
-                };
-                found.map(|steps| below_step(steps, key))
-            }),
-            (Below::Listed, Value::Array(all)) => {
+            (SubschemaKind::Named, Value::Object(named)) => {
+                named.iter().find_map(|(key, inner)| {
+                    let found = if key == name {
+                        Some(PointerSteps::new())
+                    } else {
+                        remains(inner, name)
+                    };
+                    found.map(|steps| below_step(steps, key))
+                })
+            }
+            (SubschemaKind::Listed, Value::Array(all)) => {
                 all.iter().enumerate().find_map(|(index, inner)| {
                     remains(inner, name).map(|steps| below_step(steps, index.to_string()))
                 })
             }
-            (Below::One, inner) => remains(inner, name),
+            (SubschemaKind::One, inner) => remains(inner, name),
             (_, Value::String(text)) if word.starts_with('$') => {
-                replaced(text, name).map(|_| Steps::new())
+                replaced(text, name).map(|_| PointerSteps::new())
             }
             _ => None,
         };
@@ -433,9 +435,9 @@ fn remains<'s>(schema: &'s Value, name: &str) -> Option<Steps<'s>> {
 }
 
 /// The place of a text in `value` that contains `name` as a word.
-fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
+fn spoken<'s>(value: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     match value {
-        Value::String(text) => replaced(text, name).map(|_| Steps::new()),
+        Value::String(text) => replaced(text, name).map(|_| PointerSteps::new()),
         Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
             spoken(item, name).map(|steps| below_step(steps, index.to_string()))
         }),
@@ -446,7 +448,7 @@ fn spoken<'s>(value: &'s Value, name: &str) -> Option<Steps<'s>> {
     }
 }
 
-/// Whether a `propertyNames` in `schema` refers to a schema elsewhere.
+/// Returns whether a `propertyNames` in `schema` refers to a schema elsewhere.
 fn refers_for_names(schema: &Value) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -455,9 +457,9 @@ fn refers_for_names(schema: &Value) -> bool {
         .iter()
         .any(|(word, value)| match (below(word, value), value) {
             (_, names) if word == "propertyNames" => holds_reference(names),
-            (Below::Named, Value::Object(named)) => named.values().any(refers_for_names),
-            (Below::Listed, Value::Array(all)) => all.iter().any(refers_for_names),
-            (Below::One, inner) => refers_for_names(inner),
+            (SubschemaKind::Named, Value::Object(named)) => named.values().any(refers_for_names),
+            (SubschemaKind::Listed, Value::Array(all)) => all.iter().any(refers_for_names),
+            (SubschemaKind::One, inner) => refers_for_names(inner),
             _ => false,
         })
 }

@@ -29,7 +29,7 @@ pub(super) struct LoadBudget {
     /// The deadline; `None` if it lies too far in the future for an `Instant`.
     until: Option<Instant>,
     exceeded: bool,
-    /// Whether the component was accepted before, within such a budget.
+    /// `true` if the component was accepted before, within such a budget.
     accepted: bool,
 }
 
@@ -58,12 +58,12 @@ impl LoadBudget {
         }
     }
 
-    /// Whether the component was accepted before.
+    /// Returns whether the component was accepted before.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Whether a limit was exceeded, so that the rest of the component is not read.
+    /// Returns whether a limit was exceeded; the rest of the component is then not read.
     pub(super) fn is_exceeded(&self) -> bool {
         self.exceeded
     }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use crate::record::{LockMode, ToolInterface};
 
-/// What the calls of a tool use that the host does not know: resources that the tool names (AT-SCHED-10), and a context that
-/// it wants for itself.
+/// Locks that a tool declares because the host cannot know them: named resources (AT-SCHED-10), and an exclusive
+/// context.
 #[derive(Debug, Default)]
 pub(crate) struct DeclaredLocks {
     /// Each name, and whether a call uses it alone.
@@ -14,7 +14,7 @@ pub(crate) struct DeclaredLocks {
 impl DeclaredLocks {
     /// The locks of a tool of `component`, one of whose tools wants its context for itself if `has_context`: the others keep
     /// away from that one.
-    pub(super) fn of(
+    pub(super) fn from_interface(
         interface: Option<&ToolInterface>,
         component: &str,
         has_context: bool,
@@ -40,7 +40,7 @@ impl DeclaredLocks {
         }
     }
 
-    /// Whether a call of a batch runs beside no other.
+    /// Returns whether a call of a batch must run alone.
     pub(crate) fn needs_context(&self) -> bool {
         self.needs_context
     }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use super::listing::{Field, is_item};
+use super::listing::{SchemaField, is_item};
 
 /// The words that a marked field has in its schema.
 const VISIBILITY: &str = "visibility";
@@ -20,9 +20,9 @@ pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], op
             .map(fields::steps)
             .unwrap_or_default();
         let (named, name) = match steps.as_slice() {
-            [] => (Field::Anywhere(field), Some(field)),
-            [only] => (Field::At(&steps), Some(only)),
-            _ => (Field::At(&steps), None),
+            [] => (SchemaField::Anywhere(field), Some(field)),
+            [only] => (SchemaField::At(&steps), Some(only)),
+            _ => (SchemaField::At(&steps), None),
         };
         if within(schema, named, sources, optional) {
             continue;
@@ -37,13 +37,13 @@ pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], op
 }
 
 /// Marks `field` wherever `schema` describes it. Returns whether it does anywhere.
-fn within(schema: &mut Value, field: Field<'_>, sources: &[&str], optional: bool) -> bool {
+fn within(schema: &mut Value, field: SchemaField<'_>, sources: &[&str], optional: bool) -> bool {
     let Value::Object(words) = schema else {
         return false;
     };
     let mut found = false;
     for (word, value) in words.iter_mut() {
-        let mut go_on = |inner: &mut Value, field: Option<Field<'_>>| {
+        let mut go_on = |inner: &mut Value, field: Option<SchemaField<'_>>| {
             found |= field.is_some_and(|field| within(inner, field, sources, optional));
         };
         match (word.as_str(), &mut *value) {
@@ -78,7 +78,7 @@ fn within(schema: &mut Value, field: Field<'_>, sources: &[&str], optional: bool
             }
             ("if" | "then" | "else", inner) => go_on(inner, Some(field)),
             ("$defs" | "definitions", Value::Object(named)) => {
-                let field = matches!(field, Field::Anywhere(_)).then_some(field);
+                let field = matches!(field, SchemaField::Anywhere(_)).then_some(field);
                 named.values_mut().for_each(|inner| go_on(inner, field));
             }
             _ => {}

@@ -27,12 +27,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::record::{ErrorClass, Refusal};
 
-pub use contract::Contract;
-pub use form::Form;
-pub use listed::{Form as ArgumentForm, Forms as ArgumentForms, ListedSchema};
-pub use schema::{BoundedSchema, RecordSchema, SCHEMA_STACK_BYTES, Unsatisfied};
-pub use selection::{Conditions, Selection};
-pub use surface::{Standing, Surface, TOOL_BUDGET};
+pub use contract::ToolContract;
+pub use form::InputForm;
+pub use listed::{ArgumentForm, ArgumentForms, ListedSchema};
+pub use schema::{BoundedSchema, CheckFailure, RecordSchema, SCHEMA_STACK_BYTES};
+pub use selection::{SurfaceConditions, ToolSelection};
+pub use surface::{Surface, TOOL_BUDGET, ToolAvailability};
 pub use tool::{CHECKS_VERSION, ComponentFacts, Tool};
 pub use tool_ref::SELECT;
 pub(crate) use tool_ref::cut;
@@ -51,7 +51,7 @@ const CANDIDATES_MAX: usize = 20;
 /// ```
 #[derive(Debug, Default)]
 pub struct Catalog {
-    tools: RwLock<Known>,
+    tools: RwLock<ToolIndex>,
     /// By the digest of their component, in the order in which it declares them.
     components: RwLock<BTreeMap<Arc<str>, Vec<Arc<Tool>>>>,
     /// Where each component was loaded from, for messages.
@@ -60,26 +60,26 @@ pub struct Catalog {
 
 /// The tools by both of their names, so that adding one of thousands does not compare it with all others.
 #[derive(Debug, Default)]
-struct Known {
+struct ToolIndex {
     /// By qualified name.
     by_name: BTreeMap<String, Arc<Tool>>,
     by_id: HashMap<String, Arc<Tool>>,
 }
 
 /// The name or the id that clashes between two tools of different components.
-enum Clash<'a> {
+enum NameClash<'a> {
     Name(String),
     Id(&'a str),
 }
 
-impl Known {
+impl ToolIndex {
     /// Returns the tool of another component that has the name or the id of `new`.
-    fn clash<'a>(&self, new: &'a Tool) -> Option<(&Arc<Tool>, Clash<'a>)> {
+    fn clash<'a>(&self, new: &'a Tool) -> Option<(&Arc<Tool>, NameClash<'a>)> {
         let name = new.declaration().qualified_name();
         let id = &new.declaration().tool_id;
         let foreign = |tool: &&Arc<Tool>| tool.component() != new.component();
         if let Some(known) = self.by_name.get(&name).filter(foreign) {
-            return Some((known, Clash::Name(name)));
+            return Some((known, NameClash::Name(name)));
         }
         // Rules and hooks would mistake a tool whose name is the id of another for that one.
         let mut same = [
@@ -90,7 +90,7 @@ impl Known {
         .into_iter()
         .flatten();
         let known = same.find(foreign).filter(|_| guard!("tool_ids"))?;
-        Some((known, Clash::Id(id)))
+        Some((known, NameClash::Id(id)))
     }
 
     fn add(&mut self, tool: Arc<Tool>) {
@@ -115,11 +115,11 @@ impl Catalog {
                 .get(other.component())
                 .map_or(other.component().as_ref(), String::as_str);
             let (what, code, change) = match what {
-                Clash::Name(name) => {
+                NameClash::Name(name) => {
                     let change = "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
                     (format!("a tool {name}"), "tool_name_taken", change)
                 }
-                Clash::Id(id) => (
+                NameClash::Id(id) => (
                     format!("a tool with the id {id:?}"),
                     "tool_id_taken",
                     "tool_id",
@@ -162,7 +162,7 @@ impl Catalog {
             .cloned()
     }
 
-    /// Whether the component with this digest is the only one.
+    /// Returns whether the component with this digest is the only one.
     pub(crate) fn has_only(&self, digest: &str) -> bool {
         let known = self
             .components

@@ -26,7 +26,7 @@ fn has_null_field(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Whether something was taken out of `value`, which one or all of `schemas` describe.
+/// Removes nulls from `value`, which `schemas` describe; returns whether it did.
 fn take_out(schemas: &[&Value], value: &mut Value, depth: usize) -> bool {
     if depth > DEPTH_MAX {
         return false;

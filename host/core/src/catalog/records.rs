@@ -3,13 +3,13 @@ use crate::record::{
 };
 
 /// The records of one tool, and their places in the toolkit.
-pub(super) struct Records<'a> {
+pub(super) struct ToolRecords<'a> {
     pub(super) interface: Option<&'a ToolInterface>,
     pub(super) execution_profile: Option<&'a ExecutionProfile>,
     pub(super) permission_profile: Option<&'a PermissionProfile>,
-    /// What they demand and this host cannot do.
+    /// Demands that this host cannot meet.
     pub(super) gaps: Vec<Finding>,
-    /// Whether some tool of the toolkit wants a context for itself.
+    /// `true` if a tool of the toolkit wants an exclusive context.
     pub(super) has_context: bool,
     /// JSON Pointers of all records.
     places: Vec<String>,
@@ -17,9 +17,13 @@ pub(super) struct Records<'a> {
     execution_place: String,
 }
 
-impl<'a> Records<'a> {
+impl<'a> ToolRecords<'a> {
     /// Finds the records of the declaration at index `at`.
-    pub(super) fn of(at: usize, declaration: &ToolDeclaration, toolkit: &'a Toolkit) -> Self {
+    pub(super) fn from_toolkit(
+        at: usize,
+        declaration: &ToolDeclaration,
+        toolkit: &'a Toolkit,
+    ) -> Self {
         let interface = find(
             &toolkit.interfaces,
             declaration.interface_ref.as_ref(),
@@ -60,7 +64,7 @@ impl<'a> Records<'a> {
         records
     }
 
-    /// Whether `note` is about one of these records, or about the toolkit as a whole.
+    /// Returns whether `note` is about one of these records, or the whole toolkit.
     pub(super) fn hold(&self, note: &Finding) -> bool {
         let lists = [
             "/declarations/",

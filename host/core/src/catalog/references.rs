@@ -6,21 +6,21 @@ use std::collections::HashMap;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::words::{Below, below};
+use super::words::{SubschemaKind, below};
 
 /// Keywords that refer to a subschema.
 pub(super) const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
 
 /// The subschemas of one document, as references name them.
-pub(super) struct Targets<'s> {
+pub(super) struct SubschemaTargets<'s> {
     root: &'s Value,
     /// The `$id` of the document, without a fragment.
     id: &'s str,
     anchors: HashMap<&'s str, &'s Value>,
 }
 
-impl<'s> Targets<'s> {
-    pub(super) fn of(root: &'s Value) -> Self {
+impl<'s> SubschemaTargets<'s> {
+    pub(super) fn new(root: &'s Value) -> Self {
         let id = root.get("$id").and_then(Value::as_str).unwrap_or_default();
         let mut anchors = HashMap::new();
         collect(root, &mut anchors);
@@ -76,11 +76,13 @@ pub(super) fn each_below<'s>(
 ) {
     for (word, value) in words {
         match (below(word, value), value) {
-            (Below::Named, Value::Object(named)) => {
+            (SubschemaKind::Named, Value::Object(named)) => {
                 named.values().for_each(|inner| each(word, inner))
             }
-            (Below::Listed, Value::Array(all)) => all.iter().for_each(|inner| each(word, inner)),
-            (Below::One, inner) => each(word, inner),
+            (SubschemaKind::Listed, Value::Array(all)) => {
+                all.iter().for_each(|inner| each(word, inner))
+            }
+            (SubschemaKind::One, inner) => each(word, inner),
             _ => {}
         }
     }
@@ -91,7 +93,7 @@ pub(super) fn each_below<'s>(
 const REPAIRED_MAX: usize = 2_000;
 const REPAIRED_BYTES_MAX: usize = 1 << 20;
 
-/// What a fragment of a URI cannot hold as it is.
+/// Characters to escape in a URI's fragment.
 const FRAGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -109,7 +111,7 @@ const FRAGMENT: &AsciiSet = &CONTROLS
 /// which it leads somewhere: generators write a branch of a union as a document, with `$defs` of its own. One that leads
 /// nowhere from all of them stays.
 pub(super) fn anchor(schema: &mut Value) {
-    let mut strays = Strays {
+    let mut strays = DeadReferences {
         root: schema,
         above: Vec::new(),
         steps: Vec::new(),
@@ -128,24 +130,24 @@ pub(super) fn anchor(schema: &mut Value) {
 }
 
 /// A step of a JSON Pointer.
-enum Step<'s> {
+enum PointerStep<'s> {
     Name(&'s str),
     At(usize),
 }
 
 /// The search for references that lead nowhere.
-struct Strays<'s> {
+struct DeadReferences<'s> {
     root: &'s Value,
     /// The schemas around the current one, the outermost first, each with the number of steps that lead to it.
     above: Vec<(&'s Value, usize)>,
     /// The steps to the current schema. They become a text only for a reference that is changed.
-    steps: Vec<Step<'s>>,
+    steps: Vec<PointerStep<'s>>,
     /// The pointer of a schema, the keyword in it, and its new reference.
     found: Vec<(String, &'static str, String)>,
     bytes: usize,
 }
 
-impl<'s> Strays<'s> {
+impl<'s> DeadReferences<'s> {
     fn look(&mut self, schema: &'s Value) {
         let Value::Object(words) = schema else { return };
         self.above.push((schema, self.steps.len()));
@@ -155,19 +157,19 @@ impl<'s> Strays<'s> {
             }
         }
         for (word, value) in words {
-            self.steps.push(Step::Name(word));
+            self.steps.push(PointerStep::Name(word));
             match (below(word, value), value) {
-                (Below::Named, Value::Object(named)) => {
+                (SubschemaKind::Named, Value::Object(named)) => {
                     named
                         .iter()
-                        .for_each(|(name, inner)| self.step(Step::Name(name), inner));
+                        .for_each(|(name, inner)| self.step(PointerStep::Name(name), inner));
                 }
-                (Below::Listed, Value::Array(all)) => {
+                (SubschemaKind::Listed, Value::Array(all)) => {
                     all.iter()
                         .enumerate()
-                        .for_each(|(at, inner)| self.step(Step::At(at), inner));
+                        .for_each(|(at, inner)| self.step(PointerStep::At(at), inner));
                 }
-                (Below::One, inner) => self.look(inner),
+                (SubschemaKind::One, inner) => self.look(inner),
                 _ => {}
             }
             self.steps.pop();
@@ -175,7 +177,7 @@ impl<'s> Strays<'s> {
         self.above.pop();
     }
 
-    fn step(&mut self, step: Step<'s>, schema: &'s Value) {
+    fn step(&mut self, step: PointerStep<'s>, schema: &'s Value) {
         self.steps.push(step);
         self.look(schema);
         self.steps.pop();
@@ -217,8 +219,10 @@ impl<'s> Strays<'s> {
         for step in self.steps.iter().take(count) {
             place.push('/');
             match step {
-                Step::Name(name) => place.push_str(&name.replace('~', "~0").replace('/', "~1")),
-                Step::At(at) => place.push_str(&at.to_string()),
+                PointerStep::Name(name) => {
+                    place.push_str(&name.replace('~', "~0").replace('/', "~1"))
+                }
+                PointerStep::At(at) => place.push_str(&at.to_string()),
             }
         }
         place
@@ -229,7 +233,7 @@ impl<'s> Strays<'s> {
 mod tests {
     use serde_json::json;
 
-    use super::{Targets, anchor};
+    use super::{SubschemaTargets, anchor};
 
     #[test]
     fn a_reference_leads_to_the_nearest_definition_unless_the_document_has_it() {
@@ -244,7 +248,7 @@ mod tests {
             schema["oneOf"][1]["properties"]["a/b"],
             json!({ "$ref": "#/oneOf/1/$defs/X" })
         );
-        let targets = Targets::of(&schema);
+        let targets = SubschemaTargets::new(&schema);
         assert_eq!(
             targets.resolved(&schema["oneOf"][1]["properties"]["a/b"]),
             &json!({ "type": "number" })
@@ -266,7 +270,7 @@ mod tests {
             "items": { "$ref": "#/definitions/X" }, "definitions": { "X": { "type": "null" } },
         } } });
         anchor(&mut schema);
-        let targets = Targets::of(&schema);
+        let targets = SubschemaTargets::new(&schema);
         assert_eq!(
             targets.resolved(&schema["properties"]["50% off"]["items"]),
             &json!({ "type": "null" })
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn a_document_is_named_by_its_id_and_its_anchors() {
         let schema = json!({ "$id": "https://example.com/a", "$defs": { "X": { "$anchor": "x", "type": "null" } } });
-        let targets = Targets::of(&schema);
+        let targets = SubschemaTargets::new(&schema);
         for reference in [
             "#x",
             "#/$defs/X",

@@ -7,7 +7,7 @@ use crate::record::{
 };
 
 use super::Tool;
-use super::surface::{Standing, TOOL_BUDGET};
+use super::surface::{TOOL_BUDGET, ToolAvailability};
 
 /// The types of content that every model takes: structured output, which is no block, and the reference to an artifact.
 const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
@@ -15,24 +15,24 @@ const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
 /// The settings of a surface: `[surface]` of toolcell.toml.
 ///
 /// ```
-/// use toolcell_core::catalog::Selection;
+/// use toolcell_core::catalog::ToolSelection;
 /// use toolcell_core::record::ModelCapabilities;
 ///
 /// let model = ModelCapabilities { media: Some(["text".to_owned()].into()), ..ModelCapabilities::default() };
-/// let text_only = Selection { model, ..Selection::default() };
+/// let text_only = ToolSelection { model, ..ToolSelection::default() };
 /// assert!(text_only.takes("text") && !text_only.takes("image"));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub struct ToolSelection {
     /// Maximum number of tools that are loaded from the start (AT-N-07, AT-SURF-10).
     pub budget: usize,
-    /// What may be called (AT-SURF-11).
+    /// Tools that may be called (AT-SURF-11).
     pub choice: ToolChoice,
     /// Capabilities that a tool has to declare (AT-SURF-12).
     pub capabilities: BTreeSet<String>,
     /// Feature gates that are open (AT-IF-04).
     pub features: BTreeSet<String>,
-    /// What the model takes (AT-SURF-13).
+    /// Abilities of the model (AT-SURF-13).
     pub model: ModelCapabilities,
     /// The role of the caller (AT-SURF-14).
     pub role: Option<String>,
@@ -40,7 +40,7 @@ pub struct Selection {
     pub role_tools: Vec<ToolPatterns>,
 }
 
-impl Default for Selection {
+impl Default for ToolSelection {
     fn default() -> Self {
         Self {
             budget: TOOL_BUDGET,
@@ -54,17 +54,17 @@ impl Default for Selection {
     }
 }
 
-/// What a surface depends on, beside its settings and its tools.
+/// Inputs of a surface, besides its settings and tools.
 ///
 /// ```
-/// use toolcell_core::catalog::{Conditions, Selection, Surface};
+/// use toolcell_core::catalog::{SurfaceConditions, ToolSelection, Surface};
 /// use toolcell_core::policy::Policy;
 ///
-/// let conditions = Conditions { policy: &Policy::default(), missing_secrets: &Default::default() };
-/// assert!(!Surface::build(Vec::new(), Selection::default(), &conditions).defers());
+/// let conditions = SurfaceConditions { policy: &Policy::default(), missing_secrets: &Default::default() };
+/// assert!(!Surface::build(Vec::new(), ToolSelection::default(), &conditions).defers());
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Conditions<'a> {
+pub struct SurfaceConditions<'a> {
     /// Mode and rules of the calls.
     pub policy: &'a Policy,
     /// Secrets that are granted to tools, and are not set.
@@ -72,10 +72,10 @@ pub struct Conditions<'a> {
 }
 
 /// Why a tool is withheld, and the rules, secrets or settings behind it.
-pub(super) type Withheld = (SurfaceReason, Vec<String>);
+pub(super) type WithheldReason = (SurfaceReason, Vec<String>);
 
-impl Selection {
-    /// Whether the model takes content of this type.
+impl ToolSelection {
+    /// Returns whether the model accepts content of this type.
     pub fn takes(&self, kind: &str) -> bool {
         ALWAYS_TAKEN.contains(&kind)
             || self
@@ -108,7 +108,11 @@ impl Selection {
     }
 
     /// Why `tool` is not for this surface; `None` if it is.
-    pub(super) fn withholds(&self, tool: &Tool, conditions: &Conditions<'_>) -> Option<Withheld> {
+    pub(super) fn withholds(
+        &self,
+        tool: &Tool,
+        conditions: &SurfaceConditions<'_>,
+    ) -> Option<WithheldReason> {
         let declaration = tool.declaration();
         let profile = tool.permission_profile();
         if let Some(role) = &self.role
@@ -162,7 +166,7 @@ impl Selection {
         (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
     }
 
-    /// Whether `tool` has the name of the only tool that may be called, and that is an installed one of other bytes.
+    /// Returns whether `tool` has the name of the only callable tool, which belongs to an installed one of other bytes.
     pub(super) fn mistakes(&self, tool: &Tool, policy: &Policy) -> bool {
         matches!(&self.choice, ToolChoice::Tool(only) if is_called(tool, only)
             && policy.is_impostor(tool.declaration(), tool.component(), |name| name == only))
@@ -175,7 +179,7 @@ impl Selection {
     pub(super) fn refusal(
         &self,
         tool: &Tool,
-        standing: Standing,
+        standing: ToolAvailability,
         is_impostor: bool,
     ) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
@@ -272,7 +276,7 @@ impl Selection {
     }
 }
 
-/// Whether `tool` has this qualified name, name or id.
+/// Returns whether `tool` has this qualified name, name or id.
 pub(super) fn is_called(tool: &Tool, name: &str) -> bool {
     let declaration = tool.declaration();
     declaration.name == name || declaration.tool_id == name || declaration.qualified_name() == name

@@ -20,7 +20,7 @@ pub(super) fn unnamed(
     value: &mut Value,
     seen: &mut dyn FnMut(&str, &mut Value),
 ) {
-    let mut walk = Walk {
+    let mut walk = FieldWalk {
         root: schema,
         known,
         left: SCHEMAS_MAX,
@@ -86,13 +86,13 @@ fn has_name(value: &Value, names: &[String]) -> bool {
     }
 }
 
-struct Walk<'s> {
+struct FieldWalk<'s> {
     root: &'s Value,
     known: &'s [String],
     left: usize,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> FieldWalk<'s> {
     /// Adds `schema` and all schemas that apply to the same value.
     fn add(&mut self, schema: &'s Value, to: &mut Vec<&'s Value>) {
         if to.iter().any(|other| std::ptr::eq(*other, schema)) || self.left == 0 {

@@ -9,7 +9,7 @@ use crate::record::{
 };
 
 use super::selection::is_called;
-use super::{Conditions, Selection, Tool};
+use super::{SurfaceConditions, Tool, ToolSelection};
 
 /// Hexadecimal digits of a surface's id that are taken from its digest.
 const ID_CHARS: usize = 32;
@@ -18,24 +18,24 @@ const ID_CHARS: usize = 32;
 /// a list has 128: the APIs of large models refuse a request with more.
 pub const TOOL_BUDGET: usize = 125;
 
-/// What a caller can do with a tool before it has loaded any, and why it cannot do more.
+/// A caller's access to a tool before it has loaded any, and the reason for its limits.
 ///
 /// ```
-/// use toolcell_core::catalog::Standing;
+/// use toolcell_core::catalog::ToolAvailability;
 /// use toolcell_core::record::LoadingState;
 ///
-/// assert_eq!(Standing::LOADED.after_loading().state, LoadingState::Loaded);
+/// assert_eq!(ToolAvailability::LOADED.after_loading().state, LoadingState::Loaded);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// What the caller can do.
+pub struct ToolAvailability {
+    /// Access of the caller.
     pub state: LoadingState,
     /// Why the tool is not listed. `None` for a tool that is listed, or that its lifecycle alone keeps from it: one that is
     /// deprecated, a draft, or retired.
     pub reason: Option<SurfaceReason>,
 }
 
-impl Standing {
+impl ToolAvailability {
     /// The standing of a tool that is listed.
     pub const LOADED: Self = Self {
         state: LoadingState::Loaded,
@@ -121,20 +121,20 @@ impl Standing {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Surface {
-    tools: Vec<Placed>,
-    /// Tools that have the name of the only tool that may be called, which is that of an installed one with other bytes.
+    tools: Vec<SurfaceEntry>,
+    /// Tools with the name of the only callable tool, which belongs to an installed tool with different bytes.
     impostors: Vec<Arc<Tool>>,
-    selection: Selection,
+    selection: ToolSelection,
     id: Arc<str>,
-    /// What the surface was built from, by the words that name a change (AT-SURF-17).
+    /// Inputs of the surface, by the words that name a change (AT-SURF-17).
     knobs: Vec<(&'static str, String)>,
 }
 
 /// One tool of a surface.
 #[derive(Clone, Debug)]
-struct Placed {
+struct SurfaceEntry {
     tool: Arc<Tool>,
-    standing: Standing,
+    standing: ToolAvailability,
     /// The rules, secrets or settings that withhold it.
     refs: Vec<String>,
 }
@@ -145,15 +145,15 @@ impl Surface {
 
     /// A surface of `tools` without rules, of which at most `budget` are loaded.
     pub fn new(tools: Vec<Arc<Tool>>, budget: usize) -> Self {
-        let conditions = Conditions {
+        let conditions = SurfaceConditions {
             policy: &Policy::default(),
             missing_secrets: &BTreeSet::new(),
         };
         Self::build(
             tools,
-            Selection {
+            ToolSelection {
                 budget,
-                ..Selection::default()
+                ..ToolSelection::default()
             },
             &conditions,
         )
@@ -162,7 +162,11 @@ impl Surface {
     /// A surface of `tools`. Those that the selection or the conditions withhold cannot be called. Of the others, those
     /// that declare `always_load` take their places in the budget first, and are loaded even if there are more of them
     /// (AT-N-07, AT-SURF-10). The rest follows in its order.
-    pub fn build(tools: Vec<Arc<Tool>>, selection: Selection, conditions: &Conditions<'_>) -> Self {
+    pub fn build(
+        tools: Vec<Arc<Tool>>,
+        selection: ToolSelection,
+        conditions: &SurfaceConditions<'_>,
+    ) -> Self {
         let id =
             |tool: &Arc<Tool>| format!("{} {}\n", tool.declaration().tool_id, tool.component());
         let considered: String = tools.iter().map(id).collect();
@@ -217,13 +221,13 @@ impl Surface {
     }
 
     /// The tools and their standings.
-    pub fn tools(&self) -> impl ExactSizeIterator<Item = (&Arc<Tool>, Standing)> {
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = (&Arc<Tool>, ToolAvailability)> {
         self.tools
             .iter()
             .map(|placed| (&placed.tool, placed.standing))
     }
 
-    /// Whether some tool has to be loaded before it can be called.
+    /// Returns whether a tool must be loaded before it can be called.
     pub fn defers(&self) -> bool {
         self.tools
             .iter()
@@ -236,12 +240,12 @@ impl Surface {
     }
 
     /// The settings of the surface.
-    pub fn selection(&self) -> &Selection {
+    pub fn selection(&self) -> &ToolSelection {
         &self.selection
     }
 
     /// The tool with this qualified name, name or id, else with this alias.
-    pub fn find(&self, word: &str) -> Option<(&Arc<Tool>, Standing)> {
+    pub fn find(&self, word: &str) -> Option<(&Arc<Tool>, ToolAvailability)> {
         let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
         let named = self.tools().find(|(tool, _)| is_called(tool, word));
         named.or_else(|| self.tools().find(|(tool, _)| is_alias(tool)))
@@ -272,7 +276,7 @@ impl Surface {
 
     /// The refusal of a call of `tool`, which has this standing here; `None` if the call goes on. A deferred tool, and one
     /// that a rule or a missing secret blocks, are refused by later phases.
-    pub fn refusal(&self, tool: &Tool, standing: Standing) -> Option<Refusal> {
+    pub fn refusal(&self, tool: &Tool, standing: ToolAvailability) -> Option<Refusal> {
         let is_impostor = self
             .impostors
             .iter()
@@ -282,17 +286,23 @@ impl Surface {
             .filter(|_| guard!("surface"))
     }
 
-    /// Whether another tool can call `tool`, which has this standing here. It can call a deferred one, because only a model
-    /// has to load its schema first, and an internal one, which nothing else withholds (AT-IF-02).
-    pub fn is_callable(&self, tool: &Tool, standing: Standing) -> bool {
-        let is_alone = |placed: &Placed| is_same(&placed.tool, tool) && placed.refs.is_empty();
-        let is_lent =
-            tool.is_internal() && standing == Standing::INTERNAL && self.tools.iter().any(is_alone);
-        let standing = if is_lent { Standing::LOADED } else { standing };
+    /// Returns whether another tool can call `tool`, with its `standing` here: also if it is deferred, because only a
+    /// model must load its schema first, or internal and not otherwise withheld (AT-IF-02).
+    pub fn is_callable(&self, tool: &Tool, standing: ToolAvailability) -> bool {
+        let is_alone =
+            |placed: &SurfaceEntry| is_same(&placed.tool, tool) && placed.refs.is_empty();
+        let is_lent = tool.is_internal()
+            && standing == ToolAvailability::INTERNAL
+            && self.tools.iter().any(is_alone);
+        let standing = if is_lent {
+            ToolAvailability::LOADED
+        } else {
+            standing
+        };
         standing.state != LoadingState::Unavailable && self.refusal(tool, standing).is_none()
     }
 
-    /// What differs from `before`, such as `updated: policy, tools`; `None` if both have the same id.
+    /// Describes the change since `before`, such as `updated: policy, tools`; `None` if both have the same id.
     pub fn update(&self, before: &Self) -> Option<String> {
         let changed = self
             .knobs
@@ -321,7 +331,7 @@ impl Surface {
     ) -> ToolSurface {
         let all = || self.tools.iter().zip(names);
         let withheld = |blocked: bool| -> Vec<WithheldTool> {
-            let is_meant = |placed: &Placed| {
+            let is_meant = |placed: &SurfaceEntry| {
                 let blocks = placed.standing.told().is_some_and(SurfaceReason::blocks);
                 let offered =
                     [LoadingState::Loaded, LoadingState::Deferred].contains(&placed.standing.state);
@@ -393,7 +403,7 @@ impl Surface {
     }
 }
 
-impl Placed {
+impl SurfaceEntry {
     /// `None` for a tool that is listed.
     fn withheld(&self, name: &str) -> Option<WithheldTool> {
         let declaration = self.tool.declaration();
@@ -407,7 +417,7 @@ impl Placed {
     }
 }
 
-/// Whether both are the same tool of the same component.
+/// Returns whether both are the same tool of the same component.
 fn is_same(one: &Tool, other: &Tool) -> bool {
     one.component() == other.component() && one.declaration().name == other.declaration().name
 }
@@ -415,14 +425,14 @@ fn is_same(one: &Tool, other: &Tool) -> bool {
 /// Gives each tool its standing.
 fn placed(
     tools: Vec<Arc<Tool>>,
-    selection: &Selection,
-    conditions: &Conditions<'_>,
-) -> Vec<Placed> {
+    selection: &ToolSelection,
+    conditions: &SurfaceConditions<'_>,
+) -> Vec<SurfaceEntry> {
     let declared = |tool: Arc<Tool>| {
-        let declared = Standing::declared(&tool);
+        let declared = ToolAvailability::declared(&tool);
         // What cannot be called anywhere keeps its own reason.
         let gone = declared.is_some_and(|standing| {
-            standing.state == LoadingState::Unavailable && standing != Standing::INTERNAL
+            standing.state == LoadingState::Unavailable && standing != ToolAvailability::INTERNAL
         });
         let withheld = if gone {
             None
@@ -432,7 +442,7 @@ fn placed(
         match withheld {
             Some((reason, refs)) => (
                 tool,
-                Some(Standing {
+                Some(ToolAvailability {
                     state: LoadingState::Unavailable,
                     reason: Some(reason),
                 }),
@@ -444,24 +454,24 @@ fn placed(
     let declared: Vec<_> = tools.into_iter().map(declared).collect();
     let always = declared
         .iter()
-        .filter(|(_, standing, _)| *standing == Some(Standing::LOADED))
+        .filter(|(_, standing, _)| *standing == Some(ToolAvailability::LOADED))
         .count();
     let mut left = selection.budget.saturating_sub(always);
     let mut place = || match left.checked_sub(1) {
         Some(rest) => {
             left = rest;
-            Standing::LOADED
+            ToolAvailability::LOADED
         }
-        None => Standing::DEFERRED,
+        None => ToolAvailability::DEFERRED,
     };
     let placed = declared.into_iter().map(|(tool, standing, refs)| {
         match standing.unwrap_or_else(&mut place) {
-            Standing::DEFERRED if !selection.model.deferred_refs => Placed {
+            ToolAvailability::DEFERRED if !selection.model.deferred_refs => SurfaceEntry {
                 tool,
-                standing: Standing::UNREACHABLE,
+                standing: ToolAvailability::UNREACHABLE,
                 refs: vec!["deferred_refs".to_owned()],
             },
-            standing => Placed {
+            standing => SurfaceEntry {
                 tool,
                 standing,
                 refs,
@@ -478,7 +488,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Standing, Surface};
+    use super::{Surface, ToolAvailability};
     use crate::catalog::{ComponentFacts, Tool};
     use crate::dialect::agent_tool;
     use crate::record::LoadingState::{self, Deferred, Discoverable, Loaded, Unavailable};
@@ -611,7 +621,7 @@ mod tests {
         let standing = Surface::new(switched_off, 9).tools().next().unwrap().1;
         assert_eq!(
             standing,
-            Standing {
+            ToolAvailability {
                 state: Unavailable,
                 reason: disabled
             }

@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::record::{
     AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile,
-    Finding, Keeping, Lifecycle, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
+    Finding, Lifecycle, OutputRetention, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
     Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
     is_subject, native_ids,
 };
 
-use super::Contract;
-use super::configuration::Configuration;
+use super::ToolContract;
+use super::configuration::ToolSettings;
 use super::export;
 use super::load::LoadBudget;
 use super::locks::DeclaredLocks;
-use super::records::Records;
+use super::records::ToolRecords;
 
 /// Maximum number of tools with an invalid contract that are reported.
 const ERRORS_MAX: usize = 32;
@@ -31,7 +31,7 @@ pub const CHECKS_VERSION: &str = "6";
 const CALLING: [&str; 2] = ["toolcell:tool/tools@", "near:agent/host@"];
 const SENDING: [&str; 2] = ["wasi:http/", "near:agent/host@"];
 
-/// What the host observed of a component. The flags of the execution profile are written from it, never from a claim.
+/// Facts that the host observed about a component. The execution profile's flags come from them, never from a claim.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentFacts {
     /// `sha256:<hex>` of the component.
@@ -40,14 +40,14 @@ pub struct ComponentFacts {
     pub validates: bool,
     pub classifies: bool,
     pub configures: bool,
-    /// Whether the host makes artifacts of the files that the component leaves in its scratch folder.
+    /// `true` if the host makes artifacts of the files that the component leaves in its scratch folder.
     pub leaves_files: bool,
-    /// Whether the component uses files, and nothing says which of its tools do, and how.
+    /// `true` if the component uses files without declaring which of its tools do, and how.
     pub takes_granted_files: bool,
 }
 
 impl ComponentFacts {
-    /// Whether the component imports one of `interfaces`.
+    /// Returns whether the component imports one of `interfaces`.
     fn import(&self, interfaces: &[&str]) -> bool {
         self.imports
             .iter()
@@ -72,7 +72,7 @@ pub struct Tool {
     interface: Option<ToolInterface>,
     execution_profile: ExecutionProfile,
     permission_profile: PermissionProfile,
-    contract: Arc<Contract>,
+    contract: Arc<ToolContract>,
     component: Arc<str>,
     name: Arc<str>,
     /// References to what runs the tool, for records.
@@ -82,15 +82,15 @@ pub struct Tool {
     /// The ids that the tool has in other protocols.
     native_ids: Vec<String>,
     locks: DeclaredLocks,
-    /// What its records demand and this host cannot do.
+    /// Demands of its records that this host cannot meet.
     gaps: Vec<Finding>,
     validates: bool,
     classifies: bool,
-    configuration: Configuration,
-    /// Whether the component imports the interface through which it calls other tools.
+    configuration: ToolSettings,
+    /// `true` if the component imports the interface for calling other tools.
     calls_tools: bool,
     takes_granted_files: bool,
-    keeping: Keeping,
+    keeping: OutputRetention,
     /// The parts of its records that have no effect on this host.
     notes: Vec<Finding>,
 }
@@ -132,7 +132,7 @@ impl Tool {
             }
             match Self::new(
                 declaration,
-                &Records::of(at, declaration, &toolkit),
+                &ToolRecords::from_toolkit(at, declaration, &toolkit),
                 notes,
                 facts,
                 &mut budget,
@@ -154,7 +154,7 @@ impl Tool {
 
     fn new(
         declaration: &ToolDeclaration,
-        records: &Records<'_>,
+        records: &ToolRecords<'_>,
         notes: &[Finding],
         facts: &ComponentFacts,
         budget: &mut LoadBudget,
@@ -177,7 +177,7 @@ impl Tool {
                 execution_profile_id: format!("{}.execution", declaration.tool_id),
                 ..ExecutionProfile::default()
             });
-        let contract = Contract::compile(declaration, declared, budget)?;
+        let contract = ToolContract::compile(declaration, declared, budget)?;
         let interface = declared.map(|interface| export::interface(interface, &contract));
         let mut notes: Vec<Finding> = notes
             .iter()
@@ -200,11 +200,11 @@ impl Tool {
                         .flat_map(|declared| &declared.external_mappings),
                 ),
             ),
-            locks: DeclaredLocks::of(declared, &facts.component, records.has_context),
+            locks: DeclaredLocks::from_interface(declared, &facts.component, records.has_context),
             gaps: records.gaps.clone(),
             validates: facts.validates,
             classifies: facts.classifies,
-            configuration: Configuration::new(facts.configures),
+            configuration: ToolSettings::new(facts.configures),
             calls_tools: facts.import(&CALLING),
             takes_granted_files: facts.takes_granted_files,
             keeping: keeping(declaration, interface.as_ref(), &permission_profile),
@@ -241,7 +241,7 @@ impl Tool {
     }
 
     /// The compiled schemas of the tool's arguments and output.
-    pub fn contract(&self) -> &Arc<Contract> {
+    pub fn contract(&self) -> &Arc<ToolContract> {
         &self.contract
     }
 
@@ -270,7 +270,7 @@ impl Tool {
         &self.native_ids
     }
 
-    /// What its calls use that the host does not know.
+    /// Locks for resources that the host does not know.
     pub(crate) fn locks(&self) -> &DeclaredLocks {
         &self.locks
     }
@@ -290,7 +290,7 @@ impl Tool {
         ))
     }
 
-    /// Whether only other tools can call the tool (AT-IF-02).
+    /// Returns whether only other tools can call the tool (AT-IF-02).
     pub(crate) fn is_internal(&self) -> bool {
         let visibility = self
             .interface
@@ -299,7 +299,8 @@ impl Tool {
         visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
     }
 
-    /// Whether its schema is listed nowhere before a caller loads it, by its own word (AT-LIFE-05, AT-IF-02).
+    /// Returns whether the tool's schema is, as it declares, listed only after a caller loads it (AT-LIFE-05,
+    /// AT-IF-02).
     pub(crate) fn is_deferred(&self) -> bool {
         let visibility = self
             .interface
@@ -309,7 +310,7 @@ impl Tool {
             || visibility == Some(SchemaVisibility::Deferred)
     }
 
-    /// Whether a user takes part in each call.
+    /// Returns whether a user takes part in each call.
     pub(crate) fn needs_user(&self) -> bool {
         self.interface
             .as_ref()
@@ -355,7 +356,7 @@ impl Tool {
         &self.notes
     }
 
-    /// Whether listings show the tool. Any other tool runs only for callers that know its name, or not at all.
+    /// Returns whether listings show the tool. Any other tool runs only for callers that know its name, or never.
     pub fn is_offered(&self) -> bool {
         self.declaration.lifecycle.is_offered()
             && self.is_enabled()
@@ -363,7 +364,7 @@ impl Tool {
             && !self.is_internal()
     }
 
-    /// Whether the tool can be selected everywhere, as far as its interface says so (AT-IF-04).
+    /// Returns whether the tool's interface lets it be selected everywhere (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
         self.interface
             .as_ref()
@@ -376,17 +377,17 @@ impl Tool {
         self.interface.as_ref().and_then(ToolInterface::feature)
     }
 
-    /// Whether the component validates its inputs itself.
+    /// Returns whether the component validates its inputs itself.
     pub fn validates(&self) -> bool {
         self.validates
     }
 
-    /// Whether the component can say what one input would do.
+    /// Returns whether the component can classify one input.
     pub fn classifies(&self) -> bool {
         self.classifies
     }
 
-    /// Whether the component takes settings of the operator.
+    /// Returns whether the component takes operator settings.
     pub fn is_configurable(&self) -> bool {
         self.configuration.is_taken()
     }
@@ -413,17 +414,17 @@ impl Tool {
         self.configuration.given()
     }
 
-    /// Whether the component can call other tools, if it is granted any.
+    /// Returns whether the component can call other tools, if granted.
     pub fn calls_tools(&self) -> bool {
         self.calls_tools
     }
 
-    /// Whether the tool can use files although it declares none, if a command grants folders to its component alone.
+    /// Returns whether the tool can use undeclared files, if a command grants folders only to its component.
     pub fn takes_granted_files(&self) -> bool {
         self.takes_granted_files
     }
 
-    /// Whether the tool can change its caller's context (AT-EXEC-11).
+    /// Returns whether the tool can change its caller's context (AT-EXEC-11).
     pub(crate) fn modifies_context(&self) -> bool {
         self.execution_profile.supports_context_modifiers == Some(true)
     }
@@ -435,7 +436,7 @@ impl Tool {
             .and_then(|interface| interface.context_modifier_policy)
     }
 
-    /// What the interface claims of every input.
+    /// Claims of the interface for every input.
     pub fn facts(&self) -> SafetyFacts {
         self.interface
             .as_ref()
@@ -443,9 +444,9 @@ impl Tool {
             .unwrap_or_default()
     }
 
-    /// What the tool has to be taken for (AT-N-03).
+    /// Effects to assume for the tool (AT-N-03).
     pub(crate) fn effects(&self) -> Effects {
-        Effects::of(
+        Effects::from_records(
             &self.declaration.tool_kind,
             self.interface.as_ref(),
             &self.permission_profile,
@@ -483,8 +484,8 @@ impl Tool {
         least(contract, interface)
     }
 
-    /// What the tool itself allows to become of its output (AT-OUT-06). If its data is `secret`, no result has it.
-    pub fn keeping(&self) -> Keeping {
+    /// The tool's own limits on keeping its output (AT-OUT-06). `secret` data is in no result.
+    pub fn keeping(&self) -> OutputRetention {
         self.keeping
     }
 
@@ -497,10 +498,10 @@ impl Tool {
             .and_then(|contract| contract.persistence_policy_ref);
         let named = contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref);
         match self.keeping {
-            Keeping { output: false, .. } => Strategy::Redact,
-            Keeping { journal: false, .. } => Strategy::NeverPersist,
-            Keeping { payload: false, .. } => Strategy::DropWithReason,
-            Keeping { inline: false, .. } => Strategy::RefOnly,
+            OutputRetention { output: false, .. } => Strategy::Redact,
+            OutputRetention { journal: false, .. } => Strategy::NeverPersist,
+            OutputRetention { payload: false, .. } => Strategy::DropWithReason,
+            OutputRetention { inline: false, .. } => Strategy::RefOnly,
             _ => named.unwrap_or(Strategy::PreviewAndPersist),
         }
     }
@@ -513,7 +514,7 @@ impl Tool {
             .map_or(&[][..], |contract| &contract.artifact_expectations)
     }
 
-    /// What a model reads in place of an output that was dropped or redacted (AT-OUT-09).
+    /// The model's text for an output that was dropped or redacted (AT-OUT-09).
     pub fn fallback_summary(&self) -> Option<String> {
         let summary = self
             .declaration
@@ -534,12 +535,12 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-/// What the records of a tool allow to become of its output.
+/// Limits that the tool's records set on keeping its output.
 fn keeping(
     declaration: &ToolDeclaration,
     interface: Option<&ToolInterface>,
     profile: &PermissionProfile,
-) -> Keeping {
+) -> OutputRetention {
     let contract = declaration
         .output_contract
         .as_ref()
@@ -556,8 +557,8 @@ fn keeping(
     ]
     .into_iter()
     .flatten();
-    chosen.fold(Keeping::default(), |keeping, strategy| {
-        keeping.and(Keeping::by(strategy))
+    chosen.fold(OutputRetention::default(), |keeping, strategy| {
+        keeping.and(OutputRetention::by(strategy))
     })
 }
 

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use crate::record::{Extra, LoadingState, SchemaVersion, SchemaVisibility, ToolRef, native_ref};
 
-use super::{Standing, Tool};
+use super::{Tool, ToolAvailability};
 
 /// Prefix of a query for exact names.
 pub const SELECT: &str = "select:";
@@ -12,7 +12,12 @@ const SHOWN_CHARS_MAX: usize = 300;
 impl Tool {
     /// The tool without its schemas (AT-DEF-01..10), for a caller that knows it as `name`; `score` is the relevance of a
     /// match.
-    pub(crate) fn reference(&self, name: &str, standing: Standing, score: Option<f64>) -> ToolRef {
+    pub(crate) fn reference(
+        &self,
+        name: &str,
+        standing: ToolAvailability,
+        score: Option<f64>,
+    ) -> ToolRef {
         let declaration = self.declaration();
         let shown = |text: &str| cut(&self.contract().shown(text), SHOWN_CHARS_MAX);
         let schema_visibility = match standing.state {

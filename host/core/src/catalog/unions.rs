@@ -11,16 +11,16 @@ const VALUES_MAX: usize = 10_000;
 
 /// The property that decides which branch of a union a value belongs to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tag {
+pub(super) struct UnionTag {
     pub(super) name: String,
     /// Its constants, by the branch.
     pub(super) values: Vec<Vec<Value>>,
 }
 
-impl Tag {
+impl UnionTag {
     /// The property that has other constants in each of `branches`, given by its schema there; one that all of them
     /// require, if there is one.
-    pub(super) fn of<'s>(
+    pub(super) fn find<'s>(
         branches: &[&'s Map<String, Value>],
         resolved: &dyn Fn(&'s Value) -> &'s Value,
     ) -> Option<Self> {
@@ -77,7 +77,7 @@ pub(super) fn choices(schema: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Whether a value of `schema` needs the property `name`.
+/// Returns whether a value of `schema` needs the property `name`.
 pub(super) fn requires(schema: &Map<String, Value>, name: &str) -> bool {
     schema
         .get("required")
@@ -98,7 +98,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether `text` can stand in a sentence without quotes.
+/// Returns whether `text` needs no quotes in a sentence.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && text

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// What one keyword of a schema holds.
+/// Kind of subschemas in a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Below {
+pub(super) enum SubschemaKind {
     /// Schemas by the name of a property or a definition.
     Named,
     /// A list of schemas.
@@ -15,14 +15,16 @@ pub(super) enum Below {
 }
 
 /// Returns what `value` holds, which is the value of the keyword `word` in a schema.
-pub(super) fn below(word: &str, value: &Value) -> Below {
+pub(super) fn below(word: &str, value: &Value) -> SubschemaKind {
     match (word, value) {
         (
             "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired"
             | "dependencies" | "$defs" | "definitions",
             Value::Object(_),
-        ) => Below::Named,
-        ("items" | "prefixItems" | "allOf" | "anyOf" | "oneOf", Value::Array(_)) => Below::Listed,
+        ) => SubschemaKind::Named,
+        ("items" | "prefixItems" | "allOf" | "anyOf" | "oneOf", Value::Array(_)) => {
+            SubschemaKind::Listed
+        }
         (
             "additionalProperties"
             | "unevaluatedProperties"
@@ -37,7 +39,7 @@ pub(super) fn below(word: &str, value: &Value) -> Below {
             | "contentSchema"
             | "propertyNames",
             _,
-        ) => Below::One,
-        _ => Below::Other,
+        ) => SubschemaKind::One,
+        _ => SubschemaKind::Other,
     }
 }

@@ -14,7 +14,7 @@ pub const SECTION: &str = "near:manifest";
 pub const SCHEMA_VERSION: &str = "reborn.extension_manifest.v3";
 /// Maximum size of a manifest with its schemas, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of tools: that of a toolkit.
+/// Maximum number of tools, as in a toolkit.
 const TOOLS_MAX: usize = 256;
 /// Maximum length of an id, in characters.
 const ID_CHARS_MAX: usize = 200;
@@ -56,7 +56,7 @@ pub struct Tool {
     pub credentials: Vec<Credential>,
 }
 
-/// What a tool does beyond computing.
+/// Effect of a tool beyond computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -72,7 +72,7 @@ pub enum Effect {
     Financial,
 }
 
-/// What happens to a call without a rule of its own.
+/// Default decision for a call without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DefaultPermission {
@@ -137,7 +137,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// What is wrong, after the place.
+    /// Fails if the manifest is invalid.
     pub fn check(&self) -> Result<(), String> {
         if self.tools.is_empty() || self.tools.len() > TOOLS_MAX {
             return Err(format!(
@@ -222,7 +222,7 @@ impl Tool {
         access
     }
 
-    /// What the effects change.
+    /// Changes that the effects imply.
     pub fn write_effects(&self) -> Vec<WriteEffect> {
         let mut effects = Vec::new();
         if self.has(Effect::WriteFilesystem) || self.has(Effect::DeleteFilesystem) {
@@ -238,7 +238,7 @@ impl Tool {
         }
     }
 
-    /// What the effects say of every input. A tool that calls others says nothing of what those change.
+    /// Facts about every input that the effects imply. A tool that calls others implies nothing about their changes.
     pub fn facts(&self) -> SafetyFacts {
         let calls = self.has(Effect::DispatchCapability);
         let changes = self.write_effects() != [WriteEffect::None];
@@ -257,17 +257,17 @@ impl Tool {
         }
     }
 
-    /// Whether the tool calls others.
+    /// Returns whether the tool calls others.
     pub fn calls_tools(&self) -> bool {
         self.has(Effect::DispatchCapability)
     }
 
-    /// Whether the manifest wants every call approved.
+    /// Returns whether the manifest wants every call approved.
     pub fn asks(&self) -> bool {
         self.default_permission == DefaultPermission::Ask
     }
 
-    /// Whether the manifest forbids its calls.
+    /// Returns whether the manifest denies all calls.
     pub fn is_denied(&self) -> bool {
         self.default_permission == DefaultPermission::Deny
     }

@@ -18,7 +18,7 @@ const NAMES: &str = "name";
 const NOT_READABLE: &str = "cannot read the sections of the component: its file is damaged";
 
 /// One section of a file.
-struct Section<'a> {
+struct FileSection<'a> {
     id: u8,
     whole: &'a [u8],
     content: &'a [u8],
@@ -129,21 +129,21 @@ fn bounded(name: &str, bytes: usize) -> Result<(), String> {
 }
 
 /// Returns the sections of a component, in their order. Those inside of its modules and components are not among them.
-fn sections(component: &[u8]) -> Result<Sections<'_>, &'static str> {
+fn sections(component: &[u8]) -> Result<FileSections<'_>, &'static str> {
     let rest = component
         .get(HEADER_BYTES..)
         .filter(|_| component.starts_with(MAGIC))
         .ok_or(NOT_READABLE)?;
-    Ok(Sections { rest })
+    Ok(FileSections { rest })
 }
 
 /// Sections, read one by one, because a small file can have millions, and a list of them is much larger than the file.
-struct Sections<'a> {
+struct FileSections<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Iterator for Sections<'a> {
-    type Item = Result<Section<'a>, &'static str>;
+impl<'a> Iterator for FileSections<'a> {
+    type Item = Result<FileSection<'a>, &'static str>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -159,7 +159,7 @@ impl<'a> Iterator for Sections<'a> {
 }
 
 /// The first section of `bytes`, and what follows it.
-fn section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
+fn section(bytes: &[u8]) -> Option<(FileSection<'_>, &[u8])> {
     let (id, after) = bytes.split_first()?;
     let (size, after) = number(after)?;
     let content = after.get(..size)?;
@@ -172,7 +172,7 @@ fn section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
         _ => None,
     };
     Some((
-        Section {
+        FileSection {
             id: *id,
             whole: bytes.get(..bytes.len() - rest.len())?,
             content,

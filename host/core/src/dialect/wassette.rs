@@ -7,14 +7,14 @@ use super::wrapping::Ceiling;
 
 /// Maximum size of a policy, in bytes.
 pub const POLICY_BYTES_MAX: usize = 64 << 10;
-/// Maximum number of patterns: that of a `network_scope`.
+/// Maximum number of patterns, as in a `network_scope`.
 const PATTERNS_MAX: usize = 64;
 /// Maximum length of a word or a value in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 /// Maximum length of the name of a host, in bytes.
 const HOST_BYTES_MAX: usize = 255;
 
-type Fields = Map<String, Value>;
+type PolicyFields = Map<String, Value>;
 
 /// Reads a policy, as JSON.
 ///
@@ -86,7 +86,7 @@ pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
 }
 
 /// Reads what a policy says of the containers of other hosts, which has no effect here.
-fn runtime(permissions: &Fields) -> Result<(), String> {
+fn runtime(permissions: &PolicyFields) -> Result<(), String> {
     let mut place = "permissions.runtime".to_owned();
     let Some(mut value) = given(permissions, "runtime") else {
         return Ok(());
@@ -174,7 +174,7 @@ fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// Whether a text is a name, a name below which all are meant, or an address.
+/// Returns whether a text is a name, a wildcard (`*.`) name, or an address.
 fn is_host(text: &str) -> bool {
     let address = text
         .strip_prefix('[')
@@ -194,7 +194,10 @@ fn is_host(text: &str) -> bool {
 }
 
 /// The entries that the permission `name` allows, each with its place.
-fn allowed<'a>(permissions: &'a Fields, name: &str) -> Result<Vec<(String, &'a Value)>, String> {
+fn allowed<'a>(
+    permissions: &'a PolicyFields,
+    name: &str,
+) -> Result<Vec<(String, &'a Value)>, String> {
     let Some(permission) = given(permissions, name) else {
         return Ok(Vec::new());
     };
@@ -212,7 +215,7 @@ fn allowed<'a>(permissions: &'a Fields, name: &str) -> Result<Vec<(String, &'a V
 }
 
 /// The fields of a map, all of which are known.
-fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a Fields, String> {
+fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a PolicyFields, String> {
     let fields = value
         .as_object()
         .ok_or_else(|| format!("{place}: it is not a map"))?;
@@ -235,11 +238,11 @@ fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a Field
 }
 
 /// A field that is there and not null.
-fn given<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
+fn given<'a>(fields: &'a PolicyFields, name: &str) -> Option<&'a Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
-fn list<'a>(place: &str, fields: &'a Fields, name: &str) -> Result<&'a [Value], String> {
+fn list<'a>(place: &str, fields: &'a PolicyFields, name: &str) -> Result<&'a [Value], String> {
     let Some(value) = given(fields, name) else {
         return Ok(&[]);
     };
@@ -249,7 +252,7 @@ fn list<'a>(place: &str, fields: &'a Fields, name: &str) -> Result<&'a [Value], 
         .ok_or_else(|| format!("{}: it is not a list", join(place, name)))
 }
 
-fn text<'a>(place: &str, fields: &'a Fields, name: &str) -> Result<&'a str, String> {
+fn text<'a>(place: &str, fields: &'a PolicyFields, name: &str) -> Result<&'a str, String> {
     let text = given(fields, name)
         .and_then(Value::as_str)
         .filter(|text| !text.is_empty());
@@ -277,7 +280,7 @@ mod tests {
 
     use super::{Ceiling, ceiling};
 
-    fn of(permissions: &Value) -> Result<Ceiling, String> {
+    fn read_policy(permissions: &Value) -> Result<Ceiling, String> {
         ceiling(
             &json!({ "$schema": "x", "version": "1.0", "description": "d", "permissions": permissions }),
         )
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_most_that_a_policy_allows_is_read() {
-        let read = of(&json!({
+        let read = read_policy(&json!({
             "storage": { "allow": [
                 { "uri": "fs://data/**", "access": ["read"] }, { "uri": "fs:///tmp", "access": ["write", "read"] },
             ], "deny": [] },
@@ -318,7 +321,7 @@ mod tests {
                 network
             }
         );
-        let any = of(&json!({ "network": { "allow": [{ "host": "*" }] } })).unwrap();
+        let any = read_policy(&json!({ "network": { "allow": [{ "host": "*" }] } })).unwrap();
         assert_eq!(
             any,
             Ceiling {
@@ -332,7 +335,7 @@ mod tests {
             json!({ "network": {} }),
             json!({ "storage": { "allow": [] } }),
         ] {
-            assert_eq!(of(&nothing).unwrap(), Ceiling::default());
+            assert_eq!(read_policy(&nothing).unwrap(), Ceiling::default());
         }
     }
 
@@ -414,7 +417,7 @@ mod tests {
             (host("ftp://a"), "permissions.network.allow[1].host: "),
             (host("argument\n"), "permissions.network.allow[1].host: "),
         ] {
-            let refusal = of(&permissions).unwrap_err();
+            let refusal = read_policy(&permissions).unwrap_err();
             assert!(refusal.starts_with(why), "{why}: {refusal}");
         }
         for (policy, why) in [

@@ -28,13 +28,13 @@ pub struct Profile {
     /// Namespace of the tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Whether its functions are its tools, although it is a command.
+    /// `true` if its functions are its tools, although it is a command.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub functions: bool,
     /// The most that all of them may ask for; `None`: what the component imports, and what the tools' profiles name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Ceiling>,
-    /// What is known of each tool, by its name.
+    /// Profile of each tool, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolProfile>,
 }
@@ -43,10 +43,10 @@ pub struct Profile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
-    /// Whether they ask for files to read, if the component imports files.
+    /// `true` if they ask for files to read, if the component imports files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub file_read: bool,
-    /// Whether they ask for files to write, likewise.
+    /// `true` if they ask for files to write, likewise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub file_write: bool,
     /// The requests that they ask for, each as in the `network_scope` of a permission profile. Empty: none.
@@ -54,14 +54,14 @@ pub struct Ceiling {
     pub network: Vec<String>,
 }
 
-/// What a profile says of one tool.
+/// A profile's entry for one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolProfile {
-    /// What the tool does, for a model.
+    /// Description for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether the tool changes nothing. Its folders are read-only then, and its requests use safe methods alone.
+    /// `true` if the tool changes nothing: its folders are read-only, and its requests use only safe methods.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     /// `false`: the tool asks for no network, although its component imports it.

@@ -33,12 +33,12 @@ pub struct ChildCall {
     pub tool: String,
     /// The arguments, as the guest wrote them.
     pub input: String,
-    pub share: Share,
+    pub share: LimitShare,
 }
 
-/// What is left of the limits of a call that makes another one, and so the most that the other one may use.
+/// Remaining limits of a call that makes another call: the most that the other may use.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct LimitShare {
     /// Fuel and quotas: what the caller has not used. Memory: by how much the caller's memories could still grow, which stay
     /// as they are while it waits. Boxed, because few calls are made by others.
     pub left: Box<Limits>,
@@ -46,11 +46,11 @@ pub struct Share {
     pub deadline: Instant,
 }
 
-impl Share {
+impl LimitShare {
     /// `limits`, lowered to this share. `spent`: the usage of earlier instances of the same call. The memory that the host
     /// needs for a call is taken from the share too, because the caller's reservation is for both calls.
     #[must_use]
-    pub fn of(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
+    pub fn lower(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
         let mut own = limits.clone();
         if guard!("child_quotas") {
             own = own.quotas_within(&self.left);
@@ -80,7 +80,7 @@ impl Share {
 #[derive(Clone, Debug)]
 pub struct ChildAnswer {
     pub result: Result<ChildOutput, ToolError>,
-    /// What it used, with what its own calls used.
+    /// Usage, including its own calls.
     pub used: Usage,
 }
 
@@ -92,14 +92,14 @@ pub struct ChildOutput {
     pub content: String,
     /// JSON text.
     pub structured: Option<String>,
-    /// What is missing, if the output is usable but not complete.
+    /// The missing part, if the output is usable but incomplete.
     pub missing: Option<ToolError>,
 }
 
 #[cfg(test)]
 mod tests {
     use crate::policy::NetworkLimits;
-    use crate::record::{FileUsage, Metered};
+    use crate::record::{FileUsage, MeteredUsage};
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
     fn a_call_uses_no_more_than_its_caller_has_left() {
         let limits = Limits::default();
         let hour = Instant::now() + Duration::from_secs(3_600);
-        let share = |left: Limits, deadline| Share {
+        let share = |left: Limits, deadline| LimitShare {
             left: Box::new(left),
             deadline,
         };
@@ -116,14 +116,14 @@ mod tests {
             memory_bytes: u64::MAX,
             ..Limits::default()
         };
-        assert_eq!(share(plenty.clone(), hour).of(&limits, None), limits);
+        assert_eq!(share(plenty.clone(), hour).lower(&limits, None), limits);
         let little = Limits {
             fuel: 100,
             memory_bytes: 64 << 20,
             ..plenty.clone()
         };
         let little = share(little, Instant::now());
-        let left = little.of(&limits, None);
+        let left = little.lower(&limits, None);
         assert_eq!((left.fuel, left.wall), (100, AFTER_CALLER));
         assert_eq!(
             left.host_bytes(),
@@ -131,13 +131,13 @@ mod tests {
             "what the host needs for the call comes from the share too"
         );
         let spent = Usage {
-            fuel: Metered {
+            fuel: MeteredUsage {
                 used: 30,
                 limit: 100,
             },
             ..Usage::default()
         };
-        assert_eq!(little.of(&limits, Some(&spent)).fuel, 70);
+        assert_eq!(little.lower(&limits, Some(&spent)).fuel, 70);
         let none = share(
             Limits {
                 memory_bytes: 1,
@@ -145,7 +145,7 @@ mod tests {
             },
             hour,
         );
-        assert_eq!(none.of(&limits, None).memory_bytes, 0);
+        assert_eq!(none.lower(&limits, None).memory_bytes, 0);
     }
 
     #[test]
@@ -165,12 +165,12 @@ mod tests {
             network,
             ..limits.clone()
         };
-        let share = Share {
+        let share = LimitShare {
             left: Box::new(left.clone()),
             deadline: Instant::now() + Duration::from_secs(3_600),
         };
         let of = |spent| {
-            share.of(
+            share.lower(
                 &Limits {
                     memory_bytes: 0,
                     ..limits.clone()
@@ -185,7 +185,7 @@ mod tests {
                 ..left
             }
         );
-        let created = Metered { used: 2, limit: 2 };
+        let created = MeteredUsage { used: 2, limit: 2 };
         let files = Some(FileUsage {
             files_created: created,
             ..FileUsage::default()
@@ -203,7 +203,7 @@ mod tests {
             ..limits
         };
         assert_eq!(
-            share.of(&more, None).artifacts,
+            share.lower(&more, None).artifacts,
             3,
             "a call gets no more than its own limit either"
         );

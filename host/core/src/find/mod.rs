@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, Transaction, params};
 
 pub use crate::catalog::SELECT;
-use crate::catalog::{Standing, Surface, Tool, cut};
+use crate::catalog::{Surface, Tool, ToolAvailability, cut};
 use crate::record::{
     ErrorClass, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef,
     ToolSearchResult,
@@ -19,7 +19,7 @@ pub const QUERY_CHARS_MAX: usize = 1_000;
 /// Default and maximum number of results.
 pub const RESULTS: usize = 5;
 pub const RESULTS_MAX: usize = 50;
-/// Maximum length of a text that is searched, in characters: that of a description.
+/// Maximum length of a searched text, in characters, as for a description.
 const SEARCHED_CHARS_MAX: usize = 16_000;
 
 /// The stemmer lets `reads` find `read`. The texts themselves are not kept, because the tools have them.
@@ -38,8 +38,8 @@ const UNRANKED: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY ro
 const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM tools WHERE tools MATCH ?1 LIMIT ?2)";
 /// Number of tools up to which every word of a query ranks them. To rank one takes more than a microsecond.
 const RANKED_MAX: usize = 256;
-/// Maximum number of matches that are counted for the words of one query, per tool: those of 128 words that most tools
-/// have, and of rare words as many as a query can hold.
+/// Maximum number of matches counted for the words of one query, per tool: 128 words that most tools have, and as many
+/// rare words as a query can hold.
 const COUNTED_MAX: usize = 64;
 /// Joins the words of an expression. It is in no word, because words are quoted and have no spaces.
 const OR: &str = " OR ";
@@ -47,27 +47,27 @@ const OR: &str = " OR ";
 /// A query that was read.
 ///
 /// ```
-/// use toolcell_core::find::Query;
+/// use toolcell_core::find::ToolQuery;
 /// use toolcell_core::record::QueryType;
 ///
-/// assert_eq!(Query::parse("select:files.read,grep")?.query_type(), QueryType::Select);
-/// assert_eq!(Query::parse("read a file")?.query_type(), QueryType::Keyword);
+/// assert_eq!(ToolQuery::parse("select:files.read,grep")?.query_type(), QueryType::Select);
+/// assert_eq!(ToolQuery::parse("read a file")?.query_type(), QueryType::Keyword);
 /// # Ok::<(), toolcell_core::record::Refusal>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Query {
+pub struct ToolQuery {
     text: String,
-    kind: Kind,
+    kind: QueryKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum QueryKind {
     Select(Vec<String>),
     /// An expression of FTS5.
     Keyword(String),
 }
 
-impl Query {
+impl ToolQuery {
     /// Reads `select:NAME,NAME`, or words.
     ///
     /// # Errors
@@ -89,11 +89,11 @@ impl Query {
                     .split(',')
                     .map(str::trim)
                     .filter(|name| !name.is_empty());
-                Kind::Select(names.map(str::to_owned).collect())
+                QueryKind::Select(names.map(str::to_owned).collect())
             }
-            None => Kind::Keyword(expression(text)),
+            None => QueryKind::Keyword(expression(text)),
         };
-        if matches!(&kind, Kind::Select(names) if names.is_empty()) || text.trim().is_empty() {
+        if matches!(&kind, QueryKind::Select(names) if names.is_empty()) || text.trim().is_empty() {
             let message =
                 format!("the query {text:?} names nothing; give words, or {SELECT}NAME,NAME");
             return refuse("query_empty", message);
@@ -104,11 +104,11 @@ impl Query {
         })
     }
 
-    /// Whether the query is for exact names or for words.
+    /// Returns whether the query is for exact names or for words.
     pub fn query_type(&self) -> QueryType {
         match self.kind {
-            Kind::Select(_) => QueryType::Select,
-            Kind::Keyword(_) => QueryType::Keyword,
+            QueryKind::Select(_) => QueryType::Select,
+            QueryKind::Keyword(_) => QueryType::Keyword,
         }
     }
 }
@@ -131,33 +131,33 @@ fn expression(text: &str) -> String {
 
 /// A tool that can be found.
 #[derive(Debug)]
-struct Entry {
+struct SearchEntry {
     tool: Arc<Tool>,
     /// The name by which the caller loads and calls the tool.
     name: String,
     qualified_name: String,
-    standing: Standing,
+    standing: ToolAvailability,
 }
 
 /// Finds the tools of one surface. To build one, and to search, blocks the thread.
 ///
 /// ```
 /// use toolcell_core::catalog::Surface;
-/// use toolcell_core::find::{Finder, Query, RESULTS};
+/// use toolcell_core::find::{ToolFinder, ToolQuery, RESULTS};
 /// use toolcell_core::record::NextAction;
 ///
-/// let finder = Finder::new(&Surface::default(), Vec::new())?;
-/// let found = finder.search(&Query::parse("read a file")?, RESULTS, |_| false)?;
+/// let finder = ToolFinder::new(&Surface::default(), Vec::new())?;
+/// let found = finder.search(&ToolQuery::parse("read a file")?, RESULTS, |_| false)?;
 /// assert!(found.matches.is_empty() && found.next_action == NextAction::SearchAgain);
 /// # Ok::<(), toolcell_core::record::Refusal>(())
 /// ```
 #[derive(Debug)]
-pub struct Finder {
-    entries: Vec<Entry>,
+pub struct ToolFinder {
+    entries: Vec<SearchEntry>,
     index: Mutex<Connection>,
 }
 
-impl Finder {
+impl ToolFinder {
     /// A finder of the tools of `surface`, which the caller knows by `names`, in the same order. Drafts and retired tools
     /// are not found (AT-LIFE-01, AT-LIFE-07).
     ///
@@ -165,15 +165,15 @@ impl Finder {
     ///
     /// A host fault, if SQLite fails.
     pub fn new(surface: &Surface, names: Vec<String>) -> Result<Self, Refusal> {
-        let is_known = |standing: Standing| {
+        let is_known = |standing: ToolAvailability| {
             standing.state != LoadingState::Unavailable || standing.reason.is_some()
         };
         let known = surface
             .tools()
             .zip(names)
             .filter(|((_, standing), _)| is_known(*standing));
-        let entries: Vec<Entry> = known
-            .map(|((tool, standing), name)| Entry {
+        let entries: Vec<SearchEntry> = known
+            .map(|((tool, standing), name)| SearchEntry {
                 qualified_name: tool.declaration().qualified_name(),
                 tool: Arc::clone(tool),
                 name,
@@ -195,11 +195,11 @@ impl Finder {
     /// A host fault, if SQLite fails.
     pub fn search(
         &self,
-        query: &Query,
+        query: &ToolQuery,
         limit: usize,
         has_loaded: impl Fn(&str) -> bool,
     ) -> Result<ToolSearchResult, Refusal> {
-        let standing = |entry: &Entry| {
+        let standing = |entry: &SearchEntry| {
             if has_loaded(&entry.qualified_name) {
                 entry.standing.after_loading()
             } else {
@@ -207,9 +207,9 @@ impl Finder {
             }
         };
         let mut missing_names = Vec::new();
-        let found: Vec<(&Entry, Option<f64>)> = match &query.kind {
-            Kind::Select(names) => {
-                let mut found: Vec<&Entry> = Vec::new();
+        let found: Vec<(&SearchEntry, Option<f64>)> = match &query.kind {
+            QueryKind::Select(names) => {
+                let mut found: Vec<&SearchEntry> = Vec::new();
                 for name in names {
                     let named = self.named(name);
                     if named.is_empty() {
@@ -225,7 +225,7 @@ impl Finder {
                     .map(|entry| (entry, None))
                     .collect()
             }
-            Kind::Keyword(expression) => {
+            QueryKind::Keyword(expression) => {
                 let ranked = self
                     .ranked(expression, limit.min(RESULTS_MAX))
                     .map_err(|error| broken(&error))?;
@@ -256,19 +256,20 @@ impl Finder {
 
     /// The tools with exactly this name: the caller's name or the qualified one, else the bare one, else an alias. Several
     /// tools may share one of the last two.
-    fn named(&self, name: &str) -> Vec<&Entry> {
-        let find = |is: &dyn Fn(&Entry) -> bool| {
+    fn named(&self, name: &str) -> Vec<&SearchEntry> {
+        let find = |is: &dyn Fn(&SearchEntry) -> bool| {
             self.entries
                 .iter()
                 .filter(|entry| is(entry))
                 .collect::<Vec<_>>()
         };
-        let mut found = find(&|entry: &Entry| entry.name == name || entry.qualified_name == name);
+        let mut found =
+            find(&|entry: &SearchEntry| entry.name == name || entry.qualified_name == name);
         if found.is_empty() {
-            found = find(&|entry: &Entry| entry.tool.declaration().name == name);
+            found = find(&|entry: &SearchEntry| entry.tool.declaration().name == name);
         }
         if found.is_empty() {
-            found = find(&|entry: &Entry| {
+            found = find(&|entry: &SearchEntry| {
                 entry
                     .tool
                     .declaration()
@@ -366,7 +367,7 @@ fn row_id(at: usize) -> i64 {
 }
 
 /// Creates the index in memory. The id of a row is the index of its entry, from [`LATE`] on for a deprecated tool.
-fn build_index(entries: &[Entry]) -> rusqlite::Result<Connection> {
+fn build_index(entries: &[SearchEntry]) -> rusqlite::Result<Connection> {
     let mut index = Connection::open_in_memory()?;
     // No query of a client is written to a temporary file.
     index.execute_batch("PRAGMA temp_store = MEMORY;")?;
@@ -377,7 +378,7 @@ fn build_index(entries: &[Entry]) -> rusqlite::Result<Connection> {
     Ok(index)
 }
 
-fn insert(into: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
+fn insert(into: &Transaction<'_>, entries: &[SearchEntry]) -> rusqlite::Result<()> {
     let row = "INSERT INTO tools (rowid, name, namespace, title, description, hint, tags)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let mut insert = into.prepare(row)?;

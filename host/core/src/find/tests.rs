@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Finder, Kind, QUERY_CHARS_MAX, Query, RANKED_MAX, RESULTS, RESULTS_MAX, expression};
+use super::{
+    QUERY_CHARS_MAX, QueryKind, RANKED_MAX, RESULTS, RESULTS_MAX, ToolFinder, ToolQuery, expression,
+};
 use crate::catalog::{ComponentFacts, Surface, Tool};
 use crate::dialect::agent_tool;
 use crate::record::{LoadingState, NextAction, QueryType, ToolSearchResult};
@@ -49,22 +51,22 @@ fn tools(declarations: &[Value]) -> Vec<Arc<Tool>> {
         .collect()
 }
 
-fn finder(declarations: &[Value], budget: usize) -> Finder {
+fn finder(declarations: &[Value], budget: usize) -> ToolFinder {
     let tools = tools(declarations);
     let names = tools
         .iter()
         .map(|tool| tool.declaration().qualified_name())
         .collect();
-    Finder::new(&Surface::new(tools, budget), names).unwrap()
+    ToolFinder::new(&Surface::new(tools, budget), names).unwrap()
 }
 
-fn search(finder: &Finder, query: &str, limit: usize) -> ToolSearchResult {
+fn search(finder: &ToolFinder, query: &str, limit: usize) -> ToolSearchResult {
     finder
-        .search(&Query::parse(query).unwrap(), limit, |_| false)
+        .search(&ToolQuery::parse(query).unwrap(), limit, |_| false)
         .unwrap()
 }
 
-fn found(finder: &Finder, query: &str) -> Vec<String> {
+fn found(finder: &ToolFinder, query: &str) -> Vec<String> {
     search(finder, query, RESULTS_MAX)
         .matches
         .into_iter()
@@ -145,8 +147,8 @@ fn words_that_most_tools_have_fill_up_a_result_in_the_order_of_the_tools() {
 }
 
 /// The last two tools that the words of `query` rank, of all.
-fn words_of_all(finder: &Finder, query: &str) -> Vec<String> {
-    let Kind::Keyword(expression) = Query::parse(query).unwrap().kind else {
+fn words_of_all(finder: &ToolFinder, query: &str) -> Vec<String> {
+    let QueryKind::Keyword(expression) = ToolQuery::parse(query).unwrap().kind else {
         panic!()
     };
     let ranked = finder.ranked(&expression, usize::MAX / 2).unwrap();
@@ -161,7 +163,7 @@ fn words_of_all(finder: &Finder, query: &str) -> Vec<String> {
 }
 
 /// More tools than are ranked by every word. All have the words; `t7` has another one too, and `t250` repeats the last.
-fn common(words: &[String]) -> Finder {
+fn common(words: &[String]) -> ToolFinder {
     let declarations: Vec<Value> = (0..RANKED_MAX + 10)
         .map(|n| {
             let mut description = words.join(" ");
@@ -343,7 +345,7 @@ fn what_was_loaded_is_no_longer_deferred() {
         ],
         0,
     );
-    let query = Query::parse("something").unwrap();
+    let query = ToolQuery::parse("something").unwrap();
     let result = finder
         .search(&query, RESULTS, |name| name == "a.two")
         .unwrap();
@@ -405,7 +407,7 @@ fn no_query_is_read_as_syntax() {
         "\n\r\t.",
         "\u{202e}",
     ] {
-        match Query::parse(query) {
+        match ToolQuery::parse(query) {
             Ok(parsed) => _ = finder.search(&parsed, RESULTS, |_| false).unwrap(),
             Err(refusal) => assert_eq!(refusal.code, "query_empty", "{query:?}"),
         }
@@ -431,7 +433,7 @@ fn a_query_is_bounded_and_not_empty() {
         (" ".to_owned(), "query_empty"),
         ("select: ,".to_owned(), "query_empty"),
     ] {
-        assert_eq!(Query::parse(&query).unwrap_err().code, code);
+        assert_eq!(ToolQuery::parse(&query).unwrap_err().code, code);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::record::{
 };
 
 pub use output::{HookOutput, HookProgress, UpdatedOutput};
-pub use registration::{Hooks, Matcher, OnFailure, Registration};
+pub use registration::{HookList, Matcher, OnFailure, Registration};
 pub use run::{HookFailure, HookRun};
 
 /// A copy of one call at one event, as a hook sees it.
@@ -62,7 +62,7 @@ pub struct HookCall {
 pub struct HookAnswer {
     /// `Err` if the hook failed; its message stays in the record.
     pub outputs: Result<Vec<HookOutput>, String>,
-    /// What the hook printed and logged, for the record.
+    /// Output and logs of the hook, for the record.
     pub logs: Vec<Content>,
 }
 
@@ -125,6 +125,6 @@ pub trait Hook: Send + Sync {
     /// The events that the hook handles.
     fn events(&self) -> &[HookEvent];
 
-    /// Answers one event. It is called once for each event, and only for those of [`Self::events`].
+    /// Answers one event. Called once for each event in [`Self::events`].
     fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a>;
 }

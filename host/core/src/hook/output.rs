@@ -86,7 +86,7 @@ impl HookOutput {
         }
     }
 
-    /// Whether this output has an effect at `event`. Otherwise it changes nothing, and the record says so.
+    /// Returns whether this output has an effect at `event`. Otherwise it changes nothing, and the record notes it.
     pub fn counts_at(&self, event: HookEvent) -> bool {
         match self {
             Self::Message(_)

@@ -118,16 +118,16 @@ impl Registration {
     pub fn new(hook: Arc<dyn Hook>) -> Self {
         let id = hook.id().to_owned();
         let events = hook.events().to_vec();
-        Self::of(Ok(hook), id, events)
+        Self::from_parts(Ok(hook), id, events)
     }
 
     /// Registers a configured hook that could not be loaded, with the reason. It fails before the tool in the hook's
     /// place, so that what the hook guards does not run unguarded.
     pub fn not_loaded(id: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::of(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
+        Self::from_parts(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
     }
 
-    fn of(hook: Result<Arc<dyn Hook>, String>, id: String, events: Vec<HookEvent>) -> Self {
+    fn from_parts(hook: Result<Arc<dyn Hook>, String>, id: String, events: Vec<HookEvent>) -> Self {
         Self {
             hook,
             id,
@@ -195,8 +195,8 @@ impl Registration {
         self.hook.as_ref().err().map(String::as_str)
     }
 
-    /// Whether a failure at `event` blocks. By default it blocks before the tool, where nothing has happened yet, and
-    /// is recorded after it (AT-HOOK-17).
+    /// Returns whether a failure at `event` blocks. By default it does before the tool, where nothing has happened yet,
+    /// and is only recorded after it (AT-HOOK-17).
     pub fn blocks_at(&self, event: HookEvent) -> bool {
         guard!("hook_failures")
             && match self.on_failure {
@@ -208,9 +208,9 @@ impl Registration {
 
 /// The hooks of a host, in the order in which they run.
 #[derive(Default)]
-pub struct Hooks(Vec<Registration>);
+pub struct HookList(Vec<Registration>);
 
-impl Hooks {
+impl HookList {
     /// Sorts hooks by priority, the highest first; those with the same priority keep their order.
     pub fn new(registrations: Vec<Registration>) -> Self {
         let mut hooks = Self(registrations);
@@ -271,7 +271,7 @@ mod tests {
     fn a_hook_that_did_not_load_stands_before_the_tool_and_blocks() {
         let registration = Registration::not_loaded("guard", "no such file");
         assert!(registration.blocks_at(HookEvent::PreToolUse));
-        let hooks = Hooks::new(vec![registration]);
+        let hooks = HookList::new(vec![registration]);
         assert_eq!(hooks.hearing(HookEvent::PreToolUse, "a.b", "a").count(), 1);
         assert_eq!(hooks.hearing(HookEvent::PostToolUse, "a.b", "a").count(), 0);
     }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn order_is_priority_then_configuration() {
         let named = |id: &str, priority| Registration::not_loaded(id, "").priority(priority);
-        let mut hooks = Hooks::new(vec![named("a", 0), named("b", 5), named("c", 0)]);
+        let mut hooks = HookList::new(vec![named("a", 0), named("b", 5), named("c", 0)]);
         hooks.add(named("d", 5)).unwrap();
         assert!(
             hooks

@@ -18,7 +18,7 @@ use ulid::Ulid;
 use crate::approval::deceives;
 use crate::policy::Limits;
 use crate::pool::STORE;
-use crate::record::{ArtifactUsage, Extra, Metered, PersistedRef, is_media_type};
+use crate::record::{ArtifactUsage, Extra, MeteredUsage, PersistedRef, is_media_type};
 use crate::secret::{Redactor, ScrubStream};
 
 use super::PayloadStore;
@@ -171,11 +171,11 @@ impl Artifacts {
     pub fn usage(&self) -> Option<ArtifactUsage> {
         let state = self.0.lock();
         (state.created > 0).then_some(ArtifactUsage {
-            bytes: Metered {
+            bytes: MeteredUsage {
                 used: state.bytes,
                 limit: self.0.bytes_max,
             },
-            created: Metered {
+            created: MeteredUsage {
                 used: state.created,
                 limit: self.0.created_max,
             },
@@ -558,7 +558,7 @@ mod tests {
 
     use super::super::drafts::DRAFTS;
     use super::*;
-    use crate::secret::{SecretValue, Term, Terms};
+    use crate::secret::{RedactionTerm, RedactionTerms, SecretValue};
 
     fn artifacts(dir: &Path, limits: &Limits) -> Artifacts {
         Artifacts::new(
@@ -569,8 +569,8 @@ mod tests {
     }
 
     fn secretive(dir: &Path) -> Artifacts {
-        let mut terms = Terms::default();
-        terms.add(vec![Term::secret(
+        let mut terms = RedactionTerms::default();
+        terms.add(vec![RedactionTerm::secret(
             "KEY",
             &SecretValue::new("sk-live-4f9aB3cD".to_owned()),
         )]);

@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::private::{self, Others};
+use crate::private::{self, OthersAccess};
 use crate::record::digest;
 use crate::secret::REDACTED;
 
@@ -141,7 +141,7 @@ impl PayloadStore {
             return Ok(StoredPayload::Missing);
         };
         self.end(name);
-        let mut file = match private::open(&self.dir().join(name), Others::Read) {
+        let mut file = match private::open(&self.dir().join(name), OthersAccess::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(StoredPayload::Missing);

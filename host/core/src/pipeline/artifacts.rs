@@ -7,15 +7,15 @@ use crate::journal::{Artifacts, KeptArtifact, NoPayloadRoom};
 use crate::policy::Limits;
 use crate::record::{ARTIFACT, Content, ErrorClass, Refusal};
 
-use super::journey::Journey;
-use super::map_result::Mapped;
+use super::call_state::CallState;
+use super::map_result::MappedResult;
 
 /// Maximum characters of a reference that an error quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
-/// Returns where the tool writes artifacts, and where those of the calls that it makes are counted; `None` if its component
+/// Returns the store of the tool's artifacts, which also counts the artifacts of its calls; `None` if its component
 /// imports neither.
-pub(super) fn begin(journey: &Journey<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
+pub(super) fn begin(journey: &CallState<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
     (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools()).then(|| {
         Artifacts::new(
             &journey.payloads(),
@@ -31,7 +31,7 @@ pub(super) fn begin(journey: &Journey<'_>, tool: &Tool, limits: &Limits) -> Opti
 /// # Errors
 ///
 /// `artifact_ref_invalid`: a reference that is not to an artifact that this call finished, or that occurs twice.
-pub(super) fn resolve(journey: &Journey<'_>, content: &mut [Content]) -> Result<(), Refusal> {
+pub(super) fn resolve(journey: &CallState<'_>, content: &mut [Content]) -> Result<(), Refusal> {
     let mut seen = HashSet::new();
     for block in content.iter_mut().filter(|block| block.kind == ARTIFACT) {
         let given = reference(block).unwrap_or_default();
@@ -62,8 +62,8 @@ pub(super) fn resolve(journey: &Journey<'_>, content: &mut [Content]) -> Result<
 /// Stores the artifacts that the output refers to, and removes all others. `barred` is the code and the reason if the result
 /// may not be stored. An output whose artifacts cannot be stored is withheld.
 pub(super) async fn keep(
-    journey: &mut Journey<'_>,
-    mapped: &mut Mapped,
+    journey: &mut CallState<'_>,
+    mapped: &mut MappedResult,
     barred: Option<(&'static str, String)>,
 ) -> Vec<KeptArtifact> {
     let Some(artifacts) = journey.artifacts.take() else {

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::catalog::{Contract, Unsatisfied};
+use crate::catalog::{CheckFailure, ToolContract};
 use crate::executor::{BoxFuture, Cancellation, canceled};
-use crate::pool::{Pool, Unfinished};
+use crate::pool::{Pool, UnfinishedJob};
 use crate::record::{AbortReason, ErrorClass, Input, Refusal};
-use crate::scheduler::Shares;
+use crate::scheduler::CallerShares;
 
 use super::Request;
-use super::journey::Journey;
+use super::call_state::CallState;
 
 /// Maximum number of tasks that wait for a thread, of all callers together.
 const WAITING_MAX: usize = 4_096;
@@ -42,7 +42,7 @@ static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
 static LOADING: LazyLock<Option<Pool>> =
     LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
 
-static SHARES: LazyLock<Shares> = LazyLock::new(|| Shares::new(OF_CALLER_MAX));
+static SHARES: LazyLock<CallerShares> = LazyLock::new(|| CallerShares::new(OF_CALLER_MAX));
 
 /// Runs `work` on a thread for checks.
 ///
@@ -74,13 +74,13 @@ async fn on<T: Send + 'static>(
         return Err(Refusal::host_fault("no threads for checks"));
     };
     pool.run(work).await.map_err(|unfinished| match unfinished {
-        Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
+        UnfinishedJob::Busy(_) | UnfinishedJob::NoThreads(_) => {
             let message = "too many large values are being checked at once; try again later";
             let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_checks", message);
             refusal.retry_after = Some(RETRY_SECONDS);
             refusal
         }
-        Unfinished::Panicked => Refusal::host_fault("a check panicked"),
+        UnfinishedJob::Panicked => Refusal::host_fault("a check panicked"),
     })
 }
 
@@ -108,15 +108,15 @@ impl CheckTime {
 
 /// The long checks of one call: who makes it, how long all of them may take together, and what ends them early.
 #[derive(Debug)]
-pub(super) struct Checks {
+pub(super) struct LongChecks {
     caller: Option<String>,
     wall: Duration,
     cancellation: Cancellation,
     time: CheckTime,
 }
 
-impl Checks {
-    pub(super) fn of(request: &Request) -> Self {
+impl LongChecks {
+    pub(super) fn from_request(request: &Request) -> Self {
         Self {
             caller: request.actor_ref.clone(),
             wall: request.limits.wall,
@@ -170,12 +170,12 @@ impl Checks {
     }
 }
 
-type Check = fn(&Contract, &Value, usize) -> Result<(), Unsatisfied>;
-type IsLight = fn(&Contract, &Value, usize) -> bool;
+type SchemaCheck = fn(&ToolContract, &Value, usize) -> Result<(), CheckFailure>;
+type IsLight = fn(&ToolContract, &Value, usize) -> bool;
 
 /// The schema of a contract that an input is checked against.
 #[derive(Clone, Copy)]
-pub(super) enum Against {
+pub(super) enum InputSchema {
     Model,
     Call,
 }
@@ -183,19 +183,22 @@ pub(super) enum Against {
 /// Checks an input against a contract: inline if that is quick, otherwise on a thread for checks. The outer error ends
 /// the call, whatever the input is.
 pub(super) async fn check_input(
-    journey: &Journey<'_>,
-    contract: &Arc<Contract>,
+    journey: &CallState<'_>,
+    contract: &Arc<ToolContract>,
     input: &Input,
-    against: Against,
-) -> Result<Result<(), Unsatisfied>, Refusal> {
+    against: InputSchema,
+) -> Result<Result<(), CheckFailure>, Refusal> {
     let bytes = input.text().len();
-    let (is_light, check): (IsLight, Check) = match against {
-        Against::Model => (Contract::model_is_light, Contract::check_model_input),
-        Against::Call => (Contract::call_is_light, Contract::check_call_input),
+    let (is_light, check): (IsLight, SchemaCheck) = match against {
+        InputSchema::Model => (
+            ToolContract::model_is_light,
+            ToolContract::check_model_input,
+        ),
+        InputSchema::Call => (ToolContract::call_is_light, ToolContract::check_call_input),
     };
-    let checked = move |contract: &Contract, input: &Input| match input.value() {
+    let checked = move |contract: &ToolContract, input: &Input| match input.value() {
         Ok(value) => check(contract, value, bytes),
-        Err(error) => Err(Unsatisfied::Mismatch(format!(
+        Err(error) => Err(CheckFailure::Mismatch(format!(
             "the arguments are not valid JSON: {error}"
         ))),
     };

@@ -19,14 +19,14 @@ use crate::record::ProgressStatus;
 /// background.enter();
 /// ```
 #[derive(Clone, Default)]
-pub struct Background(Arc<Inner>);
+pub struct Background(Arc<BackgroundState>);
 
 #[derive(Default)]
-struct Inner {
+struct BackgroundState {
     // Weak: the listeners of a call learn that it has ended when its trail is dropped.
     trail: OnceLock<WeakTrail>,
     can_be_left: AtomicBool,
-    /// Whether its caller can come back for the call in a later process.
+    /// `true` if its caller can return for the call in a later process.
     returns: AtomicBool,
     /// Told once that is so.
     returning: Notify,
@@ -44,9 +44,9 @@ impl Background {
 
     /// The handle of a call whose caller came back in this process, and was shown so many `rounds` of questions before.
     pub fn returned(rounds: usize) -> Self {
-        let background = Self(Arc::new(Inner {
+        let background = Self(Arc::new(BackgroundState {
             rounds: AtomicUsize::new(rounds),
-            ..Inner::default()
+            ..BackgroundState::default()
         }));
         background.set_returns();
         background
@@ -79,9 +79,9 @@ impl Background {
         }
     }
 
-    /// Whether the future of the call can be dropped without losing the call: its approval is open, or given and not used, or
-    /// its tool's question is open, and that is on disk, so that another process can go on with it. Holds until the future
-    /// is polled again.
+    /// Returns whether the future of the call can be dropped without losing the call: its approval is open, or given
+    /// and unused, or its tool's question is open, and that is on disk, so another process can continue it. Holds until
+    /// the future is polled again.
     pub fn can_be_left(&self) -> bool {
         self.0.can_be_left.load(Ordering::Acquire)
     }

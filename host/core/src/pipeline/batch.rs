@@ -13,12 +13,12 @@ use crate::record::{
     AbortReason, CallRecord, ContextModifier, Refusal, ResourceLock, Timestamp, ToolEvent,
 };
 use crate::scheduler::batch::{
-    BatchPolicy, BatchState, Cause, Given, InterruptBehavior, OrderingPolicy, Outlet, Plan,
-    PlanError, Step, YieldPolicy,
+    BatchOutlet, BatchPlan, BatchPolicy, BatchState, BatchStep, InterruptBehavior, OrderingPolicy,
+    OutletItem, PlanError, SkipCause, YieldPolicy,
 };
-use crate::scheduler::{Line, Turn};
+use crate::scheduler::{ChangeLine, QueueTurn};
 
-use super::journey::Journey;
+use super::call_state::CallState;
 use super::{Request, Services, end, finish, leave, modifiers, refuse, resolve, whole};
 
 /// One call of a batch.
@@ -138,9 +138,9 @@ pub trait BatchListener: Send + Sync {
 }
 
 /// The place of a call among those that it could disturb.
-pub(super) struct Seat {
+pub(super) struct BatchSeat {
     /// Dropped after the end of the call, which lets others run that it could have disturbed.
-    pub(super) turn: Turn,
+    pub(super) turn: QueueTurn,
     /// The index of the call in its batch; `None` for a single call.
     pub(super) order: Option<usize>,
     /// Since when the call only waits for others of its batch to end, because so many run as may at once.
@@ -171,14 +171,14 @@ where
         call.request.context_modifier_policy = Some(policy.context_modifiers);
         call.request.scheduler_policy = Some(Arc::clone(&record));
     }
-    let plan = Plan::new(
+    let plan = BatchPlan::new(
         calls
             .iter()
             .map(|call| (call.id.as_str(), call.depends_on.as_slice())),
     )?;
     let in_order = policy.ordering != OrderingPolicy::AllowUnordered;
     let line = in_order.then(|| services(&host).locks.line());
-    let runner = Runner {
+    let runner = BatchRunner {
         line,
         state: BatchState::new(plan, &policy),
         policy,
@@ -195,7 +195,7 @@ where
         out: Arc::new(BatchOutput {
             listener,
             holds_events: policy.yields == YieldPolicy::AllOrdered,
-            outlet: Mutex::new(Outlet::new(policy.yields)),
+            outlet: Mutex::new(BatchOutlet::new(policy.yields)),
             news: Notify::new(),
         }),
         host,
@@ -205,7 +205,7 @@ where
     Ok(())
 }
 
-/// What the tools of `calls` declare to lock, each once (AT-SCHED-10).
+/// Locks that the tools of `calls` declare, each once (AT-SCHED-10).
 fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
     let mut locks: Vec<ResourceLock> = Vec::new();
     let mut seen = HashSet::new();
@@ -225,12 +225,12 @@ fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock>
     locks
 }
 
-struct Runner<H> {
+struct BatchRunner<H> {
     host: Arc<H>,
     services: fn(&H) -> &Services,
     state: BatchState,
     policy: BatchPolicy,
-    line: Option<Line>,
+    line: Option<ChangeLine>,
     ids: Vec<String>,
     cancellations: Vec<Cancellation>,
     /// The calls that could start if fewer ran, and since when.
@@ -245,7 +245,7 @@ struct Runner<H> {
     out: Arc<BatchOutput>,
 }
 
-impl<H: Send + Sync + 'static> Runner<H> {
+impl<H: Send + Sync + 'static> BatchRunner<H> {
     async fn run(mut self, interrupt: &Cancellation) {
         let mut interrupted = false;
         loop {
@@ -282,11 +282,11 @@ impl<H: Send + Sync + 'static> Runner<H> {
         }
     }
 
-    async fn take(&mut self, step: Step) {
+    async fn take(&mut self, step: BatchStep) {
         match step {
-            Step::Start(at) => self.start(at),
-            Step::Discard(at, cause) => self.discard(at, cause).await,
-            Step::Cancel(at, reason) => {
+            BatchStep::Start(at) => self.start(at),
+            BatchStep::Discard(at, cause) => self.discard(at, cause).await,
+            BatchStep::Cancel(at, reason) => {
                 if let Some(cancellation) = self.cancellations.get(at) {
                     cancellation.cancel(reason);
                 }
@@ -302,7 +302,7 @@ impl<H: Send + Sync + 'static> Runner<H> {
         let turn = (self.services)(&self.host)
             .locks
             .turn(self.line, call.request.actor_ref.as_deref());
-        let seat = Seat {
+        let seat = BatchSeat {
             turn,
             order: Some(at),
             held_since: self.held.remove(&at),
@@ -322,14 +322,14 @@ impl<H: Send + Sync + 'static> Runner<H> {
         self.started.insert(task.id(), (at, spare));
     }
 
-    async fn discard(&mut self, at: usize, cause: Cause) {
+    async fn discard(&mut self, at: usize, cause: SkipCause) {
         let Some(call) = self.calls.get_mut(at).and_then(Option::take) else {
             return;
         };
         let request = self.out.listened(at, call.id, call.request);
         let (reason, refusal) = match cause {
-            Cause::Interrupted(reason) => (reason, canceled(reason)),
-            Cause::Failed(root) => {
+            SkipCause::Interrupted(reason) => (reason, canceled(reason)),
+            SkipCause::Failed(root) => {
                 let id = self.ids.get(root).map_or("", String::as_str);
                 let message = format!("the call did not start, because the call {id:?} failed");
                 (
@@ -373,8 +373,8 @@ impl<H: Send + Sync + 'static> Runner<H> {
 }
 
 /// Runs a call that has a place in its batch.
-async fn seated(services: &Services, request: Request, seat: Seat) -> Box<CallRecord> {
-    let mut journey = Journey::begin(services, request);
+async fn seated(services: &Services, request: Request, seat: BatchSeat) -> Box<CallRecord> {
+    let mut journey = CallState::begin(services, request);
     journey.seat = Some(seat);
     whole(journey).await
 }
@@ -386,7 +386,7 @@ async fn discarded(
     reason: AbortReason,
     refusal: Refusal,
 ) -> Box<CallRecord> {
-    let mut journey = Journey::begin(services, request);
+    let mut journey = CallState::begin(services, request);
     // The tool says what its record must not show. A call that could not be selected did not start either.
     let _ = resolve::resolve(&mut journey).await;
     journey.request.cancellation.cancel(reason);
@@ -398,19 +398,19 @@ async fn discarded(
 /// Where progress and results of the calls come together.
 struct BatchOutput {
     listener: Arc<dyn BatchListener>,
-    /// Whether events wait for their turn; otherwise they go to the listener directly.
+    /// `true` if events wait for their turn; otherwise they go to the listener directly.
     holds_events: bool,
-    outlet: Mutex<Outlet<ToolEvent, Box<CallRecord>>>,
+    outlet: Mutex<BatchOutlet<ToolEvent, Box<CallRecord>>>,
     /// Notified when an event was added.
     news: Notify,
 }
 
 impl BatchOutput {
-    fn outlet(&self) -> MutexGuard<'_, Outlet<ToolEvent, Box<CallRecord>>> {
+    fn outlet(&self) -> MutexGuard<'_, BatchOutlet<ToolEvent, Box<CallRecord>>> {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<Given<ToolEvent, Box<CallRecord>>> {
+    fn next(&self) -> Option<OutletItem<ToolEvent, Box<CallRecord>>> {
         self.outlet().take()
     }
 
@@ -418,8 +418,8 @@ impl BatchOutput {
     fn hand_out(&self) {
         while let Some(given) = self.next() {
             match given {
-                Given::Event(at, event) => self.listener.event(at, &event),
-                Given::End(at, record) => self.listener.ended(at, *record),
+                OutletItem::Event(at, event) => self.listener.event(at, &event),
+                OutletItem::End(at, record) => self.listener.ended(at, *record),
             }
         }
     }

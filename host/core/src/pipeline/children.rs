@@ -16,21 +16,21 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use crate::approval::{Session, Terms};
 use crate::catalog::Tool;
 use crate::executor::{
-    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run,
-    Share,
+    BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution,
+    LimitShare, RunInput,
 };
-use crate::policy::{Ceiling, Limits, Permit, Policy};
+use crate::policy::{CallCeiling, Limits, Permit, Policy};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus,
-    SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
+    AbortReason, CallRecord, ErrorClass, Input, InvocationId, OutputRetention, Refusal,
+    ResultStatus, SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
 };
-use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
+use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
 use crate::secret::REDACTED;
 
-use super::journey::Journey;
-use super::redaction::Hidden;
+use super::call_state::CallState;
+use super::redaction::InheritedSecrets;
 use super::{Callee, Request, Services, whole};
-use line::{Line, Reply, Unread, Wish};
+use line::{ChildLine, ChildReply, ChildRequest, UnreadUsage};
 
 /// The property of an invocation that names the call that made it. An extension of the specification.
 pub(super) const PARENT: &str = "parent_invocation_id";
@@ -54,29 +54,29 @@ pub(super) struct Lineage {
     parent: InvocationId,
     /// The `tool_id` of each call above, from the outermost to the caller.
     ancestors: Vec<String>,
-    /// What the caller may do.
-    pub(super) ceiling: Ceiling,
-    /// What the caller has left.
-    pub(super) share: Share,
-    /// What no record of a call below may show either; `None` if there is nothing.
-    pub(super) hidden: Option<Hidden>,
-    /// What may become of the output of a call below: its arguments may repeat what another call said.
-    pub(super) narrowed: Keeping,
+    /// Limits of the caller.
+    pub(super) ceiling: CallCeiling,
+    /// Remaining limits of the caller.
+    pub(super) share: LimitShare,
+    /// Values that no record of a call below may show either; `None` if there are none.
+    pub(super) hidden: Option<InheritedSecrets>,
+    /// Limits on keeping a lower call's output: its arguments may repeat another call's output.
+    pub(super) narrowed: OutputRetention,
     /// The session of the caller.
     pub(super) session: Option<Arc<str>>,
-    tree: Arc<Tree>,
+    tree: Arc<CallTree>,
 }
 
-/// What a call that a client made shares with all calls below it.
-pub(super) struct Tree {
+/// State that a client's call shares with all calls below it.
+pub(super) struct CallTree {
     calls_left: AtomicU32,
     /// How often the user was asked.
     asked: AtomicUsize,
     /// Room for the instances of these calls, until the last of them has ended.
-    chain: OnceCell<Option<Chain>>,
+    chain: OnceCell<Option<CallChain>>,
 }
 
-impl Tree {
+impl CallTree {
     fn new() -> Self {
         Self {
             calls_left: AtomicU32::new(CALLS_MAX),
@@ -100,7 +100,7 @@ impl Tree {
     }
 
     /// The tree of the call.
-    pub(super) fn of(journey: &mut Journey<'_>) -> Arc<Self> {
+    pub(super) fn from_call(journey: &mut CallState<'_>) -> Arc<Self> {
         match &journey.request.lineage {
             Some(lineage) => Arc::clone(&lineage.tree),
             // The same one for each instance of a call that asked its user something, and for each attempt.
@@ -158,8 +158,8 @@ impl Lineage {
         self.parent
     }
 
-    /// Whether the tool can be called by a guest with this lineage, as far as its names say. `request` is that of either
-    /// call: both have the same policy, and offer the same tools.
+    /// Returns whether a guest with this lineage can call the tool, as far as its names say. `request` is either
+    /// call's: both have the same policy, and offer the same tools.
     fn may_call(&self, tool: &Tool, request: &Request) -> bool {
         let offered = request.offered.as_deref();
         offered.is_none_or(|offered| offered.contains_key(&tool.declaration().tool_id))
@@ -176,7 +176,7 @@ impl Lineage {
     }
 }
 
-/// Fails if `tool` may not be called by the guest that makes the call, and lowers the limits to those of its calls.
+/// Fails if the calling guest may not call `tool`, and applies the limits for its calls.
 pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     let Some(lineage) = &request.lineage else {
         return Ok(());
@@ -227,7 +227,7 @@ pub(super) fn not_callable(name: &str) -> Refusal {
     Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
 }
 
-/// Whether a call that no process runs was made by another call. That one has ended, and with it what bounded this one.
+/// Returns whether a call that no process runs was made by another call, which has ended and no longer limits it.
 pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
     invocation.extra.contains_key(PARENT) && guard!("child_resume")
 }
@@ -238,16 +238,16 @@ pub(super) fn outlived() -> Refusal {
     Refusal::new(ErrorClass::Canceled, "caller_ended", message)
 }
 
-/// What the call may use: the limits of its permit, and no more than its caller has left.
-pub(super) fn limits<'p>(journey: &Journey<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
+/// Limits of the call: its permit's, but at most what its caller has left.
+pub(super) fn limits<'p>(journey: &CallState<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
     match &journey.request.lineage {
         None => Cow::Borrowed(permit.limits()),
-        Some(lineage) => Cow::Owned(lineage.share.of(permit.limits(), None)),
+        Some(lineage) => Cow::Owned(lineage.share.lower(permit.limits(), None)),
     }
 }
 
-/// Whether some tool that the call may call could disturb calls that the call itself would not disturb.
-pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
+/// Returns whether a callable tool could disturb calls that the call itself would not disturb.
+pub(super) fn disturb(journey: &CallState<'_>, permit: &Permit) -> bool {
     is_any_callable(journey, permit, |tool| {
         let profile = tool.permission_profile();
         let effects = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
@@ -257,9 +257,9 @@ pub(super) fn disturb(journey: &Journey<'_>, permit: &Permit) -> bool {
     })
 }
 
-/// Whether requests of some tool that the call may call could change something elsewhere. What a call may not change, no
-/// call below it changes.
-pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
+/// Returns whether requests of a callable tool could change something elsewhere. Calls below a call may change only
+/// what it may change.
+pub(super) fn change_elsewhere(journey: &CallState<'_>, permit: &Permit) -> bool {
     !permit.changes_nothing()
         && guard!("child_network")
         && is_any_callable(journey, permit, |tool| {
@@ -268,12 +268,12 @@ pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
         })
 }
 
-fn is_any_callable(journey: &Journey<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
+fn is_any_callable(journey: &CallState<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
     callable(journey, permit).iter().any(|tool| is(tool))
 }
 
 /// The tools that the call may call.
-pub(super) fn callable(journey: &Journey<'_>, permit: &Permit) -> Vec<Arc<Tool>> {
+pub(super) fn callable(journey: &CallState<'_>, permit: &Permit) -> Vec<Arc<Tool>> {
     let calls = &permit.capability().tools;
     if calls.is_empty() {
         return Vec::new();
@@ -283,8 +283,8 @@ pub(super) fn callable(journey: &Journey<'_>, permit: &Permit) -> Vec<Arc<Tool>>
     known
 }
 
-/// Whether `names` accepts the qualified name of `tool`, and that name is its own: a grant that names tools is for the
-/// installed ones, and not for a tool that claims the name of one.
+/// Returns whether `names` accepts the qualified name of `tool`, and that name is its own: a grant by name is for the
+/// installed tools, not for a tool that claims the name of one.
 fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool {
     let declaration = tool.declaration();
     names(&declaration.qualified_name())
@@ -292,7 +292,11 @@ fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool 
 }
 
 /// Runs the tool of `permit`, and the calls that it makes. While the tool reports nothing, the call says that it runs.
-pub(super) async fn invoke(journey: &mut Journey<'_>, permit: &Permit, run: Run) -> Box<Execution> {
+pub(super) async fn invoke(
+    journey: &mut CallState<'_>,
+    permit: &Permit,
+    run: RunInput,
+) -> Box<Execution> {
     let trail = journey.trail.clone();
     let mut tool = started(journey, permit, run);
     let mut silence = SILENCE;
@@ -308,9 +312,9 @@ pub(super) async fn invoke(journey: &mut Journey<'_>, permit: &Permit, run: Run)
 }
 
 fn started<'a>(
-    journey: &'a mut Journey<'_>,
+    journey: &'a mut CallState<'_>,
     permit: &'a Permit,
-    run: Run,
+    run: RunInput,
 ) -> BoxFuture<'a, Box<Execution>> {
     let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
     if !calls || permit.capability().tools.is_empty() {
@@ -319,16 +323,16 @@ fn started<'a>(
     Box::pin(serve(journey, permit, run))
 }
 
-async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<Execution> {
+async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) -> Box<Execution> {
     let services = journey.services;
-    let mut family = Family::of(journey, permit);
+    let mut family = ChildCalls::from_call(journey, permit);
     let cancellation = journey.request.cancellation.clone();
     let (wishes, mut asked) = mpsc::channel(1);
-    run.tools = Some(Arc::new(Line(wishes)));
+    run.tools = Some(Arc::new(ChildLine(wishes)));
     let mut guest = services.executor.invoke(permit, run);
     let mut ids = Vec::new();
-    let mut child: Option<Child<'_>> = None;
-    let unread = Unread::default();
+    let mut child: Option<RunningChild<'_>> = None;
+    let unread = UnreadUsage::default();
     let mut canceled = false;
     let mut execution = loop {
         tokio::select! {
@@ -346,14 +350,14 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<
                     journey.keep_off_disks();
                     family.narrowed = journey.narrowed;
                 }
-                if let Some(Child { reply, .. }) = child.take() {
+                if let Some(RunningChild { reply, .. }) = child.take() {
                     // A guest that was stopped meanwhile does not read it.
-                    let _ = reply.send(Reply::new(answer(record), &unread));
+                    let _ = reply.send(ChildReply::new(answer(record), &unread));
                 }
             }
             Some(wish) = asked.recv(), if child.is_none() => match wish {
-                Wish::List(reply) => _ = reply.send(family.list(services, &journey.request)),
-                Wish::Call(call, reply) => match family.tree.count() {
+                ChildRequest::List(reply) => _ = reply.send(family.list(services, &journey.request)),
+                ChildRequest::Call(call, reply) => match family.tree.count() {
                     Ok(()) => {
                         let begun = family.begin(services, &journey.request, call, reply);
                         ids.push(json!(begun.id));
@@ -362,21 +366,21 @@ async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<
                         }
                         child = Some(begun);
                     }
-                    Err(refusal) => _ = reply.send(Reply::new(not_made(refusal.to_error()), &unread)),
+                    Err(refusal) => _ = reply.send(ChildReply::new(not_made(refusal.to_error()), &unread)),
                 },
             },
         }
     };
     drop(guest);
     // The guest was stopped while it waited. The call that it waited for ends before it, with a record.
-    if let Some(Child {
+    if let Some(RunningChild {
         call,
         cancellation: of_child,
         ..
     }) = child
     {
         of_child.cancel(cancellation.requested().unwrap_or(AbortReason::Timeout));
-        drop(Reply::new(answer(call.await), &unread));
+        drop(ChildReply::new(answer(call.await), &unread));
     }
     // Nothing is left that could read a reply.
     for used in unread.take() {
@@ -410,14 +414,14 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
 }
 
 /// Waits for the end of the call, if there is one.
-async fn ended(child: &mut Option<Child<'_>>) -> Box<CallRecord> {
+async fn ended(child: &mut Option<RunningChild<'_>>) -> Box<CallRecord> {
     match child {
         Some(child) => child.call.as_mut().await,
         None => std::future::pending().await,
     }
 }
 
-/// What the guest gets of a call that has ended.
+/// Reply to the guest for a call that has ended.
 fn answer(record: Box<CallRecord>) -> ChildAnswer {
     let CallRecord {
         invocation, result, ..
@@ -446,7 +450,7 @@ fn answer(record: Box<CallRecord>) -> ChildAnswer {
     ChildAnswer { result, used }
 }
 
-/// What the guest gets of a call that was not made.
+/// Reply to the guest for a call that was not made.
 fn not_made(error: ToolError) -> ChildAnswer {
     ChildAnswer {
         result: Err(error),
@@ -455,27 +459,27 @@ fn not_made(error: ToolError) -> ChildAnswer {
 }
 
 /// A call that runs for a guest.
-struct Child<'s> {
+struct RunningChild<'s> {
     id: InvocationId,
     call: BoxFuture<'s, Box<CallRecord>>,
     cancellation: Cancellation,
-    reply: oneshot::Sender<Reply>,
+    reply: oneshot::Sender<ChildReply>,
 }
 
-/// What the calls of one guest have in common.
-struct Family {
+/// State shared by the calls of one guest.
+struct ChildCalls {
     parent: InvocationId,
     ancestors: Vec<String>,
-    ceiling: Ceiling,
-    hidden: Option<Hidden>,
-    narrowed: Keeping,
+    ceiling: CallCeiling,
+    hidden: Option<InheritedSecrets>,
+    narrowed: OutputRetention,
     session: Option<Arc<str>>,
-    tree: Arc<Tree>,
+    tree: Arc<CallTree>,
 }
 
-impl Family {
-    fn of(journey: &mut Journey<'_>, permit: &Permit) -> Self {
-        let tree = Tree::of(journey);
+impl ChildCalls {
+    fn from_call(journey: &mut CallState<'_>, permit: &Permit) -> Self {
+        let tree = CallTree::from_call(journey);
         let above = journey
             .request
             .lineage
@@ -484,13 +488,15 @@ impl Family {
         let tool_id = journey.invocation.tool_id.clone();
         Self {
             parent: journey.invocation.invocation_id,
-            ceiling: Ceiling::of(permit, &tool_id),
+            ceiling: CallCeiling::from_permit(permit, &tool_id),
             hidden: journey.redaction.inherited(),
             narrowed: if journey.keeping().journal {
                 journey.narrowed
             } else {
                 // What may be on no disk itself can repeat itself in the arguments of its calls.
-                journey.narrowed.and(Keeping::by(Strategy::NeverPersist))
+                journey
+                    .narrowed
+                    .and(OutputRetention::by(Strategy::NeverPersist))
             },
             session: journey.invocation.session_ref.clone(),
             ancestors: above.into_iter().chain([tool_id]).collect(),
@@ -498,7 +504,7 @@ impl Family {
         }
     }
 
-    fn lineage(&self, share: Share) -> Lineage {
+    fn lineage(&self, share: LimitShare) -> Lineage {
         Lineage {
             parent: self.parent,
             ancestors: self.ancestors.clone(),
@@ -513,7 +519,7 @@ impl Family {
 
     /// The tools that the guest may call, without those that call it (AT-REASON-05).
     fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
-        let nothing = Share {
+        let nothing = LimitShare {
             left: Box::default(),
             deadline: std::time::Instant::now(),
         };
@@ -546,8 +552,8 @@ impl Family {
         services: &'s Services,
         of_parent: &Request,
         call: ChildCall,
-        reply: oneshot::Sender<Reply>,
-    ) -> Child<'s> {
+        reply: oneshot::Sender<ChildReply>,
+    ) -> RunningChild<'s> {
         let ChildCall {
             mut tool,
             mut input,
@@ -579,12 +585,12 @@ impl Family {
         request.trace = of_parent
             .trace
             .as_ref()
-            .map(|trace| trace.below(SpanId::of(self.parent)));
+            .map(|trace| trace.below(SpanId::from_invocation(self.parent)));
         request.context_modifier_policy = of_parent.context_modifier_policy;
         request.lineage = Some(Arc::new(self.lineage(share)));
-        let journey = Journey::begin(services, request);
+        let journey = CallState::begin(services, request);
         let id = journey.invocation.invocation_id;
-        Child {
+        RunningChild {
             id,
             call: on_chain(journey, Arc::clone(&self.tree)),
             cancellation,
@@ -604,7 +610,7 @@ fn callee(of_parent: &Request, name: String) -> Callee {
 
 /// Runs a call through all phases, once there is room for its instance. A named type, because the call can contain others
 /// of the same kind.
-fn on_chain(journey: Box<Journey<'_>>, tree: Arc<Tree>) -> BoxFuture<'_, Box<CallRecord>> {
+fn on_chain(journey: Box<CallState<'_>>, tree: Arc<CallTree>) -> BoxFuture<'_, Box<CallRecord>> {
     Box::pin(async move {
         let cancellation = journey.request.cancellation.clone();
         let chains = &journey.services.chains;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::executor::{
-    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial,
+    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, RunInput, SandboxDenial,
 };
 use crate::journal::{Artifacts, Trail};
 use crate::policy::Permit;
@@ -17,21 +17,21 @@ use crate::record::{
 use crate::secret::REDACTED;
 
 use super::artifacts;
-use super::journey::{Journey, made_here};
-use super::permission::{Permission, Permitted};
+use super::call_state::{CallState, phase_token};
+use super::permission::{CallPermission, Permitted};
 use super::replay;
 use super::retry;
 use super::schedule::Scheduled;
 use super::{children, interact, modifiers, schedule, suspend};
 
-made_here! {
+phase_token! {
     /// A tool that ran, and what the sandbox saw of it.
     pub Executed((Arc<Tool>, Box<Execution>))
 }
 
 /// Runs the tool with what the permit carries.
-pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Executed, Refusal> {
-    let (Permission { tool, permit }, place) = scheduled.open();
+pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Executed, Refusal> {
+    let (CallPermission { tool, permit }, place) = scheduled.open();
     journey.advance(Status::Running)?;
     // Before its effect: a call whose start cannot be written down does not run.
     journey.changes = !permit.changes_nothing();
@@ -60,13 +60,13 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
 
 /// Goes on with a tool that asked in another process.
 pub(super) async fn go_on(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permitted: Permitted,
     kept: &Suspension,
 ) -> Result<Executed, Refusal> {
     let permission = permitted.open();
     schedule::set_aside(journey, &permission);
-    let Permission { tool, permit } = permission;
+    let CallPermission { tool, permit } = permission;
     let limits = children::limits(journey, &permit).into_owned();
     journey.artifacts = artifacts::begin(journey, &tool, &limits);
     let (asking, round) = suspend::restored(kept)?;
@@ -80,13 +80,13 @@ pub(super) async fn go_on(
     Ok(executed(journey, tool, &permit, execution))
 }
 
-/// What the first attempt gets besides its permit.
-fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
-    Run {
+/// Inputs of the first attempt besides its permit.
+fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput {
+    RunInput {
         attempt: 1,
         cancellation: journey.request.cancellation.clone(),
         secrets: journey.redaction.secrets(),
-        observer: Arc::new(Relay {
+        observer: Arc::new(EventRelay {
             trail: journey.trail.clone(),
             invocation_id: journey.invocation.invocation_id,
             cancellation: journey.request.cancellation.clone(),
@@ -107,7 +107,7 @@ fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
 }
 
 fn executed(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: Arc<Tool>,
     permit: &Permit,
     mut execution: Box<Execution>,
@@ -124,7 +124,7 @@ fn executed(
 
 /// Records how a command ran, in the words of its kind (AT-MAP-05). The sandbox has no signals: what stopped the command
 /// instead is the code of the error.
-fn note_command(journey: &mut Journey<'_>, tool: &Tool, execution: &Execution) {
+fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution) {
     let Some(end) = execution.command else { return };
     let invocation = &mut journey.invocation;
     let call = invocation.evidence_ref();
@@ -169,14 +169,14 @@ fn note_command(journey: &mut Journey<'_>, tool: &Tool, execution: &Execution) {
 }
 
 /// Writes the events of a running guest to the trail.
-struct Relay {
+struct EventRelay {
     trail: Trail,
     invocation_id: InvocationId,
     cancellation: Cancellation,
     artifacts: Option<Artifacts>,
 }
 
-impl Relay {
+impl EventRelay {
     /// The artifacts among these blocks, as the host knows them.
     fn artifacts_of(&self, content: &Value) -> Vec<Value> {
         let Some(artifacts) = &self.artifacts else {
@@ -194,7 +194,7 @@ impl Relay {
     }
 }
 
-impl Observer for Relay {
+impl Observer for EventRelay {
     fn progress(&self, update: GuestProgress) {
         let (partial_result_refs, partial_content) = match update.partial {
             Some((reference, content)) => (vec![reference], Some(content)),

@@ -3,7 +3,7 @@
 use crate::policy::Explanation;
 use crate::record::{ErrorClass, HookEvent, Refusal};
 
-use super::journey::{Journey, Prepared, made_here};
+use super::call_state::{CallState, PreparedCall, phase_token};
 use super::observe::Observed;
 use super::{Request, Services, permission, take_in};
 
@@ -43,16 +43,16 @@ pub struct HookPreview {
     pub events: Vec<HookEvent>,
 }
 
-made_here! {
+phase_token! {
     /// A call, and the hooks that would run. None of them ran, so it can be explained, and never permitted.
-    pub(super) Unheard((Prepared, Vec<HookPreview>))
+    pub(super) Unheard((PreparedCall, Vec<HookPreview>))
 }
 
 /// Explains what would be decided on a call, or returns the refusal that would end it before. Neither the tool nor a
 /// hook runs, and no listener of the host gets events. A component that checks or classifies its inputs does so with an
 /// empty capability, as for a real call.
 pub async fn explain(services: &Services, request: Request) -> Result<CallExplanation, Refusal> {
-    let mut journey = Journey::unheard(services, request);
+    let mut journey = CallState::unheard(services, request);
     let observed = take_in(&mut journey).await?;
     let unheard = hearing(services, observed)?;
     permission::explain(&mut journey, unheard).await

@@ -12,10 +12,15 @@ use crate::record::{
     Refusal, SchemaVersion, ToolHook, ToolProgress,
 };
 
-use super::journey::Journey;
+use super::call_state::CallState;
 
 /// The copy of the call that a hook gets at `event`.
-pub(super) fn call(journey: &Journey<'_>, tool: &Tool, event: HookEvent, input: Value) -> HookCall {
+pub(super) fn call(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    event: HookEvent,
+    input: Value,
+) -> HookCall {
     HookCall {
         event,
         invocation_id: journey.invocation.invocation_id,
@@ -31,7 +36,7 @@ pub(super) fn call(journey: &Journey<'_>, tool: &Tool, event: HookEvent, input: 
 /// Runs one hook before the tool, with a copy of `input`. Boxed, like [`super::post_hooks::one`], to keep the future of
 /// a call without hooks small.
 pub(super) fn ask<'a>(
-    journey: &'a mut Journey<'_>,
+    journey: &'a mut CallState<'_>,
     tool: &'a Tool,
     hook: &'a Registration,
     event: HookEvent,
@@ -53,7 +58,7 @@ pub(super) fn ask<'a>(
 ///
 /// A failure of a hook that blocks the call, or the cancellation of the call.
 pub(super) async fn run(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     hook: &Registration,
     call: HookCall,
 ) -> Result<Vec<HookOutput>, Refusal> {
@@ -110,7 +115,7 @@ pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
 
 /// Handles an output that means the same at every event; returns any other that counts at `event`.
 fn common(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     hook: &Registration,
     event: HookEvent,
     output: HookOutput,
@@ -129,7 +134,11 @@ fn common(
     }
 }
 
-fn attributed(journey: &Journey<'_>, hook: &Registration, progress: HookProgress) -> ToolProgress {
+fn attributed(
+    journey: &CallState<'_>,
+    hook: &Registration,
+    progress: HookProgress,
+) -> ToolProgress {
     let mut extra = Extra::new();
     extra.insert("hook_id".to_owned(), hook.id().into());
     ToolProgress {
@@ -168,7 +177,12 @@ fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refus
 }
 
 /// `tool_hook`: the record of one run, with its times and outputs.
-fn record(journey: &Journey<'_>, hook: &Registration, event: HookEvent, ran: &HookRun) -> ToolHook {
+fn record(
+    journey: &CallState<'_>,
+    hook: &Registration,
+    event: HookEvent,
+    ran: &HookRun,
+) -> ToolHook {
     let mut record = ToolHook {
         schema_version: SchemaVersion::default(),
         hook_id: hook.id().to_owned(),

@@ -7,20 +7,22 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::approval::{EXPIRE_MAX, Inquiry, Requested, Respondent, legible};
-use crate::executor::{Execution, GuestOutcome, InputRequest, NeededInput, Resumed, Run, canceled};
+use crate::approval::{EXPIRE_MAX, Inquiry, RequestedInput, Respondent, legible};
+use crate::executor::{
+    Execution, GuestOutcome, InputRequest, NeededInput, ResumedState, RunInput, canceled,
+};
 use crate::policy::Permit;
 use crate::record::{
     AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, ProgressStatus,
     Refusal, Status, Timestamp,
 };
-use crate::search::Meter;
+use crate::search::SearchMeter;
 
 use super::background::Background;
-use super::children::{self, Tree};
-use super::journey::Journey;
+use super::call_state::CallState;
+use super::children::{self, CallTree};
 use super::schedule;
-use super::suspend::{self, Paused, SoFar};
+use super::suspend::{self, PausedRound, SoFar};
 
 /// Maximum number of times that a call that a client made may ask, with all calls below it, in all attempts, and with
 /// repeated questions after invalid answers.
@@ -31,9 +33,9 @@ const UNFIT_MAX: usize = 4;
 const QUOTED_CHARS_MAX: usize = 300;
 
 /// Questions that were asked together.
-pub(super) struct Round {
+pub(super) struct QuestionRound {
     /// Those without an answer.
-    pub(super) requests: Vec<Requested>,
+    pub(super) requests: Vec<RequestedInput>,
     pub(super) expires_at: Timestamp,
     /// Number of invalid answers.
     pub(super) unfit: usize,
@@ -43,11 +45,11 @@ pub(super) struct Round {
 
 /// Asks, and runs the tool again with the answers, until it asks no more. `asked` is the round that another process began.
 pub(super) async fn go_on(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permit: &Permit,
-    run: &mut Run,
+    run: &mut RunInput,
     mut execution: Box<Execution>,
-    mut asked: Option<Round>,
+    mut asked: Option<QuestionRound>,
 ) -> Box<Execution> {
     loop {
         let NeededInput {
@@ -93,7 +95,7 @@ pub(super) async fn go_on(
         let responses = json!(journey.responses).to_string();
         let spent = execution.usage.clone();
         let partial_bytes = execution.partial_bytes;
-        run.resumed = Some(Arc::new(Resumed {
+        run.resumed = Some(Arc::new(ResumedState {
             responses,
             resume_state,
             spent,
@@ -106,21 +108,24 @@ pub(super) async fn go_on(
 }
 
 /// Begins a round of questions.
-async fn begin(journey: &mut Journey<'_>, requests: Vec<InputRequest>) -> Result<Round, Refusal> {
+async fn begin(
+    journey: &mut CallState<'_>,
+    requests: Vec<InputRequest>,
+) -> Result<QuestionRound, Refusal> {
     let open = read(journey, requests).await?;
     respondent(journey, &open)?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
     // A new question with a key that was answered before needs a new answer.
     open.iter()
         .for_each(|request| drop(journey.responses.remove(request.key())));
-    too_often(Tree::of(journey).asked())?;
+    too_often(CallTree::from_call(journey).asked())?;
     journey.advance(Status::NeedsInput)?;
     journey.trail.emit(
         EventType::NeedsInput,
         json!({ "requests": open.len(), "expires_at": expires_at }),
     );
     journey.trail.reached(ProgressStatus::WaitingForInput);
-    Ok(Round {
+    Ok(QuestionRound {
         requests: open,
         expires_at,
         unfit: 0,
@@ -129,7 +134,10 @@ async fn begin(journey: &mut Journey<'_>, requests: Vec<InputRequest>) -> Result
 }
 
 /// The one who answers the `open` requests.
-fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respondent>, Refusal> {
+fn respondent(
+    journey: &CallState<'_>,
+    open: &[RequestedInput],
+) -> Result<Arc<dyn Respondent>, Refusal> {
     let attended = journey.request.policy.mode != Mode::NonInteractive;
     journey
         .request
@@ -139,20 +147,20 @@ fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respo
         .ok_or_else(|| nobody_to_ask(open))
 }
 
-/// Adds an answer for each request to those of the call. A call that waits holds no place in the scheduler.
+/// Adds an answer for each request to the call's answers. A waiting call holds no place in the scheduler.
 async fn answer(
-    journey: &mut Journey<'_>,
-    round: Round,
+    journey: &mut CallState<'_>,
+    round: QuestionRound,
     so_far: &SoFar<'_>,
 ) -> Result<(), Refusal> {
-    let Round {
+    let QuestionRound {
         requests: mut open,
         expires_at,
         mut unfit,
         shown: mut before,
     } = round;
     let respondent = respondent(journey, &open)?;
-    let tree = Tree::of(journey);
+    let tree = CallTree::from_call(journey);
     while !open.is_empty() {
         let asked = tree.asked();
         too_often(asked)?;
@@ -163,7 +171,7 @@ async fn answer(
             requests: open,
             expires_at,
         };
-        let paused = Paused {
+        let paused = PausedRound {
             so_far,
             inquiry: &inquiry,
             unfit,
@@ -195,7 +203,7 @@ async fn answer(
     Ok(())
 }
 
-fn unfit_answers(request: &Requested, why: &str) -> Refusal {
+fn unfit_answers(request: &RequestedInput, why: &str) -> Refusal {
     let message = format!(
         "{UNFIT_MAX} answers to the tool's questions did not fit their forms, the last one to the question {}: {why}; call \
          again and fill in the form",
@@ -206,9 +214,9 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
 
 /// Reads the tool's questions, with secrets and sensitive values redacted.
 async fn read(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     requests: Vec<InputRequest>,
-) -> Result<Vec<Requested>, Refusal> {
+) -> Result<Vec<RequestedInput>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
@@ -216,25 +224,25 @@ async fn read(
     let redactor = journey.redaction.redactor();
     // Searching for the tool's own patterns, and compiling those of a form, can take long enough to delay other calls.
     let work = move || {
-        let mut meter = Meter::aside();
+        let mut meter = SearchMeter::aside();
         let read = |mut request: InputRequest| {
             // Redacts before the text is made legible, because a value may look different afterwards.
             for text in [&mut request.key, &mut request.message, &mut request.schema] {
                 redactor.redact_text_within(text, &mut meter);
             }
-            Requested::read(&request.key, &request.message, &request.schema)
+            RequestedInput::read(&request.key, &request.message, &request.schema)
         };
         requests
             .into_iter()
             .map(read)
-            .collect::<Result<Vec<Requested>, String>>()
+            .collect::<Result<Vec<RequestedInput>, String>>()
     };
     let read = journey
         .checks
         .run("reading the tool's questions", work)
         .await?;
     let read = read.map_err(invalid)?;
-    let keys: BTreeSet<&str> = read.iter().map(Requested::key).collect();
+    let keys: BTreeSet<&str> = read.iter().map(RequestedInput::key).collect();
     if keys.len() < read.len() {
         return Err(invalid("two questions have the same key".to_owned()));
     }
@@ -242,7 +250,7 @@ async fn read(
 }
 
 /// How many rounds of questions the caller was shown.
-fn shown(journey: &Journey<'_>) -> usize {
+fn shown(journey: &CallState<'_>) -> usize {
     journey
         .request
         .background
@@ -253,9 +261,9 @@ fn shown(journey: &Journey<'_>) -> usize {
 /// Waits for the answers, until the question expires or the call is canceled. The call is stored once its caller can come
 /// back in another process.
 async fn wait(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     respondent: &dyn Respondent,
-    paused: &Paused<'_>,
+    paused: &PausedRound<'_>,
 ) -> Result<InputResponses, Refusal> {
     let inquiry = paused.inquiry;
     let cancellation = journey.request.cancellation.clone();
@@ -313,10 +321,10 @@ fn too_often(asked: usize) -> Result<(), Refusal> {
     ))
 }
 
-fn nobody_to_ask(requests: &[Requested]) -> Refusal {
+fn nobody_to_ask(requests: &[RequestedInput]) -> Refusal {
     let quoted: String = requests
         .iter()
-        .map(Requested::message)
+        .map(RequestedInput::message)
         .collect::<Vec<_>>()
         .join("; ");
     let quoted = legible(&quoted.chars().take(QUOTED_CHARS_MAX).collect::<String>());

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::catalog::{Tool, Unsatisfied};
+use crate::catalog::{CheckFailure, Tool};
 use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
 use crate::record::{
-    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Keeping, Refusal, Status,
-    TEXT, Usage, check_numbers, read_json,
+    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, OutputRetention, Refusal,
+    Status, TEXT, Usage, check_numbers, read_json,
 };
 
 use super::artifacts;
+use super::call_state::{CallState, phase_token};
 use super::execute::Executed;
-use super::journey::{Journey, made_here};
 use super::persist::length;
 
 /// Maximum number of blocks of one result.
@@ -28,15 +28,15 @@ const STRUCTURED: &str = "structured_content";
 /// Text for the model when a tool succeeds without output.
 const NOTHING_SAID: &str = "(tool completed with no output)";
 
-made_here! {
-    /// What a call came to: an output that was checked against the tool's contract, or why there is none.
-    pub(super) Answered(Box<Mapped>)
+phase_token! {
+    /// Outcome of a call: an output checked against the tool's contract, or why there is none.
+    pub(super) Answered(Box<MappedResult>)
 }
 
 /// Outcome of a call, before it is stored.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mapped {
-    /// Whether the guest was entered.
+pub(super) struct MappedResult {
+    /// `true` if the guest was entered.
     pub(super) ran: bool,
     pub(super) error: Option<Refusal>,
     pub(super) content: Vec<Content>,
@@ -45,13 +45,13 @@ pub(super) struct Mapped {
     pub(super) ui_facing_summary: Option<String>,
     pub(super) context_modifiers: Vec<ContextModifier>,
     pub(super) usage: Option<Usage>,
-    /// Whether it is redacted, with nothing added since.
+    /// `true` if it is redacted, with nothing added since.
     pub(super) redacted: bool,
 }
 
 /// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
 pub(super) async fn map(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     executed: Result<Executed, Refusal>,
 ) -> Answered {
     let (tool, execution) = match executed {
@@ -59,11 +59,11 @@ pub(super) async fn map(
         Err(refusal) => {
             let spent = journey.spent.take().map(|spent| quiet(journey, *spent));
             let ran = spent.is_some();
-            let mut mapped = Box::new(Mapped {
+            let mut mapped = Box::new(MappedResult {
                 ran,
                 error: Some(refusal),
                 usage: spent,
-                ..Mapped::default()
+                ..MappedResult::default()
             });
             journey.redaction.redact(&mut mapped).await;
             return Answered(mapped);
@@ -87,9 +87,9 @@ pub(super) async fn map(
         None => None,
     };
     let mut mapped = match read {
-        None => Box::new(Mapped {
+        None => Box::new(MappedResult {
             error,
-            ..Mapped::default()
+            ..MappedResult::default()
         }),
         Some(Ok(mut mapped)) => {
             journey.mappings.tool = 1;
@@ -97,9 +97,9 @@ pub(super) async fn map(
             mapped.empty_result &= mapped.error.is_none();
             mapped
         }
-        Some(Err(broken)) => Box::new(Mapped {
+        Some(Err(broken)) => Box::new(MappedResult {
             error: Some(broken),
-            ..Mapped::default()
+            ..MappedResult::default()
         }),
     };
     mapped.ran = true;
@@ -121,8 +121,8 @@ pub(super) async fn map(
 }
 
 /// `usage`, without names of files and servers if not all output may be kept: the tool chose them.
-fn quiet(journey: &Journey<'_>, mut usage: Usage) -> Usage {
-    if journey.keeping() != Keeping::default() {
+fn quiet(journey: &CallState<'_>, mut usage: Usage) -> Usage {
+    if journey.keeping() != OutputRetention::default() {
         hide_names(&mut usage);
     }
     usage
@@ -141,11 +141,11 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 
 /// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
 async fn parse(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Tool,
     output: GuestOutput,
     whole: bool,
-) -> Result<Box<Mapped>, Refusal> {
+) -> Result<Box<MappedResult>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     let content: Vec<Content> = read(&output.content).map_err(|error| {
         broken(
@@ -181,12 +181,12 @@ async fn parse(
 
 /// Checks an output against the tool's contract, whether it comes from the tool or from a hook.
 async fn accept(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Tool,
     mut content: Vec<Content>,
     structured: Option<Value>,
     whole: bool,
-) -> Result<Box<Mapped>, Refusal> {
+) -> Result<Box<MappedResult>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if content.len() > BLOCKS_MAX {
         return Err(broken(
@@ -232,17 +232,21 @@ async fn accept(
         }
         None => None,
     };
-    Ok(Box::new(Mapped {
+    Ok(Box::new(MappedResult {
         empty_result: whole && content.is_empty() && structured.is_none(),
         content,
         structured_content: structured,
-        ..Mapped::default()
+        ..MappedResult::default()
     }))
 }
 
 /// Checks structured output against the contract, and returns it. Runs inline if that is quick, otherwise on a thread
 /// for checks.
-async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Result<Value, Refusal> {
+async fn check_output(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    value: Value,
+) -> Result<Value, Refusal> {
     let contract = tool.contract();
     let bytes = length(&value);
     let (value, checked) = if contract.output_is_light(&value, bytes) {
@@ -258,8 +262,8 @@ async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Resul
     };
     checked.map(|()| value).map_err(|unsatisfied| {
         let code = match unsatisfied {
-            Unsatisfied::Mismatch(_) => "output_schema_mismatch",
-            Unsatisfied::Costly(_) => "output_too_costly",
+            CheckFailure::Mismatch(_) => "output_schema_mismatch",
+            CheckFailure::Costly(_) => "output_too_costly",
         };
         let message = format!("the tool's output does not satisfy its own schema: {unsatisfied}");
         Refusal::new(ErrorClass::ExecutionFailed, code, message)
@@ -270,11 +274,11 @@ async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Resul
 /// returned, its context modifiers included, under the same contract. If it breaks the contract, both it and the tool's
 /// output are withheld.
 pub(super) async fn remap(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     hook_id: &str,
     updated: UpdatedOutput,
-    mapped: &mut Mapped,
+    mapped: &mut MappedResult,
 ) {
     // The host added the logs, so no tool has to declare them.
     let (content, logs): (Vec<_>, Vec<_>) = updated
@@ -292,7 +296,7 @@ pub(super) async fn remap(
     {
         Ok(new) => {
             journey.mappings.hooks.push(hook_id.to_owned());
-            *mapped = Mapped {
+            *mapped = MappedResult {
                 ran: mapped.ran,
                 error: mapped.error.take(),
                 usage: mapped.usage.take(),
@@ -314,8 +318,8 @@ pub(super) async fn remap(
     }
 }
 
-impl Mapped {
-    /// Whether anything is left of what the tool returned.
+impl MappedResult {
+    /// Returns whether anything is left of the tool's output.
     pub(super) fn has_output(&self) -> bool {
         !self.content.is_empty()
             || self.structured_content.is_some()
@@ -330,7 +334,7 @@ impl Mapped {
         }
     }
 
-    /// Whether the error may have text of the tool.
+    /// Returns whether the error may have text of the tool.
     pub(super) fn quotes_tool(&self) -> bool {
         self.ran && self.error.as_ref().is_some_and(Refusal::may_quote)
     }
@@ -388,7 +392,7 @@ fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
 
 /// Content for the model: no logs; the structured output if no block has text; the author's `summary` in place of an output
 /// that is withheld; and the error, if there is one.
-pub(super) fn model_facing(mapped: &Mapped, summary: Option<&str>) -> Vec<Content> {
+pub(super) fn model_facing(mapped: &MappedResult, summary: Option<&str>) -> Vec<Content> {
     let mut shown: Vec<Content> = mapped
         .content
         .iter()
@@ -409,7 +413,7 @@ pub(super) fn model_facing(mapped: &Mapped, summary: Option<&str>) -> Vec<Conten
     shown
 }
 
-/// Whether a model can read the block as text: a preview of text counts.
+/// Returns whether a model can read the block as text: a preview of text counts.
 fn has_text(block: &Content) -> bool {
     block.as_text().is_some()
         || block

@@ -6,12 +6,12 @@ mod artifacts;
 mod aside;
 mod background;
 mod batch;
+mod call_state;
 mod children;
 mod execute;
 mod explain;
 mod hooks;
 mod interact;
-mod journey;
 mod map_result;
 mod modifiers;
 mod observe;
@@ -43,34 +43,34 @@ use serde_json::Value;
 
 use crate::catalog::Catalog;
 use crate::executor::Executor;
-use crate::hook::Hooks;
+use crate::hook::HookList;
 use crate::journal::{
     CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended,
 };
 use crate::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, Input, Keeping, Plan, Refusal, Suspension,
-    SuspensionState, ToolEvent, ToolInvocation,
+    AbortReason, Approval, CallRecord, ErrorClass, Input, OutputRetention, Plan, Refusal,
+    Suspension, SuspensionState, ToolEvent, ToolInvocation,
 };
-use crate::scheduler::{Chains, ResourceLocks, Scheduler};
+use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
 
 pub use approval::ApprovalService;
-use approval::Asked;
+use approval::StoredCall;
 pub use aside::load;
 pub use background::Background;
 pub use batch::{Batch, BatchCall, BatchListener, batch};
+use call_state::{CallState, StoredCallState};
 use execute::Executed;
 pub use explain::{CallExplanation, HookPreview, explain};
-use journey::{Journey, Left};
 use observe::Observed;
 use persist::Persisted;
 pub use preview::boundary as text_boundary;
 pub use request::{Callee, RecordKeeper, Request};
-use running::Registered;
+use running::RunningCall;
 pub use running::{CancelOutcome, RunningCalls, cancel};
-use suspend::Stage;
+use suspend::SuspensionStage;
 
-/// What calls need from the rest of the host.
+/// Host services that calls need.
 pub struct Services {
     pub catalog: Catalog,
     pub executor: Arc<dyn Executor>,
@@ -78,10 +78,10 @@ pub struct Services {
     /// Where calls take turns that could disturb each other.
     pub locks: ResourceLocks,
     /// Room for calls that other calls make.
-    pub chains: Chains,
+    pub chains: CallChains,
     /// The calls that run now.
     pub running: RunningCalls,
-    pub hooks: Hooks,
+    pub hooks: HookList,
     pub payloads: PayloadStore,
     /// Handles calls that need an approval; without it, they are refused.
     pub desk: Option<ApprovalService>,
@@ -97,8 +97,8 @@ pub struct Services {
     pub source: Arc<str>,
     /// Maximum bytes of output inside a result; a larger output is kept as a payload.
     pub inline_bytes_max: u64,
-    /// What the operator allows to become of outputs; a tool can only narrow it.
-    pub keeping: Keeping,
+    /// The operator's limits on keeping outputs; a tool can only narrow them.
+    pub keeping: OutputRetention,
 }
 
 impl Services {
@@ -140,11 +140,11 @@ impl Services {
 /// because it is handed through several futures.
 pub fn call(services: &Services, request: Request) -> impl Future<Output = Box<CallRecord>> {
     // Not an `async fn`, whose future would hold the call a second time.
-    whole(Journey::begin(services, request))
+    whole(CallState::begin(services, request))
 }
 
 /// Runs a call that has begun through all phases.
-async fn whole(mut journey: Box<Journey<'_>>) -> Box<CallRecord> {
+async fn whole(mut journey: Box<CallState<'_>>) -> Box<CallRecord> {
     let services = journey.services;
     let executed = approach(&mut journey).await;
     let persisted = leave(&mut journey, executed).await;
@@ -154,7 +154,7 @@ async fn whole(mut journey: Box<Journey<'_>>) -> Box<CallRecord> {
 
 /// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
 pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> Box<CallRecord> {
-    let mut journey = Journey::begin(services, request);
+    let mut journey = CallState::begin(services, request);
     // A tool of this name may be there all the same, and says which arguments are sensitive.
     let _ = resolve::resolve(&mut journey).await;
     conclude(journey, Err(refusal)).await
@@ -171,7 +171,7 @@ pub async fn resume(
 ) -> CallRecord {
     let request = rebuilt(request, &kept.approval.plan, &kept.invocation);
     let events = events_so_far(services, kept.into()).await;
-    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    let mut journey = CallState::resume(services, request, kept.into(), desk, held, events);
     let executed = return_to(&mut journey, kept).await;
     *conclude(journey, executed).await
 }
@@ -187,7 +187,7 @@ pub async fn close(
 ) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
     let events = events_so_far(services, kept.into()).await;
-    let journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    let journey = CallState::resume(services, request, kept.into(), desk, held, events);
     Some(*conclude(journey, Err(refusal)).await)
 }
 
@@ -202,7 +202,7 @@ pub async fn resume_suspended(
 ) -> CallRecord {
     let request = rebuilt(request, &kept.suspension.plan, &kept.invocation);
     let events = events_so_far(services, kept.into()).await;
-    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    let mut journey = CallState::resume(services, request, kept.into(), desk, held, events);
     let executed = come_back(&mut journey, &kept.suspension).await;
     *conclude(journey, executed).await
 }
@@ -221,7 +221,7 @@ pub async fn close_suspended(
         request.cancellation.cancel(AbortReason::UserInterruption);
     }
     let events = events_so_far(services, kept.into()).await;
-    let journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    let journey = CallState::resume(services, request, kept.into(), desk, held, events);
     Some(*conclude(journey, Err(refusal)).await)
 }
 
@@ -241,7 +241,7 @@ fn rebuilt(request: Request, plan: &Plan, invocation: &ToolInvocation) -> Reques
 
 /// Runs the phases after the tool's answer, for a call that does not go through all of them.
 async fn conclude(
-    mut journey: Box<Journey<'_>>,
+    mut journey: Box<CallState<'_>>,
     executed: Result<Executed, Refusal>,
 ) -> Box<CallRecord> {
     let services = journey.services;
@@ -252,7 +252,7 @@ async fn conclude(
 
 /// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
 /// reported after that, such as that the call waits, can be in the log.
-async fn events_so_far(services: &Services, left: Left<'_>) -> Vec<ToolEvent> {
+async fn events_so_far(services: &Services, left: StoredCallState<'_>) -> Vec<ToolEvent> {
     let stored = &left.history.events;
     let noted = services
         .calls
@@ -282,7 +282,7 @@ pub async fn check_edit(
 }
 
 /// Runs the phases between the tool's answer and the record.
-async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
+async fn leave(journey: &mut CallState<'_>, executed: Result<Executed, Refusal>) -> Persisted {
     // A call that was rejected or canceled while it waited must not be asked about again.
     journey.set_can_be_left(false);
     let mut executed = executed;
@@ -302,19 +302,19 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
 }
 
 /// A call whose last phase is over.
-struct Ended {
+struct FinalizedCall {
     record: Box<CallRecord>,
     /// `Some` if an approval was requested, or the call was suspended.
-    asked: Option<Box<Asked>>,
+    asked: Option<Box<StoredCall>>,
     /// Knows the call until its end is on record.
-    _registered: Option<Registered>,
+    _registered: Option<RunningCall>,
 }
 
 /// Runs the last phase.
-fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> Ended {
+fn end(mut journey: Box<CallState<'_>>, persisted: Persisted) -> FinalizedCall {
     let asked = journey.asked.take();
     let registered = journey.registered.take();
-    Ended {
+    FinalizedCall {
         record: Box::new(terminal::emit(journey, persisted)),
         asked,
         _registered: registered,
@@ -322,7 +322,7 @@ fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> Ended {
 }
 
 /// Writes the end of a call down before the caller hears of it.
-async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> Box<CallRecord> {
+async fn finish(services: &Services, mut ended: FinalizedCall, is_large: bool) -> Box<CallRecord> {
     if is_large || ended.asked.is_some() {
         // Boxed, to keep the common future small.
         return Box::pin(store(services, ended, is_large)).await;
@@ -335,13 +335,14 @@ async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> Box<Ca
 }
 
 /// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
-async fn store(services: &Services, ended: Ended, is_large: bool) -> Box<CallRecord> {
-    let Ended {
+async fn store(services: &Services, ended: FinalizedCall, is_large: bool) -> Box<CallRecord> {
+    let FinalizedCall {
         mut record,
         asked,
         _registered,
     } = ended;
-    let was_suspended = |asked: &Asked| asked.approval.is_none() || asked.stage != Stage::Never;
+    let was_suspended =
+        |asked: &StoredCall| asked.approval.is_none() || asked.stage != SuspensionStage::Never;
     let suspended = match asked {
         Some(asked) if was_suspended(&asked) => Some(asked),
         Some(asked) => {
@@ -379,7 +380,7 @@ fn unwritten(record: &mut CallRecord, error: &LogError) {
 
 /// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its
 /// secrets, what hooks make of the input, and the decision.
-async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, Refusal> {
+async fn return_to(journey: &mut CallState<'_>, kept: &Kept) -> Result<Executed, Refusal> {
     let returned = resolve::again(journey, &kept.approval.plan).await?;
     let remade = pre_hooks::again(journey, returned).await?;
     let permitted = approval::re_enter(journey, remade, kept).await?;
@@ -389,7 +390,7 @@ async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, R
 
 /// Runs the remaining phases of a call whose tool asked in another process. They redo the same, and what the tool did so
 /// far counts.
-async fn come_back(journey: &mut Journey<'_>, kept: &Suspension) -> Result<Executed, Refusal> {
+async fn come_back(journey: &mut CallState<'_>, kept: &Suspension) -> Result<Executed, Refusal> {
     let returned = resolve::again(journey, &kept.plan).await?;
     let remade = pre_hooks::again(journey, returned).await?;
     let permitted = suspend::re_enter(journey, remade, kept).await?;
@@ -397,7 +398,7 @@ async fn come_back(journey: &mut Journey<'_>, kept: &Suspension) -> Result<Execu
 }
 
 /// Runs the phases before the hooks: the same for a call, and for one that is only explained.
-async fn take_in(journey: &mut Journey<'_>) -> Result<Observed, Refusal> {
+async fn take_in(journey: &mut CallState<'_>) -> Result<Observed, Refusal> {
     let resolved = resolve::resolve(journey).await?;
     let parsed = parse::parse(journey, resolved).await?;
     let gated = schema_gate::gate(journey, parsed)?;
@@ -406,7 +407,7 @@ async fn take_in(journey: &mut Journey<'_>) -> Result<Observed, Refusal> {
 }
 
 /// Runs the phases that can end a call before its tool has answered.
-async fn approach(journey: &mut Journey<'_>) -> Result<Executed, Refusal> {
+async fn approach(journey: &mut CallState<'_>) -> Result<Executed, Refusal> {
     let observed = take_in(journey).await?;
     let hooked = pre_hooks::run(journey, observed).await?;
     let permitted = permission::decide(journey, hooked).await?;

@@ -9,11 +9,11 @@ use crate::policy::EFFECTIVE_FACTS;
 use crate::record::{
     CallRecord, ContextModifier, ContextModifierPolicy, PermissionDecision, ToolInvocation,
 };
-use crate::scheduler::Claim;
+use crate::scheduler::ResourceClaim;
 use crate::scheduler::batch::{BatchPolicy, YieldPolicy};
 
 use super::Request;
-use super::journey::Journey;
+use super::call_state::CallState;
 
 /// The property of an invocation with the scheduler's facts of the call (AT-INV-29).
 const SCHEDULER: &str = "scheduler";
@@ -26,7 +26,7 @@ const WITHHELD: &str =
     "cannot change the context: the result of this call may not hold what the tool says";
 
 /// Why the guest may make no context modifiers; `None` if it may. A guest without the import never asks.
-pub(super) fn barred(journey: &Journey<'_>, tool: &Tool) -> Option<&'static str> {
+pub(super) fn barred(journey: &CallState<'_>, tool: &Tool) -> Option<&'static str> {
     if !tool.modifies_context() {
         return Some(BY_TOOL);
     }
@@ -39,7 +39,7 @@ pub(super) fn barred(journey: &Journey<'_>, tool: &Tool) -> Option<&'static str>
 
 /// Notes in the invocation how the scheduler takes the call (AT-INV-29), also for another process that goes on with it; and
 /// the policy of a batch (AT-INV-23).
-pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
+pub(super) fn note(journey: &mut CallState<'_>, tool: &Tool) {
     let policy = policy(&journey.request, tool);
     let effects = tool.effects();
     let facts = json!({
@@ -69,9 +69,9 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
     }
 }
 
-/// Takes the facts of the one input that was decided on into those of the scheduler, so that a record says one thing of its
-/// call (AT-N-03).
-pub(super) fn decided(journey: &mut Journey<'_>, decision: &PermissionDecision) {
+/// Applies the decision's facts about the one input to the scheduler's, so that a record is consistent about its call
+/// (AT-N-03).
+pub(super) fn decided(journey: &mut CallState<'_>, decision: &PermissionDecision) {
     let noted = journey
         .invocation
         .extra
@@ -106,7 +106,7 @@ fn policy(request: &Request, tool: &Tool) -> Option<ContextModifierPolicy> {
 
 /// Adds to the claim of a call of a batch that it can change its caller's context. It is kept apart from others that can,
 /// if the batch or its tool says so.
-pub(super) fn claim(journey: &Journey<'_>, tool: &Tool, claim: Claim) -> Claim {
+pub(super) fn claim(journey: &CallState<'_>, tool: &Tool, claim: ResourceClaim) -> ResourceClaim {
     let (Some(of_batch), true) = (
         journey.request.context_modifier_policy,
         tool.modifies_context(),

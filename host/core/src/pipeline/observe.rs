@@ -7,20 +7,23 @@ use crate::catalog::Tool;
 use crate::policy;
 use crate::record::{Input, InputMutation, MutationSource, Refusal};
 
-use super::journey::{Journey, Prepared, made_here};
+use super::call_state::{CallState, PreparedCall, phase_token};
 use super::validate::Valid;
 
-made_here! {
+phase_token! {
     /// The input with its defaults.
-    pub(super) Observed(Prepared)
+    pub(super) Observed(PreparedCall)
 }
 
 /// `source_ref` of the change that leaves nulls out.
 const NULLS: &str = "input_contract.nulls";
 
 /// Fills in the defaults of the contract, in a copy, and records that it did, and that nulls were left out.
-pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<Observed, Refusal> {
-    let Prepared { tool, input } = valid.open();
+pub(super) async fn observe(
+    journey: &mut CallState<'_>,
+    valid: Valid,
+) -> Result<Observed, Refusal> {
+    let PreparedCall { tool, input } = valid.open();
     if !input.is(&journey.request.input) {
         let id = journey.invocation.invocation_id;
         let reason = "null of an optional argument of another type: the argument is left out";
@@ -36,12 +39,12 @@ pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<O
     let seen = with_whole_paths(journey, &tool, &input).await?;
     journey.invocation.observable_input = Some(journey.redaction.recorded(&seen).await?);
     journey.invocation.observable_input_ref = Some(journey.redaction.reference(&seen));
-    Ok(Observed(Prepared { tool, input }))
+    Ok(Observed(PreparedCall { tool, input }))
 }
 
 /// `input` with its paths as the guest would get them, to be looked at (AT-INP-02): what runs has them as they were sent.
 async fn with_whole_paths(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Arc<Tool>,
     input: &Input,
 ) -> Result<Input, Refusal> {
@@ -67,7 +70,7 @@ async fn with_whole_paths(
 }
 
 /// `input` with the defaults that it lacks, recorded as a change.
-pub(super) fn fill(journey: &mut Journey<'_>, tool: &Tool, input: Input) -> Input {
+pub(super) fn fill(journey: &mut CallState<'_>, tool: &Tool, input: Input) -> Input {
     let Some(filled) = with_defaults(tool, &input) else {
         return input;
     };
@@ -89,8 +92,8 @@ pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
     Some(input.with_value(shorter))
 }
 
-/// What [`observe`] made of `sent` in another process, by the changes that are recorded there.
-pub(super) fn again(journey: &Journey<'_>, tool: &Tool, sent: Input) -> Input {
+/// Repeats [`observe`] on `sent` by the changes that another process recorded.
+pub(super) fn again(journey: &CallState<'_>, tool: &Tool, sent: Input) -> Input {
     let had_nulls = journey
         .mutations
         .iter()

@@ -3,29 +3,29 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Tool, Unsatisfied};
+use crate::catalog::{CheckFailure, Tool};
 use crate::record::{Input, Refusal};
 
-use super::aside::{self, Against};
-use super::journey::{Journey, made_here};
+use super::aside::{self, InputSchema};
+use super::call_state::{CallState, phase_token};
 use super::observe;
 use super::resolve::Resolved;
 
 /// Size of arguments from which nulls are looked for on a thread for checks, in bytes.
 const LARGE_BYTES: usize = 64 << 10;
 
-made_here! {
+phase_token! {
     /// A tool; `model_input`, without the nulls that stand for what is left out; and why it does not satisfy the model
     /// schema, if it does not.
-    pub(super) Parsed((Arc<Tool>, Input, Result<(), Unsatisfied>))
+    pub(super) Parsed((Arc<Tool>, Input, Result<(), CheckFailure>))
 }
 
 /// Checks `model_input` against the tool's model schema.
-pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
+pub(super) async fn parse(journey: &CallState<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
     let tool = resolved.open();
     let sent = journey.request.input.clone();
-    let checked = aside::check_input(journey, tool.contract(), &sent, Against::Model).await?;
-    if !matches!(checked, Err(Unsatisfied::Mismatch(_))) {
+    let checked = aside::check_input(journey, tool.contract(), &sent, InputSchema::Model).await?;
+    if !matches!(checked, Err(CheckFailure::Mismatch(_))) {
         return Ok(Parsed((tool, sent, checked)));
     }
     let shorter = if sent.text().len() > LARGE_BYTES {
@@ -43,7 +43,7 @@ pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<P
     match shorter {
         Some(input) => {
             let checked =
-                aside::check_input(journey, tool.contract(), &input, Against::Model).await?;
+                aside::check_input(journey, tool.contract(), &input, InputSchema::Model).await?;
             Ok(Parsed((tool, input, checked)))
         }
         None => Ok(Parsed((tool, sent, checked))),

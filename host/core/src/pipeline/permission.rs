@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
 use crate::policy::{
-    self, Case, Declared, Files, Grants, Limits, Look, Outcome, Permit, Subject, Verdict,
+    self, DecisionCase, DecisionOutcome, DecisionSubject, FileUse, Grants, Limits, Permit,
+    PolicyVerdict, PreflightPermit, ToolClaims,
 };
 use crate::record::{
     ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision,
@@ -14,36 +15,36 @@ use crate::record::{
 };
 
 use super::approval;
-use super::aside::{self, Against};
+use super::aside::{self, InputSchema};
+use super::call_state::{CallState, PreparedCall, phase_token};
 use super::explain::{CallExplanation, Unheard};
 use super::hooks;
-use super::journey::{Journey, Prepared, made_here};
 use super::modifiers;
 use super::pre_hooks::PreHooked;
 use super::{refs, validate};
 
-made_here! {
+phase_token! {
     /// A call that may run: with exactly what its permit carries, and once.
-    pub Permitted(Permission)
+    pub Permitted(CallPermission)
 }
 
 /// A tool, and the permit for one call of it.
-pub(super) struct Permission {
+pub(super) struct CallPermission {
     pub(super) tool: Arc<Tool>,
     pub(super) permit: Box<Permit>,
 }
 
 /// Decides on exactly the input that will run, and records every decision.
-pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Permitted, Refusal> {
-    let Prepared { tool, input } = hooked.open();
+pub async fn decide(journey: &mut CallState<'_>, hooked: PreHooked) -> Result<Permitted, Refusal> {
+    let PreparedCall { tool, input } = hooked.open();
     accept(journey, &tool, &input).await?;
-    let Verdict { decision, outcome } = judge(journey, &tool, &input).await?;
+    let PolicyVerdict { decision, outcome } = judge(journey, &tool, &input).await?;
     let permit = match outcome {
         // Boxed, to keep the future of a call without an approval small.
-        Outcome::Ask(question) => {
+        DecisionOutcome::Ask(question) => {
             return Box::pin(approval::ask(journey, tool, decision, question)).await;
         }
-        Outcome::Allow(permit) => {
+        DecisionOutcome::Allow(permit) => {
             announce(journey, &tool, &input, decision).await?;
             if journey.preflight_left {
                 // Boxed, to keep the future of a plain call small.
@@ -51,7 +52,7 @@ pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Perm
             }
             permit
         }
-        Outcome::Deny(refusal) => {
+        DecisionOutcome::Deny(refusal) => {
             // The call is denied, whatever the hooks answer.
             let _ = announce(journey, &tool, &input, decision).await;
             return Err(refusal);
@@ -63,26 +64,26 @@ pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Perm
 
 /// Explains what would be decided, without asking hooks and without making a permit.
 pub(super) async fn explain(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     unheard: Unheard,
 ) -> Result<CallExplanation, Refusal> {
-    let (Prepared { tool, input }, hooks) = unheard.open();
+    let (PreparedCall { tool, input }, hooks) = unheard.open();
     accept(journey, &tool, &input).await?;
     let explanation = weigh(journey, &tool, &input, |case| policy::explain(&case)).await?;
     Ok(CallExplanation { explanation, hooks })
 }
 
-/// What preflight of a call with `input` may read, before hooks are asked.
+/// Read access for preflight of a call with `input`, before hooks are asked.
 pub(super) async fn look(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Arc<Tool>,
     input: &Input,
-) -> Result<Option<Look>, Refusal> {
+) -> Result<Option<PreflightPermit>, Refusal> {
     weigh(journey, tool, input, policy::look).await
 }
 
 /// Checks the input that is decided on, and records it.
-async fn accept(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+async fn accept(journey: &mut CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     check_call_input(journey, tool, input).await?;
     journey.invocation.permission_input = Some(journey.redaction.recorded(input).await?);
     journey.invocation.permission_input_ref = Some(journey.redaction.reference(input));
@@ -92,17 +93,17 @@ async fn accept(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result
 
 /// Asks hooks, and then the policy, about exactly the input that would run.
 pub(super) async fn judge(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Arc<Tool>,
     input: &Input,
-) -> Result<Verdict, Refusal> {
+) -> Result<PolicyVerdict, Refusal> {
     request_hooks(journey, tool, input).await?;
     weigh(journey, tool, input, policy::decide).await
 }
 
 /// Records a decision, and tells hooks of it. They can still stop an allowed call, but cannot allow a denied one.
 pub(super) async fn announce(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     input: &Input,
     decision: Box<PermissionDecision>,
@@ -127,7 +128,7 @@ pub(super) async fn announce(
 
 /// Records the input that `permit` carries as `call_input`.
 pub(super) async fn admit(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: Arc<Tool>,
     permit: Box<Permit>,
 ) -> Result<Permitted, Refusal> {
@@ -140,12 +141,12 @@ pub(super) async fn admit(
         // The guest can repeat a sensitive path as it gets it: absolute. A short name is not searched for inside of that.
         journey.redaction.shown(permit.guest_input()).await?;
     }
-    Ok(Permitted(Permission { tool, permit }))
+    Ok(Permitted(CallPermission { tool, permit }))
 }
 
 /// Asks hooks for their opinion on exactly the input that would run.
 async fn request_hooks(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     input: &Input,
 ) -> Result<(), Refusal> {
@@ -169,7 +170,7 @@ async fn request_hooks(
 }
 
 async fn decision_hooks(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     input: &Input,
 ) -> Result<(), Refusal> {
@@ -202,15 +203,15 @@ async fn decision_hooks(
 ///
 /// # Errors
 ///
-/// Those of [`Checks::run`](aside::Checks::run).
+/// Those of [`LongChecks::run`](aside::LongChecks::run).
 async fn weigh<T: Send + 'static>(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Arc<Tool>,
     input: &Input,
-    look: fn(Case<'_>) -> T,
+    look: fn(DecisionCase<'_>) -> T,
 ) -> Result<T, Refusal> {
     let classified = classify(journey, tool, input).await?;
-    let terms = Terms::of(journey, tool);
+    let terms = PermissionTerms::from_call(journey, tool);
     if !policy::names_much(tool.subjects(), input) {
         return Ok(look(case(journey, tool, &terms, input, classified)));
     }
@@ -224,7 +225,7 @@ async fn weigh<T: Send + 'static>(
     let limits = limits(journey, &tool);
     let lineage = request.lineage.clone();
     let decide = move || {
-        look(Case {
+        look(DecisionCase {
             subject,
             input,
             limits,
@@ -240,16 +241,16 @@ async fn weigh<T: Send + 'static>(
     journey.checks.run("deciding on the call", decide).await
 }
 
-/// What a tool asks for and what it is granted, in this call.
-struct Terms {
+/// Requests of a tool and its grants, in this call.
+struct PermissionTerms {
     grants: Arc<Grants>,
     /// In place of the tool's own profile.
     profile: Option<Box<PermissionProfile>>,
-    files: Files,
+    files: FileUse,
 }
 
-impl Terms {
-    fn of(journey: &Journey<'_>, tool: &Tool) -> Self {
+impl PermissionTerms {
+    fn from_call(journey: &CallState<'_>, tool: &Tool) -> Self {
         let grants = &journey.request.grants;
         let catalog = &journey.services.catalog;
         let component = tool.component();
@@ -259,30 +260,30 @@ impl Terms {
             files,
         };
         if !tool.takes_granted_files() {
-            return plain(Files::Declared);
+            return plain(FileUse::Declared);
         }
         if !(grants.for_one && catalog.has_only(component)) && guard!("unsaid_files") {
-            return plain(Files::Unsaid);
+            return plain(FileUse::Unsaid);
         }
         match policy::as_granted(tool.permission_profile(), grants) {
             Some((profile, grants)) => Self {
                 grants: Arc::new(grants),
                 profile: Some(Box::new(profile)),
-                files: Files::AsGranted,
+                files: FileUse::AsGranted,
             },
-            None => plain(Files::Declared),
+            None => plain(FileUse::Declared),
         }
     }
 }
 
 fn case<'a>(
-    journey: &'a Journey<'_>,
+    journey: &'a CallState<'_>,
     tool: &'a Tool,
-    terms: &'a Terms,
+    terms: &'a PermissionTerms,
     input: &Input,
     classified: Option<SafetyFacts>,
-) -> Case<'a> {
-    Case {
+) -> DecisionCase<'a> {
+    DecisionCase {
         subject: subject(journey, tool),
         input: input.clone(),
         limits: limits(journey, tool),
@@ -300,15 +301,15 @@ fn case<'a>(
     }
 }
 
-fn subject(journey: &Journey<'_>, tool: &Tool) -> Subject {
-    Subject {
+fn subject(journey: &CallState<'_>, tool: &Tool) -> DecisionSubject {
+    DecisionSubject {
         invocation_id: journey.invocation.invocation_id,
         component: Arc::clone(tool.component()),
         tool: Arc::clone(tool.name()),
     }
 }
 
-fn limits(journey: &Journey<'_>, tool: &Tool) -> Limits {
+fn limits(journey: &CallState<'_>, tool: &Tool) -> Limits {
     journey
         .request
         .limits
@@ -316,9 +317,9 @@ fn limits(journey: &Journey<'_>, tool: &Tool) -> Limits {
         .with_timeout_ms(tool.timeout_ms())
 }
 
-fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
+fn declared<'a>(tool: &'a Tool, terms: &'a PermissionTerms) -> ToolClaims<'a> {
     let declaration = tool.declaration();
-    Declared {
+    ToolClaims {
         tool_id: &declaration.tool_id,
         namespace: &declaration.namespace,
         name: &declaration.name,
@@ -339,7 +340,7 @@ fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
 
 /// The tool's classification of this one input, if it gives one. It can restrict the call, never extend it.
 async fn classify(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Tool,
     input: &Input,
 ) -> Result<Option<SafetyFacts>, Refusal> {
@@ -356,7 +357,7 @@ async fn classify(
 
 /// Checks the input again, because it must satisfy the tool's contract also after hooks changed it (AT-IN-02).
 async fn check_call_input(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Tool,
     input: &Input,
 ) -> Result<(), Refusal> {
@@ -364,7 +365,7 @@ async fn check_call_input(
         return Ok(());
     }
     input.value().map_err(Refusal::host_fault)?;
-    let checked = aside::check_input(journey, tool.contract(), input, Against::Call).await?;
+    let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
     checked.map_err(|mismatch| {
         let mismatch = mismatch.to_string();
         let (class, code, message) = blame(&journey.mutations);

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::catalog::Tool;
 use crate::journal::{KeptArtifact, NoPayloadRoom};
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, Keeping, PersistedRef,
+    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, OutputRetention, PersistedRef,
     PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
 use super::artifacts;
-use super::journey::{Journey, made_here};
-use super::map_result::Mapped;
+use super::call_state::{CallState, phase_token};
+use super::map_result::MappedResult;
 use super::post_hooks::{self, PostHooked};
 use super::preview;
 
@@ -22,21 +22,21 @@ const TOLD_PARTS: usize = 3;
 /// Maximum bytes of a block's other fields that stay beside its preview.
 const BESIDE_BYTES_MAX: usize = 1_000;
 
-made_here! {
+phase_token! {
     /// An output that fits into its result.
-    pub(super) Persisted(Stored)
+    pub(super) Persisted(StoredResult)
 }
 
 /// The output that stays in the result, and references to what was stored.
-pub(super) struct Stored {
+pub(super) struct StoredResult {
     pub(super) result_id: ResultId,
-    pub(super) mapped: Box<Mapped>,
+    pub(super) mapped: Box<MappedResult>,
     pub(super) resource_refs: Vec<Value>,
     pub(super) artifact_refs: Vec<Value>,
 }
 
 /// Stores output that is too large or too sensitive for a result as payloads, and leaves previews.
-pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Persisted {
+pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> Persisted {
     let (mapped, stop) = persistence_hooks(journey, hooked.open()).await;
     let result_id = ResultId::new();
     let mut mapped = mapped;
@@ -44,11 +44,11 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
     if !mapped.redacted {
         journey.redaction.redact(&mut mapped).await;
     }
-    let limit = Inline::of(journey, stop.is_some());
+    let limit = InlineLimit::from_call(journey, stop.is_some());
     let quotes = mapped.quotes_tool() && guard!("quiet_results");
     if !limit.keeping.output && (mapped.has_output() || quotes) {
         withhold(journey, &mut mapped, result_id, limit).await;
-        return Persisted(Stored {
+        return Persisted(StoredResult {
             result_id,
             mapped,
             resource_refs: Vec::new(),
@@ -85,7 +85,7 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
             .await
         }
     };
-    let mut stored = Stored {
+    let mut stored = StoredResult {
         result_id,
         mapped,
         resource_refs: Vec::new(),
@@ -109,10 +109,10 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
 
 /// Withholds an output that the operator lets nobody have, with its artifacts.
 async fn withhold(
-    journey: &mut Journey<'_>,
-    mapped: &mut Mapped,
+    journey: &mut CallState<'_>,
+    mapped: &mut MappedResult,
     result_id: ResultId,
-    limit: Inline,
+    limit: InlineLimit,
 ) {
     let original = json_bytes(mapped);
     journey.redaction.withhold(mapped);
@@ -133,9 +133,9 @@ async fn withhold(
 
 /// Stores an output that the result cannot hold as a payload, or drops it. `stop`: why a hook keeps it from being stored.
 async fn spill_or_drop(
-    journey: &mut Journey<'_>,
-    stored: &mut Stored,
-    limit: Inline,
+    journey: &mut CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
     stop: Option<String>,
 ) {
     let size = json_bytes(&stored.mapped);
@@ -177,7 +177,7 @@ async fn spill_or_drop(
 
 /// Moves what the tool says of its failure into the content, of which the result has only a reference (AT-STRAT-03). The
 /// tool's detail is for the record alone, which may not have it.
-fn move_words(mapped: &mut Mapped) {
+fn move_words(mapped: &mut MappedResult) {
     let Some(error) = mapped.error.take() else {
         return;
     };
@@ -192,9 +192,9 @@ fn move_words(mapped: &mut Mapped) {
 
 /// Drops an output that neither the result nor the disk may have (AT-STRAT-05).
 fn drop_output(
-    journey: &mut Journey<'_>,
-    stored: &mut Stored,
-    (limit, original): (Inline, u64),
+    journey: &mut CallState<'_>,
+    stored: &mut StoredResult,
+    (limit, original): (InlineLimit, u64),
     refusal: Refusal,
 ) {
     // A failed call of a tool with secret data keeps its own error.
@@ -206,11 +206,11 @@ fn drop_output(
         .unwrap_or(refusal);
     let ran = stored.mapped.ran;
     let usage = stored.mapped.usage.take();
-    *stored.mapped = Mapped {
+    *stored.mapped = MappedResult {
         ran,
         usage,
         error: Some(refusal),
-        ..Mapped::default()
+        ..MappedResult::default()
     };
     stored.resource_refs.clear();
     stored.artifact_refs.clear();
@@ -240,11 +240,11 @@ fn drop_output(
 
 /// Stores the artifacts of the output, and records a decision on each. Returns `artifact_refs` of the result.
 async fn keep_artifacts(
-    journey: &mut Journey<'_>,
-    mapped: &mut Mapped,
+    journey: &mut CallState<'_>,
+    mapped: &mut MappedResult,
     result_id: ResultId,
     barred: Option<(&'static str, String)>,
-    limit: Inline,
+    limit: InlineLimit,
 ) -> Vec<Value> {
     let mut records = Vec::new();
     for KeptArtifact {
@@ -270,7 +270,7 @@ async fn keep_artifacts(
 }
 
 /// Records a decision to store something.
-fn persisted(journey: &mut Journey<'_>, kept: ResultPersistence) {
+fn persisted(journey: &mut CallState<'_>, kept: ResultPersistence) {
     let record = kept
         .persisted_ref
         .as_ref()
@@ -283,9 +283,9 @@ fn persisted(journey: &mut Journey<'_>, kept: ResultPersistence) {
 /// Runs the hooks that see a result before any of it is stored. An output that they update counts as redacted; a hook
 /// that says stop keeps the result off the disk.
 async fn persistence_hooks(
-    journey: &mut Journey<'_>,
-    mapped: Box<Mapped>,
-) -> (Box<Mapped>, Option<String>) {
+    journey: &mut CallState<'_>,
+    mapped: Box<MappedResult>,
+) -> (Box<MappedResult>, Option<String>) {
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
         return (mapped, None);
     };
@@ -313,20 +313,22 @@ async fn persistence_hooks(
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
 async fn spill(
-    journey: &mut Journey<'_>,
-    stored: &mut Stored,
-    limit: Inline,
+    journey: &mut CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
 ) -> anyhow::Result<()> {
     while !limit.holds(&stored.mapped) {
         let (of, moved) = match next(&stored.mapped, limit) {
-            Some(Piece::Block(at)) => ("content", spill_block(journey, stored, at, limit).await?),
-            Some(Piece::Structured) => {
+            Some(ResultPiece::Block(at)) => {
+                ("content", spill_block(journey, stored, at, limit).await?)
+            }
+            Some(ResultPiece::Structured) => {
                 (STRUCTURED, spill_structured(journey, stored, limit).await?)
             }
-            Some(Piece::Rest) => ("content", spill_rest(journey, stored, limit).await?),
+            Some(ResultPiece::Rest) => ("content", spill_rest(journey, stored, limit).await?),
             None => break,
         };
-        let Moved {
+        let StoredPart {
             reference,
             preview_bytes,
         } = moved;
@@ -358,7 +360,7 @@ async fn spill(
 }
 
 /// A part of a result that is moved out in one step.
-enum Piece {
+enum ResultPiece {
     Block(usize),
     Structured,
     /// All blocks for the model that are too small to be moved one by one.
@@ -368,13 +370,13 @@ enum Piece {
 /// The part of a result that is its structured output.
 const STRUCTURED: &str = "structured_content";
 
-/// What was moved out.
-struct Moved {
+/// A stored part.
+struct StoredPart {
     reference: PersistedRef,
     preview_bytes: u64,
 }
 
-fn next(mapped: &Mapped, limit: Inline) -> Option<Piece> {
+fn next(mapped: &MappedResult, limit: InlineLimit) -> Option<ResultPiece> {
     let structured = mapped.structured_content.as_ref().map_or(0, length);
     let worth_it = usize::try_from(limit.preview_chars() * 4).unwrap_or(usize::MAX);
     let sized = mapped.content.iter().enumerate().filter_map(|(at, block)| {
@@ -387,21 +389,25 @@ fn next(mapped: &Mapped, limit: Inline) -> Option<Piece> {
             .content
             .iter()
             .any(|block| !block.is_reference())
-            .then_some(Piece::Rest)
-            .or_else(|| (structured > 0).then_some(Piece::Structured));
+            .then_some(ResultPiece::Rest)
+            .or_else(|| (structured > 0).then_some(ResultPiece::Structured));
     }
     if structured > 0 && is_told(&mapped.content, structured) && limit.holds_content(mapped) {
-        return Some(Piece::Structured);
+        return Some(ResultPiece::Structured);
     }
     match sized.max_by_key(|(_, bytes)| *bytes) {
-        Some((at, bytes)) if bytes >= structured => Some(Piece::Block(at)),
-        _ if structured > 0 => Some(Piece::Structured),
-        _ => mapped.content.iter().any(is_rest).then_some(Piece::Rest),
+        Some((at, bytes)) if bytes >= structured => Some(ResultPiece::Block(at)),
+        _ if structured > 0 => Some(ResultPiece::Structured),
+        _ => mapped
+            .content
+            .iter()
+            .any(is_rest)
+            .then_some(ResultPiece::Rest),
     }
 }
 
-/// Whether the texts for the model are long enough to say what structured output of `bytes` says: they are its best
-/// preview, and an outline beside them would repeat a part of them.
+/// Returns whether the texts for the model are long enough to cover structured output of `bytes`: they are its best
+/// preview, and an outline would repeat a part of them.
 fn is_told(content: &[Content], bytes: usize) -> bool {
     let told = |block: &Content| match block.as_text() {
         Some(text) => text.len(),
@@ -429,11 +435,11 @@ fn is_rest(block: &Content) -> bool {
 
 /// Stores a text as it is and leaves the block's other fields beside the preview; stores any other block as JSON.
 async fn spill_block(
-    journey: &Journey<'_>,
-    stored: &mut Stored,
+    journey: &CallState<'_>,
+    stored: &mut StoredResult,
     at: usize,
-    limit: Inline,
-) -> anyhow::Result<Moved> {
+    limit: InlineLimit,
+) -> anyhow::Result<StoredPart> {
     let Some(block) = stored.mapped.content.get_mut(at) else {
         anyhow::bail!("no block {at}")
     };
@@ -474,24 +480,24 @@ async fn spill_block(
         kind: stand_in.kind,
         fields,
     };
-    Ok(Moved {
+    Ok(StoredPart {
         reference,
         preview_bytes: shown.len() as u64,
     })
 }
 
 async fn spill_structured(
-    journey: &Journey<'_>,
-    stored: &mut Stored,
-    limit: Inline,
-) -> anyhow::Result<Moved> {
+    journey: &CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
+) -> anyhow::Result<StoredPart> {
     let value = stored.mapped.structured_content.take().unwrap_or_default();
     if limit.keeping.inline && is_told(&stored.mapped.content, length(&value)) {
         let reference = journey
             .payloads()
             .keep(serde_json::to_vec(&value)?, "application/json")
             .await?;
-        return Ok(Moved {
+        return Ok(StoredPart {
             reference,
             preview_bytes: 0,
         });
@@ -502,10 +508,10 @@ async fn spill_structured(
 }
 
 async fn spill_rest(
-    journey: &Journey<'_>,
-    stored: &mut Stored,
-    limit: Inline,
-) -> anyhow::Result<Moved> {
+    journey: &CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
+) -> anyhow::Result<StoredPart> {
     let content = std::mem::take(&mut stored.mapped.content);
     let moves = |block: &Content| {
         if limit.keeping.inline {
@@ -523,11 +529,11 @@ async fn spill_rest(
 
 /// Stores `value` as JSON. Returns the block in its place, which has its outline.
 async fn keep_json(
-    journey: &Journey<'_>,
-    limit: Inline,
+    journey: &CallState<'_>,
+    limit: InlineLimit,
     of: &str,
     value: &Value,
-) -> anyhow::Result<(Content, Moved)> {
+) -> anyhow::Result<(Content, StoredPart)> {
     let reference = journey
         .payloads()
         .keep(serde_json::to_vec(value)?, "application/json")
@@ -536,7 +542,7 @@ async fn keep_json(
     let preview_bytes = shown.len() as u64;
     Ok((
         stand_in(of, &shown, &reference),
-        Moved {
+        StoredPart {
             reference,
             preview_bytes,
         },
@@ -555,7 +561,7 @@ fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
     block
 }
 
-/// What a client needs to read a payload, and where it comes from (AT-RES-10).
+/// Data for a client to read a payload, and its origin (AT-RES-10).
 fn resource(
     of: &str,
     reference: &PersistedRef,
@@ -576,29 +582,29 @@ fn resource(
 
 /// Limits on what may stay in a result.
 #[derive(Clone, Copy)]
-struct Inline {
+struct InlineLimit {
     bytes_max: u64,
     /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
     chars_max: Option<u64>,
-    /// What the operator, the tool and the hooks all allow.
-    keeping: Keeping,
+    /// Limits of the operator, tool and hooks.
+    keeping: OutputRetention,
     /// The data of the tool is secret: none of it stays.
     secret: bool,
     /// A hook keeps the output from being stored.
     stopped: bool,
-    /// The output may repeat that of another call, which may be on no disk.
+    /// The output may repeat another call's output that must not be stored.
     repeats: bool,
 }
 
-impl Inline {
+impl InlineLimit {
     /// The lower of the host's and the tool's limits.
-    fn of(journey: &Journey<'_>, stopped: bool) -> Self {
+    fn from_call(journey: &CallState<'_>, stopped: bool) -> Self {
         let tool = journey.tool.as_deref();
         let services = journey.services;
         let by_hook = if stopped {
-            Keeping::by(Strategy::NeverPersist)
+            OutputRetention::by(Strategy::NeverPersist)
         } else {
-            Keeping::default()
+            OutputRetention::default()
         };
         Self {
             bytes_max: tool
@@ -613,7 +619,7 @@ impl Inline {
         }
     }
 
-    fn holds(self, mapped: &Mapped) -> bool {
+    fn holds(self, mapped: &MappedResult) -> bool {
         if !self.keeping.inline {
             return mapped.structured_content.is_none()
                 && mapped.content.iter().all(Content::is_reference);
@@ -621,8 +627,8 @@ impl Inline {
         size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
     }
 
-    /// Whether the blocks may stay once there is no structured output.
-    fn holds_content(self, mapped: &Mapped) -> bool {
+    /// Returns whether the blocks may stay without structured output.
+    fn holds_content(self, mapped: &MappedResult) -> bool {
         let bytes = mapped.content.iter().map(block_length).sum::<usize>() as u64;
         bytes <= self.bytes_max && self.chars_max.is_none_or(|max| block_chars(mapped) <= max)
     }
@@ -695,7 +701,11 @@ impl Inline {
 
 /// The preview that `make` gives for a number of characters; empty for sensitive data, of which only the reference stays
 /// in the result (AT-STRAT-03).
-fn previewed(journey: &Journey<'_>, limit: Inline, make: impl FnOnce(usize) -> String) -> String {
+fn previewed(
+    journey: &CallState<'_>,
+    limit: InlineLimit,
+    make: impl FnOnce(usize) -> String,
+) -> String {
     let chars = usize::try_from(limit.preview_chars()).unwrap_or(usize::MAX);
     if journey.redaction.is_silent() || chars == 0 {
         String::new()
@@ -705,11 +715,11 @@ fn previewed(journey: &Journey<'_>, limit: Inline, make: impl FnOnce(usize) -> S
 }
 
 /// Characters of the tool's output: texts as they are, everything else as JSON.
-fn chars(mapped: &Mapped) -> u64 {
+fn chars(mapped: &MappedResult) -> u64 {
     block_chars(mapped) + mapped.structured_content.as_ref().map_or(0, json_chars)
 }
 
-fn block_chars(mapped: &Mapped) -> u64 {
+fn block_chars(mapped: &MappedResult) -> u64 {
     let of_field = |value: &Value| match value {
         Value::String(text) => text.chars().count() as u64,
         value => json_chars(value),
@@ -723,7 +733,7 @@ fn block_chars(mapped: &Mapped) -> u64 {
 }
 
 fn json_chars(value: &Value) -> u64 {
-    let mut counter = Counter {
+    let mut counter = JsonCounter {
         total: 0,
         counts: chars_of,
     };
@@ -737,8 +747,8 @@ fn chars_of(bytes: &[u8]) -> usize {
 }
 
 /// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
-fn json_bytes(mapped: &Mapped) -> u64 {
-    let mut counter = Counter {
+fn json_bytes(mapped: &MappedResult) -> u64 {
+    let mut counter = JsonCounter {
         total: 0,
         counts: <[u8]>::len,
     };
@@ -751,19 +761,19 @@ fn json_bytes(mapped: &Mapped) -> u64 {
 }
 
 /// Counts JSON text instead of keeping it.
-struct Counter<C> {
+struct JsonCounter<C> {
     total: u64,
     counts: C,
 }
 
-impl<C: Fn(&[u8]) -> usize> Counter<C> {
+impl<C: Fn(&[u8]) -> usize> JsonCounter<C> {
     fn count(&mut self, value: &impl serde::Serialize) {
         // Serializing into a counter never fails.
         let _ = serde_json::to_writer(self, value);
     }
 }
 
-impl<C: Fn(&[u8]) -> usize> std::io::Write for Counter<C> {
+impl<C: Fn(&[u8]) -> usize> std::io::Write for JsonCounter<C> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.total += (self.counts)(bytes) as u64;
         Ok(bytes.len())
@@ -775,7 +785,7 @@ impl<C: Fn(&[u8]) -> usize> std::io::Write for Counter<C> {
 }
 
 /// Approximate size of an output as JSON text, in bytes.
-pub(super) fn size(mapped: &Mapped) -> u64 {
+pub(super) fn size(mapped: &MappedResult) -> u64 {
     let blocks = mapped.content.iter().map(block_length).sum::<usize>();
     (blocks + mapped.structured_content.as_ref().map_or(0, length)) as u64
 }
@@ -786,7 +796,7 @@ fn block_length(block: &Content) -> usize {
 
 /// Approximate size of the context modifiers of a call as JSON text, in bytes. They are bounded by themselves, and count in
 /// no inline limit.
-pub(super) fn modifiers_size(mapped: &Mapped) -> u64 {
+pub(super) fn modifiers_size(mapped: &MappedResult) -> u64 {
     mapped
         .context_modifiers
         .iter()
@@ -795,7 +805,7 @@ pub(super) fn modifiers_size(mapped: &Mapped) -> u64 {
 }
 
 /// Size of the names of files and servers that the tool touched, in bytes.
-pub(super) fn names_size(mapped: &Mapped) -> u64 {
+pub(super) fn names_size(mapped: &MappedResult) -> u64 {
     let touched = mapped
         .usage
         .iter()
@@ -824,10 +834,10 @@ pub(super) fn length(value: &Value) -> usize {
 }
 
 fn decision(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     result_id: ResultId,
     strategy: Strategy,
-    limit: Inline,
+    limit: InlineLimit,
     original_size_bytes: u64,
     preview_size_bytes: u64,
     persisted_ref: Option<PersistedRef>,

@@ -7,17 +7,17 @@ use crate::executor::BoxFuture;
 use crate::hook::{HookOutput, Registration};
 use crate::record::{HookEvent, ResultId, Status};
 
-use super::journey::{Journey, made_here};
-use super::map_result::{Answered, Mapped, remap};
+use super::call_state::{CallState, phase_token};
+use super::map_result::{Answered, MappedResult, remap};
 use super::{hooks, terminal};
 
-made_here! {
+phase_token! {
     /// The output as the hooks left it.
-    pub(super) PostHooked(Box<Mapped>)
+    pub(super) PostHooked(Box<MappedResult>)
 }
 
 /// Runs the hooks for success or for failure of a tool that ran; a tool that never ran has none.
-pub(super) async fn run(journey: &mut Journey<'_>, answered: Answered) -> PostHooked {
+pub(super) async fn run(journey: &mut CallState<'_>, answered: Answered) -> PostHooked {
     let mut mapped = answered.open();
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
         return PostHooked(mapped);
@@ -48,11 +48,11 @@ pub(super) async fn run(journey: &mut Journey<'_>, answered: Answered) -> PostHo
 
 /// Runs one hook after the tool, and maps the output that it gives. Returns the reason if the hook says stop.
 pub(super) fn one<'a>(
-    journey: &'a mut Journey<'_>,
+    journey: &'a mut CallState<'_>,
     tool: &'a Tool,
     hook: &'a Registration,
     event: HookEvent,
-    mapped: &'a mut Mapped,
+    mapped: &'a mut MappedResult,
 ) -> BoxFuture<'a, Option<String>> {
     Box::pin(async move {
         journey.redact_records();
@@ -66,7 +66,7 @@ pub(super) fn one<'a>(
         call.result = Some(terminal::envelope(
             journey,
             ResultId::new(),
-            Mapped::clone(mapped),
+            MappedResult::clone(mapped),
         ));
         match hooks::run(journey, hook, call).await {
             Ok(outputs) => apply(journey, tool, hook, outputs, mapped).await,
@@ -79,11 +79,11 @@ pub(super) fn one<'a>(
 }
 
 async fn apply(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     hook: &Registration,
     outputs: Vec<HookOutput>,
-    mapped: &mut Mapped,
+    mapped: &mut MappedResult,
 ) -> Option<String> {
     let mut stop = None;
     for output in outputs {

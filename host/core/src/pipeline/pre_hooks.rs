@@ -7,30 +7,30 @@ use crate::hook::{HookOutput, Registration};
 use crate::record::{ErrorClass, HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
 use crate::secret::REDACTED;
 
+use super::call_state::{CallState, PreparedCall, phase_token};
 use super::hooks;
-use super::journey::{Journey, Prepared, made_here};
 use super::observe::{self, Observed};
 use super::redaction::restored;
 use super::resolve::Returned;
 
 const EVENT: HookEvent = HookEvent::PreToolUse;
 
-made_here! {
+phase_token! {
     /// The input as the hooks left it.
-    pub PreHooked(Prepared)
+    pub PreHooked(PreparedCall)
 }
 
-made_here! {
-    /// What defaults and hooks make of the input of a call that another process began.
-    pub(super) Remade(Prepared)
+phase_token! {
+    /// Input of a call that another process began, after defaults and hooks.
+    pub(super) Remade(PreparedCall)
 }
 
 /// Runs the hooks in order; each gets the input as the hook before it left it.
 pub(super) async fn run(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     observed: Observed,
 ) -> Result<PreHooked, Refusal> {
-    let Prepared { tool, input } = observed.open();
+    let PreparedCall { tool, input } = observed.open();
     let declaration = tool.declaration();
     let heard = journey
         .services
@@ -39,30 +39,30 @@ pub(super) async fn run(
         .next()
         .is_some();
     if !heard {
-        return Ok(PreHooked(Prepared { tool, input }));
+        return Ok(PreHooked(PreparedCall { tool, input }));
     }
     journey.advance(Status::PreHooksRunning)?;
     // Boxed, to keep the future of a call without hooks small.
     let input = Box::pin(shape(journey, &tool, input, true)).await?;
-    Ok(PreHooked(Prepared { tool, input }))
+    Ok(PreHooked(PreparedCall { tool, input }))
 }
 
 /// Makes the input of a call that another process began once more, with the hooks of this process. The record has the
 /// changes already.
 pub(super) async fn again(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     returned: Returned,
 ) -> Result<Remade, Refusal> {
     let tool = returned.open();
     let sent = journey.request.input.clone();
     let input = observe::again(journey, &tool, sent);
     let input = shape(journey, &tool, input, false).await?;
-    Ok(Remade(Prepared { tool, input }))
+    Ok(Remade(PreparedCall { tool, input }))
 }
 
 /// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
 pub(super) async fn shape(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     input: Input,
     fresh: bool,
@@ -97,7 +97,7 @@ pub(super) async fn shape(
 
 /// The input that a hook wants instead of `input`, of which it saw the redacted copy `shown`.
 async fn update(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     (tool, hook): (&Tool, &Registration),
     input: Input,
     value: Value,
@@ -138,7 +138,7 @@ async fn update(
 }
 
 /// Replaces `updated`, which a hook returned, with its redacted form in the record of the hook's run.
-async fn record(journey: &mut Journey<'_>, updated: &Input) -> Result<(), Refusal> {
+async fn record(journey: &mut CallState<'_>, updated: &Input) -> Result<(), Refusal> {
     if journey.redaction.active().is_none() {
         return Ok(());
     }

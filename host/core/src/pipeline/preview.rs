@@ -12,13 +12,13 @@ const CLUSTER_CHARS_MAX: usize = 32;
 const VALUE_CHARS_MIN: usize = 12;
 /// Characters that an item of a list gets, if it needs them: some whole items say more than the beginnings of many.
 const ITEM_CHARS: usize = 200;
-/// What an item may take beyond its measure, which is approximate, and its comma.
+/// Allowance for an item's comma and for its approximate measure.
 const ITEM_SLACK_CHARS: usize = 6;
 /// Items of a list that are measured, to know how many fit.
 const ITEMS_MEASURED: usize = 9;
 /// Characters that the mark of what is left out may take, with its separators.
 const MARK_CHARS_MAX: usize = 48;
-/// What stands for a value that is left out, and the field that says how many fields are.
+/// Placeholder for an omitted value, and the field that counts omitted fields.
 const CUT: &str = "[cut]";
 
 /// The beginning of `text`, of at most `chars_max` characters.
@@ -42,7 +42,7 @@ pub fn boundary(text: &str, end: usize) -> usize {
 /// The end of `head`, or the start of the escape sequence that it stops in.
 fn before_sequence(head: &str) -> usize {
     #[derive(Clone, Copy, PartialEq)]
-    enum State {
+    enum EscapeState {
         Text,
         /// After ESC, or after an intermediate character behind it.
         Escape,
@@ -53,33 +53,37 @@ fn before_sequence(head: &str) -> usize {
         /// After ESC in such a string: a backslash ends it.
         StringEscape,
     }
-    let mut state = State::Text;
+    let mut state = EscapeState::Text;
     let mut start = 0;
     for (at, c) in head.char_indices() {
         state = match (state, c) {
             (
-                State::Text | State::Escape | State::Control,
+                EscapeState::Text | EscapeState::Escape | EscapeState::Control,
                 '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}',
             ) => {
                 start = at;
                 match c {
-                    '\u{1b}' => State::Escape,
-                    '\u{9b}' => State::Control,
-                    _ => State::String,
+                    '\u{1b}' => EscapeState::Escape,
+                    '\u{9b}' => EscapeState::Control,
+                    _ => EscapeState::String,
                 }
             }
-            (State::Escape, '[') => State::Control,
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-            (State::Escape, ' '..='/') => State::Escape,
-            (State::Control, ' '..='?') => State::Control,
-            (State::String, '\u{7}' | '\u{9c}') => State::Text,
-            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
-            (State::StringEscape, '\\') => State::Text,
-            (State::String | State::StringEscape, _) => State::String,
-            (State::Text | State::Escape | State::Control, _) => State::Text,
+            (EscapeState::Escape, '[') => EscapeState::Control,
+            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => EscapeState::String,
+            (EscapeState::Escape, ' '..='/') => EscapeState::Escape,
+            (EscapeState::Control, ' '..='?') => EscapeState::Control,
+            (EscapeState::String, '\u{7}' | '\u{9c}') => EscapeState::Text,
+            (EscapeState::String | EscapeState::StringEscape, '\u{1b}') => {
+                EscapeState::StringEscape
+            }
+            (EscapeState::StringEscape, '\\') => EscapeState::Text,
+            (EscapeState::String | EscapeState::StringEscape, _) => EscapeState::String,
+            (EscapeState::Text | EscapeState::Escape | EscapeState::Control, _) => {
+                EscapeState::Text
+            }
         };
     }
-    if state == State::Text {
+    if state == EscapeState::Text {
         head.len()
     } else {
         start
@@ -101,7 +105,7 @@ fn before_cluster(head: &str, rest: &str) -> usize {
     head.len()
 }
 
-/// Whether `next` is a part of the visible character that ends with `c`, the last one of `head`.
+/// Returns whether `next` belongs to the visible character that ends with `c`, the last one of `head`.
 fn belongs_together(head: &str, c: char, next: char) -> bool {
     const JOINER: char = '\u{200d}';
     let is_flag = |c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c);
@@ -271,7 +275,7 @@ fn short(text: &str, room: usize) -> String {
     format!("{head} {}", cut(total - head.chars().count()))
 }
 
-/// What stands for a value of which nothing fits into `room`.
+/// Placeholder for a value too large for `room`.
 fn mark(value: &Value, room: usize) -> Value {
     let said = match value {
         Value::Object(fields) => format!("[cut: object of {} fields]", fields.len()),

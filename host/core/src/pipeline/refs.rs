@@ -1,12 +1,12 @@
-//! What a call refers to at its end: what decided on it, what proves it, and its span.
+//! References of a call at its end: its decisions, its evidence, and its span.
 
 use serde_json::Value;
 
 use crate::journal::Keep;
 use crate::record::{Behavior, ToolResult, TraceContext};
 
-use super::journey::Journey;
-use super::map_result::Mapped;
+use super::call_state::CallState;
+use super::map_result::MappedResult;
 
 /// `source` of the mapping of a call over MCP.
 const MCP: &str = "mcp";
@@ -14,7 +14,7 @@ const MCP: &str = "mcp";
 const STRUCTURED: &str = "#/result/structured_content";
 
 /// Fills in the references of the invocation, which has ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
-pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
+pub(super) fn of_invocation(journey: &mut CallState<'_>, mapped: &MappedResult) {
     let is_error = mapped.error.is_some();
     // The output itself is in the record once (AT-MAP-01).
     let structured = mapped.structured_content.as_ref().map(|_| STRUCTURED);
@@ -48,7 +48,7 @@ pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
 }
 
 /// Names the policies of all decisions so far in the invocation. Done before the tool runs, too: its process can be killed.
-pub(super) fn of_policies(journey: &mut Journey<'_>) {
+pub(super) fn of_policies(journey: &mut CallState<'_>) {
     for decision in &journey.decisions {
         merge(&mut journey.invocation.policy_refs, &decision.policy_refs);
     }
@@ -62,9 +62,8 @@ fn merge(policies: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// Fills in the references of the result, which has those of the invocation, and of its error (AT-RES-12..14, AT-ERR-07,
-/// AT-ERR-08).
-pub(super) fn of_result(journey: &Journey<'_>, result: &mut ToolResult) {
+/// Fills in the references of the result and of its error, from the invocation (AT-RES-12..14, AT-ERR-07, AT-ERR-08).
+pub(super) fn of_result(journey: &CallState<'_>, result: &mut ToolResult) {
     let invocation = &journey.invocation;
     result.policy_refs.clone_from(&invocation.policy_refs);
     result.telemetry_refs = TraceContext::references(invocation);

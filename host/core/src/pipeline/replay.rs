@@ -9,13 +9,13 @@ use crate::journal::Keep;
 use crate::policy::Permit;
 use crate::record::{ReplayBlocker, ReplayData, Status};
 
-use super::journey::Journey;
+use super::call_state::CallState;
 use super::retry;
 
 /// Where the random numbers and clock readings of the call come from. Those of a call that cannot be replayed are not
 /// recorded: they would serve nothing, and a seed reveals the keys that the guest makes with it.
 pub(super) fn nondeterminism(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     tool: &Tool,
     permit: &Permit,
 ) -> Nondeterminism {
@@ -32,7 +32,7 @@ pub(super) fn nondeterminism(
 
 /// Notes in the invocation what a replay of the call needs; `recorded` is what the guest got.
 pub(super) fn note(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     permit: &Permit,
     recorded: Option<ReplayData>,
@@ -70,13 +70,13 @@ pub(super) fn note(
     }
 }
 
-fn is_kept(journey: &Journey<'_>) -> bool {
+fn is_kept(journey: &CallState<'_>) -> bool {
     let settings = journey.services.calls.settings();
     settings.replay && settings.keep != Keep::None
 }
 
-/// What the call can use, or say, that no record has. It does not allocate for a call with an empty world.
-fn blockers(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBlocker> {
+/// Obstacles to a replay. Does not allocate for a call with an empty world.
+fn blockers(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBlocker> {
     let world = permit.capability();
     let reaches = [
         (ReplayBlocker::FilesUsed, !world.mounts.is_empty()),

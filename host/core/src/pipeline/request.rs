@@ -28,7 +28,7 @@ use super::background::Background;
 pub struct Callee {
     name: String,
     tool: Option<Arc<Tool>>,
-    /// Whether the caller has the schema of the tool; `None`: unless the tool's lifecycle is `deferred`.
+    /// `true` if the caller has the tool's schema; `None`: unless its lifecycle is `deferred`.
     loaded: Option<bool>,
     surface: Option<OnSurface>,
 }
@@ -109,7 +109,7 @@ impl Callee {
         }
     }
 
-    /// Whether the caller has seen the schema of `tool`.
+    /// Returns whether the caller has seen the schema of `tool`.
     pub(super) fn is_loaded(&self, tool: &Tool) -> bool {
         self.loaded.unwrap_or(!tool.is_deferred())
     }

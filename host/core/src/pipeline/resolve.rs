@@ -5,22 +5,22 @@ use std::sync::Arc;
 use crate::catalog::Tool;
 use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Plan, Refusal, Status};
 
-use super::journey::{Journey, made_here};
+use super::call_state::{CallState, phase_token};
 use super::redaction::brought;
 use super::{children, modifiers, redaction};
 
-made_here! {
+phase_token! {
     /// A tool that can be selected.
     pub(super) Resolved(Arc<Tool>)
 }
 
-made_here! {
+phase_token! {
     /// The tool of a call that another process began. That process selected it and checked the arguments.
     pub(super) Returned(Arc<Tool>)
 }
 
 /// Finds the tool, and checks that it can be selected.
-pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refusal> {
+pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Refusal> {
     let tool = find(journey)?;
     let declaration = Arc::clone(tool.declaration());
     journey.invocation.tool_id.clone_from(&declaration.tool_id);
@@ -98,7 +98,7 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
 
 /// Finds the tool of a call that another process began, and fails if it is withheld by now, or a secret of it is not set
 /// any more.
-pub(super) async fn again(journey: &mut Journey<'_>, plan: &Plan) -> Result<Returned, Refusal> {
+pub(super) async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Returned, Refusal> {
     let tool = find(journey)?;
     keep_quiet(journey, &tool);
     journey.redaction.reuse(plan.reference_key.as_deref())?;
@@ -119,7 +119,7 @@ pub(super) async fn again(journey: &mut Journey<'_>, plan: &Plan) -> Result<Retu
 
 /// Begins the redaction, and only then fails if the call was canceled, because the record of a canceled call shows its
 /// input too.
-async fn begin_redaction(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+async fn begin_redaction(journey: &mut CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
     let begun = redaction::begin(journey, tool).await;
     journey.heed_cancellation()?;
     begun
@@ -127,7 +127,7 @@ async fn begin_redaction(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), R
 
 /// Keeps what the tool tells while it runs off the log, if its output may be on no disk, or if a hook may still say so;
 /// and out of all events and records, if no result may have the output itself (AT-STRAT-03, AT-STRAT-04).
-fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
+fn keep_quiet(journey: &CallState<'_>, tool: &Tool) {
     let keeping = journey.keeping();
     if !(keeping.output && keeping.inline) && guard!("quiet_results") {
         journey.trail.silence();
@@ -137,8 +137,8 @@ fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
     }
 }
 
-/// Whether a disk may have what the tool tells before it has ended.
-pub(super) fn may_be_noted(journey: &Journey<'_>, tool: &Tool) -> bool {
+/// Returns whether the tool's messages may be on disk before it ends.
+pub(super) fn may_be_noted(journey: &CallState<'_>, tool: &Tool) -> bool {
     let keeping = journey.keeping();
     let declaration = tool.declaration();
     let id = &declaration.tool_id;
@@ -155,7 +155,7 @@ pub(super) fn may_be_noted(journey: &Journey<'_>, tool: &Tool) -> bool {
 }
 
 /// The tool of the call. Every later phase gets it from the phase before it.
-fn find(journey: &mut Journey<'_>) -> Result<Arc<Tool>, Refusal> {
+fn find(journey: &mut CallState<'_>) -> Result<Arc<Tool>, Refusal> {
     let request = &journey.request;
     let found = request.tool.find(&journey.services.catalog);
     if found.is_err() {

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::executor::{Execution, GuestOutcome, Resumed, Run, canceled};
+use crate::executor::{Execution, GuestOutcome, ResumedState, RunInput, canceled};
 use crate::policy::{Limits, Permit};
-use crate::record::{AbortReason, ErrorClass, EventData, EventType, Keeping, Refusal, Status};
-use crate::scheduler::Place;
+use crate::record::{
+    AbortReason, ErrorClass, EventData, EventType, OutputRetention, Refusal, Status,
+};
+use crate::scheduler::RunPlace;
 
-use super::journey::Journey;
+use super::call_state::CallState;
 use super::{children, interact, schedule};
 
 /// The field of the invocation that lists the attempts that were repeated.
@@ -21,9 +23,9 @@ pub(super) const ATTEMPTS: &str = "discarded_attempts";
 /// requests, partial results and questions of all attempts count together, and the waits between them count as time. Every
 /// attempt has the same permit, and the answers of the attempts before.
 pub(super) async fn go_on(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permit: &Permit,
-    mut run: Run,
+    mut run: RunInput,
     mut execution: Box<Execution>,
 ) -> Box<Execution> {
     loop {
@@ -42,7 +44,7 @@ pub(super) async fn go_on(
         spent.wall_ms.used = spent.wall_ms.used.saturating_add(millis(wait));
         // An attempt that asked its user begins where the answers were given.
         let before = run.resumed.as_deref();
-        run.resumed = Some(Arc::new(Resumed {
+        run.resumed = Some(Arc::new(ResumedState {
             responses: before.map_or_else(|| "{}".to_owned(), |before| before.responses.clone()),
             resume_state: before
                 .map(|before| before.resume_state.clone())
@@ -91,9 +93,9 @@ fn failure(execution: &Execution) -> Option<&Refusal> {
 
 /// The wait before the next attempt; `None` if there is none.
 fn next(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     permit: &Permit,
-    run: &Run,
+    run: &RunInput,
     execution: &Execution,
 ) -> Option<Duration> {
     let policy = &journey.request.policy.retry;
@@ -119,13 +121,13 @@ fn next(
 }
 
 /// Records an attempt that another one replaces (AT-EC-21).
-fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Duration) {
+fn discard(journey: &mut CallState<'_>, run: &RunInput, execution: &Execution, wait: Duration) {
     let Some(refusal) = failure(execution) else {
         return;
     };
     let error = refusal.to_error();
     // The guest chose it, so that it counts as output.
-    let mut code = if journey.keeping() == Keeping::default() {
+    let mut code = if journey.keeping() == OutputRetention::default() {
         json!(error.error_code)
     } else {
         json!(refusal.code)
@@ -155,10 +157,10 @@ fn discard(journey: &mut Journey<'_>, run: &Run, execution: &Execution, wait: Du
 
 /// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
 async fn again(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     permit: &Permit,
     wait: Duration,
-) -> Result<Option<Place>, Refusal> {
+) -> Result<Option<RunPlace>, Refusal> {
     schedule::step_aside(journey);
     let cancellation = &journey.request.cancellation;
     tokio::select! {

@@ -9,7 +9,7 @@ use crate::record::{AbortReason, ApprovalState, InvocationId};
 
 use super::Services;
 
-/// What a request to cancel a call came to (AT-CAN-04).
+/// Outcome of a request to cancel a call (AT-CAN-04).
 ///
 /// ```
 /// use toolcell_core::pipeline::CancelOutcome;
@@ -43,22 +43,22 @@ impl CancelOutcome {
 
 /// The calls that run, with what cancels each.
 #[derive(Clone, Default)]
-pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, Entry>>>);
+pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, RunningEntry>>>);
 
-struct Entry {
+struct RunningEntry {
     cancellation: Cancellation,
     /// Tells whether the call has ended.
     trail: WeakTrail,
 }
 
 /// A call that runs, or whose end is being written; dropping it removes the call.
-pub(super) struct Registered {
+pub(super) struct RunningCall {
     calls: RunningCalls,
     id: InvocationId,
 }
 
 impl RunningCalls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<InvocationId, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InvocationId, RunningEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,22 +67,22 @@ impl RunningCalls {
         id: InvocationId,
         cancellation: &Cancellation,
         trail: &Trail,
-    ) -> Registered {
+    ) -> RunningCall {
         self.lock().insert(
             id,
-            Entry {
+            RunningEntry {
                 cancellation: cancellation.clone(),
                 trail: trail.downgrade(),
             },
         );
-        Registered {
+        RunningCall {
             calls: self.clone(),
             id,
         }
     }
 }
 
-impl Drop for Registered {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.calls.lock().remove(&self.id);
     }
@@ -120,7 +120,7 @@ pub async fn cancel(
     outcome
 }
 
-/// What a request to cancel the call `id`, which this host does not run, comes to.
+/// Outcome of a request to cancel the call `id`, which this host does not run.
 async fn on_record(services: &Services, id: InvocationId) -> CancelOutcome {
     let has_ended = match services.calls.has_ended(id).await {
         None => is_decided(services, id).await,
@@ -133,8 +133,8 @@ async fn on_record(services: &Services, id: InvocationId) -> CancelOutcome {
     }
 }
 
-/// Whether the call `id`, for which an approval was requested, cannot run any more; `None` without such a request. The
-/// call can end before the log knows it.
+/// Returns whether the call `id`, for which an approval was requested, can no longer run; `None` without such a
+/// request. The call can end before the log knows it.
 async fn is_decided(services: &Services, id: InvocationId) -> Option<bool> {
     let desk = services
         .desk

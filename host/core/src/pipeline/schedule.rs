@@ -7,16 +7,16 @@ use crate::policy::Limits;
 use crate::record::{
     AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect,
 };
-use crate::scheduler::{Claim, NetworkUse, NoPlace, Place, Turn};
+use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
 
-use super::batch::Seat;
-use super::journey::{Journey, made_here};
-use super::permission::{Permission, Permitted};
+use super::batch::BatchSeat;
+use super::call_state::{CallState, phase_token};
+use super::permission::{CallPermission, Permitted};
 use super::{children, modifiers};
 
-made_here! {
+phase_token! {
     /// A permitted call that has a place to run.
-    pub Scheduled((Permission, Option<Place>))
+    pub Scheduled((CallPermission, Option<RunPlace>))
 }
 
 /// Time after which a call that got no memory, or could not wait, may be tried again, in seconds.
@@ -24,7 +24,7 @@ const RETRY_AFTER: f64 = 1.0;
 
 /// Waits for the calls that this one could disturb, and for a place. A call that is canceled while it waits never
 /// starts.
-pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
+pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
     journey.heed_cancellation()?;
     let permission = permitted.open();
     if journey.request.lineage.is_some() {
@@ -58,7 +58,7 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
 }
 
 /// Records that the call waited for a place in its batch, if it did (AT-SCHED-11).
-fn tell_held(journey: &mut Journey<'_>) -> Result<bool, Refusal> {
+fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
     let Some(since) = journey
         .seat
         .as_mut()
@@ -76,9 +76,9 @@ fn tell_held(journey: &mut Journey<'_>) -> Result<bool, Refusal> {
 /// Claims what the call can reach, all of it in one step, so that calls never wait for each other in a circle. Returns
 /// whether the call runs at once, which it can only with a place. A single call that no other call can notice takes no
 /// turn.
-fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool) -> bool {
+fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place: bool) -> bool {
     let claim = if journey.seat.is_some() && children::disturb(journey, &permission.permit) {
-        Claim::alone()
+        ResourceClaim::alone()
     } else {
         claim(journey, permission)
     };
@@ -95,7 +95,7 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
             .services
             .locks
             .turn(None, journey.request.actor_ref.as_deref());
-        journey.seat = Some(Seat {
+        journey.seat = Some(BatchSeat {
             turn,
             order: None,
             held_since: None,
@@ -107,11 +107,14 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
         .is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
 
-/// What the call can reach, as far as other calls can notice it: exactly what the sandbox will apply. In a batch, a claim
-/// of the tool that it may run beside others counts only together with that. Single calls are kept apart by what they
-/// reach alone, because a tool that states nothing would stop all other calls of a server for as long as it runs. The calls
-/// that it makes reach the same folders and hosts at most, but may change there what it only reads.
-fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Claim {
+/// Claims everything that the call can reach and other calls can notice: exactly what the sandbox will apply. In a
+/// batch, the tool's claim that it may run concurrently counts only together with that. Single calls are kept apart
+/// only by their reach, because a tool that states nothing would stop all other calls of a server while it runs. Its
+/// own calls reach at most the same folders and hosts, but may change there what it only reads.
+fn claim(
+    journey: &CallState<'_>,
+    CallPermission { tool, permit }: &CallPermission,
+) -> ResourceClaim {
     let capability = permit.capability();
     let profile = tool.permission_profile();
     let in_batch = journey.seat.is_some();
@@ -120,7 +123,7 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
         || profile.has_effect(&WriteEffect::Irreversible)
         || (tool.locks().needs_context() && guard!("exclusive_context"));
     if in_batch && is_alone {
-        return Claim::alone();
+        return ResourceClaim::alone();
     }
     let network = if capability.network.is_empty() {
         NetworkUse::None
@@ -138,7 +141,7 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
             .filter(move |mount| mount.writable == writable);
         mounts.map(|mount| mount.host.as_path())
     };
-    let claim = Claim::new(folders(false), folders(true), network);
+    let claim = ResourceClaim::new(folders(false), folders(true), network);
     if !guard!("declared_locks") {
         return claim;
     }
@@ -153,27 +156,27 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
 
 /// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. The journey keeps
 /// what it claimed, for [`step_back`]. A call of a batch keeps its turn, because its changes keep their order.
-pub(super) fn step_aside(journey: &mut Journey<'_>) {
+pub(super) fn step_aside(journey: &mut CallState<'_>) {
     if let Some(seat) = journey.seat.take_if(|seat| seat.order.is_none()) {
         journey.aside = seat.turn.leave();
     }
 }
 
 /// Lets other calls pass one that ends without its turn: its failure hooks and its record can take long.
-fn give_up(journey: &Journey<'_>) {
+fn give_up(journey: &CallState<'_>) {
     if let Some(seat) = &journey.seat {
         seat.turn.give_up();
     }
 }
 
 /// Keeps what a call can reach for [`step_back`], as if it had stepped aside: it waits since another process ran it.
-pub(super) fn set_aside(journey: &mut Journey<'_>, permission: &Permission) {
+pub(super) fn set_aside(journey: &mut CallState<'_>, permission: &CallPermission) {
     let claim = claim(journey, permission);
     journey.aside = (!claim.is_empty()).then_some(claim);
 }
 
 /// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
-pub(super) fn step_back(journey: &mut Journey<'_>) {
+pub(super) fn step_back(journey: &mut CallState<'_>) {
     let Some(claim) = journey.aside.take() else {
         return;
     };
@@ -182,7 +185,7 @@ pub(super) fn step_back(journey: &mut Journey<'_>) {
         .locks
         .turn(None, journey.request.actor_ref.as_deref());
     turn.claim(claim, false);
-    journey.seat = Some(Seat {
+    journey.seat = Some(BatchSeat {
         turn,
         order: None,
         held_since: None,
@@ -192,9 +195,9 @@ pub(super) fn step_back(journey: &mut Journey<'_>) {
 /// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of
 /// its caller, which waits for it.
 pub(super) async fn place(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     limits: &Limits,
-) -> Result<Option<Place>, Refusal> {
+) -> Result<Option<RunPlace>, Refusal> {
     if journey.request.lineage.is_some() {
         return Ok(None);
     }
@@ -219,7 +222,7 @@ pub(super) async fn place(
 /// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for
 /// the host's memory at most the wall time of the call. If its turn has passed when it gets the place, it gives the place
 /// up, because a call that waits for its turn must keep none.
-async fn turn_and_place(journey: &Journey<'_>, limits: &Limits) -> Result<Place, NoPlace> {
+async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunPlace, NoPlace> {
     let scheduler = &journey.services.scheduler;
     let caller = journey.request.actor_ref.as_deref();
     let turn = journey.seat.as_ref().map(|seat| &seat.turn);
@@ -239,7 +242,7 @@ async fn turn_and_place(journey: &Journey<'_>, limits: &Limits) -> Result<Place,
         let place = scheduler
             .place(of_caller, limits.host_bytes(), limits.wall)
             .await?;
-        if turn.is_none_or(Turn::begin) {
+        if turn.is_none_or(QueueTurn::begin) {
             return Ok(place);
         }
     }

@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::catalog::Unsatisfied;
+use crate::catalog::CheckFailure;
 use crate::find::SELECT;
 use crate::record::{ErrorClass, EventType, Refusal, Status};
 
-use super::journey::{Journey, Prepared, made_here};
+use super::call_state::{CallState, PreparedCall, phase_token};
 use super::parse::Parsed;
 use super::redaction;
 
-made_here! {
+phase_token! {
     /// Arguments that satisfy the loaded schema.
-    pub Gated(Prepared)
+    pub Gated(PreparedCall)
 }
 
 /// Refuses a tool whose schema the model has not loaded, before a mismatch counts (A-01, AT-DEF-17, AT-DEF-19).
-pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
+pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
     let (tool, input, checked) = parsed.open();
     let called = &journey.request.tool;
     if !called.is_loaded(&tool) && guard!("deferred_tools") {
@@ -43,7 +43,7 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
             journey
                 .trail
                 .emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
-            Ok(Gated(Prepared { tool, input }))
+            Ok(Gated(PreparedCall { tool, input }))
         }
         Err(mismatch) => {
             journey.pass_through(
@@ -55,7 +55,7 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
                 json!({ "which": "schema", "message": mismatch.to_string() }),
             );
             let (class, code) = match input.value() {
-                _ if matches!(mismatch, Unsatisfied::Costly(_)) => {
+                _ if matches!(mismatch, CheckFailure::Costly(_)) => {
                     (ErrorClass::InvalidArguments, "arguments_too_costly")
                 }
                 Ok(Value::Object(_)) => (ErrorClass::SchemaValidationFailed, "schema_mismatch"),

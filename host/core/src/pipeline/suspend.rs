@@ -6,27 +6,27 @@
 
 use data_encoding::BASE64;
 
-use crate::approval::{Inquiry, Requested, bind};
+use crate::approval::{Inquiry, RequestedInput, bind};
 use crate::catalog::Tool;
 use crate::executor::{Execution, GuestOutcome, NeededInput, canceled};
 use crate::journal::{Artifacts, Keep, Role, Suspended, Suspending};
-use crate::policy::{Outcome, Permit, Verdict};
+use crate::policy::{DecisionOutcome, Permit, PolicyVerdict};
 use crate::record::{
     AbortReason, Behavior, CallRecord, Content, ErrorClass, Input, PermissionDecision, Plan,
     Refusal, RuleSource, Status, Suspension, SuspensionState, Timestamp, Usage,
 };
 
-use super::approval::{self, Asked};
-use super::children::{self, Tree};
-use super::interact::{self, Round};
-use super::journey::{Journey, Prepared};
+use super::approval::{self, StoredCall};
+use super::call_state::{CallState, PreparedCall};
+use super::children::{self, CallTree};
+use super::interact::{self, QuestionRound};
 use super::permission::{self, Permitted};
 use super::pre_hooks::Remade;
 use super::resolve;
 
-/// Whether a call that is in the store was suspended.
+/// Suspension state of a stored call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum SuspensionStage {
     Never,
     /// Another process can go on with it.
     Waiting,
@@ -34,7 +34,7 @@ pub(super) enum Stage {
     Claimed,
 }
 
-/// What a call came to until its tool asked.
+/// State of a call when its tool asked.
 pub(super) struct SoFar<'a> {
     pub(super) permit: &'a Permit,
     pub(super) attempt: u32,
@@ -46,7 +46,7 @@ pub(super) struct SoFar<'a> {
 }
 
 /// A round of questions that waits for its answers.
-pub(super) struct Paused<'a> {
+pub(super) struct PausedRound<'a> {
     pub(super) so_far: &'a SoFar<'a>,
     pub(super) inquiry: &'a Inquiry,
     pub(super) unfit: usize,
@@ -56,10 +56,10 @@ pub(super) struct Paused<'a> {
     pub(super) shown: usize,
 }
 
-/// Whether another process could go on with the call, if its caller can come back there. What a call keeps in the process
-/// alone keeps the call there: drafts, artifacts, secrets of its request, the arguments as an approver edited them, the log of
-/// an earlier attempt, and the call or the batch that it belongs to. So does all that may be on no disk.
-pub(super) fn is_possible(journey: &Journey<'_>, so_far: &SoFar<'_>) -> bool {
+/// Returns whether another process could continue the call, if its caller can return there. A call stays in its process
+/// if that alone has its drafts, artifacts, secrets of its request, arguments as an approver edited them, the log of an
+/// earlier attempt, its parent call or batch, or anything that must not be stored.
+pub(super) fn is_possible(journey: &CallState<'_>, so_far: &SoFar<'_>) -> bool {
     let Some(tool) = journey.tool.as_deref() else {
         return false;
     };
@@ -90,7 +90,7 @@ pub(super) fn is_possible(journey: &Journey<'_>, so_far: &SoFar<'_>) -> bool {
 }
 
 /// Stores the call, so that another process can go on with it. If that fails, the call waits in this process alone.
-pub(super) async fn suspend(journey: &mut Journey<'_>, paused: &Paused<'_>) {
+pub(super) async fn suspend(journey: &mut CallState<'_>, paused: &PausedRound<'_>) {
     let (Some(desk), Some(tool)) = (&journey.services.desk, journey.tool.clone()) else {
         return;
     };
@@ -102,10 +102,10 @@ pub(super) async fn suspend(journey: &mut Journey<'_>, paused: &Paused<'_>) {
         };
         let journal = journal.clone();
         let leaving = journey.trail.leaving();
-        journey.asked = Some(Box::new(Asked {
+        journey.asked = Some(Box::new(StoredCall {
             journal,
             approval: None,
-            stage: Stage::Never,
+            stage: SuspensionStage::Never,
             leaving,
             held,
         }));
@@ -126,7 +126,7 @@ pub(super) async fn suspend(journey: &mut Journey<'_>, paused: &Paused<'_>) {
     else {
         return;
     };
-    asked.stage = Stage::Waiting;
+    asked.stage = SuspensionStage::Waiting;
     // Afterwards: a process that is killed in between leaves a call that the log ends, and that counts.
     let invocation = journey.invocation.clone();
     let changes = journey.changes;
@@ -141,15 +141,15 @@ pub(super) async fn suspend(journey: &mut Journey<'_>, paused: &Paused<'_>) {
     }
 }
 
-fn describe(journey: &mut Journey<'_>, tool: &Tool, paused: &Paused<'_>) -> Suspension {
-    let Paused {
+fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) -> Suspension {
+    let PausedRound {
         so_far,
         inquiry,
         unfit,
         asked,
         shown,
     } = *paused;
-    let calls_left = Tree::of(journey).calls_left();
+    let calls_left = CallTree::from_call(journey).calls_left();
     let SoFar {
         permit,
         resume_state,
@@ -187,7 +187,11 @@ fn describe(journey: &mut Journey<'_>, tool: &Tool, paused: &Paused<'_>) -> Susp
             reference_key: journey.redaction.reference_key(),
             origin: None,
         },
-        questions: inquiry.requests.iter().map(Requested::to_open).collect(),
+        questions: inquiry
+            .requests
+            .iter()
+            .map(RequestedInput::to_open)
+            .collect(),
         expires_at: inquiry.expires_at,
         rounds: shown,
         unfit,
@@ -204,18 +208,18 @@ fn describe(journey: &mut Journey<'_>, tool: &Tool, paused: &Paused<'_>) -> Susp
 
 /// Lets the tool run again. A suspended call claims its run first: from here on it can end without having run, but never run
 /// again with the same answers.
-pub(super) async fn run_again(journey: &mut Journey<'_>) -> Result<(), Refusal> {
+pub(super) async fn run_again(journey: &mut CallState<'_>) -> Result<(), Refusal> {
     let waiting = journey
         .asked
         .as_deref_mut()
-        .filter(|asked| asked.stage == Stage::Waiting);
+        .filter(|asked| asked.stage == SuspensionStage::Waiting);
     let Some(asked) = waiting else {
         return journey.advance(Status::Running);
     };
     let journal = asked.journal.clone();
     let id = journey.invocation.invocation_id;
     // A call that is dropped from here on has used its answers up.
-    asked.stage = Stage::Claimed;
+    asked.stage = SuspensionStage::Claimed;
     journey.set_can_be_left(false);
     journey.heed_cancellation()?;
     if !journal.run(move |store| store.claim_suspended(id)).await? {
@@ -234,11 +238,11 @@ pub(super) async fn run_again(journey: &mut Journey<'_>) -> Result<(), Refusal> 
 
 /// Decides anew on a call that asked in another process. If anything has changed since, the tool does not run again.
 pub(super) async fn re_enter(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     remade: Remade,
     kept: &Suspension,
 ) -> Result<Permitted, Refusal> {
-    let Prepared {
+    let PreparedCall {
         tool,
         input: remade,
     } = remade.open();
@@ -247,13 +251,13 @@ pub(super) async fn re_enter(
         return Err(outdated(&["what hooks make of the input"]));
     }
     journey.invocation.permission_input = Some(journey.redaction.recorded(&input).await?);
-    let Verdict {
+    let PolicyVerdict {
         mut decision,
         outcome,
     } = permission::judge(journey, &tool, &input).await?;
     let permit = match outcome {
-        Outcome::Allow(permit) => Ok(permit),
-        Outcome::Ask(question) if kept.is_approved || !guard!("suspended_approval") => {
+        DecisionOutcome::Allow(permit) => Ok(permit),
+        DecisionOutcome::Ask(question) if kept.is_approved || !guard!("suspended_approval") => {
             decision.behavior = Behavior::Allow;
             decision.reason.message = format!(
                 "approved before the tool asked ({})",
@@ -261,8 +265,8 @@ pub(super) async fn re_enter(
             );
             Ok(question.approved())
         }
-        Outcome::Ask(_) => Err(outdated(&["the call needs an approval by now"])),
-        Outcome::Deny(refusal) => Err(refusal),
+        DecisionOutcome::Ask(_) => Err(outdated(&["the call needs an approval by now"])),
+        DecisionOutcome::Deny(refusal) => Err(refusal),
     };
     let permit = match permit {
         Ok(permit) => permit,
@@ -296,14 +300,14 @@ fn outdated(changed: &[&str]) -> Refusal {
     Refusal::new(ErrorClass::PolicyBlocked, "question_outdated", message)
 }
 
-/// What the call had come to, and its open questions.
-pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, Round), Refusal> {
+/// Restores the execution so far, and the open questions.
+pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, QuestionRound), Refusal> {
     let damaged = || Refusal::host_fault("a suspended call cannot be read");
     let resume_state = BASE64
         .decode(kept.resume_state.as_bytes())
         .map_err(|_| damaged())?;
-    let inquiry = Inquiry::of(kept).map_err(|_| damaged())?;
-    let round = Round {
+    let inquiry = Inquiry::from_suspension(kept).map_err(|_| damaged())?;
+    let round = QuestionRound {
         requests: inquiry.requests,
         expires_at: kept.expires_at,
         unfit: kept.unfit,
@@ -342,7 +346,7 @@ pub(super) fn closing(kept: &Suspended) -> Option<Refusal> {
 
 /// Removes what is stored of a call that was suspended and has ended, after the log has its end: the log has it as a call
 /// that waits, and the row is what leads to its end if this process is killed.
-pub(super) async fn conclude(asked: Asked, record: &mut CallRecord, is_written: bool) {
+pub(super) async fn conclude(asked: StoredCall, record: &mut CallRecord, is_written: bool) {
     let journal = asked.journal.clone();
     let id = record.invocation.invocation_id;
     // A row that cannot be removed is removed when the call is next looked at, or ends the call once more for the log.
@@ -358,7 +362,7 @@ pub(super) async fn conclude(asked: Asked, record: &mut CallRecord, is_written: 
     if asked.approval.is_some() {
         return approval::conclude(asked, record).await;
     }
-    let Asked { leaving, held, .. } = asked;
+    let StoredCall { leaving, held, .. } = asked;
     drop(leaving);
     held.retire_async().await;
 }

@@ -8,14 +8,14 @@ use crate::record::{
     Writer,
 };
 
-use super::journey::Journey;
-use super::map_result::{Mapped, model_facing};
-use super::persist::{Persisted, Stored};
+use super::call_state::CallState;
+use super::map_result::{MappedResult, model_facing};
+use super::persist::{Persisted, StoredResult};
 use super::refs;
 
 /// Emits the terminal status and events, and returns the record with the result.
-pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallRecord {
-    let Stored {
+pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> CallRecord {
+    let StoredResult {
         result_id,
         mapped,
         resource_refs,
@@ -84,7 +84,7 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
 
 /// Records that the outcome of a call that ran goes to its batch, at its place. The status graph has no such step
 /// for a call that timed out or never ran.
-fn hand_over(journey: &mut Journey<'_>, status: Status) {
+fn hand_over(journey: &mut CallState<'_>, status: Status) {
     let Some(order) = journey.seat.as_ref().and_then(|seat| seat.order) else {
         return;
     };
@@ -98,7 +98,7 @@ fn hand_over(journey: &mut Journey<'_>, status: Status) {
 }
 
 /// The status that the error asks for, or the nearest one that can be reached from the current status.
-fn terminal_status(journey: &Journey<'_>, mapped: &Mapped) -> Status {
+fn terminal_status(journey: &CallState<'_>, mapped: &MappedResult) -> Status {
     let now = journey.invocation.status();
     let wanted = match mapped.error.as_ref() {
         None => Status::Succeeded,
@@ -124,7 +124,7 @@ fn resumed(now: Status) -> Option<Status> {
 }
 
 /// Emits one event of the listed classes for every end, and a finer one beside it if there is one.
-fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
+fn emit_end(journey: &CallState<'_>, status: Status, result: &ToolResult) {
     let (listed, finer) = match status {
         Status::Succeeded => (EventType::Succeeded, None),
         Status::Canceled => (EventType::Canceled, None),
@@ -158,7 +158,7 @@ fn emit_end(journey: &Journey<'_>, status: Status, result: &ToolResult) {
 }
 
 /// Provenance of the result. What a guest says about it is data inside the result.
-fn provenance(journey: &Journey<'_>, mapped: &Mapped) -> ResultProvenance {
+fn provenance(journey: &CallState<'_>, mapped: &MappedResult) -> ResultProvenance {
     let said = !mapped.content.is_empty()
         || mapped.structured_content.is_some()
         || mapped.ui_facing_summary.is_some();
@@ -175,14 +175,14 @@ fn provenance(journey: &Journey<'_>, mapped: &Mapped) -> ResultProvenance {
 }
 
 /// The record of an error. A call that could have changed something is not safe to repeat (AT-ERR-09).
-fn error_of(journey: &Journey<'_>, refusal: &Refusal) -> ToolError {
+fn error_of(journey: &CallState<'_>, refusal: &Refusal) -> ToolError {
     let mut error = refusal.to_error();
     error.retry.safe &= !journey.changes;
     error
 }
 
-/// What the tool's author declared to stand in for an output of which nothing is left (AT-OUT-09).
-fn fallback(journey: &Journey<'_>, mapped: &Mapped) -> Option<String> {
+/// The author's replacement for an output of which nothing is left (AT-OUT-09).
+fn fallback(journey: &CallState<'_>, mapped: &MappedResult) -> Option<String> {
     let error = mapped
         .error
         .as_ref()
@@ -202,7 +202,11 @@ fn fallback(journey: &Journey<'_>, mapped: &Mapped) -> Option<String> {
 }
 
 /// The result record for `mapped`.
-pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mapped) -> ToolResult {
+pub(super) fn envelope(
+    journey: &CallState<'_>,
+    result_id: ResultId,
+    mapped: MappedResult,
+) -> ToolResult {
     let status = match &mapped.error {
         None => ResultStatus::Succeeded,
         // Only a guest's own partial output is a partial success, although any usable output is kept.

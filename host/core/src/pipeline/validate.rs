@@ -4,21 +4,21 @@
 use serde_json::json;
 
 use crate::catalog::Tool;
-use crate::executor::{Check, Preflight};
-use crate::policy::{Look, Permit};
+use crate::executor::{InputCheck, PreflightAccess};
+use crate::policy::{Permit, PreflightPermit};
 use crate::record::{AccessKind, EventType, HookEvent, Refusal, Status};
 
-use super::journey::{Journey, Prepared, made_here};
+use super::call_state::{CallState, PreparedCall, phase_token};
 use super::schema_gate::Gated;
 use super::{observe, permission};
 
-made_here! {
+phase_token! {
     /// Values that the tool itself accepts.
-    pub(super) Valid(Prepared)
+    pub(super) Valid(PreparedCall)
 }
 
 /// Calls the tool's own validation of the values and its setup.
-pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<Valid, Refusal> {
+pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Result<Valid, Refusal> {
     let prepared = gated.open();
     if !prepared.tool.validates() {
         return Ok(Valid(prepared));
@@ -31,12 +31,12 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
         None
     };
     let preflight = match (&look, with_files) {
-        (Some(look), _) => Preflight::Reading(look),
-        (None, true) => Preflight::Left,
-        (None, false) => Preflight::Offline,
+        (Some(look), _) => PreflightAccess::Reading(look),
+        (None, true) => PreflightAccess::Left,
+        (None, false) => PreflightAccess::Offline,
     };
-    journey.preflight_left = matches!(preflight, Preflight::Left);
-    let check = Check {
+    journey.preflight_left = matches!(preflight, PreflightAccess::Left);
+    let check = InputCheck {
         preflight,
         ..journey.check(&prepared.tool, &prepared.input, &limits)
     };
@@ -49,7 +49,7 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
 /// Runs the preflight of a call that is allowed by now with `permit`, if it was left until it is: before hooks and approvers
 /// had been asked, it could have read nothing. It runs before the tool does.
 pub(super) async fn preflight(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     permit: &Permit,
 ) -> Result<(), Refusal> {
@@ -57,9 +57,9 @@ pub(super) async fn preflight(
         return Ok(());
     }
     let limits = journey.request.limits.for_checks();
-    let look = Look::of(permit);
-    let check = Check {
-        preflight: Preflight::Alone(&look),
+    let look = PreflightPermit::from_permit(permit);
+    let check = InputCheck {
+        preflight: PreflightAccess::Alone(&look),
         ..journey.check(tool, permit.guest_input(), &limits)
     };
     let checked = journey.services.executor.validate(check).await;
@@ -67,7 +67,7 @@ pub(super) async fn preflight(
 }
 
 /// Notes that the tool refused the values of the call.
-fn refused(journey: &mut Journey<'_>, refusal: Refusal) -> Refusal {
+fn refused(journey: &mut CallState<'_>, refusal: Refusal) -> Refusal {
     // A canceled check says nothing about the values.
     if journey.request.cancellation.requested().is_none() {
         journey.pass_through(Status::ValidationFailed, "the tool refused the values");
@@ -78,14 +78,17 @@ fn refused(journey: &mut Journey<'_>, refusal: Refusal) -> Refusal {
     refusal
 }
 
-/// Whether the tool declares files, which preflight may then look at.
+/// Returns whether the tool declares files, which preflight may then access.
 pub(super) fn reads_files(tool: &Tool) -> bool {
     let profile = tool.permission_profile();
     profile.wants(&AccessKind::FileRead) || profile.wants_file_write()
 }
 
-async fn look(journey: &Journey<'_>, prepared: &Prepared) -> Result<Option<Look>, Refusal> {
-    let Prepared { tool, input } = prepared;
+async fn look(
+    journey: &CallState<'_>,
+    prepared: &PreparedCall,
+) -> Result<Option<PreflightPermit>, Refusal> {
+    let PreparedCall { tool, input } = prepared;
     let declaration = tool.declaration();
     // Hooks are asked later, and could deny the call or change what it reads.
     let mut hooks = [HookEvent::PreToolUse, HookEvent::PermissionRequest].into_iter();

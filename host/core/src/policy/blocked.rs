@@ -1,4 +1,4 @@
-//! What a surface withholds by name: tools that a rule denies whatever their arguments are, and tools that a role lacks.
+//! Tools that a surface withholds by name: denied by a rule for all arguments, or missing from the role.
 
 use anyhow::Context;
 
@@ -75,7 +75,7 @@ impl ToolPatterns {
         })
     }
 
-    /// Whether one of the patterns matches one of the tool's names.
+    /// Returns whether one of the patterns matches one of the tool's names.
     pub fn matches(&self, declaration: &ToolDeclaration) -> bool {
         let qualified = declaration.qualified_name();
         let names = [
@@ -88,8 +88,8 @@ impl ToolPatterns {
             .any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
-    /// Whether the patterns are for the tool with this declaration, of `component`: one of them matches one of its names,
-    /// and no installed tool of other bytes has that name.
+    /// Returns whether the patterns are for this tool of `component`: one matches one of its names, and no installed
+    /// tool with different bytes has that name.
     pub(crate) fn allow(
         &self,
         declaration: &ToolDeclaration,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::record::{AccessKind, PermissionProfile, digest};
 
-use super::named::{below, mount_of};
+use super::call_subjects::{below, mount_of};
 use super::network::Origin;
 use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret};
 
@@ -26,7 +26,7 @@ pub struct Denial {
     pub what: PathPattern,
     /// `true`: closed for reading and writing; `false`: closed for writing only.
     pub read: bool,
-    /// Whether the host closes it in every call, whatever the operator says; a question leaves it out.
+    /// `true` if the host closes it in every call, regardless of the operator; a question omits it.
     pub by_host: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Capability {
     /// Guest path of a temporary folder, which is created for the call and deleted after it.
     pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
-    /// Guest path of the working directory: that of the caller, if it lies in a mount or contains one; otherwise the only
+    /// Guest path of the working directory: the caller's, if it lies in a mount or contains one; otherwise the only
     /// granted folder.
     pub cwd: Option<String>,
     /// The caller's working directory, where relative paths among the arguments start, as a guest would name it. No guest
@@ -272,12 +272,12 @@ impl Capability {
             .for_each(|mount| mount.writable = false);
     }
 
-    /// Whether the call can make lasting changes to files.
+    /// Returns whether the call can make lasting changes to files.
     pub fn is_writable(&self) -> bool {
         self.mounts.iter().any(|mount| mount.writable)
     }
 
-    /// Whether the working directory, if there is one, lies in a mount; otherwise it is an empty folder.
+    /// Returns whether the working directory, if any, lies in a mount; otherwise it is an empty folder.
     pub fn holds_cwd(&self) -> bool {
         self.cwd
             .as_deref()

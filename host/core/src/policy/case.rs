@@ -2,16 +2,16 @@ use std::path::PathBuf;
 
 use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField, ToolKind};
 
-use super::{Ceiling, Files, Grants, Limits, Opinion, Policy, Subject};
+use super::{CallCeiling, DecisionSubject, FileUse, Grants, Limits, Opinion, Policy};
 
 /// Inputs of one decision.
 #[derive(Debug)]
-pub struct Case<'a> {
-    pub subject: Subject,
+pub struct DecisionCase<'a> {
+    pub subject: DecisionSubject,
     /// `permission_input`: exactly what would run.
     pub input: Input,
     pub limits: Limits,
-    pub declared: Declared<'a>,
+    pub declared: ToolClaims<'a>,
     /// The component's classification of this one input; `None` if it gives none.
     pub classified: Option<SafetyFacts>,
     pub grants: &'a Grants,
@@ -20,14 +20,13 @@ pub struct Case<'a> {
     pub opinion: Option<&'a Opinion>,
     /// Folders that hold the host's own state: no grant may reach them.
     pub protected: &'a [PathBuf],
-    /// What bounds a call that another call makes.
-    pub ceiling: Option<&'a Ceiling>,
+    /// Ceiling of a call that another call makes.
+    pub ceiling: Option<&'a CallCeiling>,
 }
 
-/// What the tool declares about itself. These are untrusted claims: they can make a decision stricter, never more
-/// permissive.
+/// The tool's declarations about itself: untrusted claims, which can make a decision stricter, never more permissive.
 #[derive(Clone, Copy, Debug)]
-pub struct Declared<'a> {
+pub struct ToolClaims<'a> {
     pub tool_id: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
@@ -37,19 +36,19 @@ pub struct Declared<'a> {
     pub facts: SafetyFacts,
     /// The arguments that name the paths, URLs and resources of a call.
     pub subjects: &'a [SubjectField],
-    /// Whether an argument can be sensitive, so that no message has a part of one.
+    /// `true` if an argument can be sensitive, so no message has a part of one.
     pub hides_input: bool,
     /// The ids that the tool has in other protocols.
     pub native_ids: &'a [String],
-    /// Whether a user takes part in each call.
+    /// `true` if a user takes part in each call.
     pub needs_user: bool,
-    /// What it says of the files that it uses.
-    pub files: Files,
+    /// Its declared use of files.
+    pub files: FileUse,
     /// Why rules or policies that the tool names may not be heard.
     pub unheard: Option<&'static str>,
 }
 
-impl Declared<'_> {
+impl ToolClaims<'_> {
     pub(super) fn claims_read_only(&self, classified: Option<SafetyFacts>) -> bool {
         [Some(self.facts), classified]
             .iter()

@@ -1,26 +1,26 @@
-//! What bounds a call that another call makes: it may do what the caller's permit allows, and no more.
+//! Limits a call that another call makes to the permissions of the caller's permit.
 
 use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal};
 
 use super::decide::Ruling;
 use super::missing::missing;
 use super::network::Origin;
-use super::rule_match::Call;
-use super::{Capability, Case, Denial, Grants, Mount, Permit, facts};
+use super::rule_match::RuleCall;
+use super::{Capability, DecisionCase, Denial, Grants, Mount, Permit, facts};
 
 /// The most that a call may do which another call makes. It can be made from the permit of that call alone, so that no
 /// other code can raise it.
 #[derive(Clone, Debug)]
-pub struct Ceiling {
+pub struct CallCeiling {
     capability: Capability,
     changes_nothing: bool,
     /// The tool that makes the call.
     caller: String,
 }
 
-impl Ceiling {
+impl CallCeiling {
     /// The ceiling of the calls that `permit` makes, which is for the tool `tool_id`.
-    pub fn of(permit: &Permit, tool_id: &str) -> Self {
+    pub fn from_permit(permit: &Permit, tool_id: &str) -> Self {
         let capability = permit.capability().clone();
         let changes_nothing = permit.changes_nothing();
         Self {
@@ -30,7 +30,7 @@ impl Ceiling {
         }
     }
 
-    /// Whether a tool with the qualified name `name` may be called.
+    /// Returns whether a tool with the qualified name `name` may be called.
     pub fn may_call(&self, name: &str) -> bool {
         self.capability.tools.allow(name)
     }
@@ -41,9 +41,9 @@ impl Ceiling {
     }
 }
 
-/// What the profile of `case` declares and its grants allow, without what `closed` denies, and no more than its caller
-/// has. It has no network yet.
-pub(super) fn effective(case: &Case<'_>, closed: &[Denial]) -> Capability {
+/// Capability that the profile of `case` declares and its grants allow, without the denials in `closed`, and at most
+/// its caller's. It has no network yet.
+pub(super) fn effective(case: &DecisionCase<'_>, closed: &[Denial]) -> Capability {
     let mut wide = Capability::effective(case.declared.profile, case.grants, closed);
     if let Some(ceiling) = case.ceiling.filter(|_| guard!("child_ceiling")) {
         wide.limit(&ceiling.capability, case.grants);
@@ -53,7 +53,7 @@ pub(super) fn effective(case: &Case<'_>, closed: &[Denial]) -> Capability {
 
 /// Sets the network of `wide`: what was declared and granted, narrowed to the origins `named`, and no more than the
 /// caller has.
-pub(super) fn reach(case: &Case<'_>, wide: &mut Capability, named: &[Origin]) {
+pub(super) fn reach(case: &DecisionCase<'_>, wide: &mut Capability, named: &[Origin]) {
     if let Some(ceiling) = case.ceiling {
         wide.closed_urls
             .extend(ceiling.capability.closed_urls.iter().cloned());
@@ -66,7 +66,7 @@ pub(super) fn reach(case: &Case<'_>, wide: &mut Capability, named: &[Origin]) {
 
 /// Why the call gets no access of this `kind`: `ruling`, or that its caller has less than the grants allow.
 pub(super) fn blame(
-    call: &Call<'_>,
+    call: &RuleCall<'_>,
     kind: &AccessKind,
     closed: &[Denial],
     named: &[Origin],
@@ -85,7 +85,7 @@ pub(super) fn blame(
 }
 
 /// Denies a call that can make lasting changes if the call that makes it can make none.
-pub(super) fn check(case: &Case<'_>, world: Capability) -> Result<Capability, Box<Ruling>> {
+pub(super) fn check(case: &DecisionCase<'_>, world: Capability) -> Result<Capability, Box<Ruling>> {
     let Some(ceiling) = case
         .ceiling
         .filter(|ceiling| ceiling.changes_nothing && guard!("child_changes"))
@@ -104,7 +104,7 @@ pub(super) fn check(case: &Case<'_>, world: Capability) -> Result<Capability, Bo
     }
 }
 
-fn beyond(case: &Case<'_>, ceiling: &Ceiling, what: &str) -> Ruling {
+fn beyond(case: &DecisionCase<'_>, ceiling: &CallCeiling, what: &str) -> Ruling {
     let tool = case.declared.tool_id;
     let caller = ceiling.caller();
     let message = format!(

@@ -6,31 +6,31 @@ use crate::record::{
     WriteEffect,
 };
 
+use super::call_subjects::{CallSubjects, absolute, named};
 use super::missing::{closed_grant, missing, outside, unreachable};
-use super::named::{Named, absolute, named};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
-use super::permit::Traits;
-use super::rule_match::{Call, RuleMatch, closed_places};
+use super::permit::CallTraits;
+use super::rule_match::{RuleCall, RuleMatch, closed_places};
 use super::{
-    Brief, Capability, Case, Denial, Look, Opinion, Permit, Question, Touches, ceiling, facts,
-    suggestion, unused,
+    ApprovalBrief, ApprovalQuestion, Capability, DecisionCase, Denial, Opinion, Permit,
+    PossibleTouches, PreflightPermit, ceiling, facts, suggestion, unused,
 };
 
 /// The decision on one call, and its outcome.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct PolicyVerdict {
     /// Boxed, because it passes through several functions.
     pub decision: Box<PermissionDecision>,
-    pub outcome: Outcome,
+    pub outcome: DecisionOutcome,
 }
 
 /// Outcome of a decision: a permit, a question, or a refusal.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum DecisionOutcome {
     Allow(Box<Permit>),
     /// The call needs an approval first.
-    Ask(Box<Question>),
+    Ask(Box<ApprovalQuestion>),
     Deny(Refusal),
 }
 
@@ -39,31 +39,31 @@ pub enum Outcome {
 /// Denials of any layer come first, then questions, then allowances. Every access kind that the profile declares must
 /// be granted, because a tool is not started without what it says it needs. Grants are narrowed to what the profile
 /// declares, and to the paths and origins that the call's arguments name.
-pub fn decide(case: Case<'_>) -> Verdict {
+pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
     let assessed = assess(&case);
     let decision = record(&case, &assessed);
-    let Assessed {
+    let CallAssessment {
         ruling,
         world,
         risk,
         ..
     } = assessed;
     if let Some(refusal) = ruling.refusal {
-        return Verdict {
+        return PolicyVerdict {
             decision,
-            outcome: Outcome::Deny(refusal),
+            outcome: DecisionOutcome::Deny(refusal),
         };
     }
-    let brief = (ruling.behavior == Behavior::Ask).then(|| Brief {
+    let brief = (ruling.behavior == Behavior::Ask).then(|| ApprovalBrief {
         tool_id: case.declared.tool_id.to_owned(),
         risk,
         reason: ruling.message,
         source: ruling.source,
         rule_refs: ruling.rule_refs,
-        touches: Touches::of(&world),
+        touches: PossibleTouches::from_capability(&world),
     });
     let is_concurrency_safe = facts::effective(&case, &world).is_concurrency_safe == Some(true);
-    let traits = Traits {
+    let traits = CallTraits {
         changes_nothing: facts::changes_nothing(case.declared.profile, &world),
         is_concurrency_safe,
     };
@@ -77,17 +77,17 @@ pub fn decide(case: Case<'_>) -> Verdict {
         traits,
     );
     let outcome = match brief {
-        Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
-        None => Outcome::Allow(permit),
+        Some(brief) => DecisionOutcome::Ask(Box::new(ApprovalQuestion::new(permit, brief))),
+        None => DecisionOutcome::Allow(permit),
     };
-    Verdict { decision, outcome }
+    PolicyVerdict { decision, outcome }
 }
 
 /// Decides what preflight of the call may read: `None` if the call is denied, or needs an approval first.
-pub fn look(case: Case<'_>) -> Option<Look> {
+pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
     match decide(case).outcome {
-        Outcome::Allow(permit) => Some(Look::of(&permit)),
-        Outcome::Ask(_) | Outcome::Deny(_) => None,
+        DecisionOutcome::Allow(permit) => Some(PreflightPermit::from_permit(&permit)),
+        DecisionOutcome::Ask(_) | DecisionOutcome::Deny(_) => None,
     }
 }
 
@@ -117,10 +117,10 @@ pub struct Explanation {
 }
 
 /// Explains what [`decide`] would decide, without making a permit.
-pub fn explain(case: &Case<'_>) -> Explanation {
+pub fn explain(case: &DecisionCase<'_>) -> Explanation {
     let assessed = assess(case);
     let decision = record(case, &assessed);
-    let Assessed {
+    let CallAssessment {
         ruling,
         world,
         risk,
@@ -136,7 +136,7 @@ pub fn explain(case: &Case<'_>) -> Explanation {
 }
 
 /// Result of [`assess`].
-struct Assessed {
+struct CallAssessment {
     ruling: Ruling,
     world: Capability,
     risk: RiskLevel,
@@ -151,7 +151,7 @@ pub(super) struct Ruling {
     pub(super) message: String,
     pub(super) rule_refs: Vec<String>,
     pub(super) blocked_path: Option<String>,
-    /// What the caller is told; `Some` exactly when the call is denied.
+    /// Refusal for the caller; `Some` exactly if the call is denied.
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -192,7 +192,7 @@ impl Ruling {
     }
 }
 
-fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
+fn record(case: &DecisionCase<'_>, assessed: &CallAssessment) -> Box<PermissionDecision> {
     let ruling = &assessed.ruling;
     let decided_at = Timestamp::now();
     let mut extra = facts::recorded(case, &assessed.world);
@@ -237,8 +237,8 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
     })
 }
 
-/// What decided, by name (AT-DEC-08).
-fn policy_refs(case: &Case<'_>, ruling: &Ruling) -> Vec<String> {
+/// Everything that decided, by name (AT-DEC-08).
+fn policy_refs(case: &DecisionCase<'_>, ruling: &Ruling) -> Vec<String> {
     let mut refs = ruling.rule_refs.clone();
     match (ruling.kind, case.opinion) {
         (ReasonType::Mode, _) => refs.push(format!("mode:{}", case.policy.mode.as_str())),
@@ -252,7 +252,7 @@ fn policy_refs(case: &Case<'_>, ruling: &Ruling) -> Vec<String> {
     refs
 }
 
-fn assess(case: &Case<'_>) -> Assessed {
+fn assess(case: &DecisionCase<'_>) -> CallAssessment {
     let closed: Vec<Denial> = case.grants.denials();
     let wide = ceiling::effective(case, &closed);
     let risk = risk(case, &wide);
@@ -260,7 +260,7 @@ fn assess(case: &Case<'_>) -> Assessed {
     let named = match named(case.declared.subjects, &case.input, &wide) {
         Ok(named) => named,
         Err(refusal) => {
-            return Assessed {
+            return CallAssessment {
                 ruling: denied(refusal),
                 world: Capability::default(),
                 risk,
@@ -268,7 +268,7 @@ fn assess(case: &Case<'_>) -> Assessed {
             };
         }
     };
-    let call = Call {
+    let call = RuleCall {
         case,
         risk,
         named: &named,
@@ -282,7 +282,7 @@ fn assess(case: &Case<'_>) -> Assessed {
         .collect();
     let world = world(&call, closed, &looks).and_then(|world| ceiling::check(case, world));
     match world {
-        Ok(world) => Assessed {
+        Ok(world) => CallAssessment {
             ruling: rule(&call, &looks, &world),
             world,
             risk,
@@ -293,7 +293,7 @@ fn assess(case: &Case<'_>) -> Assessed {
             if let (Some(refusal), Some(_)) = (&mut ruling.refusal, case.ceiling) {
                 refusal.needs_authorization = None;
             }
-            Assessed {
+            CallAssessment {
                 ruling: *ruling,
                 world: Capability::default(),
                 risk,
@@ -306,7 +306,7 @@ fn assess(case: &Case<'_>) -> Assessed {
 /// The capability of the call: what was declared and granted, without what denials close, narrowed to what the
 /// arguments name, and by the tool's own sandbox profile and read-only claims.
 fn world(
-    call: &Call<'_>,
+    call: &RuleCall<'_>,
     mut closed: Vec<Denial>,
     looks: &[RuleMatch],
 ) -> Result<Capability, Box<Ruling>> {
@@ -334,13 +334,14 @@ fn world(
     }
     let (paths, urls) = closed_places(call);
     let mut wide = call.wide.clone();
-    let again: Named;
+    let again: CallSubjects;
     let mut named = call.named;
     if !paths.is_empty() {
         closed.extend(paths);
         wide = ceiling::effective(case, &closed);
         let refused = |refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal));
-        again = super::named::named(case.declared.subjects, &case.input, &wide).map_err(refused)?;
+        again = super::call_subjects::named(case.declared.subjects, &case.input, &wide)
+            .map_err(refused)?;
         named = &again;
     }
     wide.closed_urls = urls;
@@ -403,7 +404,11 @@ fn world(
 }
 
 /// Narrows `wide` to the paths among the arguments.
-fn narrowed(call: &Call<'_>, wide: &Capability, named: &Named) -> Result<Capability, Box<Ruling>> {
+fn narrowed(
+    call: &RuleCall<'_>,
+    wide: &Capability,
+    named: &CallSubjects,
+) -> Result<Capability, Box<Ruling>> {
     narrow(wide, &named.paths).map_err(|out| {
         let blocked_path = Some(out.path.display().to_string());
         let OutOfReach {
@@ -424,7 +429,7 @@ fn narrowed(call: &Call<'_>, wide: &Capability, named: &Named) -> Result<Capabil
 }
 
 /// The risk that the tool declares, raised to at least what its effects and `wide` imply.
-fn risk(case: &Case<'_>, wide: &Capability) -> RiskLevel {
+fn risk(case: &DecisionCase<'_>, wide: &Capability) -> RiskLevel {
     let profile = case.declared.profile;
     let least = if profile.has_effect(&WriteEffect::Irreversible) {
         RiskLevel::High
@@ -438,7 +443,7 @@ fn risk(case: &Case<'_>, wide: &Capability) -> RiskLevel {
 
 /// Rules on a call that no rule denies, in the order of authority: the mode, denials of hooks, questions, allowances. A
 /// hook's `allow` has no effect here: a question is still asked.
-fn rule(call: &Call<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
+fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     let case = call.case;
     if case.policy.mode == Mode::Plan
         && let Some(effect) = effect(case, world)
@@ -508,7 +513,7 @@ fn rule(call: &Call<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
 }
 
 /// The effect of a call, in words for a message; `None` if it has none.
-fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
+fn effect(case: &DecisionCase<'_>, world: &Capability) -> Option<&'static str> {
     let profile = case.declared.profile;
     if world.is_writable() {
         Some("can change files")
@@ -525,7 +530,7 @@ fn effect(case: &Case<'_>, world: &Capability) -> Option<&'static str> {
 
 /// Why the tool's own profile requires an approval (AT-PERM-03, 05, 10); `None` if it does not. `named`: a rule allows
 /// the tool by a name that is bound to its bytes, or by its component digest.
-fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
+fn asks(case: &DecisionCase<'_>, risk: RiskLevel, named: bool) -> Option<String> {
     let profile = case.declared.profile;
     if profile.has_effect(&WriteEffect::Irreversible) {
         return Some("what the tool does cannot be undone".to_owned());
@@ -555,7 +560,7 @@ fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
 }
 
 /// Returns `question` if the mode and the tool's profile permit asking, otherwise a denial.
-fn ask(case: &Case<'_>, mut question: Ruling) -> Ruling {
+fn ask(case: &DecisionCase<'_>, mut question: Ruling) -> Ruling {
     if let Some(ceiling) = case.ceiling {
         // The approver has to know that the arguments come from a tool.
         question
@@ -589,7 +594,7 @@ fn ask(case: &Case<'_>, mut question: Ruling) -> Ruling {
     }
 }
 
-fn allow(case: &Case<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
+fn allow(case: &DecisionCase<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     let allowed = |kind, message: &str| Ruling::new(Behavior::Allow, kind, message.to_owned());
     let mut ruling = if case.declared.profile.access_kinds.is_empty() {
         allowed(ReasonType::SafetyCheck, "the tool asks for no access")

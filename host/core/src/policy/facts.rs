@@ -2,14 +2,14 @@ use serde_json::json;
 
 use crate::record::{AccessKind, Effects, Extra, PermissionProfile, SafetyFacts, WriteEffect};
 
-use super::{Capability, Case};
+use super::{Capability, DecisionCase};
 
 /// The property of a decision with the effective facts.
 pub(crate) const EFFECTIVE_FACTS: &str = "effective_facts";
 
 /// Safety facts of the call, for its record: what the host enforces, and what the tool says beyond that. What it does not say
 /// counts against it (AT-N-03). Whether the call may run is decided by [`changes_nothing`], never by these words.
-pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts {
+pub(super) fn effective(case: &DecisionCase<'_>, capability: &Capability) -> SafetyFacts {
     let mut claims = claims(case);
     let changes = !changes_nothing(case.declared.profile, capability);
     if !changes && claims.is_read_only == Some(true) {
@@ -23,9 +23,9 @@ pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts
     }
 }
 
-/// What the tool says of all inputs and its component of this one, the more careful word of both. One word that the tool
-/// only reads is enough, because the host holds it to that.
-fn claims(case: &Case<'_>) -> SafetyFacts {
+/// The stricter of the tool's claims for all inputs and its component's claims for this one. One claim to only read is
+/// enough, because the host enforces it.
+fn claims(case: &DecisionCase<'_>) -> SafetyFacts {
     let claims = [Some(case.declared.facts), case.classified];
     let one = |fact: fn(&SafetyFacts) -> Option<bool>, wins: bool| {
         let mut said = claims.iter().flatten().filter_map(fact);
@@ -41,7 +41,7 @@ fn claims(case: &Case<'_>) -> SafetyFacts {
     }
 }
 
-/// Whether a call with `capability` can make no lasting change, locally or remotely: what the host enforces.
+/// Returns whether a call with `capability` can make no lasting change, locally or remotely, as the host enforces it.
 pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
     let mutates =
         profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
@@ -50,7 +50,7 @@ pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capabili
 
 /// Effective, declared and classified facts for the record. Empty unless the component classified the input, the
 /// effective `is_read_only` differs from the declared one, or the declaration contradicts the profile.
-pub(super) fn recorded(case: &Case<'_>, capability: &Capability) -> Extra {
+pub(super) fn recorded(case: &DecisionCase<'_>, capability: &Capability) -> Extra {
     let effective = effective(case, capability);
     let declared = case.declared.facts;
     let differs =

@@ -42,7 +42,7 @@ pub struct VariableGrant {
     pub source: RuleSource,
 }
 
-/// What the caller grants to the tools it calls. The default grants nothing.
+/// The caller's grants to the tools it calls. The default grants nothing.
 ///
 /// ```
 /// use toolcell_core::policy::{GrantWord, Grants, Provenance};
@@ -61,7 +61,7 @@ pub struct Grants {
     pub write: Vec<FolderGrant>,
     /// Names and values.
     pub environment: Vec<(String, String)>,
-    /// The grants behind `environment`, including those of variables that are not set.
+    /// The grants behind `environment`, including unset variables.
     pub variables: Vec<VariableGrant>,
     /// Names and origins; the values stay in the store until a call needs them.
     pub secrets: Vec<SecretGrant>,
@@ -79,7 +79,7 @@ pub struct Grants {
     pub changeable: Vec<FolderGrant>,
     /// The requests that may be sent, and those that may not.
     pub network: NetworkGrants,
-    /// Whether they were given to one component alone, so that they can be meant for no other.
+    /// `true` if they were given to one component only, and are meant for no other.
     pub for_one: bool,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
@@ -143,7 +143,7 @@ impl GrantWord {
         self.names().1
     }
 
-    /// Whether its values are paths.
+    /// Returns whether its values are paths.
     pub fn is_path(self) -> bool {
         match self {
             Self::Read | Self::Write | Self::DenyRead | Self::DenyWrite => true,
@@ -172,8 +172,8 @@ impl GrantWord {
 
 impl Grants {
     /// Adds the grant or denial `word` for `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a
-    /// path for a denial of files, a [`super::network::Rule`] for the network, `NAME@ORIGIN` for a secret, a pattern of
-    /// qualified names for tools. An environment variable that is not set grants nothing.
+    /// path for a denial of files, a [`super::network::NetworkRule`] for the network, `NAME@ORIGIN` for a secret, a pattern
+    /// of qualified names for tools. An environment variable that is not set grants nothing.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl Grants {
         self.add(GrantWord::DenyWrite, path, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-net=SPEC`: see [`super::network::Rule`] for what a `SPEC` looks like.
+    /// Adds `--allow-net=SPEC`: see [`super::network::NetworkRule`] for the form of a `SPEC`.
     pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
     }
@@ -282,7 +282,7 @@ impl Grants {
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
         let full = std::path::absolute(path)
             .with_context(|| format!("cannot find the path {}", path.display()))?;
-        self.close(ResolvedPath::of(&full)?, false, rule, source);
+        self.close(ResolvedPath::resolve(&full)?, false, rule, source);
         Ok(())
     }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::record::Usage;
 
-/// What one call may consume. Every one is enforced by the sandbox and reported back as usage.
+/// Limits of one call. The sandbox enforces each, and reports its usage.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,11 +44,11 @@ pub struct Limits {
     pub log_bytes: u64,
     /// Progress updates kept; further ones are coalesced. Default: 1,000.
     pub progress_updates: u64,
-    /// What the requests may consume.
+    /// Limits of the requests.
     pub network: NetworkLimits,
 }
 
-/// What the requests of one call may consume.
+/// Limits of the requests of one call.
 ///
 /// ```
 /// use toolcell_core::policy::{Limits, NetworkLimits};
@@ -149,7 +149,7 @@ impl Limits {
         self
     }
 
-    /// What is left of the limits after `spent`.
+    /// Remainder of the limits after `spent`.
     #[must_use]
     pub fn less(&self, spent: &Usage) -> Self {
         let mut left = self.clone();
@@ -202,12 +202,12 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::{FileUsage, Metered, NetworkUsage, Usage};
+    use crate::record::{FileUsage, MeteredUsage, NetworkUsage, Usage};
 
     use super::*;
 
-    fn used(used: u64) -> Metered {
-        Metered { used, limit: 100 }
+    fn used(used: u64) -> MeteredUsage {
+        MeteredUsage { used, limit: 100 }
     }
 
     fn spent() -> Usage {
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn the_bill_is_for_all_instances_under_the_first_limits() {
         let mut last = Usage {
-            fuel: Metered {
+            fuel: MeteredUsage {
                 used: 10,
                 limit: 99,
             },

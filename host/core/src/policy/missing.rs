@@ -3,11 +3,11 @@ use std::path::Path;
 use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal, RuleSource};
 use crate::secret::SecretStore;
 
+use super::call_subjects::{NamedPath, NamedUrl, below};
 use super::decide::Ruling;
-use super::named::{NamedPath, NamedUrl, below};
 use super::network::{self, Origin};
-use super::rule_match::Call;
-use super::{Capability, Case, PathPattern, suggestion};
+use super::rule_match::RuleCall;
+use super::{Capability, DecisionCase, PathPattern, suggestion};
 
 /// The options that grant a folder.
 const ALLOW_READ: &str = "--allow-read";
@@ -18,7 +18,7 @@ const HOSTS_SHOWN: usize = 5;
 
 /// Why the grants do not cover `kind`; `None` if they do. `named`: the origins in the arguments.
 pub(super) fn missing(
-    call: &Call<'_>,
+    call: &RuleCall<'_>,
     kind: &AccessKind,
     capability: &Capability,
     named: &[Origin],
@@ -46,7 +46,7 @@ pub(super) fn missing(
     (!covered).then(|| not_granted(call, capability, write))
 }
 
-fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling {
+fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Ruling {
     let case = call.case;
     let tool_id = case.declared.tool_id;
     let (verb, flag) = if write {
@@ -93,7 +93,7 @@ fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling 
 /// The denial that closes the granted folder `host` for this call: the rule as written, its source, and the denied
 /// path.
 fn closing(
-    call: &Call<'_>,
+    call: &RuleCall<'_>,
     host: &Path,
     closes: impl Fn(bool) -> bool,
 ) -> Option<(String, RuleSource, String)> {
@@ -118,7 +118,7 @@ fn closing(
 
 /// Why a path lies in no mount, if the reason is a denial that closes its grant: granting another folder would not
 /// help.
-pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> {
+pub(super) fn closed_grant(call: &RuleCall<'_>, path: &NamedPath) -> Option<Ruling> {
     if path.mount.is_some() {
         return None;
     }
@@ -146,7 +146,7 @@ pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> 
 /// Why no request for a URL in the arguments may be sent; `None` if one may. This is known before the call, so it is
 /// decided before the call.
 pub(super) fn unreachable(
-    case: &Case<'_>,
+    case: &DecisionCase<'_>,
     capability: &Capability,
     named: &NamedUrl,
 ) -> Option<Ruling> {
@@ -211,7 +211,7 @@ pub(super) fn unreachable(
 }
 
 /// Why the call may send no request, although the tool declares that it needs the network.
-fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
+fn no_network(case: &DecisionCase<'_>, named: &[Origin]) -> Ruling {
     let tool_id = case.declared.tool_id;
     let denied =
         |kind, class, code, message| Ruling::deny(kind, Refusal::new(class, code, message));
@@ -277,7 +277,11 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
 
 /// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
 /// credentials and names none is refused too.
-fn missing_secret(case: &Case<'_>, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
+fn missing_secret(
+    case: &DecisionCase<'_>,
+    capability: &Capability,
+    named: &[Origin],
+) -> Option<Ruling> {
     let tool_id = case.declared.tool_id;
     let refs = &case.declared.profile.credential_refs;
     let granted = |name: &String| {
@@ -307,7 +311,7 @@ fn missing_secret(case: &Case<'_>, capability: &Capability, named: &[Origin]) ->
 
 /// The refusal of a call whose paths `outside` lie in no granted folder. `write`: it may change files.
 pub(super) fn outside(
-    case: &Case<'_>,
+    case: &DecisionCase<'_>,
     refusal: Refusal,
     outside: &[&NamedPath],
     write: bool,
@@ -332,7 +336,7 @@ fn folder_needed(refusal: Refusal, write: bool, options: String) -> Refusal {
 }
 
 /// The granted requests, as a message names them.
-fn granted_hosts(case: &Case<'_>) -> String {
+fn granted_hosts(case: &DecisionCase<'_>) -> String {
     let mut targets = case.grants.network.targets();
     let shown: Vec<String> = targets.by_ref().take(HOSTS_SHOWN).collect();
     match targets.count() {

@@ -2,20 +2,21 @@
 //! results from both.
 //!
 //! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
-//! declares and what was granted. A decision allows, denies, or asks a [`Question`], which becomes a permit only by an
-//! approval.
+//! declares and what was granted. A decision allows, denies, or asks an [`ApprovalQuestion`], which becomes
+//! a permit only by an approval.
 
 mod blocked;
+mod call_subjects;
 mod capability;
 mod case;
 mod ceiling;
 mod decide;
 mod facts;
+mod file_use;
 mod grants;
 mod hook_permit;
 mod limits;
 mod missing;
-mod named;
 mod narrow;
 pub mod network;
 mod opinion;
@@ -32,29 +33,28 @@ mod scope;
 mod secret;
 mod suggestion;
 mod tools;
-mod unsaid;
 mod unused;
 
 pub use blocked::ToolPatterns;
+pub use call_subjects::{names_much, names_paths, with_whole_paths};
 pub use capability::{Capability, Denial, Mount};
-pub use case::{Case, Declared};
-pub use ceiling::Ceiling;
-pub use decide::{Explanation, Outcome, Verdict, decide, explain, look};
+pub use case::{DecisionCase, ToolClaims};
+pub use ceiling::CallCeiling;
+pub use decide::{DecisionOutcome, Explanation, PolicyVerdict, decide, explain, look};
 pub(crate) use facts::EFFECTIVE_FACTS;
+pub use file_use::FileUse;
+pub(crate) use file_use::as_granted;
 pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
 pub use hook_permit::HookPermit;
 pub use limits::{Limits, NetworkLimits};
-pub use named::{names_much, names_paths, with_whole_paths};
 pub use network::{Network, NetworkGrants};
 pub use opinion::Opinion;
 pub use pattern::{PathPattern, UrlPattern};
-pub use permit::{Look, Permit, Subject};
+pub use permit::{DecisionSubject, Permit, PreflightPermit};
 pub use provenance::Provenance;
-pub use question::{Brief, Question, Touches};
+pub use question::{ApprovalBrief, ApprovalQuestion, PossibleTouches};
 pub use rule_match::RuleMatch;
 pub use rules::{InstalledTool, Policy, Rule, RuleWords};
-pub use scope::Scope;
-pub use secret::{Placement, SecretGrant, SecretUse};
+pub use scope::ApprovalScope;
+pub use secret::{SecretGrant, SecretPlacement, SecretUse};
 pub use tools::{ToolCalls, ToolGrant};
-pub use unsaid::Files;
-pub(crate) use unsaid::as_granted;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{ErrorClass, Refusal};
 
-use super::named::{NamedPath, STEPS_MAX, below, too_long};
+use super::call_subjects::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
 
 /// Maximum number of paths that a message names.
@@ -62,11 +62,11 @@ pub(super) fn narrow<'p>(
             return Err(stopped(too_long()));
         }
         match folder {
-            Folder::Found { host, guest } => {
+            NarrowedFolder::Found { host, guest } => {
                 admit(&mut narrowed.mounts, capability, mount, host, guest)
             }
-            Folder::None => {}
-            Folder::Elsewhere => {
+            NarrowedFolder::None => {}
+            NarrowedFolder::Elsewhere => {
                 let why = "is a link to a file in another folder; name the file itself";
                 return Err(refuse("path_leads_elsewhere", why));
             }
@@ -104,7 +104,7 @@ pub(super) fn narrow<'p>(
     Ok(narrowed)
 }
 
-enum Folder {
+enum NarrowedFolder {
     Found {
         /// Canonical.
         host: PathBuf,
@@ -119,10 +119,10 @@ enum Folder {
 
 /// Finds the folder that must be mounted so that `path` can be opened or created. It takes the components that it looks
 /// at from `steps`, because each of many missing paths below a deep folder is resolved from the mount on.
-fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
+fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> NarrowedFolder {
     let guest = Path::new(&path.guest);
     if path.host.is_dir() {
-        return Folder::Found {
+        return NarrowedFolder::Found {
             host: path.host.clone(),
             guest: guest.to_owned(),
         };
@@ -132,7 +132,7 @@ fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
         .skip(1)
         .take_while(|folder| folder.starts_with(&mount.guest));
     let Some(parent) = ancestors.next() else {
-        return Folder::None;
+        return NarrowedFolder::None;
     };
     let mut exists = |guest: &Path| {
         let rest = guest.strip_prefix(&mount.guest).ok()?;
@@ -145,20 +145,20 @@ fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Folder {
             .filter(|host| host.is_dir() && host.starts_with(&mount.host))
     };
     match exists(parent) {
-        Some(host) if !path.host.starts_with(&host) => Folder::Elsewhere,
-        Some(host) => Folder::Found {
+        Some(host) if !path.host.starts_with(&host) => NarrowedFolder::Elsewhere,
+        Some(host) => NarrowedFolder::Found {
             host,
             guest: parent.to_owned(),
         },
         // A tool that may write can create the missing folders; one that only reads has nothing to open.
         None if mount.writable => match ancestors.find_map(|guest| Some((exists(guest)?, guest))) {
-            Some((host, guest)) => Folder::Found {
+            Some((host, guest)) => NarrowedFolder::Found {
                 host,
                 guest: guest.to_owned(),
             },
-            None => Folder::None,
+            None => NarrowedFolder::None,
         },
-        None => Folder::None,
+        None => NarrowedFolder::None,
     }
 }
 

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::resolved_path::ResolvedPath;
 
-use super::network::{Spelling, host_and_port, is_plain, port_pattern};
+use super::network::{SplitUrl, host_and_port, is_plain, port_pattern};
 use super::place::rooted;
 
 /// A pattern for names and other words: `*` matches any text.
@@ -32,16 +32,16 @@ pub struct PathPattern {
     text: String,
     /// The part without wildcards, resolved as far as it exists.
     prefix: PathBuf,
-    below: Below,
+    below: PatternExtent,
     /// Paths of the symbolic links that the pattern leads through.
     links: Vec<PathBuf>,
     /// Folders that the pattern leaves through `..`.
     left: Vec<PathBuf>,
 }
 
-/// What a pattern covers of its prefix.
+/// Extent of a pattern below its prefix.
 #[derive(Clone, Debug)]
-enum Below {
+enum PatternExtent {
     /// The prefix itself, and everything in it.
     All,
     /// Names below the prefix.
@@ -80,14 +80,14 @@ impl PathPattern {
         }
         let rest = rest.to_str().unwrap_or_default();
         let below = match rest {
-            "" | "**" => Below::All,
-            rest => Below::Names(glob(rest, true)?),
+            "" | "**" => PatternExtent::All,
+            rest => PatternExtent::Names(glob(rest, true)?),
         };
         let ResolvedPath {
             end: prefix,
             links,
             left,
-        } = ResolvedPath::of(&literal)?;
+        } = ResolvedPath::resolve(&literal)?;
         Ok(Self {
             text: text.to_owned(),
             prefix,
@@ -99,15 +99,15 @@ impl PathPattern {
 
     /// A pattern for exactly `folder`, which is canonical, and everything below it.
     pub(super) fn below(folder: PathBuf) -> Self {
-        Self::at(folder, Below::All)
+        Self::at(folder, PatternExtent::All)
     }
 
     /// A pattern that covers nothing, and only keeps `folder`, which is canonical, from being moved or replaced.
     pub(super) fn itself(folder: PathBuf) -> Self {
-        Self::at(folder, Below::Nothing)
+        Self::at(folder, PatternExtent::Nothing)
     }
 
-    fn at(folder: PathBuf, below: Below) -> Self {
+    fn at(folder: PathBuf, below: PatternExtent) -> Self {
         let text = folder.display().to_string();
         Self {
             text,
@@ -133,14 +133,14 @@ impl PathPattern {
             .chain(self.left.iter().cloned().map(Self::itself))
     }
 
-    /// Whether the pattern covers anything; otherwise it only keeps a folder in its place.
+    /// Returns whether the pattern covers anything; otherwise it only keeps a folder in its place.
     pub fn covers_anything(&self) -> bool {
-        !matches!(self.below, Below::Nothing)
+        !matches!(self.below, PatternExtent::Nothing)
     }
 
     /// The one path that the pattern covers with what is below it; `None` for a pattern with wildcards.
     pub fn exact(&self) -> Option<&Path> {
-        matches!(self.below, Below::All).then_some(self.prefix.as_path())
+        matches!(self.below, PatternExtent::All).then_some(self.prefix.as_path())
     }
 
     /// The pattern as written, or the path that it is about.
@@ -148,34 +148,34 @@ impl PathPattern {
         &self.text
     }
 
-    /// Whether the pattern covers `path`, which is canonical, or a folder that contains it.
+    /// Returns whether the pattern covers `path`, which is canonical, or a folder that contains it.
     pub fn covers(&self, path: &Path) -> bool {
         let Ok(rest) = path.strip_prefix(&self.prefix) else {
             return false;
         };
         match &self.below {
-            Below::All => true,
-            Below::Nothing => false,
-            Below::Names(glob) => rest
+            PatternExtent::All => true,
+            PatternExtent::Nothing => false,
+            PatternExtent::Names(glob) => rest
                 .ancestors()
                 .any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
         }
     }
 
-    /// Whether something that the pattern covers could lie in `folder`.
+    /// Returns whether `folder` could contain something that the pattern covers.
     pub fn reaches_into(&self, folder: &Path) -> bool {
         self.covers(folder)
             || self.prefix.starts_with(folder)
-            || (matches!(self.below, Below::Names(_)) && folder.starts_with(&self.prefix))
+            || (matches!(self.below, PatternExtent::Names(_)) && folder.starts_with(&self.prefix))
     }
 
-    /// Whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern that
-    /// matches names at a certain depth can lose those in a folder that is moved to another depth.
+    /// Returns whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern for
+    /// names at a certain depth can lose names in a folder that is moved to another depth.
     pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
         match &self.below {
-            Below::All | Below::Nothing => true,
-            Below::Names(_) if !from.starts_with(&self.prefix) => true,
-            Below::Names(glob) => {
+            PatternExtent::All | PatternExtent::Nothing => true,
+            PatternExtent::Names(_) if !from.starts_with(&self.prefix) => true,
+            PatternExtent::Names(glob) => {
                 let anywhere = glob
                     .glob()
                     .glob()
@@ -203,7 +203,7 @@ pub struct UrlPattern {
     text: String,
     scheme: Option<String>,
     host: HostPattern,
-    port: Port,
+    port: PortPattern,
     path: Option<GlobMatcher>,
 }
 
@@ -224,7 +224,7 @@ enum HostPattern {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Port {
+enum PortPattern {
     Any,
     /// The pattern names no port.
     Open,
@@ -235,11 +235,11 @@ impl UrlPattern {
     /// Compiles `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what
     /// is below it, and may contain wildcards.
     pub fn compile(text: &str) -> anyhow::Result<Self> {
-        let Spelling {
+        let SplitUrl {
             scheme,
             authority,
             path,
-        } = Spelling::of(text);
+        } = SplitUrl::parse(text);
         let scheme = scheme
             .map(str::to_ascii_lowercase)
             .filter(|scheme| scheme != "*");
@@ -249,9 +249,9 @@ impl UrlPattern {
         );
         let (host, port) = host_and_port(authority)?;
         let port = match port.map(port_pattern).transpose()? {
-            None => Port::Open,
-            Some(None) => Port::Any,
-            Some(Some(port)) => Port::Is(port),
+            None => PortPattern::Open,
+            Some(None) => PortPattern::Any,
+            Some(Some(port)) => PortPattern::Is(port),
         };
         let path = match path.trim_end_matches('/') {
             "" | "/*" | "/**" => None,
@@ -271,8 +271,8 @@ impl UrlPattern {
         &self.text
     }
 
-    /// Whether the pattern certainly allows `url`: the port is the scheme's own unless the pattern names another, and
-    /// the path is covered both as it stands and percent-decoded.
+    /// Returns whether the pattern certainly allows `url`: its port is the scheme's own unless the pattern names
+    /// another, and its path is covered both as written and percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
         self.covers_origin(url, url.port().is_none())
             && self
@@ -280,9 +280,9 @@ impl UrlPattern {
                 .is_none_or(|readings| readings == [true, true])
     }
 
-    /// Whether `url` could be what the pattern denies or asks about: any port matches unless the pattern names one, and
-    /// the path is covered as it stands or percent-decoded. A path that servers interpret in different ways, which
-    /// `plain` rules out for the path as written, matches any pattern.
+    /// Returns whether the pattern could deny or ask about `url`: any port matches unless the pattern names one, and
+    /// the path is covered as written or percent-decoded. A path that servers interpret differently matches any
+    /// pattern; `plain` rules that out for the path as written.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
         self.covers_origin(url, true)
             && self.readings(url).is_none_or(|readings| {
@@ -297,9 +297,9 @@ impl UrlPattern {
             .is_none_or(|scheme| scheme == url.scheme())
             && self.covers_host(url)
             && match self.port {
-                Port::Any => true,
-                Port::Open => open,
-                Port::Is(port) => url.port_or_known_default() == Some(port),
+                PortPattern::Any => true,
+                PortPattern::Open => open,
+                PortPattern::Is(port) => url.port_or_known_default() == Some(port),
             }
     }
 
@@ -318,7 +318,7 @@ impl UrlPattern {
         }
     }
 
-    /// Whether the path of `url` is covered as it stands, and percent-decoded; `None` if the pattern covers every path.
+    /// Coverage of `url`'s path as written, and percent-decoded; `None` if the pattern covers every path.
     fn readings(&self, url: &Url) -> Option<[bool; 2]> {
         let glob = self.path.as_ref()?;
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();

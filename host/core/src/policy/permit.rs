@@ -4,9 +4,9 @@ use crate::record::{Input, InvocationId};
 
 use super::{Capability, Limits};
 
-/// What a decision is about: one call of one tool of one component.
+/// Subject of a decision: one call of one tool of one component.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct DecisionSubject {
     pub invocation_id: InvocationId,
     /// `sha256:<hex>` of the component.
     pub component: Arc<str>,
@@ -19,32 +19,32 @@ pub struct Subject {
 /// another one decides again.
 #[derive(Debug)]
 pub struct Permit {
-    subject: Subject,
+    subject: DecisionSubject,
     call_input: Input,
     /// `call_input` with absolute paths; `None` if they are absolute in it.
     guest_input: Option<Input>,
     capability: Capability,
     limits: Limits,
-    traits: Traits,
+    traits: CallTraits,
 }
 
-/// What was found out about the call of a permit.
+/// Findings about the call of a permit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Traits {
+pub(super) struct CallTraits {
     pub(super) changes_nothing: bool,
     pub(super) is_concurrency_safe: bool,
 }
 
 impl Permit {
-    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. Boxed, because a permit passes through several
-    /// phases.
+    /// `guest_input`: what [`super::call_subjects::absolute`] made of `call_input`. Boxed, because a permit passes through
+    /// several phases.
     pub(super) fn mint(
-        subject: Subject,
+        subject: DecisionSubject,
         call_input: Input,
         guest_input: Option<Input>,
         capability: Capability,
         limits: Limits,
-        traits: Traits,
+        traits: CallTraits,
     ) -> Box<Self> {
         Box::new(Self {
             subject,
@@ -56,7 +56,7 @@ impl Permit {
         })
     }
 
-    pub fn subject(&self) -> &Subject {
+    pub fn subject(&self) -> &DecisionSubject {
         &self.subject
     }
 
@@ -79,27 +79,27 @@ impl Permit {
         &self.limits
     }
 
-    /// Whether the call can make no lasting change, locally or remotely, so that it can be repeated.
+    /// Returns whether the call can make no lasting change, locally or remotely, so it can be repeated.
     pub fn changes_nothing(&self) -> bool {
         self.traits.changes_nothing
     }
 
-    /// Whether the tool says that this call may run beside others. A necessary condition only: what the calls can reach
+    /// Returns whether the tool claims that this call may run concurrently. This is necessary only: the calls' reach
     /// must not overlap either.
     pub fn is_concurrency_safe(&self) -> bool {
         self.traits.is_concurrency_safe
     }
 }
 
-/// What preflight of one call may read. Only a decision makes one (AT-PIPE-04).
+/// Read access for preflight of one call. Only a decision makes one (AT-PIPE-04).
 #[derive(Debug)]
-pub struct Look {
+pub struct PreflightPermit {
     capability: Capability,
     input: Input,
 }
 
-impl Look {
-    pub(crate) fn of(permit: &Permit) -> Self {
+impl PreflightPermit {
+    pub(crate) fn from_permit(permit: &Permit) -> Self {
         Self {
             capability: permit.capability.to_look(),
             input: permit.guest_input().clone(),

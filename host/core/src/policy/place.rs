@@ -20,5 +20,5 @@ pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
 
 /// Resolves `text`, relative to `base`.
 pub(super) fn resolve(text: &str, base: &Path) -> anyhow::Result<ResolvedPath> {
-    ResolvedPath::of(&rooted(text, base)?)
+    ResolvedPath::resolve(&rooted(text, base)?)
 }

@@ -1,6 +1,6 @@
 use crate::record::{Input, RiskLevel, RuleSource};
 
-use super::{Capability, Limits, Mount, Permit, SecretUse, Subject};
+use super::{Capability, DecisionSubject, Limits, Mount, Permit, SecretUse};
 
 /// A call that may run only after an approval. It carries the permit, and is sealed like it: only this module can
 /// construct a question, and a question can be neither copied nor stored.
@@ -8,14 +8,14 @@ use super::{Capability, Limits, Mount, Permit, SecretUse, Subject};
 /// If the approver changes the input, [`super::decide`] decides on the changed input: denials still deny, and the
 /// approval counts for the question that results.
 #[derive(Debug)]
-pub struct Question {
+pub struct ApprovalQuestion {
     permit: Box<Permit>,
-    brief: Brief,
+    brief: ApprovalBrief,
 }
 
-/// What an approver needs to know: plain data, to be shown and stored.
+/// Facts for an approver: plain data, to be shown and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct ApprovalBrief {
     pub tool_id: String,
     /// The risk that the tool declares, or a higher one that its effects imply.
     pub risk: RiskLevel,
@@ -24,16 +24,16 @@ pub struct Brief {
     /// Source of the rule that asks; `None` if a hook or the tool's own profile asks.
     pub source: Option<RuleSource>,
     pub rule_refs: Vec<String>,
-    pub touches: Touches,
+    pub touches: PossibleTouches,
 }
 
-/// What a call could touch.
+/// Resources that a call could touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touches {
+pub struct PossibleTouches {
     pub reads: Vec<Mount>,
     /// Folders that the call can read and change.
     pub writes: Vec<Mount>,
-    /// What may be sent, and where: `GET+HEAD@https://api.example.com:443`.
+    /// Permitted methods and origins: `GET+HEAD@https://api.example.com:443`.
     pub network: Vec<String>,
     /// Names, never values, and where they may be sent: `API_KEY@https://api.example.com`.
     pub secrets: Vec<String>,
@@ -43,8 +43,8 @@ pub struct Touches {
     pub tools: Vec<String>,
 }
 
-impl Touches {
-    pub(super) fn of(capability: &Capability) -> Self {
+impl PossibleTouches {
+    pub(super) fn from_capability(capability: &Capability) -> Self {
         let (writes, reads) = capability
             .mounts
             .iter()
@@ -75,16 +75,16 @@ impl Touches {
     }
 }
 
-impl Question {
-    pub(super) fn new(permit: Box<Permit>, brief: Brief) -> Self {
+impl ApprovalQuestion {
+    pub(super) fn new(permit: Box<Permit>, brief: ApprovalBrief) -> Self {
         Self { permit, brief }
     }
 
-    pub fn brief(&self) -> &Brief {
+    pub fn brief(&self) -> &ApprovalBrief {
         &self.brief
     }
 
-    pub fn subject(&self) -> &Subject {
+    pub fn subject(&self) -> &DecisionSubject {
         self.permit.subject()
     }
 

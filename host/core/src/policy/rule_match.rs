@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 
-use super::named::{Named, NamedCommand, NamedPath, NamedUrl};
+use super::call_subjects::{CallSubjects, NamedCommand, NamedPath, NamedUrl};
 use super::pattern::WordPattern;
 use super::rules::ToolNames;
-use super::{Capability, Case, Denial, PathPattern, Policy, Rule, UrlPattern};
+use super::{Capability, DecisionCase, Denial, PathPattern, Policy, Rule, UrlPattern};
 
 /// Result of comparing one rule with one call.
 ///
@@ -23,11 +23,11 @@ use super::{Capability, Case, Denial, PathPattern, Policy, Rule, UrlPattern};
 pub struct RuleMatch {
     /// The rule as written, and its file.
     pub rule: String,
-    /// What the rule says.
+    /// Behavior of the rule.
     pub behavior: Behavior,
     /// Where the rule was written.
     pub source: RuleSource,
-    /// Whether the rule applies to the call.
+    /// `true` if the rule applies to the call.
     pub matched: bool,
     /// The path, URL, resource, command or operation of the call that the rule matched.
     pub subject: Option<String>,
@@ -42,18 +42,18 @@ pub struct RuleMatch {
 }
 
 /// The call that rules are compared with.
-pub(super) struct Call<'a> {
-    pub(super) case: &'a Case<'a>,
+pub(super) struct RuleCall<'a> {
+    pub(super) case: &'a DecisionCase<'a>,
     pub(super) risk: RiskLevel,
-    pub(super) named: &'a Named,
+    pub(super) named: &'a CallSubjects,
     /// The most that the call could get.
     pub(super) wide: &'a Capability,
 }
 
 /// Why a rule does not match the call.
-type Miss = String;
+type RuleMiss = String;
 
-impl Call<'_> {
+impl RuleCall<'_> {
     pub(super) fn look(&self, rule: &Rule) -> RuleMatch {
         let mut found = self.compare(rule);
         let component = &self.case.subject.component;
@@ -88,8 +88,8 @@ impl Call<'_> {
         }
     }
 
-    fn compare(&self, rule: &Rule) -> Result<Hit, Miss> {
-        let mut hit = Hit {
+    fn compare(&self, rule: &Rule) -> Result<SubjectMatch, RuleMiss> {
+        let mut hit = SubjectMatch {
             subject: self.names(rule)?,
             blocked: None,
         };
@@ -106,7 +106,7 @@ impl Call<'_> {
 
     /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the
     /// resource, command or operation that matched, if the rule names one.
-    fn names(&self, rule: &Rule) -> Result<Option<String>, Miss> {
+    fn names(&self, rule: &Rule) -> Result<Option<String>, RuleMiss> {
         names_match(rule, self.case)?;
         if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
             return Err(format!("the risk is {:?}, less than {risk:?}", self.risk).to_lowercase());
@@ -132,7 +132,7 @@ impl Call<'_> {
     }
 
     /// A command that a shell could read in another way is one that a denial or a question may be about.
-    fn command(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, Miss> {
+    fn command(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, RuleMiss> {
         let about = |command: &NamedCommand| match behavior {
             Behavior::Allow => command.plain && pattern.matches(&command.text),
             _ => {
@@ -148,7 +148,7 @@ impl Call<'_> {
     }
 
     /// The operations that the arguments name, or else the ids that the tool declares to have in other protocols.
-    fn operation(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, Miss> {
+    fn operation(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, RuleMiss> {
         let named = &self.named.operations;
         let declared = self.case.declared.native_ids;
         let found = match behavior {
@@ -163,8 +163,8 @@ impl Call<'_> {
             .ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
     }
 
-    /// Whether the sandbox has to close the paths and URLs of `rule`: the rule denies them, or it asks about them and
-    /// the arguments do not name them, so that no question is asked. For a rule with both, [`Self::closes_path`] checks
+    /// Returns whether the sandbox must close the paths and URLs of `rule`: it denies them, or it asks about them and
+    /// the arguments do not name them, so no question is asked. For a rule with both, [`Self::closes_path`] checks
     /// whether the call names its URL.
     fn closes(&self, rule: &Rule) -> bool {
         let closes = match rule.behavior {
@@ -175,8 +175,8 @@ impl Call<'_> {
         closes && self.names(rule).is_ok()
     }
 
-    /// Whether the sandbox has to close the path of `rule`. If the rule has a URL too, it does so only where the call
-    /// names that URL.
+    /// Returns whether the sandbox must close the path of `rule`: if the rule has a URL too, only where the call names
+    /// that URL.
     pub(super) fn closes_path(&self, rule: &Rule) -> bool {
         self.closes(rule)
             && rule
@@ -185,7 +185,7 @@ impl Call<'_> {
                 .is_none_or(|url| self.url(rule.behavior, url).is_ok())
     }
 
-    fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, Miss> {
+    fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, RuleMiss> {
         let about = |named: &NamedUrl| match behavior {
             Behavior::Allow => pattern.covers(&named.url),
             _ => pattern.touches(&named.url, named.plain),
@@ -202,7 +202,7 @@ impl Call<'_> {
         }
     }
 
-    fn path(&self, behavior: Behavior, pattern: &PathPattern) -> Result<PathBuf, Miss> {
+    fn path(&self, behavior: Behavior, pattern: &PathPattern) -> Result<PathBuf, RuleMiss> {
         let changing = |link: &PathBuf| {
             self.case
                 .grants
@@ -244,9 +244,9 @@ impl Call<'_> {
     }
 }
 
-/// What matched.
+/// Matching subject.
 #[derive(Default)]
-struct Hit {
+struct SubjectMatch {
     subject: Option<String>,
     blocked: Option<PathBuf>,
 }
@@ -259,11 +259,11 @@ fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bo
     }
 }
 
-fn names_match(rule: &Rule, case: &Case<'_>) -> Result<(), Miss> {
+fn names_match(rule: &Rule, case: &DecisionCase<'_>) -> Result<(), RuleMiss> {
     is_named(rule, case.policy, &names_of(case), &case.subject.component)
 }
 
-fn names_of<'a>(case: &'a Case<'_>) -> ToolNames<'a> {
+fn names_of<'a>(case: &'a DecisionCase<'_>) -> ToolNames<'a> {
     let declared = &case.declared;
     ToolNames {
         namespace: declared.namespace,
@@ -272,13 +272,13 @@ fn names_of<'a>(case: &'a Case<'_>) -> ToolNames<'a> {
     }
 }
 
-/// Whether the rule is about the tool with these names of this component.
+/// Returns whether the rule is about this component's tool with these names.
 pub(super) fn is_named(
     rule: &Rule,
     policy: &Policy,
     names: &ToolNames<'_>,
     component: &str,
-) -> Result<(), Miss> {
+) -> Result<(), RuleMiss> {
     let namespace = names.namespace;
     if let Some(pattern) = &rule.tool {
         let qualified = names.qualified();
@@ -310,7 +310,7 @@ pub(super) fn is_named(
 
 /// The paths and URLs that the sandbox closes because of rules: what rules deny, and what they ask about but the
 /// arguments do not name, so that no question is asked.
-pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
+pub(super) fn closed_places(call: &RuleCall<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
     let mut paths = Vec::new();
     let mut urls = Vec::new();
     for rule in call.case.policy.rules() {

@@ -54,7 +54,7 @@ pub struct InstalledTool {
 }
 
 impl InstalledTool {
-    /// Whether `name` is one of its names.
+    /// Returns whether `name` is one of its names.
     fn has(&self, name: &str) -> bool {
         self.name == name || self.claims.iter().any(|claim| claim == name)
     }
@@ -96,7 +96,7 @@ impl Policy {
         self.reserved.push((file.to_owned(), tool));
     }
 
-    /// Whether a name that the user gave to some bytes beside `file` is not one of `component`.
+    /// Returns whether the lock beside `file` has `name`, but not for `component`.
     fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
         let given = || {
             self.reserved
@@ -108,7 +108,7 @@ impl Policy {
             && guard!("reserved_names")
     }
 
-    /// Whether the tool, of `component`, is not the one that its name means: an installed tool of other bytes has its
+    /// Returns whether the tool, of `component`, is an impostor: an installed tool with different bytes has its
     /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
     /// tools is for the installed one. A name under which these bytes were installed too is their own.
     pub(crate) fn is_impostor(
@@ -163,7 +163,7 @@ impl Policy {
             .map(|(_, tool)| tool)
     }
 
-    /// The rules, those of the highest authority first.
+    /// The rules, highest authority first.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -289,11 +289,11 @@ impl Rule {
         })
     }
 
-    /// Whether the rule may identify the tool with `names` by name. A tool's name is its own claim, and another tool may
-    /// claim the same, so an allowance by name counts only where the name is bound to bytes: by `component` in the rule,
-    /// by the lock beside the file of the rule, or by a `[[tool]]` of the same file, and only if no other installed tool
-    /// has the name. The name under which the user installed a component is the user's own word. Denials and questions count
-    /// for every tool of that name.
+    /// Returns whether the rule may identify the tool with `names` by name. A name is the tool's own claim, and another
+    /// tool may claim the same, so an allow rule by name counts only if the name is bound to bytes: by `component` in
+    /// the rule, by the lock beside the rule's file, or by a `[[tool]]` of the same file, and only if no other
+    /// installed tool has the name. The name under which the user installed a component is the user's own word. Deny
+    /// and ask rules count for every tool of that name.
     pub(super) fn may_name(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_by_name = self.tool.is_some() || self.namespace.is_some();
         if self.behavior != Behavior::Allow
@@ -320,8 +320,8 @@ impl Rule {
         (is_installed || is_bound) && !self.is_taken(policy, names, component)
     }
 
-    /// Whether an installed tool of the same file, with other bytes than `component`, has the qualified name or the id of
-    /// the tool, or the bare name by which alone the rule matches it.
+    /// Returns whether an installed tool of the same file, with other bytes than `component`, has the tool's qualified
+    /// name or id, or the bare name if the rule matches only that.
     fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_claimed = |name: &str| {
             let file = self.file.as_ref();
@@ -350,7 +350,7 @@ impl Rule {
         tools.map(|tool| tool.name.as_str())
     }
 
-    /// What the rule says about the calls that it matches.
+    /// Behavior for the calls that the rule matches.
     pub fn behavior(&self) -> Behavior {
         self.behavior
     }
@@ -381,7 +381,7 @@ impl Rule {
     }
 }
 
-/// What a tool calls itself.
+/// Names that a tool claims.
 pub(super) struct ToolNames<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
@@ -393,7 +393,7 @@ impl ToolNames<'_> {
         format!("{}.{}", self.namespace, self.name)
     }
 
-    /// Whether the qualified name or the id is taken, or the bare name, if that is the only one that `means` accepts.
+    /// Returns whether the qualified name or the id is taken, or the bare name if `means` accepts only that.
     fn any_taken(&self, means: impl Fn(&str) -> bool, is_taken: impl Fn(&str) -> bool) -> bool {
         let qualified = self.qualified();
         let by_bare_name = !means(&qualified) && !means(self.tool_id);

@@ -1,10 +1,10 @@
 use crate::record::{ErrorClass, Refusal};
 
-use super::{Capability, Declared};
+use super::{Capability, ToolClaims};
 
 /// Narrows `capability` to the named set that the profile asks for (AT-PERM-09): `default` changes nothing, `read_only`
 /// takes the right to write, `empty` takes everything. A name that the host does not know is refused.
-pub(super) fn apply(declared: Declared<'_>, capability: &mut Capability) -> Result<(), Refusal> {
+pub(super) fn apply(declared: ToolClaims<'_>, capability: &mut Capability) -> Result<(), Refusal> {
     match declared.profile.sandbox_profile.as_deref() {
         None | Some("default") => {}
         Some("read_only") => capability.read_only(),

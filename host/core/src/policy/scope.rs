@@ -7,12 +7,12 @@ use crate::record::digest;
 
 use super::Capability;
 
-/// What an approval for the rest of a session covers: a capability, in a form that can be stored and compared.
+/// Scope of an approval for the rest of a session: a capability, in a form that can be stored and compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scope {
-    folders: Vec<Folder>,
-    closed: Vec<Closed>,
+pub struct ApprovalScope {
+    folders: Vec<ScopeFolder>,
+    closed: Vec<ClosedPlace>,
     /// Rules in their canonical form, such as `GET@https://example.com:443/docs`.
     requests: Vec<String>,
     /// Digest of everything else, which another capability must have unchanged.
@@ -22,7 +22,7 @@ pub struct Scope {
 /// A mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Folder {
+struct ScopeFolder {
     /// Canonical path on the host.
     path: String,
     writable: bool,
@@ -31,19 +31,19 @@ struct Folder {
 /// A denial inside the mounted folders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Closed {
+struct ClosedPlace {
     prefix: String,
     text: String,
     read: bool,
 }
 
-impl Scope {
+impl ApprovalScope {
     /// The scope of `capability` under `limits`; `None` if it holds a path that is not UTF-8, which cannot be stored.
-    pub fn of(capability: &Capability, limits: &Value) -> Option<Self> {
+    pub fn from_capability(capability: &Capability, limits: &Value) -> Option<Self> {
         let path = |path: &Path| path.to_str().map(str::to_owned);
         let folders = capability.mounts.iter().map(|mount| {
             let path = path(&mount.host)?;
-            Some(Folder {
+            Some(ScopeFolder {
                 path,
                 writable: mount.writable,
             })
@@ -51,7 +51,7 @@ impl Scope {
         let closed = capability.denials.iter().map(|denial| {
             let prefix = path(denial.what.prefix())?;
             let text = denial.what.text().to_owned();
-            Some(Closed {
+            Some(ClosedPlace {
                 prefix,
                 text,
                 read: denial.read,
@@ -81,18 +81,19 @@ impl Scope {
         })
     }
 
-    /// Whether a call with the scope `other` could do nothing that a call with this one could not: its folders and
-    /// requests are the same or lie below, and every denial that could matter there still holds.
+    /// Returns whether a call with the scope `other` can do nothing that a call with this one cannot: its folders and
+    /// requests are the same or below, and every denial that could matter there still holds.
     pub fn covers(&self, other: &Self) -> bool {
-        let within = |folder: &Folder| {
-            let below = |own: &&Folder| Path::new(&folder.path).starts_with(&own.path);
+        let within = |folder: &ScopeFolder| {
+            let below = |own: &&ScopeFolder| Path::new(&folder.path).starts_with(&own.path);
             self.folders
                 .iter()
                 .filter(below)
                 .any(|own| own.writable || !folder.writable)
         };
-        let opened =
-            |closed: &&Closed| !other.closed.contains(closed) && closed.may_meet(&other.folders);
+        let opened = |closed: &&ClosedPlace| {
+            !other.closed.contains(closed) && closed.may_meet(&other.folders)
+        };
         self.rest == other.rest
             && other.folders.iter().all(within)
             && !self.closed.iter().any(|closed| opened(&closed))
@@ -103,9 +104,9 @@ impl Scope {
     }
 }
 
-impl Closed {
-    /// Whether the denial could close something in one of `folders`.
-    fn may_meet(&self, folders: &[Folder]) -> bool {
+impl ClosedPlace {
+    /// Returns whether the denial could close something in one of `folders`.
+    fn may_meet(&self, folders: &[ScopeFolder]) -> bool {
         let prefix = Path::new(&self.prefix);
         folders.iter().any(|folder| {
             prefix.starts_with(&folder.path) || Path::new(&folder.path).starts_with(prefix)
@@ -113,7 +114,7 @@ impl Closed {
     }
 }
 
-/// Whether `request` is `own`, or the same with a longer path.
+/// Returns whether `request` is `own`, or has a longer path.
 fn is_below(request: &str, own: &str) -> bool {
     // The word behind a rule permits special-purpose addresses, and follows the path.
     let split = |rule: &str| {
@@ -135,7 +136,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Scope, is_below};
+    use super::{ApprovalScope, is_below};
     use crate::policy::{Capability, Denial, Mount, PathPattern};
 
     fn mount(host: &str, writable: bool) -> Mount {
@@ -154,13 +155,13 @@ mod tests {
         }
     }
 
-    fn scope(mounts: &[(&str, bool)], denials: &[&str]) -> Scope {
+    fn scope(mounts: &[(&str, bool)], denials: &[&str]) -> ApprovalScope {
         let mounts = mounts
             .iter()
             .map(|(host, writable)| mount(host, *writable))
             .collect();
         let denials = denials.iter().map(|text| denial(text)).collect();
-        Scope::of(
+        ApprovalScope::from_capability(
             &Capability {
                 mounts,
                 denials,
@@ -217,12 +218,14 @@ mod tests {
             environment: vec![("A".to_owned(), "1".to_owned())],
             ..Capability::default()
         };
-        let of = |capability: &Capability, limits: Value| Scope::of(capability, &limits).unwrap();
+        let of = |capability: &Capability, limits: Value| {
+            ApprovalScope::from_capability(capability, &limits).unwrap()
+        };
         let other = Capability {
             environment: vec![("A".to_owned(), "2".to_owned())],
             ..Capability::default()
         };
-        let covers = |other: Scope| of(&own, json!(1)).covers(&other);
+        let covers = |other: ApprovalScope| of(&own, json!(1)).covers(&other);
         assert!(covers(of(&own, json!(1))));
         assert!(!covers(of(&own, json!(2))) && !covers(of(&other, json!(1))));
         assert!(!covers(of(&Capability::default(), json!(1))));

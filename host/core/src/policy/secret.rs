@@ -18,7 +18,7 @@ pub struct SecretGrant {
 
 /// Where in a request a secret is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum SecretPlacement {
     /// The header `name`, with `prefix` before the value.
     Header { name: String, prefix: String },
     /// The query parameter `key`.
@@ -31,7 +31,7 @@ pub enum Placement {
 pub struct SecretUse {
     pub name: String,
     pub origin: Origin,
-    pub placement: Placement,
+    pub placement: SecretPlacement,
 }
 
 impl SecretUse {
@@ -97,21 +97,21 @@ pub(super) fn uses(profile: &PermissionProfile, grants: &Grants) -> Vec<SecretUs
     uses
 }
 
-fn placements(profile: &PermissionProfile, name: &str) -> Vec<Placement> {
-    let named: Vec<Placement> = profile
+fn placements(profile: &PermissionProfile, name: &str) -> Vec<SecretPlacement> {
+    let named: Vec<SecretPlacement> = profile
         .credential_uses
         .iter()
         .filter(|named| named.credential_ref == name)
-        .map(Placement::from)
+        .map(SecretPlacement::from)
         .collect();
     if named.is_empty() {
-        vec![Placement::from(&CredentialUse::bearer(name))]
+        vec![SecretPlacement::from(&CredentialUse::bearer(name))]
     } else {
         named
     }
 }
 
-impl From<&CredentialUse> for Placement {
+impl From<&CredentialUse> for SecretPlacement {
     fn from(named: &CredentialUse) -> Self {
         match &named.query {
             Some(key) => Self::Query { key: key.clone() },

@@ -7,9 +7,9 @@ use std::path::{Component, Path};
 
 use crate::record::PermissionProfile;
 
-use super::Case;
+use super::DecisionCase;
+use super::call_subjects::NamedPath;
 use super::decide::Ruling;
-use super::named::NamedPath;
 use super::network::{Origin, wished};
 
 /// Maximum number of options of one kind, because the arguments can name very many.
@@ -20,7 +20,7 @@ const VALUE_CHARS_MAX: usize = 200;
 /// The options that grant `option` (`--allow-read`) for `paths`; one with `DIR` for a folder that is not known, or whose name
 /// must not be shown.
 pub(super) fn folders<'p>(
-    case: &Case<'_>,
+    case: &DecisionCase<'_>,
     option: &str,
     paths: impl Iterator<Item = &'p NamedPath>,
 ) -> String {
@@ -119,8 +119,8 @@ fn together(mut options: Vec<String>) -> Option<String> {
         .then(|| options.join(" "))
 }
 
-/// The folder of a path as it was typed: a name with an extension is that of a file. `None` if it could mean something else in
-/// an option, or to a shell.
+/// The folder of a typed path; a name with an extension is a file's. `None` if an option or a shell could read it
+/// differently.
 fn folder_of(typed: &str) -> Option<String> {
     let path = Path::new(typed);
     let is_file = !typed.ends_with(['/', '.']) && path.extension().is_some();

@@ -47,7 +47,7 @@ pub struct ToolCalls {
 }
 
 impl ToolCalls {
-    /// What `profile` declares and `grants` allows.
+    /// Tools that `profile` declares and `grants` allows.
     pub(super) fn effective(profile: &PermissionProfile, grants: &Grants) -> Self {
         if grants.tools.is_empty() || profile.tool_calls.is_empty() {
             return Self::default();
@@ -72,14 +72,14 @@ impl ToolCalls {
         }
     }
 
-    /// Whether no tool may be called, whatever its name.
+    /// Returns whether no tool may be called.
     pub fn is_empty(&self) -> bool {
         self.granted.is_empty()
             || self.declared.is_empty()
             || self.within.as_ref().is_some_and(|within| within.is_empty())
     }
 
-    /// Whether the tool with the qualified name `name` may be called.
+    /// Returns whether the tool with the qualified name `name` may be called.
     pub fn allow(&self, name: &str) -> bool {
         self.granted
             .iter()
@@ -145,7 +145,7 @@ impl ToolCalls {
     }
 }
 
-/// Whether `grant` covers some name that `profile` declares.
+/// Returns whether `grant` covers some name that `profile` declares.
 pub(super) fn covers_declared(grant: &ToolGrant, profile: &PermissionProfile) -> bool {
     profile
         .tool_calls
@@ -154,7 +154,7 @@ pub(super) fn covers_declared(grant: &ToolGrant, profile: &PermissionProfile) ->
         .any(|declared| overlap(&grant.pattern, declared))
 }
 
-/// Whether both patterns cover a common name. Its time is the product of both lengths, which are bounded.
+/// Returns whether both patterns cover a common name. Takes time proportional to both lengths, which are limited.
 fn overlap(one: &str, other: &str) -> bool {
     match (one.contains('*'), other.contains('*')) {
         (true, true) => {}
@@ -187,8 +187,8 @@ fn overlap(one: &str, other: &str) -> bool {
     row.last().copied().unwrap_or(false)
 }
 
-/// Whether `pattern` covers `name`; `*` matches any text. Its time is at most the product of both lengths, because a tool
-/// writes patterns too.
+/// Returns whether `pattern` covers `name`; `*` matches any text. Takes at most the product of both lengths, because
+/// tools write patterns too.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

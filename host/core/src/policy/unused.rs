@@ -4,11 +4,11 @@ use crate::record::{AccessKind, Behavior, RuleSource};
 
 use super::decide::Ruling;
 use super::tools::covers_declared;
-use super::{Capability, Case, Files};
+use super::{Capability, DecisionCase, FileUse};
 
 /// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
 /// tools at once, so they get no notes.
-pub(super) fn notes(case: &Case<'_>, ruling: &Ruling, world: &Capability) -> Vec<String> {
+pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability) -> Vec<String> {
     let mut notes = Vec::new();
     folders(case, &mut notes);
     environment(case, &mut notes);
@@ -18,14 +18,14 @@ pub(super) fn notes(case: &Case<'_>, ruling: &Ruling, world: &Capability) -> Vec
     notes
 }
 
-fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
+fn folders(case: &DecisionCase<'_>, notes: &mut Vec<String>) {
     let profile = case.declared.profile;
     let tool = case.declared.tool_id;
     let reads = profile.wants(&AccessKind::FileRead);
     let granted = case.grants.folders().filter(|grant| typed(grant.source));
     match case.declared.files {
-        Files::Declared => {}
-        Files::AsGranted => {
+        FileUse::Declared => {}
+        FileUse::AsGranted => {
             return notes.extend(granted.map(|grant| {
                 format!(
                     "{} counts for {tool}, which declares no files: the command is for its component alone",
@@ -33,7 +33,7 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
                 )
             }));
         }
-        Files::Unsaid => {
+        FileUse::Unsaid => {
             return notes.extend(granted.map(|grant| {
                 format!(
                     "{} has no effect: {tool} declares no file access, and the command may run other components; name its component alone, \
@@ -72,7 +72,7 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
     }));
 }
 
-fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
+fn environment(case: &DecisionCase<'_>, notes: &mut Vec<String>) {
     let profile = case.declared.profile;
     let tool = case.declared.tool_id;
     for word in case
@@ -93,7 +93,7 @@ fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
     }
 }
 
-fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
+fn network(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
     let tool = case.declared.tool_id;
     let declared = case.declared.profile.wants(&AccessKind::Network);
     for (words, _) in case
@@ -118,7 +118,7 @@ fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
 }
 
 /// A request to another origin is sent without the secret.
-fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
+fn secrets(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
     let profile = case.declared.profile;
     let tool = case.declared.tool_id;
     for grant in case
@@ -146,7 +146,7 @@ fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
     }
 }
 
-fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
+fn tools(case: &DecisionCase<'_>, notes: &mut Vec<String>) {
     let profile = case.declared.profile;
     let tool = case.declared.tool_id;
     for grant in case.grants.tools.iter().filter(|grant| typed(grant.source)) {

@@ -138,7 +138,7 @@ pub struct Approval {
     pub invocation_id: InvocationId,
     /// The tool that would run.
     pub tool_id: String,
-    /// What an answer is for.
+    /// Subject of the answer.
     pub binding: Binding,
     /// The caller, if known. Never the approver.
     pub actor_ref: Option<String>,
@@ -152,13 +152,13 @@ pub struct Approval {
     pub expires_at: Timestamp,
     /// Exactly what the approver sees (AT-DEC-15).
     pub prompt: Vec<Content>,
-    /// Whether the prompt shows only a part of the call: an approval must then acknowledge that.
+    /// `true` if the prompt shows only part of the call: an approval must then acknowledge that.
     pub cut: bool,
     /// How the call can continue.
     pub plan: Plan,
 }
 
-/// What another process needs to continue the same call.
+/// Data for another process to continue the same call.
 ///
 /// ```
 /// use toolcell_core::record::Plan;
@@ -206,7 +206,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// Whether the call may run.
+    /// `true` if the call may run.
     pub approved: bool,
     /// The principal who answered.
     pub approver: String,
@@ -216,7 +216,7 @@ pub struct Answer {
     pub edit: Option<String>,
     /// The approver's note (AT-DEC-16).
     pub feedback: Option<String>,
-    /// Whether the approval covers the same tool with the same capability for the rest of the session.
+    /// `true` if the approval covers the same tool with the same capability for the rest of the session.
     pub always: bool,
     /// When the answer was given.
     pub answered_at: Timestamp,
@@ -261,7 +261,7 @@ impl SessionRule {
         }
     }
 
-    /// Whether `other` is for the same session, caller, tool and question, with whatever capability.
+    /// Returns whether `other` is for the same session, caller, tool and question, with any capability.
     pub fn is_about(&self, other: &Self) -> bool {
         *self
             == Self {

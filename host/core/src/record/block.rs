@@ -1,4 +1,4 @@
-//! What a block of each type must hold (AT-CONT-01..13), checked before any other program reads it.
+//! Checks the content of each block type (AT-CONT-01..13), before any other program reads it.
 
 use serde_json::{Map, Value};
 
@@ -13,11 +13,11 @@ const MEDIA_TYPE_BYTES_MAX: usize = 255;
 /// Maximum size of the name of an agent, in bytes.
 const AGENT_BYTES_MAX: usize = 256;
 
-type Fields = Map<String, Value>;
-type Checked = Result<(), &'static str>;
+type BlockFields = Map<String, Value>;
+type BlockCheck = Result<(), &'static str>;
 
 impl Content {
-    /// What is wrong with a block that a tool wrote; `None` for a valid one, and for a type that tools may not write.
+    /// Problem of a block that a tool wrote; `None` for a valid one, and for a type that tools may not write.
     ///
     /// ```
     /// use serde_json::json;
@@ -63,7 +63,7 @@ pub fn media_type(fields: &Map<String, Value>) -> Option<&str> {
         .find_map(|name| as_text(fields, name))
 }
 
-/// Whether `data` is base64 with padding (RFC 4648).
+/// Returns whether `data` is base64 with padding (RFC 4648).
 pub fn is_base64(data: &str) -> bool {
     let body = data.trim_end_matches('=');
     data.len().is_multiple_of(4)
@@ -73,7 +73,7 @@ pub fn is_base64(data: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }
 
-/// Whether `uri` has a scheme, and only characters of a URI: clients that parse URIs would refuse the whole result.
+/// Returns whether `uri` has a scheme and only URI characters: clients that parse URIs would refuse the whole result.
 pub fn is_uri(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else {
         return false;
@@ -88,7 +88,7 @@ pub fn is_uri(uri: &str) -> bool {
             .all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
 }
 
-/// Whether `text` is a media type: a type, a subtype, and maybe parameters.
+/// Returns whether `text` is a media type: a type, a subtype, and optional parameters.
 pub(crate) fn is_media_type(text: &str) -> bool {
     let token = |part: &str| {
         !part.is_empty()
@@ -107,11 +107,11 @@ pub(crate) fn is_media_type(text: &str) -> bool {
             .all(|b| b == b' ' || b.is_ascii_graphic())
 }
 
-fn as_text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+fn as_text<'a>(fields: &'a BlockFields, name: &str) -> Option<&'a str> {
     fields.get(name).and_then(Value::as_str)
 }
 
-fn diff(fields: &Fields) -> Checked {
+fn diff(fields: &BlockFields) -> BlockCheck {
     as_text(fields, "diff")
         .or(as_text(fields, "text"))
         .map(|_| ())
@@ -119,7 +119,7 @@ fn diff(fields: &Fields) -> Checked {
 }
 
 /// Checks bytes in base64, or a reference to them.
-fn media(fields: &Fields, typed: bool) -> Checked {
+fn media(fields: &BlockFields, typed: bool) -> BlockCheck {
     match fields.get("data") {
         None if fields.contains_key("uri") => uri(fields)?,
         None => return Err("it has neither `data` nor `uri`"),
@@ -136,12 +136,12 @@ fn media(fields: &Fields, typed: bool) -> Checked {
     typed_well(fields)
 }
 
-fn link(fields: &Fields) -> Checked {
+fn link(fields: &BlockFields) -> BlockCheck {
     uri(fields).and_then(|()| typed_well(fields))
 }
 
 /// Checks an embedded resource, whose fields may be in the block itself or in its field `resource`.
-fn embedded(fields: &Fields) -> Checked {
+fn embedded(fields: &BlockFields) -> BlockCheck {
     let fields = fields
         .get("resource")
         .and_then(Value::as_object)
@@ -160,7 +160,7 @@ fn embedded(fields: &Fields) -> Checked {
 }
 
 /// Checks the proposal to hand the work to another agent. The host acts on none.
-fn handoff(fields: &Fields) -> Checked {
+fn handoff(fields: &BlockFields) -> BlockCheck {
     let agent = as_text(fields, "to_agent").ok_or("it has no `to_agent`")?;
     if agent.trim().is_empty()
         || agent.len() > AGENT_BYTES_MAX
@@ -174,7 +174,7 @@ fn handoff(fields: &Fields) -> Checked {
     }
 }
 
-fn uri(fields: &Fields) -> Checked {
+fn uri(fields: &BlockFields) -> BlockCheck {
     let uri = as_text(fields, "uri").ok_or("it has no `uri`")?;
     if uri.len() > URI_BYTES_MAX {
         return Err("`uri` is longer than 8192 bytes");
@@ -186,7 +186,7 @@ fn uri(fields: &Fields) -> Checked {
     }
 }
 
-fn typed_well(fields: &Fields) -> Checked {
+fn typed_well(fields: &BlockFields) -> BlockCheck {
     match media_type(fields) {
         Some(text) if !is_media_type(text) => {
             Err("`media_type` is not a media type such as image/png")
@@ -196,7 +196,7 @@ fn typed_well(fields: &Fields) -> Checked {
 }
 
 /// Checks the labels that any block may have.
-fn names(fields: &Fields) -> Checked {
+fn names(fields: &BlockFields) -> BlockCheck {
     let long = |name: &&str| as_text(fields, name).is_some_and(|text| text.len() > NAME_BYTES_MAX);
     match ["name", "title", "path"].into_iter().find(long) {
         Some(_) => Err("its `name`, `title` or `path` is longer than 4096 bytes"),

@@ -27,11 +27,11 @@ pub struct CallRecord {
     pub decisions: Vec<PermissionDecision>,
     /// Every run of a hook, in order.
     pub hooks: Vec<ToolHook>,
-    /// What the tool reported while it ran, and how long the call waited for what, in order.
+    /// Progress reported by the running tool, and the call's waits with their reasons, in order.
     pub progress: Vec<ToolProgress>,
     /// How often an output was mapped into a result.
     pub result_mappings: ResultMappings,
-    /// What was stored of the result, and what was not.
+    /// Stored and omitted parts of the result.
     pub persistence: Vec<ResultPersistence>,
     /// The one result.
     pub result: ToolResult,
@@ -41,7 +41,7 @@ pub struct CallRecord {
 
 /// A record without the declaration.
 #[derive(Serialize)]
-struct Undeclared<'a> {
+struct UndeclaredRecord<'a> {
     invocation: &'a ToolInvocation,
     decisions: &'a [PermissionDecision],
     hooks: &'a [ToolHook],
@@ -53,7 +53,7 @@ struct Undeclared<'a> {
 }
 
 impl CallRecord {
-    /// Whether the output of the tool may be on no disk (AT-STRAT-06).
+    /// Returns whether the tool's output must never be on disk (AT-STRAT-06).
     pub(crate) fn is_never_persisted(&self) -> bool {
         self.persistence
             .iter()
@@ -208,7 +208,7 @@ impl CallRecord {
             result,
             events,
         } = self;
-        Undeclared {
+        UndeclaredRecord {
             invocation,
             decisions,
             hooks,

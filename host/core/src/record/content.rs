@@ -55,7 +55,7 @@ impl Content {
         Self::new(TEXT, json!({ "text": text.into() }))
     }
 
-    /// What a guest printed to `stream` (stdout, stderr) or logged.
+    /// A guest's output to `stream` (stdout, stderr), or its log.
     pub fn log(stream: &str, text: impl Into<String>) -> Self {
         Self::new(LOG, json!({ "stream": stream, "text": text.into() }))
     }
@@ -68,12 +68,12 @@ impl Content {
         )
     }
 
-    /// Whether the block is a reference to a payload.
+    /// Returns whether the block is a reference to a payload.
     pub fn is_persisted(&self) -> bool {
         self.kind == PERSISTED
     }
 
-    /// Whether the block is a reference to a payload or to an artifact, so that moving it to a payload saves nothing.
+    /// Returns whether the block is a reference to a payload or an artifact, so moving it to a payload saves nothing.
     pub fn is_reference(&self) -> bool {
         self.is_persisted() || self.kind == ARTIFACT
     }
@@ -96,7 +96,7 @@ impl Content {
         self.fields.get(key).and_then(Value::as_str)
     }
 
-    /// Whether the block may be shown to a model: logs may not, even if they were moved to a payload.
+    /// Returns whether a model may see the block: it may not see logs, even if they were moved to a payload.
     pub fn is_model_facing(&self) -> bool {
         let moved_log = self.kind == PERSISTED && self.fields.get("of").is_some_and(|of| of == LOG);
         self.kind != LOG && !moved_log

@@ -19,8 +19,8 @@ pub struct ContextModifier {
     pub value: Value,
 }
 
-/// What becomes of the context modifiers of calls that are made together (AT-SCHED-07, AT-IF-08). Of two policies, the
-/// greater one is the stricter one.
+/// Handling of the context modifiers of calls made together (AT-SCHED-07, AT-IF-08). The greater of two policies is the
+/// stricter one.
 ///
 /// ```
 /// use toolcell_core::record::ContextModifierPolicy;

@@ -75,7 +75,7 @@ pub enum RuleSource {
     LocalSettings,
     /// A file that an option names.
     FlagSettings,
-    /// What the host itself decides: its checks, its mode, its hooks. These outrank every rule that allows.
+    /// Decisions of the host itself: its checks, mode and hooks. They outrank every rule that allows.
     PolicySettings,
     /// An option of the command line, or a program that embeds the host.
     CliArg,
@@ -138,7 +138,7 @@ pub enum ReasonType {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
-    /// What kind of reason it is.
+    /// Kind of the reason.
     #[serde(rename = "type")]
     pub kind: ReasonType,
     /// The reason in plain words.
@@ -163,7 +163,7 @@ pub struct PermissionDecision {
     pub schema_version: SchemaVersion,
     pub decision_id: DecisionId,
     pub invocation_id: InvocationId,
-    /// What was decided.
+    /// The decision.
     pub behavior: Behavior,
     /// The host's mode at that time.
     pub mode: Mode,
@@ -175,7 +175,7 @@ pub struct PermissionDecision {
     /// The rules and grants that took part, as they are written (AT-DEC-07).
     #[serde(default)]
     pub rule_refs: Vec<String>,
-    /// What decided (AT-DEC-08): the rules and grants as they are written, `mode:NAME`, `hook:ID`, `approval:ID`, and
+    /// Everything that decided (AT-DEC-08): the rules and grants as written, `mode:NAME`, `hook:ID`, `approval:ID`, and
     /// `permission_profile:ID`, the profile of the tool.
     #[serde(default)]
     pub policy_refs: Vec<String>,
@@ -185,7 +185,7 @@ pub struct PermissionDecision {
     /// The reference of `updated_input` (AT-DEC-10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input_ref: Option<String>,
-    /// Whether the approver changed the arguments (AT-DEC-11).
+    /// `true` if the approver changed the arguments (AT-DEC-11).
     #[serde(default)]
     pub user_modified: bool,
     #[serde(default)]
@@ -196,7 +196,7 @@ pub struct PermissionDecision {
     /// The canonical path that a denial matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_path: Option<String>,
-    /// What the approver saw (AT-DEC-15).
+    /// Content shown (AT-DEC-15).
     #[serde(default)]
     pub content_blocks: Vec<Content>,
     /// The approver's feedback (AT-DEC-16).

@@ -30,8 +30,8 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// Whether listings show the tool. A deprecated tool still runs for callers that know its name (AT-LIFE-06); a call
-    /// of a deferred one is refused, because its schema is not loaded.
+    /// Returns whether listings show the tool. A deprecated tool still runs for callers that know its name
+    /// (AT-LIFE-06); calls of a deferred one are refused, because its schema is not loaded.
     pub fn is_offered(self) -> bool {
         self == Self::Available
     }
@@ -74,7 +74,7 @@ impl ToolKind {
         Self::KNOWN.contains(&self.0.as_str())
     }
 
-    /// Whether a tool of this kind reaches beyond the host unless it is scoped (requirements 1.2.2).
+    /// Returns whether a tool of this kind reaches beyond the host unless it is scoped (requirements 1.2.2).
     pub fn is_open_world(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -122,11 +122,11 @@ pub struct ToolDeclaration {
     pub search_hint: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the tool does, for a model (AT-DECL-08).
+    /// Description for a model (AT-DECL-08).
     pub description: String,
-    /// Whether the tool is listed, and whether it runs.
+    /// Controls whether the tool is listed and runs.
     pub lifecycle: Lifecycle,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     pub tool_kind: ToolKind,
     #[serde(default)]
     pub capability_refs: Vec<String>,
@@ -183,7 +183,7 @@ pub enum ArgumentMode {
     Custom,
 }
 
-/// What one source may change in the arguments of a call, in a [`MutationPolicy`].
+/// Right of one source to change a call's arguments, in a [`MutationPolicy`].
 ///
 /// ```
 /// use toolcell_core::record::MutationRight;
@@ -241,7 +241,7 @@ impl MutationPolicy {
         Self::deserialize(policy).ok().filter(|_| is_known)
     }
 
-    /// What `source` may change. What the host fills in, such as defaults, is the tool's own contract.
+    /// Right of `source`. Values set by the host, such as defaults, are the tool's own contract.
     pub fn right(&self, source: MutationSource) -> MutationRight {
         match self {
             Self::All(right)
@@ -290,7 +290,7 @@ pub struct InputContract {
     /// Schema of `call_input` after hooks and approval; default: the model schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_input_schema: Option<Value>,
-    /// Whether properties that the schema does not name are refused, even if the schema does not say so.
+    /// `true` if properties that the schema does not name are refused, even if the schema does not say so.
     #[serde(default)]
     pub strict: bool,
     /// Added to `call_input` where the caller gave no value; never to `model_input`.
@@ -308,7 +308,7 @@ pub struct InputContract {
     /// How the arguments are passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argument_mode: Option<ArgumentMode>,
-    /// Who may change the arguments on their way, as [`MutationPolicy`] reads it (AT-IN-09). Default: hooks and approvers,
+    /// Sources that may change the arguments, as [`MutationPolicy`] reads it (AT-IN-09). Default: hooks and approvers,
     /// within the schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutation_policy: Option<Value>,
@@ -347,7 +347,7 @@ pub struct OutputContract {
     /// How the output is kept at most (AT-OUT-06). It only narrows what the operator allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_policy_ref: Option<Strategy>,
-    /// What a model reads in place of an output that was dropped or redacted (AT-OUT-09).
+    /// Text for a model instead of an output that was dropped or redacted (AT-OUT-09).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_summary: Option<String>,
     #[serde(flatten)]
@@ -377,7 +377,7 @@ pub struct ArtifactExpectation {
 }
 
 impl ArtifactExpectation {
-    /// Whether one of the blocks is the artifact.
+    /// Returns whether one of the blocks is the artifact.
     pub fn is_met(&self, content: &[Content]) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted

@@ -1,12 +1,12 @@
 use super::{AccessKind, PermissionProfile, SafetyFacts, ToolInterface, ToolKind, WriteEffect};
 
-/// What a tool has to be taken for (AT-N-03): what it does not state counts against it, and so does what its profile lets it
-/// do, whatever it states.
+/// Effects to assume for a tool (AT-N-03): missing statements count against it, and so does everything that its profile
+/// allows, despite its statements.
 ///
 /// ```
 /// use toolcell_core::record::{Effects, PermissionProfile, ToolKind};
 ///
-/// let silent = Effects::of(&ToolKind("function".to_owned()), None, &PermissionProfile::none("a.b"));
+/// let silent = Effects::from_records(&ToolKind("function".to_owned()), None, &PermissionProfile::none("a.b"));
 /// assert!(!silent.is_read_only && silent.is_destructive && silent.is_open_world);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Effects {
 
 impl Effects {
     /// The effects of a tool with these records.
-    pub fn of(
+    pub fn from_records(
         kind: &ToolKind,
         interface: Option<&ToolInterface>,
         profile: &PermissionProfile,
@@ -46,8 +46,8 @@ impl Effects {
     }
 }
 
-/// Whether a tool whose profile reaches nothing elsewhere is open-world all the same. A profile that names access states
-/// what the tool reaches, unless the kind of the tool says that it reaches more (AT-KIND-02, 03, 05, 06, 09, 13).
+/// Returns whether a tool is open-world although its profile reaches nothing elsewhere. A profile that names access
+/// states the tool's reach, unless the tool's kind implies more (AT-KIND-02, 03, 05, 06, 09, 13).
 fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> bool {
     let is_closed =
         profile.network_scope.as_deref() == Some("none") || !profile.access_kinds.is_empty();
@@ -57,8 +57,8 @@ fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> 
     }
 }
 
-/// Whether a call may leave a trace elsewhere: a request can change its target, unless the profile excludes remote
-/// mutation.
+/// Returns whether a call may leave a trace elsewhere: a request can change its target, unless the profile excludes
+/// remote mutation.
 fn changes_elsewhere(profile: &PermissionProfile) -> bool {
     let harmless = profile
         .write_effects

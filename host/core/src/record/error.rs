@@ -87,7 +87,7 @@ impl ErrorClass {
         Self::Canceled,
     ];
 
-    /// Whether the host words every error of this class, except for those that a tool itself reports.
+    /// Returns whether the host words every error of this class, except errors that a tool itself reports.
     pub(crate) fn is_in_host_words(self) -> bool {
         use ErrorClass::*;
         matches!(
@@ -113,7 +113,7 @@ impl ErrorClass {
         }
     }
 
-    /// What a caller can do about it (requirements 1.17.3).
+    /// Remedy for a caller (requirements 1.17.3).
     pub fn recoverability(self) -> Recoverability {
         use ErrorClass::*;
         match self {
@@ -136,7 +136,7 @@ impl ErrorClass {
         }
     }
 
-    /// Whether repeating the same call does no harm, as long as its guest changed nothing (requirements 1.17.3).
+    /// Returns whether repeating the same call is harmless, as long as its guest changed nothing (requirements 1.17.3).
     /// `false` also if a grant, an approval or a setup is needed first.
     fn is_repeatable(self) -> bool {
         use ErrorClass::*;
@@ -201,7 +201,7 @@ impl ErrorClass {
     }
 }
 
-/// What has to change before the same call can succeed (AT-ERR-04).
+/// Change needed before the same call can succeed (AT-ERR-04).
 ///
 /// ```
 /// use toolcell_core::record::{Recoverability, ToolError};
@@ -246,15 +246,15 @@ pub enum Recoverability {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Whether repeating the same call does no harm: its guest never ran, or could change nothing that lasts.
+    /// `true` if repeating the same call is harmless: its guest never ran, or could change nothing that lasts.
     pub safe: bool,
-    /// Whether the same arguments fail again.
+    /// `true` if the same arguments fail again.
     pub arguments_must_change: bool,
-    /// Whether the tools have to be listed first.
+    /// `true` if the tools must be listed first.
     pub discovery_first: bool,
-    /// Whether the call needs another approval.
+    /// `true` if the call needs another approval.
     pub approval_again: bool,
-    /// Whether a call beside it is the cause.
+    /// `true` if a sibling call is the cause.
     pub sibling_caused: bool,
     /// Seconds.
     pub retry_after: Option<f64>,
@@ -296,9 +296,9 @@ pub struct ToolError {
     pub error_code: String,
     /// One of the 22 classes (AT-ERR-02).
     pub error_class: ErrorClass,
-    /// What failed and what to do, safe for the model and the user (AT-ERR-03).
+    /// Failure and remedy, safe for the model and the user (AT-ERR-03).
     pub message: String,
-    /// What has to change before the call can succeed (AT-ERR-04).
+    /// Change needed before the call can succeed (AT-ERR-04).
     pub recoverability: Recoverability,
     /// Seconds (A-09).
     pub retry_after: Option<f64>,
@@ -308,16 +308,16 @@ pub struct ToolError {
     /// Why the call was asked to stop, if that is the error (AT-CAN-03).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
-    /// What refused the call: rules, grants, the mode, a hook, an approval, the profile of the tool (AT-ERR-07). Empty if no
-    /// policy did.
+    /// Names of everything that refused the call: rules, grants, mode, hook, approval, the tool's profile (AT-ERR-07).
+    /// Empty if no policy did.
     #[serde(default)]
     pub policy_refs: Vec<String>,
-    /// What in the journal proves the error (AT-ERR-08): the record of the call, and the decision that refused it.
+    /// Evidence of the error in the journal (AT-ERR-08): the record of the call, and the decision that refused it.
     #[serde(default)]
     pub evidence_refs: Vec<String>,
     /// How to retry.
     pub retry: Retry,
-    /// What the operator can give; `None` if no grant and no secret helps.
+    /// Grants that the operator can give; `None` if no grant and no secret helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_authorization: Option<Box<NeedsAuthorization>>,
     #[serde(flatten)]
@@ -349,11 +349,11 @@ pub struct Refusal {
     pub retry_after: Option<f64>,
     /// The underlying error, such as a trap (AT-ERR-06).
     pub native_error_ref: Option<Value>,
-    /// What refused the call, besides the decision on it.
+    /// Policies that refused the call, besides its decision.
     pub policy_refs: Vec<String>,
     /// Why the call was asked to stop.
     pub abort_reason: Option<AbortReason>,
-    /// What the operator can give; boxed, because few refusals have it.
+    /// Grants that would help; boxed, because few refusals have any.
     pub needs_authorization: Option<Box<NeedsAuthorization>>,
 }
 
@@ -402,13 +402,13 @@ impl Refusal {
     /// The code of a call that was canceled because its host ends.
     pub const SHUT_DOWN: &'static str = "host_stopped";
 
-    /// Whether the guest wrote the message, because it reported the failure itself.
+    /// Returns whether the guest wrote the message, because it reported the failure.
     pub fn is_guests(&self) -> bool {
         self.guest_code.is_some() || self.code == Self::TOOL_FAILED
     }
 
-    /// Whether it may have text of the tool that ran: the tool's own failure, or an error that quotes the tool. A detail
-    /// can be what the tool printed.
+    /// Returns whether it may have text of the tool that ran: the tool's own failure, an error that quotes it, or a
+    /// detail that it printed.
     pub(crate) fn may_quote(&self) -> bool {
         self.is_guests()
             || (self.code != Self::HOST_FAULT

@@ -96,11 +96,11 @@ event_types! {
 pub struct ToolEvent {
     pub schema_version: SchemaVersion,
     pub event_id: EventId,
-    /// What happened.
+    /// Kind of event.
     pub event_type: EventType,
     /// The emitter: always this host.
     pub source: Arc<str>,
-    /// What it is about: the reference of the record of its call, the id of its tool, or that of its surface.
+    /// Subject: the reference of the call's record, the tool's id, or the surface's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
     /// When it happened.

@@ -22,13 +22,13 @@ use super::{Behavior, ErrorClass, ResultStatus, RuleSource, Status};
 #[derive(Clone, Default)]
 pub struct EventData {
     /// The fields, unless `value` has them.
-    said: Vec<(&'static str, Said)>,
+    said: Vec<(&'static str, EventField)>,
     value: OnceLock<Box<Value>>,
 }
 
 /// One field of an event, as the host has it.
 #[derive(Clone)]
-pub enum Said {
+pub enum EventField {
     Null,
     Bool(bool),
     Number(u64),
@@ -42,8 +42,8 @@ pub enum Said {
     Value(Box<Value>),
 }
 
-impl Said {
-    /// Whether the field is this text.
+impl EventField {
+    /// Returns whether the field is this text.
     pub(crate) fn is_text(&self, text: &str) -> bool {
         match self {
             Self::Word(word) => *word == text,
@@ -70,7 +70,7 @@ impl Said {
     }
 }
 
-impl Serialize for Said {
+impl Serialize for EventField {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Null => serializer.serialize_unit(),
@@ -90,7 +90,7 @@ impl Serialize for Said {
 
 macro_rules! said_from {
     ($($from:ty, $said:ident => $made:expr;)*) => {$(
-        impl From<$from> for Said {
+        impl From<$from> for EventField {
             fn from($said: $from) -> Self {
                 $made
             }
@@ -115,14 +115,14 @@ said_from! {
     Value, said => Self::Value(Box::new(said));
 }
 
-impl<T: Into<Said>> From<Option<T>> for Said {
+impl<T: Into<EventField>> From<Option<T>> for EventField {
     fn from(said: Option<T>) -> Self {
         said.map_or(Self::Null, Into::into)
     }
 }
 
-impl<const N: usize> From<[(&'static str, Said); N]> for EventData {
-    fn from(fields: [(&'static str, Said); N]) -> Self {
+impl<const N: usize> From<[(&'static str, EventField); N]> for EventData {
+    fn from(fields: [(&'static str, EventField); N]) -> Self {
         Self {
             said: fields.into(),
             value: OnceLock::new(),
@@ -155,7 +155,7 @@ impl Deref for EventData {
 
 impl EventData {
     /// The fields as the host has them; `None` if the object was made of them, or came from elsewhere.
-    pub(crate) fn said(&self) -> Option<&[(&'static str, Said)]> {
+    pub(crate) fn said(&self) -> Option<&[(&'static str, EventField)]> {
         self.value.get().is_none().then_some(self.said.as_slice())
     }
 

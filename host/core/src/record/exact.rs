@@ -15,15 +15,15 @@ const DEPTH_MAX: usize = 128;
 /// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only paths to
 /// such numbers are kept, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
 #[derive(Debug)]
-pub(super) enum Exact<'a> {
+pub(super) enum ExactNumbers<'a> {
     Number(&'a str),
-    Object(HashMap<Cow<'a, str>, Exact<'a>>),
+    Object(HashMap<Cow<'a, str>, ExactNumbers<'a>>),
     /// Each item with its index, in order.
-    Array(Vec<(usize, Exact<'a>)>),
+    Array(Vec<(usize, ExactNumbers<'a>)>),
 }
 
 /// Returns the numbers of `text` that a value does not hold as they are written; `None` if there are none.
-pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
+pub(super) fn numbers(text: &str) -> Option<ExactNumbers<'_>> {
     // A value holds numbers with fewer digits and without an exponent exactly.
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let is_long = text
@@ -39,7 +39,7 @@ pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
         return None;
     }
     // Text that is not JSON has no numbers.
-    Reader {
+    ExactReader {
         text,
         at: 0,
         depth: 0,
@@ -60,11 +60,11 @@ pub fn check_numbers(text: &str) -> Result<(), String> {
     ))
 }
 
-fn lost<'a>(numbers: &Exact<'a>) -> Option<&'a str> {
+fn lost<'a>(numbers: &ExactNumbers<'a>) -> Option<&'a str> {
     match numbers {
-        Exact::Number(written) => is_lost(written).then_some(*written),
-        Exact::Object(fields) => fields.values().find_map(lost),
-        Exact::Array(items) => items.iter().find_map(|(_, item)| lost(item)),
+        ExactNumbers::Number(written) => is_lost(written).then_some(*written),
+        ExactNumbers::Object(fields) => fields.values().find_map(lost),
+        ExactNumbers::Array(items) => items.iter().find_map(|(_, item)| lost(item)),
     }
 }
 
@@ -79,16 +79,16 @@ fn is_lost(written: &str) -> bool {
 }
 
 /// Writes `value` as text. Each of `numbers` that is still there is written as it was.
-pub(super) fn write(value: &Value, numbers: &Exact<'_>) -> String {
+pub(super) fn write(value: &Value, numbers: &ExactNumbers<'_>) -> String {
     let mut text = String::new();
     put(value, Some(numbers), &mut text);
     text
 }
 
 /// Appends `value` to `text`. The recursion is as deep as `value` and `numbers` are both nested.
-fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
+fn put(value: &Value, numbers: Option<&ExactNumbers<'_>>, text: &mut String) {
     match (value, numbers) {
-        (Value::Object(fields), Some(Exact::Object(numbers))) => {
+        (Value::Object(fields), Some(ExactNumbers::Object(numbers))) => {
             text.push('{');
             for (at, (name, value)) in fields.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { "," });
@@ -98,7 +98,7 @@ fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
             }
             text.push('}');
         }
-        (Value::Array(items), Some(Exact::Array(numbers))) => {
+        (Value::Array(items), Some(ExactNumbers::Array(numbers))) => {
             let mut numbers = numbers.iter().peekable();
             text.push('[');
             for (at, value) in items.iter().enumerate() {
@@ -110,7 +110,7 @@ fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
             }
             text.push(']');
         }
-        (Value::Number(number), Some(Exact::Number(written)))
+        (Value::Number(number), Some(ExactNumbers::Number(written)))
             if written
                 .parse::<Number>()
                 .is_ok_and(|written| written == *number) =>
@@ -121,15 +121,15 @@ fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
     }
 }
 
-struct Reader<'a> {
+struct ExactReader<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ExactReader<'a> {
     /// Reads one value. `None` if it is not JSON, `Some(None)` if a value holds all of its numbers as they are written.
-    fn value(&mut self) -> Option<Option<Exact<'a>>> {
+    fn value(&mut self) -> Option<Option<ExactNumbers<'a>>> {
         match self.next()? {
             b'{' => {
                 let mut fields = HashMap::new();
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
                     }
                     Some(())
                 })?;
-                Some((!fields.is_empty()).then_some(Exact::Object(fields)))
+                Some((!fields.is_empty()).then_some(ExactNumbers::Object(fields)))
             }
             b'[' => {
                 let mut items = Vec::new();
@@ -149,12 +149,12 @@ impl<'a> Reader<'a> {
                     items.extend(reader.value()?.map(|numbers| (at, numbers)));
                     Some(())
                 })?;
-                Some((!items.is_empty()).then_some(Exact::Array(items)))
+                Some((!items.is_empty()).then_some(ExactNumbers::Array(items)))
             }
             b'-' | b'0'..=b'9' => {
                 let written = self.token()?;
                 let number: Number = written.parse().ok()?;
-                Some((number.to_string() != written).then_some(Exact::Number(written)))
+                Some((number.to_string() != written).then_some(ExactNumbers::Number(written)))
             }
             _ => self.token().map(|_| None),
         }
@@ -237,7 +237,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Exact, check_numbers, numbers, write};
+    use super::{ExactNumbers, check_numbers, numbers, write};
 
     #[test]
     fn numbers_that_are_still_there_are_written_as_they_were() {
@@ -290,7 +290,7 @@ mod tests {
         let text = format!(
             r#"{{"{name}":[1e2,1,1e2],"e\u0073c":{{"n":1e2}},"all":[1,2],"n":1234567890123456}}"#
         );
-        let Some(Exact::Object(fields)) = numbers(&text) else {
+        let Some(ExactNumbers::Object(fields)) = numbers(&text) else {
             panic!("{text}")
         };
         assert_eq!(
@@ -301,7 +301,7 @@ mod tests {
         let (held, items) = fields.get_key_value(name.as_str()).unwrap();
         assert!(matches!(held, Cow::Borrowed(_)), "the name is copied");
         assert!(
-            matches!(items, Exact::Array(items) if items.len() == 2 && items[1].0 == 2),
+            matches!(items, ExactNumbers::Array(items) if items.len() == 2 && items[1].0 == 2),
             "{items:?}"
         );
         assert!(fields.contains_key("esc"));

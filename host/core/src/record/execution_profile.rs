@@ -30,7 +30,7 @@ pub struct ExecutionProfile {
     pub supports_partial_results: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_background: Option<bool>,
-    /// Whether the tool takes so long that a caller has to ask for its result later. An extension of the specification.
+    /// `true` if the tool takes so long that a caller must ask for its result later. An extension of the specification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_background: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -50,7 +50,7 @@ const NO_ARGUMENT: &str =
 const REFERENCE: &str = "leads through a `$ref`, which is not followed here: write the schema out in its place in model_input_schema";
 
 impl SubjectField {
-    /// Returns the schema of the argument that the first step of `pointer` names; `schema` is that of all arguments.
+    /// Returns the schema of the argument that the first step of `pointer` names; `schema` covers all arguments.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 1_000;
 pub struct Finding {
     /// JSON Pointer (RFC 6901) from the top of the toolkit. Empty for the toolkit itself.
     pub path: String,
-    /// What is wrong, or has no effect, and what to write instead.
+    /// The error or ineffective part, and the fix.
     pub message: String,
 }
 

@@ -51,7 +51,7 @@ impl HookEvent {
         }
     }
 
-    /// Whether the event comes before the tool runs.
+    /// Returns whether the event comes before the tool runs.
     pub fn is_before_the_tool(self) -> bool {
         matches!(
             self,
@@ -97,7 +97,7 @@ pub enum HookOutcome {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionResult {
-    /// What the hook wants. An `allow` overrules nothing.
+    /// Behavior that the hook wants. An `allow` overrules nothing.
     pub behavior: Behavior,
     /// Why, for the approver and the record.
     pub reason: String,
@@ -146,7 +146,7 @@ pub struct ToolHook {
     /// Why the hook failed. For the record only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the hook printed and logged, bounded.
+    /// Output and logs of the hook, size-limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<Content>,
     #[serde(flatten)]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use ulid::{Generator, Ulid};
 
-use super::{Said, Timestamp};
+use super::{EventField, Timestamp};
 
 /// Generates an id. Ids of one process sort in the order of creation, also within a millisecond.
 fn next(now: Timestamp) -> Ulid {
@@ -55,7 +55,7 @@ macro_rules! ids {
             }
         }
 
-        impl From<$name> for Said {
+        impl From<$name> for EventField {
             fn from(id: $name) -> Self {
                 Self::Id(id.0)
             }

@@ -30,10 +30,10 @@ pub fn digest(bytes: &[u8]) -> String {
 /// assert!(Input::from_text(r#"{"n": 1, "n": 2}"#).value().is_err());
 /// ```
 #[derive(Clone, Debug)]
-pub struct Input(Arc<Inner>);
+pub struct Input(Arc<InputData>);
 
 #[derive(Debug)]
-struct Inner {
+struct InputData {
     text: String,
     value: Result<Arc<Value>, String>,
     reference: OnceLock<Arc<str>>,
@@ -44,8 +44,8 @@ impl Input {
     /// error, because the host would check one value, and the guest might read the other.
     pub fn from_text(text: impl Into<String>) -> Self {
         let text = text.into();
-        let value = read_json(&text, JSON_VALUES_MAX).map(|Unique(value)| Arc::new(value));
-        Self(Arc::new(Inner {
+        let value = read_json(&text, JSON_VALUES_MAX).map(|UniqueValue(value)| Arc::new(value));
+        Self(Arc::new(InputData {
             text,
             value,
             reference: OnceLock::new(),
@@ -54,7 +54,7 @@ impl Input {
 
     /// Creates an input whose text is `value` as compact JSON.
     pub fn from_value(value: Value) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(InputData {
             text: value.to_string(),
             value: Ok(Arc::new(value)),
             reference: OnceLock::new(),
@@ -67,7 +67,7 @@ impl Input {
             return Self::from_value(value);
         };
         let text = exact::write(&value, &numbers);
-        Self(Arc::new(Inner {
+        Self(Arc::new(InputData {
             text,
             value: Ok(Arc::new(value)),
             reference: OnceLock::new(),
@@ -112,14 +112,14 @@ impl Input {
             .get_or_init(|| digest(self.0.text.as_bytes()).into())
     }
 
-    /// Whether serializing the value gives the text again, byte for byte.
+    /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
         self.value()
             .is_ok_and(|value| is_json(self.0.text.as_bytes(), value))
     }
 
-    /// Whether both have the same value, with all digits of each number. The order of an object's fields does not
-    /// matter, and text that is not valid JSON equals nothing.
+    /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does
+    /// not matter, and invalid JSON equals nothing.
     pub fn same(&self, other: &Self) -> bool {
         let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else {
             return false;
@@ -164,7 +164,7 @@ impl Input {
         })
     }
 
-    /// Whether both are the same object, not merely equal.
+    /// Returns whether both are the same object, not merely equal.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -182,16 +182,16 @@ impl From<&str> for Input {
     }
 }
 
-/// Whether `text` is `value` as compact JSON, byte for byte. Allocates nothing.
+/// Returns whether `text` is `value` as compact JSON, byte for byte. Allocates nothing.
 pub(crate) fn is_json(text: &[u8], value: &impl Serialize) -> bool {
-    let mut rest = Expected(text);
+    let mut rest = ExpectedBytes(text);
     serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()
 }
 
 /// Compares what is written with these bytes instead of keeping it. Fails at the first difference.
-struct Expected<'a>(&'a [u8]);
+struct ExpectedBytes<'a>(&'a [u8]);
 
-impl Write for Expected<'_> {
+impl Write for ExpectedBytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self
             .0
@@ -217,9 +217,9 @@ fn after_string(text: &str) -> Option<&str> {
 }
 
 /// A JSON value without duplicate keys.
-pub(super) struct Unique(pub(super) Value);
+pub(super) struct UniqueValue(pub(super) Value);
 
-impl<'de> Deserialize<'de> for Unique {
+impl<'de> Deserialize<'de> for UniqueValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(UniqueVisitor).map(Self)
     }
@@ -264,7 +264,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Unique(value)) = items.next_element()? {
+        while let Some(UniqueValue(value)) = items.next_element()? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -272,7 +272,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut values = Map::new();
-        while let Some((name, Unique(value))) = fields.next_entry::<String, Unique>()? {
+        while let Some((name, UniqueValue(value))) = fields.next_entry::<String, UniqueValue>()? {
             match values.entry(name) {
                 Entry::Occupied(entry) if guard!("unique_names") => {
                     return Err(A::Error::custom(format_args!(

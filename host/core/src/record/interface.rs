@@ -89,22 +89,22 @@ pub(crate) const SAME_AS: &str = "same_as:";
 /// `is_enabled` (AT-IF-04).
 ///
 /// ```
-/// use toolcell_core::record::Enabled;
+/// use toolcell_core::record::EnabledState;
 ///
-/// let gate: Enabled = serde_json::from_str(r#""feature:beta""#)?;
+/// let gate: EnabledState = serde_json::from_str(r#""feature:beta""#)?;
 /// assert_eq!(gate.feature(), Some("beta"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Enabled {
+pub enum EnabledState {
     Flag(bool),
     /// `feature:NAME`: enabled where the operator opens the feature gate NAME. `same_as:FACT`: enabled if the interface
     /// states that safety fact as `true`. Any other predicate is not evaluated, and the tool is not enabled.
     Gate(String),
 }
 
-impl Enabled {
+impl EnabledState {
     /// Prefix of a feature gate.
     pub const FEATURE: &'static str = "feature:";
 
@@ -144,15 +144,15 @@ pub struct ToolInterface {
     /// JSON Schema of the structured output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Whether properties that the schema does not name are refused, like `strict` of the input contract; the stricter
-    /// of the two applies.
+    /// `true` if properties that the schema does not name are refused, like `strict` of the input contract; the
+    /// stricter one applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_visibility: Option<SchemaVisibility>,
     /// `false` has the same effect as the lifecycle `disabled`, and so has a feature gate that is not open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_enabled: Option<Enabled>,
+    pub is_enabled: Option<EnabledState>,
     /// `true`, `false`, or a predicate; likewise in the next three fields. Of predicates, `same_as:FACT` is the fact of that
     /// name, and any other one counts as unstated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ pub struct ToolInterface {
     /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-IF-08).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// What becomes of the context modifiers of the tool (AT-IF-08); the policy of a batch applies too.
+    /// Handling of the tool's context modifiers (AT-IF-08); the policy of a batch applies too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_modifier_policy: Option<ContextModifierPolicy>,
     /// Maximum length of inline output, in characters (AT-IF-10).
@@ -189,23 +189,23 @@ pub struct ToolInterface {
     /// The arguments that hold permission subjects, by JSON Pointer. An extension of the specification.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permission_subjects: BTreeMap<String, SubjectKind>,
-    /// What a rule is compared with: the kind of a subject, or `tool`. With another word, each call needs an approval,
+    /// Subject that rules are compared with: a subject kind, or `tool`. With another word, each call needs an approval,
     /// unless a rule allows the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_matcher: Option<String>,
-    /// Whether a user takes part in each call: it needs an approval.
+    /// `true` if a user takes part in each call: it needs an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_user_interaction: Option<bool>,
     /// The sandbox that the tool asks for, if its permission profile names none; the host writes the one that applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_profile: Option<String>,
-    /// Whether a call runs beside no other call of a tool of its component, and in a batch beside no other call at all.
+    /// `true` if no other call of its component runs beside a call, and in a batch no other call at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_exclusive_context: Option<bool>,
-    /// What calls use of resources that are not known to the host.
+    /// Resources that calls use and the host does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_locks: Vec<ResourceLock>,
-    /// What the tool wants for a call that is canceled. The host stops it anyway.
+    /// Preference of the tool for a canceled call. The host stops it anyway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_behavior: Option<InterruptBehavior>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -215,12 +215,12 @@ pub struct ToolInterface {
 }
 
 impl ToolInterface {
-    /// Whether the tool can be selected everywhere (AT-IF-04).
+    /// Returns whether the tool can be selected everywhere (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
         match &self.is_enabled {
             None => true,
-            Some(Enabled::Flag(is_enabled)) => *is_enabled,
-            Some(Enabled::Gate(predicate)) => {
+            Some(EnabledState::Flag(is_enabled)) => *is_enabled,
+            Some(EnabledState::Gate(predicate)) => {
                 let fact = predicate
                     .strip_prefix(SAME_AS)
                     .and_then(|fact| self.fact(fact));
@@ -236,8 +236,8 @@ impl ToolInterface {
             .filter(|asked| !asked.is_empty() && *asked != "granted")
     }
 
-    /// Whether rules are compared with what `permission_matcher` names (AT-IF-07). `has_native_ids`: whether the tool's
-    /// `external_mappings` name operations of other protocols.
+    /// Returns whether rules are compared with the subject in `permission_matcher` (AT-IF-07). `has_native_ids`: the
+    /// tool's `external_mappings` name operations of other protocols.
     pub(crate) fn is_matched(&self, has_native_ids: bool) -> bool {
         let matcher = self
             .permission_matcher
@@ -248,7 +248,7 @@ impl ToolInterface {
 
     /// The feature gate on which it depends whether the tool can be selected.
     pub fn feature(&self) -> Option<&str> {
-        self.is_enabled.as_ref().and_then(Enabled::feature)
+        self.is_enabled.as_ref().and_then(EnabledState::feature)
     }
 
     /// The claim of the safety fact `name`.
@@ -279,7 +279,7 @@ impl ToolInterface {
     }
 }
 
-/// Whether rules are compared with what `word` names: a `permission_matcher`, or one of the `rule_matching_fields`.
+/// Returns whether rules are compared with `word`: a `permission_matcher`, or one of the `rule_matching_fields`.
 pub(crate) fn is_subject(
     word: &str,
     subjects: &BTreeMap<String, SubjectKind>,

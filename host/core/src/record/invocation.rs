@@ -111,10 +111,10 @@ pub struct ToolInvocation {
     /// The session of the call: a client's, or one with a name; else this run of the process. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ref: Option<Arc<str>>,
-    /// What ran (AT-INV-16): `component:sha256:<hex>`, and `toolcell/<version>`, which has one version of the engine.
+    /// Runtimes (AT-INV-16): `component:sha256:<hex>`, and `toolcell/<version>`, which has one version of the engine.
     #[serde(default)]
     pub runtime_refs: Vec<String>,
-    /// What decided on the call: those of its decisions, each once (AT-INV-17).
+    /// Names from the call's decisions, each once (AT-INV-17).
     #[serde(default)]
     pub policy_refs: Vec<String>,
     /// `toolcell:call/<id>`, the record in the journal (AT-INV-20). Empty while the call runs, and if no record is kept.
@@ -133,8 +133,8 @@ pub struct ToolInvocation {
     started_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_at: Option<Timestamp>,
-    /// Whether the arguments may be on no disk, because a tool that made the call may repeat in them what another call
-    /// said that may be on none.
+    /// `true` if the arguments must not be on disk, because a tool that made the call may repeat another call's
+    /// unstorable output in them.
     #[serde(skip)]
     pub(crate) keeps_no_input: bool,
     #[serde(flatten)]
@@ -155,8 +155,8 @@ impl ToolInvocation {
         }
     }
 
-    /// Creates an invocation whose status and times are those of its `steps`: each status after the first one, and when
-    /// the call reached it. All other fields are empty.
+    /// Creates an invocation with the status and times of `steps`: each status after the first one, and when the call
+    /// reached it. All other fields are empty.
     pub(crate) fn with_history(
         invocation_id: InvocationId,
         created_at: Timestamp,
@@ -221,7 +221,7 @@ impl ToolInvocation {
         }
     }
 
-    /// Whether [`Self::with_history`] gives the same status, times and transitions.
+    /// Returns whether [`Self::with_history`] gives the same status, times and transitions.
     pub(crate) fn is_plain_history(&self) -> bool {
         let mut before = Status::Planned;
         let is_plain = |step: &Transition| {
@@ -320,7 +320,7 @@ impl ToolInvocation {
         }
     }
 
-    /// Adds a mapping to those of the call (AT-MAP-01..07).
+    /// Adds a mapping to the call (AT-MAP-01..07).
     pub(crate) fn add_mapping(&mut self, mapping: &ExternalMapping) {
         let mappings = self
             .extra

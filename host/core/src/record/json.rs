@@ -1,7 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::input::Unique;
+use super::input::UniqueValue;
 
 /// Maximum number of values in the arguments or the output of one call. A value takes 30 to 200 bytes in memory, but as
 /// little as two in text: without a limit, 8 MiB of brackets become a gigabyte.
@@ -48,7 +48,7 @@ pub(crate) fn plain_name(name: &str) -> impl Iterator<Item = char> {
         .flat_map(char::to_lowercase)
 }
 
-/// Whether `text` is nested deeper than `depth_max`.
+/// Returns whether `text` is nested deeper than `depth_max`.
 fn is_deeper(text: &str, depth_max: usize) -> bool {
     // Most texts have few brackets at all, which takes much less time to see.
     if text
@@ -80,7 +80,7 @@ fn is_deeper(text: &str, depth_max: usize) -> bool {
 
 /// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
 pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> {
-    read_json(text, values_max).map(|Unique(value)| value)
+    read_json(text, values_max).map(|UniqueValue(value)| value)
 }
 
 /// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.

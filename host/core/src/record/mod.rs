@@ -63,7 +63,7 @@ pub use declaration::{
 pub use effects::Effects;
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
-pub use event_data::{EventData, Said};
+pub use event_data::{EventData, EventField};
 pub use exact::check_numbers;
 pub use execution_profile::ExecutionProfile;
 pub use facts::{SafetyFacts, SubjectField, SubjectKind};
@@ -77,7 +77,7 @@ pub use input_response::{InputResponse, InputResponses};
 pub(crate) use interface::SAME_AS;
 pub(crate) use interface::is_subject;
 pub use interface::{
-    Enabled, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface,
+    EnabledState, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface,
 };
 pub(crate) use invocation::{EVIDENCE, evidence_ref};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
@@ -89,7 +89,7 @@ pub use permission_profile::{
     AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel,
     WriteEffect,
 };
-pub use persistence::{Keeping, PersistedRef, ResultPersistence, Strategy};
+pub use persistence::{OutputRetention, PersistedRef, ResultPersistence, Strategy};
 pub use progress::{ProgressStatus, ToolProgress};
 pub use provenance::{ResultProvenance, Trust, Writer};
 pub use replay::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};
@@ -106,9 +106,9 @@ pub use surface::{
 pub use suspension::{OpenQuestion, Suspension, SuspensionState};
 pub use time::Timestamp;
 pub use toolkit::Toolkit;
-pub use touched::{Touch, Touched, TouchedThing};
+pub use touched::{Touch, TouchList, TouchedThing};
 pub use trace::{SpanId, TraceContext};
-pub use usage::{ArtifactUsage, FileUsage, Metered, NetworkUsage, Usage};
+pub use usage::{ArtifactUsage, FileUsage, MeteredUsage, NetworkUsage, Usage};
 pub use version::SchemaVersion;
 
 /// Fields of a record that this version does not know.

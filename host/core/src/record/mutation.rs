@@ -21,7 +21,7 @@ pub enum MutationSource {
     Hook,
     /// An approver who edited the arguments.
     PermissionPrompt,
-    /// What adapts a call of another protocol: it leaves out nulls that stand for nothing.
+    /// Adapter for a call of another protocol: it drops meaningless nulls.
     Adapter,
     /// An upgrade of stored arguments. This host has none.
     Migration,

@@ -100,7 +100,7 @@ pub enum PermissionChannel {
 }
 
 impl PermissionChannel {
-    /// Whether an answer that came through `channel` counts: `terminal`, `command`, `http` or `mcp_elicitation`.
+    /// Returns whether an answer through `channel` counts: `terminal`, `command`, `http` or `mcp_elicitation`.
     pub fn takes(self, channel: &str) -> bool {
         match self {
             Self::None => false,
@@ -195,10 +195,10 @@ pub struct PermissionProfile {
     pub permission_profile_id: String,
     /// The risk that the tool declares.
     pub risk_level: RiskLevel,
-    /// What the tool needs; each kind must be granted.
+    /// Access that the tool needs; each kind must be granted.
     #[serde(default)]
     pub access_kinds: Vec<AccessKind>,
-    /// What the tool changes.
+    /// Changes by the tool.
     #[serde(default)]
     pub write_effects: Vec<WriteEffect>,
     /// Patterns of the hosts that the tool asks for, and the words `none`, `any` and `argument`, separated by commas
@@ -216,7 +216,7 @@ pub struct PermissionProfile {
     /// A further narrowing of what was granted (AT-PERM-09).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_profile: Option<String>,
-    /// Whether every call needs an approval (AT-PERM-10).
+    /// `true` if every call needs an approval (AT-PERM-10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_required: Option<bool>,
     /// Why, for the approver (AT-PERM-11).
@@ -233,7 +233,7 @@ pub struct PermissionProfile {
     /// `secret`, every result is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sensitivity: Option<String>,
-    /// Whether arguments and the messages of a running tool are never recorded (AT-PERM-16).
+    /// `true` if arguments and the messages of a running tool are never recorded (AT-PERM-16).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redaction_required: Option<bool>,
     /// Policies that the tool's producer knows (AT-PERM-17). This host has none of them: each call needs an approval, unless
@@ -282,18 +282,18 @@ impl PermissionProfile {
         }
     }
 
-    /// Whether arguments and the messages of a running tool stay out of records.
+    /// Returns whether arguments and a running tool's messages stay out of records.
     pub fn is_sensitive(&self) -> bool {
         let word = self.data_sensitivity.as_deref().unwrap_or("public");
         self.redaction_required == Some(true) || !matches!(word, "public" | "internal")
     }
 
-    /// Whether every answer of the tool is kept by reference, whatever its size (AT-PERM-14).
+    /// Returns whether every answer of the tool is kept by reference, whatever its size (AT-PERM-14).
     pub fn is_secret(&self) -> bool {
         self.data_sensitivity.as_deref() == Some("secret")
     }
 
-    /// Whether the tool's results are kept on no disk (AT-PERM-15).
+    /// Returns whether the tool's results are never on disk (AT-PERM-15).
     pub fn is_transient(&self) -> bool {
         self.retention_hint
             .as_deref()
@@ -321,12 +321,12 @@ impl PermissionProfile {
         Some(Duration::from_secs(seconds.min(RETENTION_SECONDS_MAX)))
     }
 
-    /// Whether a `retention_hint` says that nothing is kept.
+    /// Returns whether a `retention_hint` forbids keeping anything.
     pub(crate) fn keeps_nothing(hint: &str) -> bool {
         matches!(hint, "none" | "transient" | "ephemeral")
     }
 
-    /// Whether the tool declares any access beyond this machine.
+    /// Returns whether the tool declares any access beyond this machine.
     pub fn reaches_out(&self) -> bool {
         let outward = [
             AccessKind::Network,
@@ -337,23 +337,23 @@ impl PermissionProfile {
         outward.iter().any(|kind| self.wants(kind))
     }
 
-    /// Whether the tool declares this kind of access.
+    /// Returns whether the tool declares this kind of access.
     pub fn wants(&self, kind: &AccessKind) -> bool {
         self.access_kinds.contains(kind)
     }
 
-    /// Whether a rule that names the tool counts as the approval if there is no approver to ask (AT-PERM-18).
+    /// Returns whether a rule that names the tool counts as the approval without an approver (AT-PERM-18).
     pub fn accepts_preapproval(&self) -> bool {
         self.non_interactive == Some(NonInteractive::AllowIfPreapproved)
     }
 
-    /// Whether the tool declares this effect.
+    /// Returns whether the tool declares this effect.
     pub fn has_effect(&self, effect: &WriteEffect) -> bool {
         self.write_effects.contains(effect)
     }
 
-    /// Whether files may be changed permanently: the profile has the access kind and a permanent effect. The access
-    /// kind without any effect implies both.
+    /// Returns whether files may be changed permanently: the profile has the access kind and a permanent effect. The
+    /// access kind without any effect implies both.
     pub fn wants_file_write(&self) -> bool {
         let stays = |effect: &WriteEffect| {
             matches!(
@@ -365,7 +365,7 @@ impl PermissionProfile {
             && (self.write_effects.is_empty() || self.write_effects.iter().any(stays))
     }
 
-    /// Whether the tool wants a folder for drafts, which are not kept.
+    /// Returns whether the tool wants a folder for drafts, which are not kept.
     pub fn wants_drafts(&self) -> bool {
         self.wants(&AccessKind::FileWrite) && self.has_effect(&WriteEffect::LocalDraft)
     }

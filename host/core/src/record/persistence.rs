@@ -3,28 +3,28 @@ use serde_json::Value;
 
 use super::{Extra, InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp};
 
-/// What may become of the output of a tool. The operator, the tool and the hooks each say; what one of them forbids stays
+/// Limits on keeping a tool's output, set by the operator, the tool and the hooks. What one of them forbids stays
 /// forbidden.
 ///
 /// ```
-/// use toolcell_core::record::{Keeping, Strategy};
+/// use toolcell_core::record::{OutputRetention, Strategy};
 ///
-/// let keeping = Keeping::by(Strategy::RefOnly).and(Keeping::by(Strategy::NeverPersist));
+/// let keeping = OutputRetention::by(Strategy::RefOnly).and(OutputRetention::by(Strategy::NeverPersist));
 /// assert!(!keeping.inline && !keeping.payload, "neither in the result nor on disk");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
-    /// Whether any of it may leave the host.
+pub struct OutputRetention {
+    /// `true` if any of it may leave the host.
     pub output: bool,
-    /// Whether the result may have it or a preview of it; otherwise the result has a reference.
+    /// `true` if the result may have it or a preview of it; otherwise the result has a reference.
     pub inline: bool,
-    /// Whether it may be stored as a payload.
+    /// `true` if it may be stored as a payload.
     pub payload: bool,
-    /// Whether the log of calls may have it.
+    /// `true` if the call log may have it.
     pub journal: bool,
 }
 
-impl Default for Keeping {
+impl Default for OutputRetention {
     /// By size alone.
     fn default() -> Self {
         Self {
@@ -36,9 +36,8 @@ impl Default for Keeping {
     }
 }
 
-impl Keeping {
-    /// What the choice of a strategy allows. `inline` and `preview_and_persist` forbid nothing: the size decides which of
-    /// them it is.
+impl OutputRetention {
+    /// Limits of a strategy. `inline` and `preview_and_persist` forbid nothing: the size selects one of them.
     pub fn by(strategy: Strategy) -> Self {
         let all = Self::default();
         match strategy {
@@ -63,7 +62,7 @@ impl Keeping {
         }
     }
 
-    /// What both allow.
+    /// Intersection.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl Keeping {
         }
     }
 
-    /// Whether an output can become a payload.
+    /// Returns whether an output can become a payload.
     pub fn can_persist(self) -> bool {
         self.output && self.payload
     }
@@ -146,7 +145,7 @@ pub struct ResultPersistence {
     pub decision_id: PersistenceId,
     pub invocation_id: InvocationId,
     pub result_id: ResultId,
-    /// What was stored.
+    /// Stored form.
     pub strategy: Strategy,
     pub threshold: Value,
     /// Size of the whole output, in bytes.

@@ -27,8 +27,8 @@ pub enum ProgressStatus {
 }
 
 impl ToolProgress {
-    /// What the host itself says of a call. [`Trail::progress`](crate::journal::Trail::progress) gives it its identity,
-    /// sequence and time.
+    /// Progress that the host itself reports. [`Trail::progress`](crate::journal::Trail::progress) gives it its
+    /// identity, sequence and time.
     pub(crate) fn of_host(invocation_id: InvocationId, status: ProgressStatus) -> Self {
         Self {
             schema_version: SchemaVersion::default(),
@@ -72,7 +72,7 @@ pub struct ToolProgress {
     /// From 1, without gaps.
     pub sequence: u64,
     pub status: ProgressStatus,
-    /// What the tool does, in its words.
+    /// The tool's activity, in its words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// 0 to 100.

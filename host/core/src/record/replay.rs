@@ -65,12 +65,12 @@ impl ClockReadings {
         })
     }
 
-    /// Whether the clock was not read.
+    /// Returns whether the clock was not read.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && !self.exceeded
     }
 
-    /// Whether there were more readings than are kept, so that none is.
+    /// Returns whether there were more readings than are kept; then none is.
     pub fn is_exceeded(&self) -> bool {
         self.exceeded
     }
@@ -205,7 +205,7 @@ pub struct ReplayData {
     /// The file that the component was loaded from, if it was loaded from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component_file: Option<String>,
-    /// What the call could use that is not recorded. If there is something, the other fields are empty.
+    /// Unrecorded inputs that the call could use. If there are any, the other fields are empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<ReplayBlocker>,
     /// Absent if the guest asked for no random number.
@@ -231,7 +231,7 @@ pub struct ReplayData {
 pub struct Replay {
     /// The call that is replayed. The guest sees this id as its own, because its output may contain it.
     pub of: InvocationId,
-    /// What was recorded of that call.
+    /// Recorded data of the call.
     pub data: ReplayData,
 }
 
@@ -298,7 +298,7 @@ pub enum ReplayBlocker {
 }
 
 impl ReplayBlocker {
-    /// What it means, and what to do where something can be done.
+    /// Meaning, and the remedy if there is one.
     pub fn message(self) -> &'static str {
         match self {
             Self::FilesUsed => "the call could use files, which are not recorded",

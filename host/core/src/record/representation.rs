@@ -15,8 +15,8 @@ const SUMMARY_CHARS_MAX: usize = 200;
 /// Maximum depth at which a search sees the values of structured output.
 const SEARCH_DEPTH_MAX: usize = 32;
 
-/// What a user interface, the search of a transcript and a program need of a result. A model gets
-/// [`ToolResult::model_facing_content`] alone.
+/// Forms of a result for user interfaces, transcript searches and programs. A model gets only
+/// [`ToolResult::model_facing_content`].
 ///
 /// ```
 /// use toolcell_core::record::ToolResult;
@@ -44,7 +44,7 @@ pub struct Representations {
     /// All payloads that the result refers to, in the order of its content, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted_payload_refs: Vec<PersistedRef>,
-    /// What the tool returned, in the terms of the contract `toolcell:tool` (AT-REND-07).
+    /// Return value of the tool, in the terms of the contract `toolcell:tool` (AT-REND-07).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_output: Option<NativeOutput>,
 }
@@ -62,7 +62,7 @@ pub struct Representations {
 pub struct NativeOutput {
     /// The types of its blocks, in order; a block that was moved to a payload counts as what it was.
     pub content_types: Vec<String>,
-    /// Whether it returned structured output.
+    /// `true` if it returned structured output.
     pub structured: bool,
     /// Bytes of content and structured output that left the sandbox.
     pub output_bytes: u64,
@@ -157,12 +157,12 @@ fn native(result: &ToolResult) -> Option<NativeOutput> {
 }
 
 /// A text that stops to grow at its limit.
-struct Bounded {
+struct LimitedText {
     text: String,
     bytes_max: usize,
 }
 
-impl Bounded {
+impl LimitedText {
     fn new(bytes_max: usize) -> Self {
         Self {
             text: String::new(),
@@ -193,7 +193,7 @@ impl Bounded {
 }
 
 fn rendering(result: &ToolResult) -> String {
-    let mut shown = Bounded::new(RENDERING_BYTES_MAX);
+    let mut shown = LimitedText::new(RENDERING_BYTES_MAX);
     if let Some(summary) = &result.ui_facing_summary {
         shown.line(summary);
     }
@@ -250,7 +250,7 @@ fn described(block: &Content) -> String {
 }
 
 fn search_text(result: &ToolResult) -> String {
-    let mut words = Bounded::new(SEARCH_BYTES_MAX);
+    let mut words = LimitedText::new(SEARCH_BYTES_MAX);
     let summary = [&result.ui_facing_summary, &result.summary]
         .into_iter()
         .flatten();
@@ -279,7 +279,7 @@ fn search_text(result: &ToolResult) -> String {
 }
 
 /// Adds the words of `text`, with one blank between them, and without control characters.
-fn add_words(words: &mut Bounded, text: &str) {
+fn add_words(words: &mut LimitedText, text: &str) {
     for word in text
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
@@ -295,7 +295,7 @@ fn add_words(words: &mut Bounded, text: &str) {
 }
 
 /// Adds the names and the values of structured output.
-fn add_values(words: &mut Bounded, value: &Value, depth: usize) {
+fn add_values(words: &mut LimitedText, value: &Value, depth: usize) {
     if words.is_full() || depth > SEARCH_DEPTH_MAX {
         return;
     }

@@ -61,14 +61,14 @@ pub struct ToolResult {
     pub invocation_id: InvocationId,
     /// How the call ended.
     pub status: ResultStatus,
-    /// Whether a model should read the result as an error.
+    /// `true` if a model should read the result as an error.
     pub is_error: bool,
     /// All content blocks, including logs.
     pub content: Vec<Content>,
     /// The structured output, checked against the output contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// Whether the call succeeded without output, as opposed to an output that is missing (requirements 1.15.4).
+    /// `true` if the call succeeded without output, as opposed to a missing output (requirements 1.15.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_result: bool,
     /// The blocks for a model: without logs, and with previews of what is too large.
@@ -76,20 +76,20 @@ pub struct ToolResult {
     /// A summary for people, never for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui_facing_summary: Option<String>,
-    /// What the tool's author declared to stand in for an output that was dropped or redacted (AT-RES-16, AT-OUT-09).
+    /// The author's replacement for an output that was dropped or redacted (AT-RES-16, AT-OUT-09).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     #[serde(default)]
     pub resource_refs: Vec<Value>,
     #[serde(default)]
     pub artifact_refs: Vec<Value>,
-    /// What in the journal proves the result (AT-RES-12): the record of the call, and the payloads that have its output.
+    /// Evidence of the result in the journal (AT-RES-12): the record of the call, and the payloads with its output.
     #[serde(default)]
     pub evidence_refs: Vec<String>,
-    /// What decided on the call: those of the invocation (AT-RES-13).
+    /// Names of what decided, from the invocation (AT-RES-13).
     #[serde(default)]
     pub policy_refs: Vec<String>,
-    /// The span of the call: those of the invocation (AT-RES-14). Empty without a trace.
+    /// The span of the call, from the invocation (AT-RES-14). Empty without a trace.
     #[serde(default)]
     pub telemetry_refs: Vec<Value>,
     /// The decisions on what was stored of the result (AT-RES-15).
@@ -111,8 +111,8 @@ pub struct ToolResult {
     /// Context that hooks add for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_context: Vec<Value>,
-    /// What the tool would change in its caller's context, sorted by key. Empty for a call that failed, and for one whose
-    /// batch hands them out later. An extension of the specification.
+    /// Changes to its caller's context that the tool wants, sorted by key. Empty for a call that failed, and for one
+    /// whose batch hands them out later. An extension of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context_modifiers: Vec<ContextModifier>,
     /// Absent if no guest ran.

@@ -65,7 +65,7 @@ pub enum NextAction {
 }
 
 impl NextAction {
-    /// What a caller does with these `matches`.
+    /// Next step of a caller with `matches`.
     pub fn after(matches: &[ToolRef]) -> Self {
         let any = |state| {
             matches
@@ -117,7 +117,7 @@ pub struct ToolRef {
     pub pending_provider_or_server: Option<String>,
     /// The query that finds exactly this tool.
     pub selection_ref: String,
-    /// What the tool is in other protocols, by the name of each.
+    /// The tool's equivalents, by the name of each protocol.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub native_ref: Extra,
     /// Relevance of a match of words, by BM25; higher is better.

@@ -34,7 +34,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether the status is final; every invocation reaches exactly one final status.
+    /// Returns whether the status is final; every invocation reaches exactly one final status.
     pub fn is_terminal(self) -> bool {
         matches!(
             self,

@@ -79,8 +79,8 @@ impl SurfaceReason {
         }
     }
 
-    /// Whether a surface lists such a tool as blocked, because its caller may not have it now. Other tools are excluded,
-    /// because they are not for this surface, or are deferred.
+    /// Returns whether a surface lists such a tool as blocked, because its caller may not have it now. Other tools are
+    /// excluded, because they are not for this surface, or are deferred.
     pub fn blocks(self) -> bool {
         match self {
             Self::PolicyBlocked
@@ -154,7 +154,7 @@ pub struct SelectionPolicy {
     pub max_listed: usize,
     /// Always `true`: an alias calls its tool.
     pub allow_aliases: bool,
-    /// Whether several calls of one message or batch may be in progress.
+    /// `true` if several calls of one message or batch may run concurrently.
     pub allow_parallel: bool,
 }
 
@@ -223,7 +223,7 @@ pub struct ToolSurface {
     pub role_constraints: Option<RoleConstraints>,
     /// The rules that block tools.
     pub policy_refs: Vec<String>,
-    /// What runs the tools: `component:sha256:<hex>`.
+    /// Runtimes: `component:sha256:<hex>`.
     pub runtime_refs: Vec<String>,
     /// Why the surface was built, or what changed since the one before.
     pub surface_reason: String,

@@ -21,11 +21,11 @@ pub struct Suspension {
     pub tool_id: String,
     /// The caller, if known.
     pub actor_ref: Option<String>,
-    /// What ran so far. The call goes on only if all of it is the same.
+    /// Identity of what ran so far. The call continues only if it is the same.
     pub binding: Binding,
-    /// Whether the call needed an approval, and had one: its own, or one of its session.
+    /// `true` if the call needed an approval and had one: its own, or its session's.
     pub is_approved: bool,
-    /// Whether the tool could make lasting changes before it asked.
+    /// `true` if the tool could make lasting changes before it asked.
     pub changes: bool,
     pub plan: Plan,
     /// The questions without an answer, in the tool's order.
@@ -42,15 +42,15 @@ pub struct Suspension {
     pub calls_left: u32,
     /// The answers so far.
     pub responses: InputResponses,
-    /// What the tool saved, in base64.
+    /// State saved by the tool, in base64.
     pub resume_state: String,
     /// Usage so far.
     pub spent: Usage,
     /// Bytes of the partial results so far.
     pub partial_bytes: u64,
-    /// What the tool printed and logged so far.
+    /// Output and logs of the tool so far.
     pub logs: Vec<Content>,
-    /// Whether a secret was removed from what the tool received.
+    /// `true` if a secret was removed from data that the tool received.
     pub redacted: bool,
 }
 

@@ -12,7 +12,7 @@ pub struct Toolkit {
     pub execution_profiles: Vec<ExecutionProfile>,
     #[serde(default)]
     pub permission_profiles: Vec<PermissionProfile>,
-    /// What its records demand and this host cannot do: calls of the tools that they are about are refused.
+    /// Demands of its records that this host cannot meet: it refuses calls of the affected tools.
     #[serde(skip)]
     pub gaps: Vec<Finding>,
     #[serde(flatten)]

@@ -5,7 +5,7 @@ const LISTED_MAX: usize = 64;
 /// Maximum bytes of their names together.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
-/// What a tool did to a file or a server.
+/// Action on a file or a server.
 ///
 /// ```
 /// use toolcell_core::record::Touch;
@@ -31,9 +31,9 @@ pub enum Touch {
 /// One thing that a tool touched.
 ///
 /// ```
-/// use toolcell_core::record::{Touch, Touched};
+/// use toolcell_core::record::{Touch, TouchList};
 ///
-/// let mut touched = Touched::default();
+/// let mut touched = TouchList::default();
 /// touched.note(Touch::Read, "/data/a.txt".to_owned());
 /// assert_eq!(touched.listed[0].what, "/data/a.txt");
 /// ```
@@ -47,26 +47,26 @@ pub struct TouchedThing {
     pub status: Option<u16>,
 }
 
-/// What a call touched in its folders and on the network, as the sandbox saw it.
+/// Files and servers that a call touched, as the sandbox saw it.
 ///
 /// ```
-/// use toolcell_core::record::{Touch, Touched};
+/// use toolcell_core::record::{Touch, TouchList};
 ///
-/// let mut touched = Touched::default();
+/// let mut touched = TouchList::default();
 /// for _ in 0..2 {
 ///     touched.note(Touch::Written, "/data/a.txt".to_owned());
 /// }
 /// assert_eq!((touched.listed.len(), touched.more), (1, 0));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Touched {
+pub struct TouchList {
     /// The first things, in their order: files, then requests.
     pub listed: Vec<TouchedThing>,
     /// How often the call touched something that is not listed.
     pub more: u64,
 }
 
-impl Touched {
+impl TouchList {
     /// Adds what a guest did, and returns the place of a request in the list. A file is listed once for each thing that was
     /// done to it.
     pub fn note(&mut self, how: Touch, what: String) -> Option<usize> {

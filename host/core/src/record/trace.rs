@@ -37,14 +37,14 @@ pub struct TraceContext {
 /// ```
 /// use toolcell_core::record::{InvocationId, SpanId};
 ///
-/// assert_eq!(SpanId::of(InvocationId::new()).to_string().len(), 16);
+/// assert_eq!(SpanId::from_invocation(InvocationId::new()).to_string().len(), 16);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanId(u64);
 
 impl SpanId {
     /// The span of a call: the random part of its id, so that a record and a span name each other.
-    pub fn of(call: InvocationId) -> Self {
+    pub fn from_invocation(call: InvocationId) -> Self {
         let [.., random] = parts(call.bits());
         // Zero is the id of no span.
         Self(random.max(1))
@@ -127,12 +127,12 @@ impl TraceContext {
         self.parent
     }
 
-    /// What vendors passed along: `tracestate`.
+    /// Vendor data: `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// Whether the trace is recorded.
+    /// Returns whether the trace is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
@@ -200,7 +200,7 @@ impl TraceContext {
     fn reference(&self, id: InvocationId) -> Value {
         let known = [
             ("trace_id", self.trace_id().into()),
-            ("span_id", SpanId::of(id).to_string().into()),
+            ("span_id", SpanId::from_invocation(id).to_string().into()),
             ("trace_flags", format!("{:02x}", self.flags).into()),
         ];
         let mut reference = object(known);
@@ -236,7 +236,7 @@ fn hex(text: Option<&str>, digits: usize) -> Option<u128> {
         .flatten()
 }
 
-/// Whether `text` is a list of members, `key=value`, of the characters that both may have.
+/// Returns whether `text` is a list of members, `key=value`, of allowed characters.
 fn is_state(text: &str) -> bool {
     let is_key = |key: &str| {
         let known = |byte: u8| {
@@ -282,7 +282,9 @@ mod tests {
             (&above["trace_id"], &above["parent_span_id"]),
             (&TRACE.into(), &PARENT.into())
         );
-        let below = context.below(SpanId::of(caller)).reference(called);
+        let below = context
+            .below(SpanId::from_invocation(caller))
+            .reference(called);
         assert_eq!(
             (&below["trace_id"], &below["parent_span_id"]),
             (&above["trace_id"], &above["span_id"])

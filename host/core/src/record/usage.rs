@@ -1,42 +1,42 @@
 use serde::{Deserialize, Serialize};
 
-use super::Touched;
+use super::TouchList;
 
 /// One meter of a call: what it used, and its limit.
 ///
 /// ```
-/// use toolcell_core::record::Metered;
+/// use toolcell_core::record::MeteredUsage;
 ///
-/// fn is_exhausted(meter: &Metered) -> bool {
+/// fn is_exhausted(meter: &MeteredUsage) -> bool {
 ///     meter.used >= meter.limit
 /// }
-/// assert!(!is_exhausted(&Metered { used: 1, limit: 2 }));
+/// assert!(!is_exhausted(&MeteredUsage { used: 1, limit: 2 }));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Metered {
-    /// What the call used.
+pub struct MeteredUsage {
+    /// Amount used.
     pub used: u64,
-    /// What it was allowed to use.
+    /// Amount allowed.
     pub limit: u64,
 }
 
-/// What a call wrote to files.
+/// File writes of a call.
 ///
 /// ```
-/// use toolcell_core::record::{FileUsage, Metered};
+/// use toolcell_core::record::{FileUsage, MeteredUsage};
 ///
-/// let files = FileUsage { disk_bytes: Metered { used: 512, limit: 1 << 30 }, ..FileUsage::default() };
+/// let files = FileUsage { disk_bytes: MeteredUsage { used: 512, limit: 1 << 30 }, ..FileUsage::default() };
 /// assert_eq!(files.files_created.used, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileUsage {
     /// Bytes written to files, or by which files grew.
-    pub disk_bytes: Metered,
+    pub disk_bytes: MeteredUsage,
     /// Files, folders and links that were created.
-    pub files_created: Metered,
+    pub files_created: MeteredUsage,
 }
 
-/// What the requests of a call consumed.
+/// Network usage of a call.
 ///
 /// ```
 /// use toolcell_core::record::{NetworkUsage, Usage};
@@ -49,33 +49,33 @@ pub struct FileUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkUsage {
     /// Requests, including refused ones.
-    pub requests: Metered,
+    pub requests: MeteredUsage,
     /// Bytes on the wire, including TLS and headers.
-    pub sent_bytes: Metered,
+    pub sent_bytes: MeteredUsage,
     /// Bytes received on the wire, including TLS and headers.
-    pub received_bytes: Metered,
+    pub received_bytes: MeteredUsage,
     /// Maximum number of open connections; further requests wait. The number in use is not measured.
     pub connections_limit: u64,
 }
 
-/// What a call wrote to artifacts, kept or not.
+/// Artifact writes of a call, kept or not.
 ///
 /// ```
-/// use toolcell_core::record::{ArtifactUsage, Metered};
+/// use toolcell_core::record::{ArtifactUsage, MeteredUsage};
 ///
-/// let artifacts = ArtifactUsage { created: Metered { used: 1, limit: 100 }, ..ArtifactUsage::default() };
+/// let artifacts = ArtifactUsage { created: MeteredUsage { used: 1, limit: 100 }, ..ArtifactUsage::default() };
 /// assert_eq!(artifacts.bytes.used, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactUsage {
     /// Bytes of all artifacts together, as the tool wrote them.
-    pub bytes: Metered,
+    pub bytes: MeteredUsage,
     /// Artifacts that were created.
-    pub created: Metered,
+    pub created: MeteredUsage,
 }
 
-/// What a call consumed, also if it failed. An extension of `tool_result`. Fuel, files, network and artifacts include what
-/// the calls consumed that it made.
+/// Usage of a call, even if it failed. An extension of `tool_result`. Fuel, files, network and artifacts include the
+/// calls that it made.
 ///
 /// ```
 /// use toolcell_core::record::ToolResult;
@@ -90,17 +90,17 @@ pub struct ArtifactUsage {
 pub struct Usage {
     /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest reads no
     /// clock and no random numbers. A lower bound if a guest was stopped during a computation.
-    pub fuel: Metered,
+    pub fuel: MeteredUsage,
     /// Wall time, in milliseconds.
-    pub wall_ms: Metered,
+    pub wall_ms: MeteredUsage,
     /// Peak size of all linear memories together, in bytes.
-    pub memory_bytes: Metered,
+    pub memory_bytes: MeteredUsage,
     /// Peak number of elements of all tables together.
-    pub table_elements: Metered,
+    pub table_elements: MeteredUsage,
     /// Bytes of content and structured output that the guest returned.
-    pub output_bytes: Metered,
+    pub output_bytes: MeteredUsage,
     /// Bytes of stdout, stderr and log messages; `used` includes dropped bytes.
-    pub log_bytes: Metered,
+    pub log_bytes: MeteredUsage,
     /// Maximum number of core instances of one component; more are refused. The number in use is not measured.
     pub instances_limit: u64,
     /// Maximum number of open host handles (files, streams, pollables).
@@ -119,12 +119,12 @@ pub struct Usage {
     /// Present if the guest opened or changed a file, listed a folder, or sent a request. What calls that it made touched is
     /// in their own results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub touched: Option<Touched>,
+    pub touched: Option<TouchList>,
     /// Maximum size of the wasm stack, in bytes; overflow is a trap. The depth in use is not measured.
     pub stack_bytes_limit: u64,
 }
 
-impl Metered {
+impl MeteredUsage {
     /// Adds the use of `earlier` and takes its limit, which applied to both.
     fn add(&mut self, earlier: Self) {
         *self = Self {

@@ -19,7 +19,7 @@ impl SchemaVersion {
     /// The version that toolcell implements.
     pub const CURRENT: &'static str = "0.2.0";
 
-    /// Whether this host can read the record: the same major version (AT-DECL-01).
+    /// Returns whether this host can read the record: same major version (AT-DECL-01).
     pub fn is_supported(&self) -> bool {
         let major = |version: &str| version.split('.').next().map(str::to_owned);
         major(&self.0) == major(Self::CURRENT)

@@ -17,10 +17,10 @@ use crate::record::AbortReason;
 /// assert_eq!(request.cancellation.requested(), Some(AbortReason::RuntimeShutdown));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Cancellation(Arc<Inner>);
+pub struct Cancellation(Arc<CancelState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct CancelState {
     token: CancellationToken,
     reason: OnceLock<AbortReason>,
 }

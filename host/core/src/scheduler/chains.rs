@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::shares::{Shares, share};
+use super::shares::{CallerShares, share};
 
 /// Maximum number of calls that may have calls below them at once, because each keeps room for [`CHILD_DEPTH_MAX`] more
 /// instances.
@@ -17,25 +17,25 @@ pub const CHILD_DEPTH_MAX: u32 = 4;
 /// A call takes one chain before its first call of a tool, for everything below it. Who holds a chain waits for no place,
 /// no memory and no other chain, so each chain is given back.
 #[derive(Clone, Debug)]
-pub struct Chains {
+pub struct CallChains {
     all: Arc<Semaphore>,
     /// `None` if there is one caller, which may use every chain.
-    shares: Option<Arc<Shares>>,
+    shares: Option<Arc<CallerShares>>,
 }
 
 /// One chain, returned when dropped.
 #[derive(Debug)]
-pub struct Chain {
+pub struct CallChain {
     _permit: OwnedSemaphorePermit,
     _of_caller: Option<OwnedSemaphorePermit>,
 }
 
-impl Chains {
+impl CallChains {
     /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`].
     pub fn new(calls_at_once: u32, callers: usize) -> Self {
         let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
         let shares = (callers > 1 && guard!("chain_share"))
-            .then(|| Arc::new(Shares::new(share(chains, callers))));
+            .then(|| Arc::new(CallerShares::new(share(chains, callers))));
         Self {
             all: Arc::new(Semaphore::new(chains)),
             shares,
@@ -53,12 +53,12 @@ impl Chains {
 
     /// Waits for a chain for a call of `caller`, first for one of those that the caller may have. `None` only if the host
     /// is gone.
-    pub async fn take(&self, caller: Option<&str>) -> Option<Chain> {
+    pub async fn take(&self, caller: Option<&str>) -> Option<CallChain> {
         let of_caller = match (&self.shares, caller) {
             (Some(shares), Some(caller)) => Some(shares.take(caller).await?),
             _ => None,
         };
-        Some(Chain {
+        Some(CallChain {
             _permit: Arc::clone(&self.all).acquire_owned().await.ok()?,
             _of_caller: of_caller,
         })
@@ -69,9 +69,9 @@ impl Chains {
 mod tests {
     use std::time::Duration;
 
-    use super::{Chain, Chains};
+    use super::{CallChain, CallChains};
 
-    async fn soon(chains: &Chains, caller: Option<&str>) -> Option<Chain> {
+    async fn soon(chains: &CallChains, caller: Option<&str>) -> Option<CallChain> {
         tokio::time::timeout(Duration::from_millis(1), chains.take(caller))
             .await
             .ok()
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_caller_leaves_chains_to_another_and_a_single_one_has_all() {
-        let chains = Chains::new(64, 2);
+        let chains = CallChains::new(64, 2);
         let mut of_anna = Vec::new();
         while let Some(chain) = soon(&chains, Some("anna")).await {
             of_anna.push(chain);
@@ -90,7 +90,7 @@ mod tests {
         assert!(of_bert.is_some());
         drop(of_anna.pop());
         assert!(soon(&chains, Some("anna")).await.is_some());
-        let alone = Chains::new(64, 1);
+        let alone = CallChains::new(64, 1);
         let mut all = Vec::new();
         while let Some(chain) = soon(&alone, Some("anna")).await {
             all.push(chain);

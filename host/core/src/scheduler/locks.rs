@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use callers::Callers;
-pub use claim::{Claim, NetworkUse};
-use index::{Index, Stage};
-use order::{Call, Order};
+use callers::CallerNumbers;
+pub use claim::{NetworkUse, ResourceClaim};
+use index::{ClaimIndex, ClaimStage};
+use order::{QueuedCall, TurnOrder};
 
 /// How often a call that got its place too late is passed. After that, other calls that meet it wait until it has a place,
 /// because a caller that uses all its places could otherwise be passed for ever.
@@ -38,14 +38,14 @@ const PASSES_MAX: u32 = 8;
 /// # let _ = shared;
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct ResourceLocks(Arc<Mutex<Queue>>);
+pub struct ResourceLocks(Arc<Mutex<CallQueue>>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct CallQueue {
     next: u64,
-    entries: HashMap<u64, Entry>,
-    callers: Callers,
-    index: Index,
+    entries: HashMap<u64, QueueEntry>,
+    callers: CallerNumbers,
+    index: ClaimIndex,
     /// Number of the calls that were decided on and do not run.
     waiting: usize,
     /// All calls of lines: the line, and the id of the call.
@@ -55,13 +55,13 @@ struct Queue {
 }
 
 #[derive(Debug)]
-struct Entry {
-    call: Call,
-    line: Option<Line>,
+struct QueueEntry {
+    call: QueuedCall,
+    line: Option<ChangeLine>,
     /// `None` until the call was decided on.
-    claim: Option<Claim>,
+    claim: Option<ResourceClaim>,
     /// `None` until the call was decided on.
-    stage: Option<Stage>,
+    stage: Option<ClaimStage>,
     /// How often it got a place when calls that had passed it ran.
     passes: u32,
     /// `Some` while the call is awaited.
@@ -71,45 +71,45 @@ struct Entry {
 /// Calls whose changes keep their order: one that changes something waits until all earlier calls of the line are
 /// decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line(u64);
+pub struct ChangeLine(u64);
 
 impl ResourceLocks {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, CallQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new line.
-    pub fn line(&self) -> Line {
-        Line(self.queue().number())
+    pub fn line(&self) -> ChangeLine {
+        ChangeLine(self.queue().number())
     }
 
     /// Gives a call of `caller` its place among the others, before it is known what it can reach.
-    pub fn turn(&self, line: Option<Line>, caller: Option<&str>) -> Turn {
+    pub fn turn(&self, line: Option<ChangeLine>, caller: Option<&str>) -> QueueTurn {
         let id = self.queue().enter(line, caller);
-        Turn {
+        QueueTurn {
             locks: self.clone(),
             id,
         }
     }
 }
 
-impl Queue {
+impl CallQueue {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    fn enter(&mut self, line: Option<Line>, caller: Option<&str>) -> u64 {
+    fn enter(&mut self, line: Option<ChangeLine>, caller: Option<&str>) -> u64 {
         let id = self.number();
-        let call = Call {
+        let call = QueuedCall {
             caller: self.callers.enter(caller),
-            order: Order::since(id, id),
+            order: TurnOrder::since(id, id),
         };
-        if let Some(Line(line)) = line {
+        if let Some(ChangeLine(line)) = line {
             self.lined.insert((line, id));
             self.undecided.insert((line, id));
         }
-        let entry = Entry {
+        let entry = QueueEntry {
             call,
             line,
             claim: None,
@@ -122,7 +122,7 @@ impl Queue {
     }
 
     /// Notes what the call can reach. Returns whether it runs from now on; `has_place`: whether it can.
-    fn claim(&mut self, id: u64, claim: Claim, has_place: bool) -> bool {
+    fn claim(&mut self, id: u64, claim: ResourceClaim, has_place: bool) -> bool {
         let Some(entry) = self
             .entries
             .get_mut(&id)
@@ -145,14 +145,14 @@ impl Queue {
     /// Adds a call to those that wait: behind the earlier calls of its caller that it meets, and before the later ones.
     fn line_up(&mut self, id: u64, is_blocked: bool) {
         if self.follows_own(id) {
-            self.reorder(id, Order::not_in_line(id));
+            self.reorder(id, TurnOrder::not_in_line(id));
         }
         self.shift(
             id,
             if is_blocked {
                 self.stage_behind(id)
             } else {
-                Stage::Waiting
+                ClaimStage::Waiting
             },
         );
         // Calls of a batch are not decided on in their order.
@@ -162,18 +162,18 @@ impl Queue {
                 .get(&later)
                 .is_some_and(|entry| entry.call.order.is_in_line())
             {
-                self.reorder(later, Order::not_in_line(later));
+                self.reorder(later, TurnOrder::not_in_line(later));
                 self.wake_behind(later);
             }
         }
     }
 
-    /// Whether an earlier call of the same caller, which the call meets, does not run yet.
+    /// Returns whether an earlier call of the same caller that conflicts with it does not run yet.
     fn follows_own(&self, id: u64) -> bool {
         let Some(entry) = self.entries.get(&id) else {
             return false;
         };
-        let follows = |claim: &Claim| self.index.follows_own(claim, entry.call);
+        let follows = |claim: &ResourceClaim| self.index.follows_own(claim, entry.call);
         entry.claim.as_ref().is_some_and(follows) && guard!("caller_turns")
     }
 
@@ -188,7 +188,7 @@ impl Queue {
             .map_or_else(Vec::new, |claim| self.index.successors(claim, entry.call))
     }
 
-    fn reorder(&mut self, id: u64, order: Order) {
+    fn reorder(&mut self, id: u64, order: TurnOrder) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
@@ -202,16 +202,17 @@ impl Queue {
 
     /// Puts a call in line from now on, unless it is, or still follows another call of its caller.
     fn enter_line(&mut self, id: u64) {
-        let is_outside = |entry: &Entry| entry.claim.is_some() && !entry.call.order.is_in_line();
+        let is_outside =
+            |entry: &QueueEntry| entry.claim.is_some() && !entry.call.order.is_in_line();
         if self.entries.get(&id).is_some_and(is_outside) && !self.follows_own(id) {
             let now = self.number();
-            self.reorder(id, Order::since(now, id));
+            self.reorder(id, TurnOrder::since(now, id));
         }
     }
 
     /// Lets those changes go on that waited for the decision on the call `id`, which was made or is not needed any more.
-    fn decided(&mut self, line: Option<Line>, id: u64) {
-        let Some(Line(line)) = line else { return };
+    fn decided(&mut self, line: Option<ChangeLine>, id: u64) {
+        let Some(ChangeLine(line)) = line else { return };
         let first = self
             .undecided
             .range((line, 0)..=(line, u64::MAX))
@@ -234,39 +235,40 @@ impl Queue {
         self.wake(freed);
     }
 
-    /// Whether the call has to wait for its turn. A call that is gone, or runs, waits for nothing.
+    /// Returns whether the call must wait for its turn. A call that ended or runs waits for nothing.
     fn is_blocked(&self, id: u64) -> bool {
         let Some(entry) = self
             .entries
             .get(&id)
-            .filter(|entry| entry.stage != Some(Stage::Running))
+            .filter(|entry| entry.stage != Some(ClaimStage::Running))
         else {
             return false;
         };
         let Some(claim) = &entry.claim else {
             return true;
         };
-        let undecided =
-            |Line(line): Line| self.undecided.range((line, 0)..(line, id)).next().is_some();
+        let undecided = |ChangeLine(line): ChangeLine| {
+            self.undecided.range((line, 0)..(line, id)).next().is_some()
+        };
         let awaits_decisions = claim.changes() && entry.line.is_some_and(undecided);
         (awaits_decisions || self.index.holds_up(claim, entry.call)) && guard!("resource_locks")
     }
 
     /// The stage of a call that waits for its turn. One that waits for a call without a place can be passed like that one.
     /// Otherwise it would keep calls waiting that do not meet the call without a place.
-    fn stage_behind(&self, id: u64) -> Stage {
+    fn stage_behind(&self, id: u64) -> ClaimStage {
         let Some(entry) = self.entries.get(&id) else {
-            return Stage::Waiting;
+            return ClaimStage::Waiting;
         };
-        let follows = |claim: &Claim| self.index.follows_placeless(claim, entry.call);
+        let follows = |claim: &ResourceClaim| self.index.follows_placeless(claim, entry.call);
         if entry.claim.as_ref().is_some_and(follows) {
-            Stage::Placeless
+            ClaimStage::Placeless
         } else {
-            Stage::Waiting
+            ClaimStage::Waiting
         }
     }
 
-    fn shift(&mut self, id: u64, to: Stage) {
+    fn shift(&mut self, id: u64, to: ClaimStage) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
@@ -285,8 +287,8 @@ impl Queue {
         let Some(claim) = &entry.claim else { return };
         let waited = entry.stage.is_some();
         self.index
-            .change(claim, entry.call, entry.stage, Some(Stage::Running));
-        entry.stage = Some(Stage::Running);
+            .change(claim, entry.call, entry.stage, Some(ClaimStage::Running));
+        entry.stage = Some(ClaimStage::Running);
         if waited {
             self.waiting -= 1;
             self.successors(id)
@@ -300,7 +302,7 @@ impl Queue {
         let Some(stage) = self.entries.get(&id).map(|entry| entry.stage) else {
             return true;
         };
-        if stage == Some(Stage::Running) {
+        if stage == Some(ClaimStage::Running) {
             return true;
         }
         self.enter_line(id);
@@ -308,12 +310,12 @@ impl Queue {
             self.run(id);
             return true;
         }
-        if stage == Some(Stage::Placeless)
+        if stage == Some(ClaimStage::Placeless)
             && let Some(entry) = self.entries.get_mut(&id)
         {
             entry.passes += 1;
         }
-        self.shift(id, Stage::Waiting);
+        self.shift(id, ClaimStage::Waiting);
         false
     }
 
@@ -323,34 +325,34 @@ impl Queue {
         let Some(entry) = self
             .entries
             .get(&id)
-            .filter(|entry| entry.stage == Some(Stage::Waiting))
+            .filter(|entry| entry.stage == Some(ClaimStage::Waiting))
         else {
             return;
         };
         let can_be_passed = entry.passes < PASSES_MAX || !guard!("lock_passes");
         if can_be_passed && guard!("placeless_locks") {
-            self.reorder(id, Order::not_in_line(id));
-            self.shift(id, Stage::Placeless);
+            self.reorder(id, TurnOrder::not_in_line(id));
+            self.shift(id, ClaimStage::Placeless);
             self.wake_behind(id);
         } else if !can_be_passed && guard!("insistent_locks") {
-            self.shift(id, Stage::Insistent);
+            self.shift(id, ClaimStage::Insistent);
             self.wake_behind(id);
         }
     }
 
-    /// What is notified when the call `id` may run; `None` if it may.
+    /// Notifier for the turn of the call `id`; `None` if it may run.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
         self.enter_line(id);
         let is_blocked = self.is_blocked(id);
         let stage = self.entries.get(&id)?.stage;
-        if matches!(stage, Some(Stage::Waiting | Stage::Placeless)) {
+        if matches!(stage, Some(ClaimStage::Waiting | ClaimStage::Placeless)) {
             let to = if is_blocked {
                 self.stage_behind(id)
             } else {
-                Stage::Waiting
+                ClaimStage::Waiting
             };
             self.shift(id, to);
-            if to == Stage::Placeless && stage == Some(Stage::Waiting) {
+            if to == ClaimStage::Placeless && stage == Some(ClaimStage::Waiting) {
                 self.wake_behind(id);
             }
         }
@@ -364,10 +366,10 @@ impl Queue {
     }
 
     /// Removes the call `id`, and lets those go on that waited for it. Returns its claim.
-    fn leave(&mut self, id: u64) -> Option<Claim> {
+    fn leave(&mut self, id: u64) -> Option<ResourceClaim> {
         let entry = self.entries.remove(&id)?;
         self.callers.leave(entry.call.caller);
-        if let Some(Line(line)) = entry.line {
+        if let Some(ChangeLine(line)) = entry.line {
             self.lined.remove(&(line, id));
         }
         let Some(claim) = entry.claim else {
@@ -376,7 +378,7 @@ impl Queue {
         };
         self.index.change(&claim, entry.call, entry.stage, None);
         let mut freed = Vec::new();
-        if entry.stage != Some(Stage::Running) {
+        if entry.stage != Some(ClaimStage::Running) {
             self.waiting -= 1;
             freed = self.index.successors(&claim, entry.call);
             freed.iter().for_each(|next| self.enter_line(*next));
@@ -403,14 +405,14 @@ impl Queue {
         self.wake(behind);
     }
 
-    /// Notifies those of the calls `ids` that wait for their turn and have it now, and those that waited for calls that
-    /// can be passed from now on. A call that waits for no call without a place any more is passed no more.
+    /// Notifies the calls in `ids` whose turn has come, and the calls that waited for calls that can be passed from now
+    /// on. A call that no longer waits for a call without a place is no longer passed.
     fn wake(&mut self, mut ids: Vec<u64>) {
         while let Some(id) = ids.pop() {
             let Some(entry) = self.entries.get(&id) else {
                 continue;
             };
-            if entry.news.is_none() && entry.stage != Some(Stage::Waiting) {
+            if entry.news.is_none() && entry.stage != Some(ClaimStage::Waiting) {
                 continue;
             }
             if !self.is_blocked(id) {
@@ -420,11 +422,13 @@ impl Queue {
                 continue;
             }
             match (entry.stage, self.stage_behind(id)) {
-                (Some(Stage::Waiting), Stage::Placeless) => {
-                    self.shift(id, Stage::Placeless);
+                (Some(ClaimStage::Waiting), ClaimStage::Placeless) => {
+                    self.shift(id, ClaimStage::Placeless);
                     ids.extend(self.behind(id));
                 }
-                (Some(Stage::Placeless), Stage::Waiting) => self.shift(id, Stage::Waiting),
+                (Some(ClaimStage::Placeless), ClaimStage::Waiting) => {
+                    self.shift(id, ClaimStage::Waiting)
+                }
                 _ => {}
             }
         }
@@ -433,14 +437,14 @@ impl Queue {
 
 /// The place of one call; dropping it lets the others go on.
 #[derive(Debug)]
-pub struct Turn {
+pub struct QueueTurn {
     locks: ResourceLocks,
     id: u64,
 }
 
-impl Turn {
+impl QueueTurn {
     /// Says what the call can reach, once. With a place to run, the call runs at once if it may. Returns whether it does.
-    pub fn claim(&self, claim: Claim, has_place: bool) -> bool {
+    pub fn claim(&self, claim: ResourceClaim, has_place: bool) -> bool {
         self.locks.queue().claim(self.id, claim, has_place)
     }
 
@@ -471,19 +475,19 @@ impl Turn {
         if queue
             .entries
             .get(&self.id)
-            .is_some_and(|entry| entry.stage != Some(Stage::Running))
+            .is_some_and(|entry| entry.stage != Some(ClaimStage::Running))
         {
             queue.leave(self.id);
         }
     }
 
     /// Gives up the place of a call that waits for something else, and returns its claim, for its next turn.
-    pub fn leave(&self) -> Option<Claim> {
+    pub fn leave(&self) -> Option<ResourceClaim> {
         self.locks.queue().leave(self.id)
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueTurn {
     fn drop(&mut self) {
         self.locks.queue().leave(self.id);
     }

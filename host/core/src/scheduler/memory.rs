@@ -23,7 +23,7 @@ pub struct MemoryBudget {
 
 /// A call's part of the budget, returned when dropped.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct ReservedMemory {
     _pieces: OwnedSemaphorePermit,
 }
 
@@ -45,20 +45,20 @@ impl MemoryBudget {
 
     /// Reserves `bytes`, if they are free and no other call waits. A call that may use more than the whole budget
     /// reserves all of it, and so runs alone.
-    pub(super) fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
+    pub(super) fn try_reserve(&self, bytes: u64) -> Option<ReservedMemory> {
         let reserved = Arc::clone(&self.pieces)
             .try_acquire_many_owned(self.share(bytes))
             .ok()?;
-        Some(Reserved { _pieces: reserved })
+        Some(ReservedMemory { _pieces: reserved })
     }
 
     /// Waits for `bytes` and reserves them. `None` only if the budget is closed.
-    pub(super) async fn reserve(&self, bytes: u64) -> Option<Reserved> {
+    pub(super) async fn reserve(&self, bytes: u64) -> Option<ReservedMemory> {
         let reserved = Arc::clone(&self.pieces)
             .acquire_many_owned(self.share(bytes))
             .await
             .ok()?;
-        Some(Reserved { _pieces: reserved })
+        Some(ReservedMemory { _pieces: reserved })
     }
 
     fn share(&self, bytes: u64) -> u32 {

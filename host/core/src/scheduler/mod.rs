@@ -13,10 +13,10 @@ mod shares;
 mod waiting;
 
 pub use cancellation::Cancellation;
-pub use chains::{CHILD_DEPTH_MAX, Chain, Chains};
-pub use locks::{Claim, Line, NetworkUse, ResourceLocks, Turn};
+pub use chains::{CHILD_DEPTH_MAX, CallChain, CallChains};
+pub use locks::{ChangeLine, NetworkUse, QueueTurn, ResourceClaim, ResourceLocks};
 pub use memory::MemoryBudget;
-pub use queue::{CallerPlace, NoPlace, Place, Scheduler};
+pub use queue::{CallerPlace, NoPlace, RunPlace, Scheduler};
 pub use retry::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
-pub use shares::{Shares, share};
-pub use waiting::Ticket;
+pub use shares::{CallerShares, share};
+pub use waiting::WaitTicket;

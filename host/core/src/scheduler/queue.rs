@@ -3,16 +3,16 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::memory::{MemoryBudget, Reserved};
-use super::shares::{Shares, share};
-use super::waiting::{Ticket, WaitingRoom};
+use super::memory::{MemoryBudget, ReservedMemory};
+use super::shares::{CallerShares, share};
+use super::waiting::{WaitTicket, WaitingRoom};
 
 /// Limits how many calls run at once, and their memory together; the others wait in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     slots: Arc<Semaphore>,
     /// `None` if there is one caller, which may use every place.
-    shares: Option<Arc<Shares>>,
+    shares: Option<Arc<CallerShares>>,
     memory: Option<MemoryBudget>,
     waiting: Arc<WaitingRoom>,
     callers: usize,
@@ -20,13 +20,13 @@ pub struct Scheduler {
 
 /// The right to run, returned when dropped.
 #[derive(Debug)]
-pub struct Place {
-    _memory: Option<Reserved>,
+pub struct RunPlace {
+    _memory: Option<ReservedMemory>,
     _slot: OwnedSemaphorePermit,
     _of_caller: CallerPlace,
 }
 
-/// One of the places that a caller may have, returned when dropped: the first part of a [`Place`].
+/// One of the places that a caller may have, returned when dropped: the first part of a [`RunPlace`].
 #[derive(Debug)]
 pub struct CallerPlace {
     _permit: Option<OwnedSemaphorePermit>,
@@ -47,7 +47,7 @@ impl Scheduler {
     pub fn new(calls_at_once: usize, callers: usize, memory: Option<MemoryBudget>) -> Self {
         let places = calls_at_once.clamp(1, Semaphore::MAX_PERMITS);
         let shares = (callers > 1 && guard!("caller_share"))
-            .then(|| Arc::new(Shares::new(share(places, callers))));
+            .then(|| Arc::new(CallerShares::new(share(places, callers))));
         let waiting = WaitingRoom::new(usize::MAX, callers);
         Self {
             slots: Arc::new(Semaphore::new(places)),
@@ -68,19 +68,19 @@ impl Scheduler {
     }
 
     /// Lets a call of `caller` wait, for its turn or for a place; `None` if as many wait as may.
-    pub fn line_up(&self, caller: Option<&str>) -> Option<Ticket> {
+    pub fn line_up(&self, caller: Option<&str>) -> Option<WaitTicket> {
         self.waiting.enter(caller)
     }
 
     /// Returns a place for a call of `caller` that may use `bytes` of memory, if one is free and no other call waits.
-    pub fn try_place(&self, caller: Option<&str>, bytes: u64) -> Option<Place> {
+    pub fn try_place(&self, caller: Option<&str>, bytes: u64) -> Option<RunPlace> {
         let of_caller = self.try_caller_place(caller)?;
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         let memory = match &self.memory {
             Some(memory) => Some(memory.try_reserve(bytes)?),
             None => None,
         };
-        Some(Place {
+        Some(RunPlace {
             _memory: memory,
             _slot: slot,
             _of_caller: of_caller,
@@ -123,7 +123,7 @@ impl Scheduler {
         of_caller: CallerPlace,
         bytes: u64,
         patience: Duration,
-    ) -> Result<Place, NoPlace> {
+    ) -> Result<RunPlace, NoPlace> {
         let slot = Arc::clone(&self.slots)
             .acquire_owned()
             .await
@@ -141,7 +141,7 @@ impl Scheduler {
             }
             None => None,
         };
-        Ok(Place {
+        Ok(RunPlace {
             _memory: memory,
             _slot: slot,
             _of_caller: of_caller,

@@ -28,8 +28,8 @@ pub struct RetryPolicy {
 pub const ATTEMPTS_MAX: u32 = 10;
 /// Longest wait between two attempts that the tool did not ask for.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// The classes that a policy may repeat: those of failures that can go away by themselves. A limit of the host is none
-/// of them, because it counts for all attempts together.
+/// Classes that a policy may repeat: transient failures. A limit of the host is none, because it counts for all
+/// attempts together.
 pub const RETRY_CLASSES: [ErrorClass; 4] = [
     ErrorClass::RateLimited,
     ErrorClass::DependencyUnavailable,
@@ -52,7 +52,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Whether a failure of `class` in the attempt of this number may be followed by another attempt.
+    /// Returns whether a failure of `class` in this attempt may be followed by another attempt.
     pub fn repeats(&self, class: ErrorClass, attempt: u32) -> bool {
         attempt < self.attempts.min(ATTEMPTS_MAX) && self.classes.contains(&class)
     }

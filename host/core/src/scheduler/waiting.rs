@@ -9,18 +9,18 @@ pub(super) struct WaitingRoom {
     total: usize,
     /// Maximum for each caller, so that the flood of one leaves room for the others.
     each: usize,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingCalls>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingCalls {
     all: usize,
     of: HashMap<Option<Box<str>>, usize>,
 }
 
 /// The right of one call to wait, returned when dropped.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct WaitTicket {
     room: Arc<WaitingRoom>,
     caller: Option<Box<str>>,
 }
@@ -40,12 +40,12 @@ impl WaitingRoom {
         })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingCalls> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a call of `caller` wait; `None` if as many wait as may.
-    pub(super) fn enter(self: &Arc<Self>, caller: Option<&str>) -> Option<Ticket> {
+    pub(super) fn enter(self: &Arc<Self>, caller: Option<&str>) -> Option<WaitTicket> {
         let caller: Option<Box<str>> = caller.map(Into::into);
         let mut waiting = self.waiting();
         let of_caller = waiting.of.get(&caller).copied().unwrap_or_default();
@@ -54,14 +54,14 @@ impl WaitingRoom {
         }
         waiting.all += 1;
         waiting.of.insert(caller.clone(), of_caller + 1);
-        Some(Ticket {
+        Some(WaitTicket {
             room: Arc::clone(self),
             caller,
         })
     }
 }
 
-impl Drop for Ticket {
+impl Drop for WaitTicket {
     fn drop(&mut self) {
         let mut waiting = self.room.waiting();
         waiting.all -= 1;

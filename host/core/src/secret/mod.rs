@@ -13,7 +13,7 @@ mod seal;
 mod store;
 mod value;
 
-pub use redactor::{REDACTED, Redactor, SpokenMeter, Term, Terms};
+pub use redactor::{REDACTED, RedactionTerm, RedactionTerms, Redactor, SpokenMeter};
 pub use reference::ReferenceKey;
 pub use scrubber::{ScrubStream, Scrubber};
 pub use seal::SealingKey;

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use zeroize::Zeroizing;
 
-use crate::private::{self, OnDisk, Others};
+use crate::private::{self, OnDisk, OthersAccess};
 
 /// Size of a key, in bytes.
 pub const KEY_BYTES: usize = 32;
@@ -15,7 +15,7 @@ pub const KEY_BYTES: usize = 32;
 /// [`private::open`] refuses, because other users may know or have written its content.
 pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
     let shown = path.display();
-    let mut file = match private::open(path, Others::Nothing) {
+    let mut file = match private::open(path, OthersAccess::Nothing) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),

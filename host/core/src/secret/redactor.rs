@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use crate::record::{Input, decoded, plain_name};
-use crate::search::{Meter, Pattern};
+use crate::search::{SearchMeter, SearchPattern};
 
 use super::SecretValue;
-use super::scrubber::{self, Look, Needle, ScrubStream, Scrubber};
+use super::scrubber::{self, ScrubStream, Scrubber, SearchMode, SearchedValue};
 
 /// The text that replaces a value that the tool's contract marks as sensitive.
 pub const REDACTED: &str = "[redacted]";
@@ -36,14 +36,14 @@ const VALUE_BYTES_TOTAL: usize = 1 << 20;
 
 /// A value that must not be shown, and the label that is shown instead.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Term {
+pub struct RedactionTerm {
     value: Zeroizing<String>,
     label: Arc<str>,
-    kind: Kind,
+    kind: TermKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum TermKind {
     Secret,
     Sensitive,
     /// A short argument, which is searched for in outputs only.
@@ -52,15 +52,15 @@ enum Kind {
     Boolean,
 }
 
-impl Term {
+impl RedactionTerm {
     /// The value of the secret `name`.
     pub fn secret(name: &str, value: &SecretValue) -> Self {
-        Self::new(value.expose(), scrubber::label(name), Kind::Secret)
+        Self::new(value.expose(), scrubber::label(name), TermKind::Secret)
     }
 
     /// A value that a contract marks as sensitive.
     pub fn sensitive(value: &str) -> Self {
-        Self::new(value, REDACTED, Kind::Sensitive)
+        Self::new(value, REDACTED, TermKind::Sensitive)
     }
 
     /// An argument that a contract marks as sensitive, of whatever length.
@@ -70,19 +70,19 @@ impl Term {
             value,
             REDACTED,
             if is_short {
-                Kind::Short
+                TermKind::Short
             } else {
-                Kind::Sensitive
+                TermKind::Sensitive
             },
         )
     }
 
     /// A sensitive argument that is `true` or `false`.
     pub fn boolean() -> Self {
-        Self::new("", REDACTED, Kind::Boolean)
+        Self::new("", REDACTED, TermKind::Boolean)
     }
 
-    fn new(value: &str, label: impl Into<Arc<str>>, kind: Kind) -> Self {
+    fn new(value: &str, label: impl Into<Arc<str>>, kind: TermKind) -> Self {
         Self {
             value: Zeroizing::new(value.to_owned()),
             label: label.into(),
@@ -93,9 +93,9 @@ impl Term {
 
 /// Distinct terms, secrets first, then the shortest first; and the names of fields that outputs must not show.
 #[derive(Clone, Default)]
-pub struct Terms(Vec<Term>, BTreeSet<String>);
+pub struct RedactionTerms(Vec<RedactionTerm>, BTreeSet<String>);
 
-impl Terms {
+impl RedactionTerms {
     /// Adds the names of fields whose values in an output are redacted, whatever they are; returns whether any is new.
     pub fn hide_fields<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) -> bool {
         let known = self.1.len();
@@ -113,11 +113,11 @@ impl Terms {
         Self(self.0.clone(), BTreeSet::new())
     }
 
-    /// Adds those of `terms` that are new; returns whether there are any. Takes O(n log n) time, because a caller may
-    /// send many values.
-    pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
-        let key = |term: &Term| (term.kind, term.value.len());
-        let order = |a: &Term, b: &Term| {
+    /// Adds the new `terms`; returns whether there are any. Takes O(n log n) time, because a caller may send many
+    /// values.
+    pub fn add(&mut self, mut terms: Vec<RedactionTerm>) -> bool {
+        let key = |term: &RedactionTerm| (term.kind, term.value.len());
+        let order = |a: &RedactionTerm, b: &RedactionTerm| {
             key(a)
                 .cmp(&key(b))
                 .then_with(|| a.value.as_str().cmp(b.value.as_str()))
@@ -138,12 +138,13 @@ impl Terms {
     }
 
     /// The sensitive values that can be searched for; shorter ones of an output are taken out at their own place only.
-    fn sensitive(&self) -> impl Iterator<Item = &Term> {
-        let is_long =
-            |term: &Term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN;
+    fn sensitive(&self) -> impl Iterator<Item = &RedactionTerm> {
+        let is_long = |term: &RedactionTerm| {
+            term.kind == TermKind::Sensitive && term.value.len() >= ALONE_BYTES_MIN
+        };
         self.0
             .iter()
-            .filter(move |term| is_long(term) || term.kind == Kind::Short)
+            .filter(move |term| is_long(term) || term.kind == TermKind::Short)
     }
 
     /// Returns why these are too many to redact, if they are.
@@ -164,11 +165,11 @@ impl Terms {
 /// The budget of pattern searches in everything that the guest of one call reports while it runs: they run where other
 /// calls wait. Time between two texts does not count.
 #[derive(Default)]
-pub struct SpokenMeter(Option<Meter>);
+pub struct SpokenMeter(Option<SearchMeter>);
 
 impl SpokenMeter {
-    fn search<T>(&mut self, search: impl FnOnce(&mut Meter) -> T) -> T {
-        let meter = self.0.get_or_insert_with(Meter::inline);
+    fn search<T>(&mut self, search: impl FnOnce(&mut SearchMeter) -> T) -> T {
+        let meter = self.0.get_or_insert_with(SearchMeter::inline);
         meter.go_on();
         let done = search(meter);
         meter.pause();
@@ -178,10 +179,10 @@ impl SpokenMeter {
 
 /// Redacts terms and matches of patterns in texts and values. The default redacts nothing, and costs nothing.
 #[derive(Clone, Default)]
-pub struct Redactor(Option<Arc<Inner>>);
+pub struct Redactor(Option<Arc<RedactorData>>);
 
 #[derive(Default)]
-struct Inner {
+struct RedactorData {
     scrubber: Option<Arc<Scrubber>>,
     /// Short values, sorted.
     alone: Vec<Zeroizing<String>>,
@@ -193,7 +194,7 @@ struct Inner {
     booleans: bool,
     /// Fields of an output that are redacted whatever they hold.
     fields: BTreeSet<String>,
-    patterns: Vec<Pattern>,
+    patterns: Vec<SearchPattern>,
     /// Withholds everything that a guest reports while it runs.
     silent: bool,
     /// Redacts every text, because there is more to search for than is possible.
@@ -203,11 +204,11 @@ struct Inner {
 impl Redactor {
     /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
     /// Takes time in proportion to the bytes of the terms.
-    pub fn new(terms: &Terms, patterns: &[Pattern], silent: bool) -> Self {
-        let mut inner = Inner {
+    pub fn new(terms: &RedactionTerms, patterns: &[SearchPattern], silent: bool) -> Self {
+        let mut inner = RedactorData {
             patterns: patterns.to_vec(),
             silent,
-            ..Inner::default()
+            ..RedactorData::default()
         };
         inner.blind = terms.too_many().is_some();
         let needles = if inner.blind {
@@ -220,8 +221,9 @@ impl Redactor {
             inner.blind = scrubber.is_err();
             inner.scrubber = scrubber.ok().map(Arc::new);
         }
-        let short =
-            |term: &&Term| (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len());
+        let short = |term: &&RedactionTerm| {
+            (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len())
+        };
         inner.alone = terms
             .0
             .iter()
@@ -235,12 +237,12 @@ impl Redactor {
             let tiny = terms
                 .0
                 .iter()
-                .filter(|term| term.kind == Kind::Short && !term.value.is_empty());
+                .filter(|term| term.kind == TermKind::Short && !term.value.is_empty());
             inner.short = tiny.map(|term| term.value.clone()).collect();
             inner
                 .short
                 .sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-            inner.booleans = terms.0.iter().any(|term| term.kind == Kind::Boolean);
+            inner.booleans = terms.0.iter().any(|term| term.kind == TermKind::Boolean);
             inner.numbers = inner
                 .short
                 .iter()
@@ -262,19 +264,19 @@ impl Redactor {
 
     /// A redactor of every text, for when it is unknown what must not be shown.
     pub fn blind() -> Self {
-        Self(Some(Arc::new(Inner {
+        Self(Some(Arc::new(RedactorData {
             blind: true,
             silent: true,
-            ..Inner::default()
+            ..RedactorData::default()
         })))
     }
 
-    /// Whether there is nothing to redact.
+    /// Returns whether there is nothing to redact.
     pub fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether the texts of progress are withheld.
+    /// Returns whether the texts of progress are withheld.
     pub fn is_silent(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.silent)
     }
@@ -299,7 +301,7 @@ impl Redactor {
 
     /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
     /// whole text is redacted.
-    fn text<'a>(&self, text: &'a str, meter: &mut Meter) -> Cow<'a, str> {
+    fn text<'a>(&self, text: &'a str, meter: &mut SearchMeter) -> Cow<'a, str> {
         let Some(inner) = &self.0 else {
             return Cow::Borrowed(text);
         };
@@ -326,7 +328,7 @@ impl Redactor {
 
     /// Redacts `text`; returns whether it changed. For small texts.
     pub fn redact_text(&self, text: &mut String) -> bool {
-        !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
+        !self.is_idle() && self.redact_text_within(text, &mut SearchMeter::inline())
     }
 
     /// Like [`Self::redact_output_text`], for what a guest reports while it runs.
@@ -340,7 +342,7 @@ impl Redactor {
     }
 
     /// Like [`Self::redact_text`], within `meter`.
-    pub fn redact_text_within(&self, text: &mut String, meter: &mut Meter) -> bool {
+    pub fn redact_text_within(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
         let Some(redacted) = self.changed(text, meter) else {
             return false;
         };
@@ -350,11 +352,11 @@ impl Redactor {
 
     /// Redacts `value`, names of fields included; returns whether it changed. For small values.
     pub fn redact(&self, value: &mut Value) -> bool {
-        !self.is_idle() && self.redact_within(value, &mut Meter::inline())
+        !self.is_idle() && self.redact_within(value, &mut SearchMeter::inline())
     }
 
     /// Like [`Self::redact`], within `meter`.
-    pub fn redact_within(&self, value: &mut Value, meter: &mut Meter) -> bool {
+    pub fn redact_within(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
         if self.is_idle() {
             return false;
         }
@@ -382,7 +384,7 @@ impl Redactor {
 
     /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
     /// value equals one.
-    pub fn redact_output(&self, value: &mut Value, meter: &mut Meter) -> bool {
+    pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
         let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
             return self.redact_within(value, meter);
         };
@@ -411,7 +413,7 @@ impl Redactor {
     }
 
     /// Like [`Self::redact_text_within`], for output of the tool: a text that is JSON is redacted as the value that it is.
-    pub fn redact_output_text(&self, text: &mut String, meter: &mut Meter) -> bool {
+    pub fn redact_output_text(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
         let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
             return self.redact_text_within(text, meter);
         };
@@ -433,7 +435,7 @@ impl Redactor {
     }
 
     /// Redacts the names of `fields`; returns whether any changed.
-    fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut Meter) -> bool {
+    fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut SearchMeter) -> bool {
         let renamed: Vec<_> = fields
             .keys()
             .map(|name| self.changed(name, meter))
@@ -449,7 +451,7 @@ impl Redactor {
     }
 
     /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
-    fn changed(&self, text: &str, meter: &mut Meter) -> Option<String> {
+    fn changed(&self, text: &str, meter: &mut SearchMeter) -> Option<String> {
         let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
         if inner
             .alone
@@ -466,8 +468,8 @@ impl Redactor {
     }
 }
 
-impl Inner {
-    /// Whether there is more to redact in an output than in other records.
+impl RedactorData {
+    /// Returns whether outputs have more to redact than other records.
     fn looks_into_outputs(&self) -> bool {
         !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty())
             || self.booleans
@@ -484,7 +486,7 @@ impl Inner {
             || (self.booleans && matches!(text, "true" | "false"))
     }
 
-    /// Whether `value`, a boolean or a number, equals a short argument.
+    /// Returns whether `value`, a boolean or a number, equals a short argument.
     fn is_short(&self, value: &Value) -> bool {
         match value {
             Value::Bool(_) => self.booleans,
@@ -513,7 +515,7 @@ fn hide_value(value: &mut Value) -> bool {
 }
 
 /// The values to search for anywhere in a text, and how.
-fn needles(terms: &Terms) -> Vec<Needle<'_>> {
+fn needles(terms: &RedactionTerms) -> Vec<SearchedValue<'_>> {
     let mut values_left = ENCODED_VALUES_MAX;
     let mut bytes_left = ENCODED_BYTES_TOTAL;
     let mut needles = Vec::new();
@@ -524,17 +526,19 @@ fn needles(terms: &Terms) -> Vec<Needle<'_>> {
     {
         let length = term.value.len();
         let look = match term.kind {
-            Kind::Secret => Look::Forms,
-            Kind::Sensitive if values_left > 0 && length <= ENCODED_BYTES_MAX.min(bytes_left) => {
+            TermKind::Secret => SearchMode::Forms,
+            TermKind::Sensitive
+                if values_left > 0 && length <= ENCODED_BYTES_MAX.min(bytes_left) =>
+            {
                 values_left -= 1;
                 bytes_left -= length;
-                Look::Forms
+                SearchMode::Forms
             }
-            Kind::Sensitive => Look::Chunks,
+            TermKind::Sensitive => SearchMode::Chunks,
             // Shorter than what is searched for anywhere.
-            Kind::Short | Kind::Boolean => continue,
+            TermKind::Short | TermKind::Boolean => continue,
         };
-        needles.push(Needle {
+        needles.push(SearchedValue {
             value: term.value.as_bytes(),
             label: &term.label,
             look,
@@ -550,13 +554,13 @@ fn lossy(bytes: Vec<u8>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{REDACTED, Redactor, SpokenMeter, Term, Terms};
-    use crate::search::Pattern;
+    use super::{REDACTED, RedactionTerm, RedactionTerms, Redactor, SpokenMeter};
+    use crate::search::SearchPattern;
     use crate::secret::SecretValue;
     use serde_json::json;
 
-    fn terms(of: impl IntoIterator<Item = Term>) -> Terms {
-        let mut terms = Terms::default();
+    fn terms(of: impl IntoIterator<Item = RedactionTerm>) -> RedactionTerms {
+        let mut terms = RedactionTerms::default();
         terms.add(of.into_iter().collect());
         terms
     }
@@ -565,9 +569,9 @@ mod tests {
     fn terms_are_taken_out_of_texts_names_and_numbers() {
         let secret = SecretValue::new("s3cr3t-value".to_owned());
         let terms = terms([
-            Term::secret("KEY", &secret),
-            Term::sensitive("12345678"),
-            Term::sensitive("1234"),
+            RedactionTerm::secret("KEY", &secret),
+            RedactionTerm::sensitive("12345678"),
+            RedactionTerm::sensitive("1234"),
         ]);
         let redactor = Redactor::new(&terms, &[], false);
         let mut value = json!({
@@ -586,10 +590,10 @@ mod tests {
     #[test]
     fn outputs_are_redacted_by_place_and_where_they_repeat_a_short_argument() {
         let mut terms = terms([
-            Term::argument("7"),
-            Term::argument("abc"),
-            Term::argument("1.50"),
-            Term::boolean(),
+            RedactionTerm::argument("7"),
+            RedactionTerm::argument("abc"),
+            RedactionTerm::argument("1.50"),
+            RedactionTerm::boolean(),
         ]);
         terms.hide_fields(&["api_key".to_owned()]);
         let redactor = Redactor::new(&terms, &[], false);
@@ -597,7 +601,7 @@ mod tests {
             "n": [7, 7.0, 1.5, 70, "7", " abc\n", "abc 7"], "yes": true, "apiKey": {"x": 1}, "API-KEY": null, "7": 1,
             "text": "{\"large\": 12345678901234567890123, \"n\": [7, 8]}",
         });
-        assert!(redactor.redact_output(&mut value, &mut crate::search::Meter::inline()));
+        assert!(redactor.redact_output(&mut value, &mut crate::search::SearchMeter::inline()));
         let r = REDACTED;
         let expected = json!({
             "n": [r, r, r, 70, r, r, "abc 7"], "yes": r, "apiKey": r, "API-KEY": null, "7": 1,
@@ -611,8 +615,8 @@ mod tests {
     #[test]
     fn all_that_a_guest_says_has_one_budget() {
         // Each `a` matches, and each search reads to the end of the text first.
-        let pattern = Pattern::compile(".*z|a").unwrap();
-        let redactor = Redactor::new(&Terms::default(), &[pattern], false);
+        let pattern = SearchPattern::compile(".*z|a").unwrap();
+        let redactor = Redactor::new(&RedactionTerms::default(), &[pattern], false);
         let mut meter = SpokenMeter::default();
         let mut said = ["soon".to_owned(), "a".repeat(4 << 20), "late".to_owned()];
         for text in &mut said {
@@ -626,11 +630,11 @@ mod tests {
 
     #[test]
     fn nothing_to_take_out_costs_nothing() {
-        assert!(Redactor::new(&Terms::default(), &[], false).is_idle());
+        assert!(Redactor::new(&RedactionTerms::default(), &[], false).is_idle());
         assert!(
-            Redactor::new(&terms([Term::sensitive("abc")]), &[], false).is_idle(),
+            Redactor::new(&terms([RedactionTerm::sensitive("abc")]), &[], false).is_idle(),
             "too short to be told from noise"
         );
-        assert!(!Redactor::new(&Terms::default(), &[], true).is_idle());
+        assert!(!Redactor::new(&RedactionTerms::default(), &[], true).is_idle());
     }
 }

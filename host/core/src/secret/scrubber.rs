@@ -36,15 +36,15 @@ pub struct Scrubber {
 }
 
 /// A value that a scrubber searches for.
-pub(super) struct Needle<'a> {
+pub(super) struct SearchedValue<'a> {
     pub(super) value: &'a [u8],
     pub(super) label: &'a str,
-    pub(super) look: Look,
+    pub(super) look: SearchMode,
 }
 
 /// How a scrubber searches for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SearchMode {
     /// In every encoding, and in pieces.
     Forms,
     /// As it is, chunk by chunk: the automaton has one state for each byte.
@@ -98,12 +98,14 @@ impl Automaton {
 
 impl Scrubber {
     /// Fails only if there is more to search for than an automaton can hold.
-    pub(super) fn new<'a>(needles: impl IntoIterator<Item = Needle<'a>>) -> anyhow::Result<Self> {
+    pub(super) fn new<'a>(
+        needles: impl IntoIterator<Item = SearchedValue<'a>>,
+    ) -> anyhow::Result<Self> {
         let mut labels = Vec::<Arc<str>>::new();
         let mut known = HashMap::new();
         let mut plain = (Vec::new(), Vec::new());
         let mut folded = (Vec::new(), Vec::new());
-        for Needle { value, label, look } in needles {
+        for SearchedValue { value, label, look } in needles {
             let at = *known.entry(label).or_insert_with(|| {
                 labels.push(label.into());
                 labels.len() - 1
@@ -113,11 +115,11 @@ impl Scrubber {
                 patterns.extend(found);
             };
             match look {
-                Look::Forms => {
+                SearchMode::Forms => {
                     add(&mut plain, all_forms(value));
                     add(&mut folded, encodings::folded(value));
                 }
-                Look::Chunks => add(&mut plain, chunks(value)),
+                SearchMode::Chunks => add(&mut plain, chunks(value)),
             }
         }
         let automaton =
@@ -139,16 +141,17 @@ impl Scrubber {
             return Ok(Arc::clone(known));
         }
         let labels: Vec<String> = secrets.iter().map(|(name, _)| label(name)).collect();
-        let built = Self::new(
-            secrets
-                .iter()
-                .zip(&labels)
-                .map(|((_, value), label)| Needle {
-                    value: value.expose().as_bytes(),
-                    label,
-                    look: Look::Forms,
-                }),
-        );
+        let built =
+            Self::new(
+                secrets
+                    .iter()
+                    .zip(&labels)
+                    .map(|((_, value), label)| SearchedValue {
+                        value: value.expose().as_bytes(),
+                        label,
+                        look: SearchMode::Forms,
+                    }),
+            );
         let built = Arc::new(built?);
         Ok(kept.map_or_else(
             || Arc::clone(&built),
@@ -162,7 +165,7 @@ impl Scrubber {
             return None;
         }
         let mut scrubbed = Vec::with_capacity(bytes.len());
-        let mut stream = Pending::new(self);
+        let mut stream = PendingBytes::new(self);
         stream.push(self, bytes, &mut scrubbed);
         stream.finish(self, &mut scrubbed);
         Some(scrubbed)
@@ -176,7 +179,7 @@ impl Scrubber {
         });
         plain
             || self.folded.as_ref().is_some_and(|folded| {
-                let mut fold = Fold::new(folded);
+                let mut fold = FoldedSearch::new(folded);
                 bytes
                     .iter()
                     .enumerate()
@@ -188,12 +191,12 @@ impl Scrubber {
 /// Scrubs bytes that arrive in chunks; finds a value that is split between chunks too.
 pub struct ScrubStream {
     scrubber: Arc<Scrubber>,
-    pending: Pending,
+    pending: PendingBytes,
 }
 
 impl ScrubStream {
     pub fn new(scrubber: Arc<Scrubber>) -> Self {
-        let pending = Pending::new(&scrubber);
+        let pending = PendingBytes::new(&scrubber);
         Self { scrubber, pending }
     }
 
@@ -211,21 +214,21 @@ impl ScrubStream {
         out
     }
 
-    /// Whether a value was found so far.
+    /// Returns whether a value was found so far.
     pub fn found(&self) -> bool {
         self.pending.found
     }
 }
 
 /// A search that skips separators.
-struct Fold {
+struct FoldedSearch {
     state: StateID,
     /// Positions of the last bytes that are not separators, as many as the longest pattern has.
     places: VecDeque<u64>,
     separators: usize,
 }
 
-impl Fold {
+impl FoldedSearch {
     fn new(automaton: &Automaton) -> Self {
         Self {
             state: automaton.start,
@@ -262,38 +265,38 @@ impl Fold {
         Some((*from, label))
     }
 
-    /// Whether no form has begun.
+    /// Returns whether no form has begun.
     fn is_idle(&self, automaton: &Automaton) -> bool {
         self.state == automaton.start
     }
 }
 
 /// A range of bytes that a label replaces.
-struct Covered {
+struct ReplacedRange {
     from: u64,
     to: u64,
     label: usize,
 }
 
 /// Bytes that may still turn out to be part of a value.
-struct Pending {
+struct PendingBytes {
     state: StateID,
-    fold: Option<Fold>,
+    fold: Option<FoldedSearch>,
     window: VecDeque<u8>,
     /// Position of the window's first byte.
     first: u64,
     /// Covered ranges of the window, sorted and disjoint.
-    covered: VecDeque<Covered>,
+    covered: VecDeque<ReplacedRange>,
     /// The last label written, while the bytes that it replaces pass.
     open: Option<usize>,
     found: bool,
 }
 
-impl Pending {
+impl PendingBytes {
     fn new(scrubber: &Scrubber) -> Self {
         Self {
             state: scrubber.plain.start,
-            fold: scrubber.folded.as_ref().map(Fold::new),
+            fold: scrubber.folded.as_ref().map(FoldedSearch::new),
             window: VecDeque::new(),
             first: 0,
             covered: VecDeque::new(),
@@ -350,7 +353,7 @@ impl Pending {
             from = last.to;
         }
         if from < to {
-            self.covered.push_back(Covered { from, to, label });
+            self.covered.push_back(ReplacedRange { from, to, label });
         }
     }
 
@@ -429,16 +432,16 @@ fn chunks(value: &[u8]) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, Needle, PIECES_OF_BYTES_MAX, ScrubStream, Scrubber, pieces};
+    use super::{PIECES_OF_BYTES_MAX, ScrubStream, Scrubber, SearchMode, SearchedValue, pieces};
     use std::sync::Arc;
 
     const VALUE: &str = "sk-live-4f9/aB+cD~eF0123";
 
     fn scrubber() -> Scrubber {
-        let needle = |value: &'static str, label| Needle {
+        let needle = |value: &'static str, label| SearchedValue {
             value: value.as_bytes(),
             label,
-            look: Look::Forms,
+            look: SearchMode::Forms,
         };
         Scrubber::new([
             needle(VALUE, "[secret KEY]"),
@@ -487,10 +490,10 @@ mod tests {
                 .map(|n| format!("{:x},", n * 0x9e37_79b9))
                 .collect();
             let value = &numbers[..length];
-            let scrubber = Scrubber::new([Needle {
+            let scrubber = Scrubber::new([SearchedValue {
                 value: value.as_bytes(),
                 label: "",
-                look: Look::Forms,
+                look: SearchMode::Forms,
             }])
             .unwrap();
             for from in 0..=length / 2 {
@@ -566,10 +569,10 @@ mod tests {
     #[test]
     fn a_value_that_overlaps_itself_everywhere_takes_linear_time() {
         let value = "a".repeat(8 << 10);
-        let needle = Needle {
+        let needle = SearchedValue {
             value: value.as_bytes(),
             label: "[secret KEY]",
-            look: Look::Forms,
+            look: SearchMode::Forms,
         };
         let scrubber = Scrubber::new([needle]).unwrap();
         let began = std::time::Instant::now();
@@ -587,10 +590,10 @@ mod tests {
     #[test]
     fn a_long_text_is_found_in_chunks_also_where_only_some_of_it_is_there() {
         let text: String = (0..10_000).map(|n| format!("{n} ")).collect();
-        let needle = Needle {
+        let needle = SearchedValue {
             value: text.as_bytes(),
             label: "[redacted]",
-            look: Look::Chunks,
+            look: SearchMode::Chunks,
         };
         let scrubber = Scrubber::new([needle]).unwrap();
         let scrubbed =

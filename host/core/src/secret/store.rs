@@ -29,7 +29,7 @@ pub struct SecretStore {
     key_file: PathBuf,
 }
 
-/// What may be shown of a secret: everything but its value.
+/// Public part of a secret: everything but its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SecretEntry {
     pub name: String,
@@ -38,17 +38,17 @@ pub struct SecretEntry {
 
 /// The unsealed content of the file.
 #[derive(Default, Serialize, Deserialize)]
-struct Content {
-    secrets: BTreeMap<String, Kept>,
+struct StoreContent {
+    secrets: BTreeMap<String, StoredSecret>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredSecret {
     value: String,
     set_at: Timestamp,
 }
 
-impl Drop for Kept {
+impl Drop for StoredSecret {
     fn drop(&mut self) {
         self.value.zeroize();
     }
@@ -97,7 +97,7 @@ impl SecretStore {
         Self::check_name(name)?;
         Self::check_value(value)?;
         self.change(|content| {
-            let kept = Kept {
+            let kept = StoredSecret {
                 value: value.expose().to_owned(),
                 set_at: Timestamp::now(),
             };
@@ -142,11 +142,11 @@ impl SecretStore {
         Ok(names.iter().map(value).collect())
     }
 
-    fn read(&self) -> anyhow::Result<Content> {
+    fn read(&self) -> anyhow::Result<StoreContent> {
         let Some(sealed) =
             private_file::read(&self.file, STORE_BYTES_MAX).context("the secret store")?
         else {
-            return Ok(Content::default());
+            return Ok(StoreContent::default());
         };
         let fix = || format!("remove {} and set its secrets again", self.file.display());
         // Creates no key, because a new one could not open the store.
@@ -166,7 +166,7 @@ impl SecretStore {
     }
 
     /// Changes the content under a file lock, so that concurrent processes lose no update.
-    fn change<T>(&self, change: impl FnOnce(&mut Content) -> T) -> anyhow::Result<T> {
+    fn change<T>(&self, change: impl FnOnce(&mut StoreContent) -> T) -> anyhow::Result<T> {
         let folder = self
             .file
             .parent()
@@ -193,10 +193,10 @@ impl SecretStore {
     }
 }
 
-impl Content {
+impl StoreContent {
     /// An upper bound of its size as JSON, in bytes: a buffer that grows would leave copies in memory.
     fn size(&self) -> usize {
-        let of = |(name, kept): (&String, &Kept)| name.len() + kept.value.len() * 6 + 128;
+        let of = |(name, kept): (&String, &StoredSecret)| name.len() + kept.value.len() * 6 + 128;
         self.secrets.iter().map(of).sum::<usize>() + 64
     }
 }

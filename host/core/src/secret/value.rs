@@ -45,9 +45,9 @@ impl fmt::Debug for SecretValue {
 /// assert!(secrets.get("API_KEY").is_some() && secrets.get("OTHER_KEY").is_none());
 /// ```
 #[derive(Clone, Default)]
-pub struct Secrets(Option<Arc<Held>>);
+pub struct Secrets(Option<Arc<SecretMap>>);
 
-struct Held {
+struct SecretMap {
     values: Vec<(String, SecretValue)>,
     /// Made when it is first needed.
     scrubber: OnceLock<Arc<Scrubber>>,
@@ -57,14 +57,14 @@ impl Secrets {
     /// The secrets `values`, each with its name. Of several with one name, the first counts.
     pub fn new(values: Vec<(String, SecretValue)>) -> Self {
         Self((!values.is_empty()).then(|| {
-            Arc::new(Held {
+            Arc::new(SecretMap {
                 values,
                 scrubber: OnceLock::new(),
             })
         }))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcell_core::record::{JSON_VALUES_MAX, read_json};
-use toolcell_core::scheduler::batch::Plan;
+use toolcell_core::scheduler::batch::BatchPlan;
 use utoipa::ToSchema;
 
 /// One call of a batch.
@@ -45,7 +45,7 @@ pub fn batch(text: &str, is_lines: bool) -> Result<Vec<BatchCallRequest>, String
     if calls.is_empty() {
         return Err("the batch has no calls; send at least one".to_owned());
     }
-    let plan = Plan::new(
+    let plan = BatchPlan::new(
         calls
             .iter()
             .map(|call| (call.id.as_str(), call.depends_on.as_slice())),

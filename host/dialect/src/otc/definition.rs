@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ARTIFACT, Keeping, Strategy, ToolDeclaration};
+use toolcell_core::record::{ARTIFACT, OutputRetention, Strategy, ToolDeclaration};
 
 use super::value_schema::Translation;
 use super::{OtcMode, OtcToolName, Requirement, secrets};
@@ -204,8 +204,8 @@ fn can_be_artifact(listed: &ListedTool<'_>, types: &[String]) -> bool {
             .and_then(|interface| interface.persistence_policy_ref),
     );
     let keeping = kept
-        .map(Keeping::by)
-        .fold(Keeping::by(Strategy::Inline), Keeping::and);
+        .map(OutputRetention::by)
+        .fold(OutputRetention::by(Strategy::Inline), OutputRetention::and);
     let scalar = listed.output_schema.and_then(|schema| schema.get("type"));
     let is_small = scalar.is_some_and(|kind| {
         matches!(

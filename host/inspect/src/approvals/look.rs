@@ -2,7 +2,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use toolcell::Kept;
-use toolcell_core::approval::{Sheet, Whitespace, visible};
+use toolcell_core::approval::{PromptSheet, Whitespace, visible};
 use toolcell_core::journal::Summary;
 use toolcell_core::record::{Answer, Approval, ApprovalState, InvocationId};
 
@@ -119,7 +119,7 @@ fn line(summary: &Summary, known: &[String], lead: &str) -> String {
         ..
     } = summary;
     // Untrusted text gets rows of its own, so that it cannot pass for the next call.
-    let mut sheet = Sheet::new(show::columns());
+    let mut sheet = PromptSheet::new(show::columns());
     let id = invocation_id.to_string();
     let id = short(&id, known);
     sheet.host(&match state {
@@ -193,7 +193,7 @@ fn prompt(kept: &Kept) -> String {
 }
 
 fn for_people(kept: &Kept, full: bool) -> String {
-    let mut sheet = Sheet::new(show::columns());
+    let mut sheet = PromptSheet::new(show::columns());
     let rows_max = if full { usize::MAX } else { ROWS_MAX };
     if full {
         sheet.host("All of the arguments:");

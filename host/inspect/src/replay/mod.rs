@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
-use toolcell::record::{ArtifactUsage, Metered, Replay as ReplayOf, ReplayBlocker, Usage};
+use toolcell::record::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{
     CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool,
 };
@@ -233,11 +233,11 @@ impl Replay {
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.
     let artifacts = recorded.artifacts.unwrap_or(ArtifactUsage {
-        bytes: Metered {
+        bytes: MeteredUsage {
             used: 0,
             limit: now.artifact_bytes,
         },
-        created: Metered {
+        created: MeteredUsage {
             used: 0,
             limit: now.artifacts,
         },
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_replay_has_the_lower_limits_of_artifacts() {
-        let limited = |limit| Metered { used: 0, limit };
+        let limited = |limit| MeteredUsage { used: 0, limit };
         let usage = |artifacts| Usage {
             artifacts,
             ..Usage::default()

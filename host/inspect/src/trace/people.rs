@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
-use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
+use toolcell_core::approval::{PromptSheet, Whitespace, visible, visible_json};
 use toolcell_core::record::Timestamp;
 use toolcell_dialect::agentool::{
     ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStep, Word,
@@ -18,7 +18,7 @@ const STEP_ROWS_MAX: usize = 3;
 
 /// Prints a trace: its head, the steps with the milliseconds since it began, its output and its metrics.
 pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
-    let mut sheet = Sheet::new(show::columns());
+    let mut sheet = PromptSheet::new(show::columns());
     let status = trace
         .status
         .as_ref()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_config::configured_telemetry;
 use toolcell_core::journal::{CallLog, CallQuery, Keep};
-use toolcell_core::private::{self, Others};
+use toolcell_core::private::{self, OthersAccess};
 use toolcell_core::record::{
     JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
 };
@@ -99,7 +99,7 @@ fn place(log: &CallLog, session: &str) -> TraceContext {
             // A call that has a trace to itself is its first span.
             let above = context
                 .parent()
-                .unwrap_or_else(|| SpanId::of(call.invocation_id));
+                .unwrap_or_else(|| SpanId::from_invocation(call.invocation_id));
             Some(context.below(above))
         });
     });
@@ -110,7 +110,7 @@ fn place(log: &CallLog, session: &str) -> TraceContext {
 pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<TracePost>>> {
     let path = path(home, session);
     let cannot = || format!("cannot read the steps of the session in {}", path.display());
-    let file = match private::open(&path, Others::Nothing) {
+    let file = match private::open(&path, OthersAccess::Nothing) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(cannot),
@@ -269,7 +269,7 @@ fn remove_old(own: &Path, log: &CallLog) {
                 .and_then(|about| about.modified())
                 .is_ok_and(|at| at < before)
         };
-        let Ok(file) = private::open(&path, Others::Nothing) else {
+        let Ok(file) = private::open(&path, OthersAccess::Nothing) else {
             continue;
         };
         // A process that adds steps now holds the lock.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::private::{self, Others};
+use toolcell_core::private::{self, OthersAccess};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::{Digest, DigestHasher};
@@ -86,7 +86,7 @@ pub fn changed(path: &Path, why: &str) -> Refusal {
 
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    private::open(path, Others::Nothing)?
+    private::open(path, OthersAccess::Nothing)?
         .take(component_bytes_max() + 1)
         .read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -286,7 +286,7 @@ impl ComponentDraft {
 /// The damage of `file`, whose name has the digest `digest`.
 fn damage(file: &Path, digest: &Digest) -> Option<String> {
     let hash = || -> io::Result<Digest> {
-        let mut open = private::open(file, Others::Nothing)?;
+        let mut open = private::open(file, OthersAccess::Nothing)?;
         let mut hasher = DigestHasher::default();
         let mut piece = vec![0; 1 << 16];
         loop {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolcell_core::executor::{GuestOutcome, GuestOutput};
-use toolcell_core::record::{ErrorClass, Metered, Refusal};
+use toolcell_core::record::{ErrorClass, MeteredUsage, Refusal};
 
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types as wit;
@@ -74,7 +74,7 @@ pub(super) fn size(outcome: &Outcome) -> u64 {
     bytes as u64
 }
 
-pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
+pub(super) fn accept(outcome: Outcome, bytes: MeteredUsage) -> Result<GuestOutcome, Refusal> {
     if bytes.used > bytes.limit && guard!("output_limit") {
         let message = format!(
             "the tool returned {} bytes; the limit is {} (raise it with --max-output)",

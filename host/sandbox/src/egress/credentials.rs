@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use toolcell_core::policy::network::Origin;
-use toolcell_core::policy::{Placement, SecretUse};
+use toolcell_core::policy::{SecretPlacement, SecretUse};
 use toolcell_core::secret::{ScrubStream, Scrubber, Secrets};
 use url::form_urlencoded;
 use wasmtime_wasi_http::Error;
@@ -64,7 +64,7 @@ impl RequestSecrets {
                 .get(&granted.name)
                 .ok_or(Error::HttpRequestDenied)?;
             match &granted.placement {
-                Placement::Header { name, prefix } => {
+                SecretPlacement::Header { name, prefix } => {
                     let name = HeaderName::try_from(name).map_err(|_| Error::HttpRequestDenied)?;
                     let value = zeroize::Zeroizing::new([prefix, secret.expose()].concat());
                     let mut value = HeaderValue::try_from(value.as_str())
@@ -72,7 +72,7 @@ impl RequestSecrets {
                     value.set_sensitive(true);
                     headers.insert(name, value);
                 }
-                Placement::Query { key } => {
+                SecretPlacement::Query { key } => {
                     *path_and_query = with_parameter(path_and_query, key, secret.expose())
                 }
             }

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use toolcell_core::executor::{Observer, SandboxDenial};
 use toolcell_core::policy::network::{self, HostName, NotAllowed};
 use toolcell_core::policy::{Network, NetworkLimits};
-use toolcell_core::record::{ErrorClass, Metered, NetworkUsage, Touch, Touched};
+use toolcell_core::record::{ErrorClass, MeteredUsage, NetworkUsage, Touch, TouchList};
 use wasmtime_wasi_http::Error;
 
 use crate::trap::CallDenial;
@@ -38,7 +38,7 @@ pub(crate) struct NetworkGate {
     last: Mutex<Option<CallDenial>>,
     /// Why the last request failed, if it did.
     failed: Mutex<Option<String>>,
-    touched: Mutex<Touched>,
+    touched: Mutex<TouchList>,
 }
 
 impl NetworkGate {
@@ -76,7 +76,7 @@ impl NetworkGate {
 
     /// Returns what was used; `None` if the guest sent no request.
     pub(crate) fn usage(&self) -> Option<NetworkUsage> {
-        let metered = |meter: &AtomicU64, limit| Metered {
+        let metered = |meter: &AtomicU64, limit| MeteredUsage {
             used: meter.load(Ordering::Relaxed),
             limit,
         };
@@ -100,7 +100,7 @@ impl NetworkGate {
     }
 
     /// The requests that were allowed.
-    pub(crate) fn touched(&self) -> Touched {
+    pub(crate) fn touched(&self) -> TouchList {
         self.touched
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -157,7 +157,7 @@ impl Resolver for SystemResolver {
 impl SystemConfig {
     /// Reads the files, or returns `before` if they have not changed since.
     fn read(before: Option<Arc<Self>>) -> Arc<Self> {
-        let states = [RESOLV_CONF, HOSTS].map(|file| FileState::of(&File::open(file).ok()?));
+        let states = [RESOLV_CONF, HOSTS].map(|file| FileState::from_file(&File::open(file).ok()?));
         before
             .filter(|before| before.states == states)
             .unwrap_or_else(|| Arc::new(Self::parse(states)))

@@ -1,6 +1,6 @@
 use http::request::Parts;
 use http::{Method, Uri};
-use toolcell_core::policy::network::{METHOD_CHARS_MAX, Malformed, Origin, Request};
+use toolcell_core::policy::network::{METHOD_CHARS_MAX, NetworkRequest, Origin, OriginError};
 
 /// Maximum length of path and query together, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
@@ -40,7 +40,7 @@ pub(super) struct RequestTarget {
 impl RequestTarget {
     /// Parses the target of a guest's request; the error is the rule that its form breaks.
     pub(super) fn from_parts(parts: &Parts) -> Result<Self, &'static str> {
-        let origin = origin(&parts.uri).map_err(Malformed::as_str)?;
+        let origin = origin(&parts.uri).map_err(OriginError::as_str)?;
         if matches!(parts.method, Method::CONNECT | Method::TRACE)
             || parts.method.as_str().len() > METHOD_CHARS_MAX
         {
@@ -75,8 +75,8 @@ impl RequestTarget {
     }
 
     /// Returns the request in the form that rules check.
-    pub(super) fn request(&self) -> Request<'_> {
-        Request {
+    pub(super) fn request(&self) -> NetworkRequest<'_> {
+        NetworkRequest {
             scheme: self.origin.scheme,
             host: &self.origin.host,
             port: self.origin.port,
@@ -96,9 +96,9 @@ impl RequestTarget {
     }
 }
 
-fn origin(uri: &Uri) -> Result<Origin, Malformed> {
+fn origin(uri: &Uri) -> Result<Origin, OriginError> {
     let scheme = uri.scheme_str().unwrap_or_default();
-    Origin::of_parts(scheme, uri.authority().ok_or(Malformed::NoHost)?.as_str())
+    Origin::of_parts(scheme, uri.authority().ok_or(OriginError::NoHost)?.as_str())
 }
 
 #[cfg(test)]

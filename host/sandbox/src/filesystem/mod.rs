@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use toolcell_core::policy::{Capability, Limits};
 use toolcell_core::pseudo_files;
-use toolcell_core::record::{ErrorClass, Touched};
+use toolcell_core::record::{ErrorClass, TouchList};
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -50,7 +50,7 @@ pub(super) struct FileRules {
     pub(super) quota: FileQuota,
     /// The folders of the call, on the host and for the guest.
     places: Vec<(PathBuf, String)>,
-    touched: Mutex<Touched>,
+    touched: Mutex<TouchList>,
 }
 
 impl FileRules {

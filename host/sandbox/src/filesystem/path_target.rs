@@ -62,7 +62,7 @@ fn resolve(folder: &File, path: &str, follow: bool) -> Result<Option<ResolvedPat
     let ends = |error: &anyhow::Error| {
         error.is::<ThroughMissing>() || error.downcast_ref::<io::Error>().is_some_and(not_entered)
     };
-    match ResolvedPath::of(&walked) {
+    match ResolvedPath::resolve(&walked) {
         Ok(mut resolved) => {
             resolved.end.extend(last);
             Ok(Some(resolved))

@@ -78,11 +78,11 @@ impl FileQuota {
     /// Returns what was used: bytes that were written, or that files grew by, whichever was more at each step; files,
     /// folders and links that were created. `None` if both are zero.
     pub(crate) fn usage(&self, limits: &Limits) -> Option<FileUsage> {
-        let disk_bytes = record::Metered {
+        let disk_bytes = record::MeteredUsage {
             used: self.bytes.used(),
             limit: limits.disk_bytes,
         };
-        let files_created = record::Metered {
+        let files_created = record::MeteredUsage {
             used: self.files.used(),
             limit: limits.files_created,
         };

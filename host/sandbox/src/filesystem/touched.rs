@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::PoisonError;
 
 use toolcell_core::policy::Mount;
-use toolcell_core::record::{Touch, Touched};
+use toolcell_core::record::{Touch, TouchList};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
@@ -17,7 +17,7 @@ impl FileRules {
         self.places.push((host.to_owned(), guest.to_owned()));
     }
 
-    pub(crate) fn touched(&self) -> Touched {
+    pub(crate) fn touched(&self) -> TouchList {
         self.touched
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

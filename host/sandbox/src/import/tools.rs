@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolcell_core::executor::{ChildCall, ChildOutput, Share, ToolCaller};
+use toolcell_core::executor::{ChildCall, ChildOutput, LimitShare, ToolCaller};
 use toolcell_core::policy::Limits;
 use toolcell_core::record::{self, ErrorClass, Refusal, Usage};
 use wasmtime::StoreContextMut;
@@ -83,7 +83,7 @@ pub(super) async fn answered(
         return Ok(Err(too_large(&tool, &input).to_error()));
     }
     let fuel = store.get_fuel()?;
-    let share = Share {
+    let share = LimitShare {
         left: Box::new(left(store.data(), fuel, &children.limits)),
         deadline: children
             .deadline

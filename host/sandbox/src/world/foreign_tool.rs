@@ -317,7 +317,7 @@ fn add(record: &mut Map<String, Value>, name: &str, value: Option<impl Into<Valu
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
     use toolcell_core::record::{
         AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect,
     };
@@ -333,7 +333,7 @@ mod tests {
     #[track_caller]
     fn accepted(tools: &[ForeignTool]) -> Toolkit {
         let text = toolkit("docs.example", tools, &[]);
-        let Described { toolkit, notes, .. } =
+        let LoadedToolkit { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
@@ -457,7 +457,7 @@ mod tests {
             reason: "it takes a stream".repeat(100),
         };
         let left_out: Vec<LeftOut> = (0..100).map(part).collect();
-        let Described { notes, .. } =
+        let LoadedToolkit { notes, .. } =
             agent_tool::toolkit(&toolkit("a", &[careful("a", &[])], &left_out)).unwrap();
         assert!(
             notes[0]

@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::scheduler::{Shares, share};
+use toolcell_core::scheduler::{CallerShares, share};
 
 use super::HttpLimits;
 
@@ -35,9 +35,9 @@ pub(super) struct Connections {
     /// Notified when a stranger frees its place.
     room: Notify,
     known: Arc<Semaphore>,
-    shares: Shares,
+    shares: CallerShares,
     /// Places of connections that have authenticated, and wait for one of `known` or are told that there is none.
-    waiting: Shares,
+    waiting: CallerShares,
     wait: Duration,
 }
 
@@ -107,8 +107,8 @@ impl Connections {
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
             known: Arc::new(Semaphore::new(all)),
-            shares: Shares::new(each),
-            waiting: Shares::new(share(waiting, principals)),
+            shares: CallerShares::new(each),
+            waiting: CallerShares::new(share(waiting, principals)),
             wait: limits.place_time,
         })
     }

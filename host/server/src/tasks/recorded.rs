@@ -208,7 +208,7 @@ impl Tasks {
     async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
         let store = Arc::clone(&self.store);
         let read = STORE.run(move || store.calls.record(&id.to_string())).await;
-        let busy = |error: toolcell_core::pool::Unfinished| {
+        let busy = |error: toolcell_core::pool::UnfinishedJob| {
             let message = format!("the log of calls cannot be read now: {error}; ask again later");
             Refusal::new(
                 toolcell_core::record::ErrorClass::RateLimited,

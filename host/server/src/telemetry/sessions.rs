@@ -42,7 +42,7 @@ impl SessionSpans {
                 return TraceContext::begin();
             }
             let trace = TraceContext::begin();
-            let span = SpanId::of(InvocationId::at(now));
+            let span = SpanId::from_invocation(InvocationId::at(now));
             let session = SessionSpan {
                 trace,
                 span,

@@ -33,7 +33,7 @@ pub(super) fn call_span(record: &CallRecord, arguments: bool) -> Option<Span> {
         invocation.created_at(),
         invocation.ended_at().unwrap_or(record.result.created_at),
     );
-    let span_id = SpanId::of(invocation.invocation_id);
+    let span_id = SpanId::from_invocation(invocation.invocation_id);
     let mut span = Span::new(
         context.trace_id(),
         span_id,
@@ -202,7 +202,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 pub(super) mod tests {
     use serde_json::json;
     use toolcell_core::record::{
-        ErrorClass, EventData, EventId, EventType, Extra, Input, Metered, Refusal,
+        ErrorClass, EventData, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
         ResultProvenance, SchemaVersion, Status, Timestamp, ToolInvocation, ToolResult, Trust,
         Usage, Writer,
     };
@@ -236,7 +236,7 @@ pub(super) mod tests {
         if error.is_none() {
             (result.error, result.is_error) = (None, false);
             result.usage = Some(Usage {
-                fuel: Metered { used: 7, limit: 9 },
+                fuel: MeteredUsage { used: 7, limit: 9 },
                 ..Usage::default()
             });
         }
@@ -302,7 +302,7 @@ pub(super) mod tests {
         );
         assert_eq!(
             made["spanId"],
-            SpanId::of(record.invocation.invocation_id).to_string()
+            SpanId::from_invocation(record.invocation.invocation_id).to_string()
         );
         assert_eq!(
             attribute(&made, "error.type").unwrap(),

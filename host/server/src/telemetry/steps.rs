@@ -18,7 +18,7 @@ pub(super) fn steps_span(posts: &[TracePost], place: &TraceContext) -> Option<Sp
     if !place.is_sampled() {
         return None;
     }
-    let id = SpanId::of(InvocationId::at(Timestamp::now()));
+    let id = SpanId::from_invocation(InvocationId::at(Timestamp::now()));
     let mut span = Span::new(place.trace_id(), id, place.parent(), NAME.to_owned(), times);
     span.trace_state = place.state().map(str::to_owned);
     span.attributes = vec![

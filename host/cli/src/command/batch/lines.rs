@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcell::PlanError;
 use toolcell_core::record::Input;
-use toolcell_core::scheduler::batch::{CALLS_MAX, Plan};
+use toolcell_core::scheduler::batch::{BatchPlan, CALLS_MAX};
 
 use super::super::exit::BadRequest;
 
@@ -102,7 +102,7 @@ fn parse(what: &str, mut from: impl BufRead, bytes_max: usize) -> Result<Vec<Lin
         lines.push(line(text.trim_end()).map_err(|why| fail(number, &why))?);
         numbers.push(number);
     }
-    let plan = Plan::new(
+    let plan = BatchPlan::new(
         lines
             .iter()
             .map(|line| (line.id.as_str(), line.depends_on.as_slice())),

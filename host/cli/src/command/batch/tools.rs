@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toolcell::{Callee, Cancellation, Grants, Home, Host, Loaded, Policy, Tool};
 use toolcell_config::InstalledNames;
-use toolcell_core::catalog::Selection;
+use toolcell_core::catalog::ToolSelection;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
 use toolcell_dialect::Dialect;
@@ -87,7 +87,7 @@ impl Tools<'_> {
     /// The offered tools under their names in `dialect`.
     pub(super) async fn export(
         &self,
-        selection: Selection,
+        selection: ToolSelection,
         grants: &Grants,
         dialect: Dialect,
     ) -> Exported {

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayers, configured_compilation};
-use toolcell_core::catalog::{Conditions, Selection, Surface};
+use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
 use toolcell_core::record::{LoadingState, Refusal};
 use toolcell_install::reference::ComponentReference;
 use toolcell_server::{ExposedTools, ToolOffer};
@@ -311,12 +311,12 @@ impl Bundle {
         }
         let policy = Policy::default();
         let missing = Default::default();
-        let conditions = Conditions {
+        let conditions = SurfaceConditions {
             policy: &policy,
             missing_secrets: &missing,
         };
         let offers = ExposedTools::on(offered, |tools| {
-            Surface::build(tools, Selection::default(), &conditions)
+            Surface::build(tools, ToolSelection::default(), &conditions)
         });
         let described = offers.describe(|listed, standing| {
             let is_listed = standing.state != LoadingState::Unavailable;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use toolcell::Refusal;
-use toolcell_core::approval::{COLUMNS, Sheet, legible};
+use toolcell_core::approval::{COLUMNS, PromptSheet, legible};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::declarations::DiffLine;
@@ -76,12 +76,12 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
 impl Offer<'_> {
     /// The rows, for a stream.
     pub(super) fn text(&self) -> String {
-        let mut sheet = Sheet::new(COLUMNS);
+        let mut sheet = PromptSheet::new(COLUMNS);
         self.fill(&mut sheet);
         sheet.into_text()
     }
 
-    fn fill(&self, sheet: &mut Sheet) {
+    fn fill(&self, sheet: &mut PromptSheet) {
         let entry = self.entry;
         sheet.host(if self.before.is_some() {
             "This will replace the installed version:"
@@ -146,7 +146,7 @@ impl Offer<'_> {
 
     /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
     /// value that differs in the others. A model reads all of it.
-    fn say_words(&self, sheet: &mut Sheet, lines: &[DiffLine]) {
+    fn say_words(&self, sheet: &mut PromptSheet, lines: &[DiffLine]) {
         let before = self.before;
         let after = Some(self.entry);
         let added = Self::only_in(after, before);
@@ -204,7 +204,7 @@ fn in_short(lines: &[DiffLine], added: &[&str], removed: &[&str]) -> Vec<DiffLin
 }
 
 /// Adds the digests of `entry`, each on one row, so that it can be copied.
-fn digests(sheet: &mut Sheet, entry: &LockEntry) {
+fn digests(sheet: &mut PromptSheet, entry: &LockEntry) {
     let mut lines = format!("component, the code that runs:\n  {}", entry.component);
     if entry.digest != entry.component {
         lines += &format!(
@@ -241,7 +241,7 @@ fn diff(lines: &[DiffLine]) -> String {
 
 impl Offer<'_> {
     /// Adds the rows about `change`.
-    fn say(&self, sheet: &mut Sheet, change: &InstallChange) {
+    fn say(&self, sheet: &mut PromptSheet, change: &InstallChange) {
         // On one line each, because a certificate or a publisher could write a line of its own.
         let two =
             |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));

@@ -13,29 +13,29 @@ const SAID_CHARS_MAX: usize = 80;
 
 /// The forms that the arguments of a tool can have, of which a call has one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Forms {
+pub struct ArgumentForms {
     /// The argument that decides which form a call has; `None` if no single one does.
     pub tag: Option<String>,
-    pub forms: Vec<Form>,
-    /// Whether the schema asserts more than that.
+    pub forms: Vec<ArgumentForm>,
+    /// `true` if the schema asserts more than that.
     pub is_lossy: bool,
 }
 
 /// One form of the arguments.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Form {
+pub struct ArgumentForm {
     /// The values of the argument that decides.
     pub values: Vec<Value>,
     /// The arguments that the form requires, without the one that decides.
     pub required: Vec<String>,
     /// The other arguments that it names.
     pub optional: Vec<String>,
-    /// What its author says of it.
+    /// Description by its author.
     pub said: Option<String>,
 }
 
-impl Forms {
-    /// What a model has to know beside the schema, for the description of the tool.
+impl ArgumentForms {
+    /// Facts for the model that the schema lacks, for the tool's description.
     pub fn note(&self) -> String {
         let note = self.written(true);
         let note = if note.chars().count() > WORDY_CHARS_MAX {
@@ -79,7 +79,7 @@ impl Forms {
     }
 }
 
-impl Form {
+impl ArgumentForm {
     /// The values that decide, in words: `read or list`.
     pub fn named(&self) -> String {
         self.values

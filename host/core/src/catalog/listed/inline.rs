@@ -1,8 +1,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::load::LoadBudget;
-use super::super::references::{REFERENCES, Targets, each_below};
-use super::super::words::{Below, below};
+use super::super::references::{REFERENCES, SubschemaTargets, each_below};
+use super::super::words::{SubschemaKind, below};
 
 /// Maximum size of what replaces the references of one schema, in bytes of JSON text. A model reads all of it with each
 /// request.
@@ -33,7 +33,7 @@ const ANNOTATIONS: [&str; 8] = [
     "$comment",
 ];
 
-/// Whether `schema` has references, definitions, or a name as a document.
+/// Returns whether `schema` has references, definitions, or an id as a document.
 pub(super) fn has_references(schema: &Value) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -48,7 +48,7 @@ pub(super) fn has_references(schema: &Value) -> bool {
     found
 }
 
-/// Whether a keyword asserts nothing.
+/// Returns whether a keyword asserts nothing.
 pub(super) fn is_annotation(word: &str) -> bool {
     ANNOTATIONS.contains(&word)
 }
@@ -56,10 +56,10 @@ pub(super) fn is_annotation(word: &str) -> bool {
 /// Copies a schema, with each reference replaced by what it refers to.
 pub(super) struct Inliner<'s, 'b> {
     root: &'s Value,
-    targets: Targets<'s>,
+    targets: SubschemaTargets<'s>,
     /// The schemas around the current one, by address. A reference to one of them would never end.
     open: Vec<*const Value>,
-    /// What is left of [`INLINED_BYTES_MAX`].
+    /// Remainder of [`INLINED_BYTES_MAX`].
     left: usize,
     budget: &'b mut LoadBudget,
     is_cut: bool,
@@ -70,7 +70,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         let left = INLINED_BYTES_MAX;
         Self {
             root,
-            targets: Targets::of(root),
+            targets: SubschemaTargets::new(root),
             open: Vec::new(),
             left,
             budget,
@@ -82,7 +82,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         self.schema(self.root)
     }
 
-    /// Whether a reference was replaced by any value, because what it refers to is too large.
+    /// Returns whether a reference was replaced by any value, because its target is too large.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -98,14 +98,14 @@ impl<'s, 'b> Inliner<'s, 'b> {
                 continue;
             }
             let value = match (below(word, value), value) {
-                (Below::Named, Value::Object(named)) => named
+                (SubschemaKind::Named, Value::Object(named)) => named
                     .iter()
                     .map(|(name, inner)| (name.clone(), self.schema(inner)))
                     .collect(),
-                (Below::Listed, Value::Array(all)) => {
+                (SubschemaKind::Listed, Value::Array(all)) => {
                     all.iter().map(|inner| self.schema(inner)).collect()
                 }
-                (Below::One, inner) => self.schema(inner),
+                (SubschemaKind::One, inner) => self.schema(inner),
                 (_, value) => value.clone(),
             };
             copy.insert(word.clone(), value);
@@ -121,7 +121,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         copy
     }
 
-    /// What `reference` leads to.
+    /// Resolves `reference`.
     fn target(&mut self, reference: &str) -> Value {
         let name = reference.rsplit(['/', '#']).next().unwrap_or_default();
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::REFUSED_AT_TOP;
-use super::forms::{Form, Forms};
+use super::forms::{ArgumentForm, ArgumentForms};
 use super::inline::is_annotation;
-use crate::catalog::unions::{Tag, choices};
+use crate::catalog::unions::{UnionTag, choices};
 
 /// Maximum depth of unions within unions that become one object.
 const DEPTH_MAX: usize = 16;
@@ -18,20 +18,20 @@ const DESCRIPTIONS_MAX: usize = 3;
 
 /// The schema of an object, taken apart.
 #[derive(Default)]
-pub(super) struct Object {
-    /// What is neither in the other fields nor a keyword that is refused at the top.
+pub(super) struct ObjectSchema {
+    /// Keywords that are neither in the other fields nor refused at the top.
     words: Map<String, Value>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Whether it accepts no other properties.
+    /// `true` if it accepts no other properties.
     is_closed: bool,
-    forms: Vec<Form>,
+    forms: Vec<ArgumentForm>,
     tag: Option<String>,
-    /// Whether the real schema asserts more than this and its forms.
+    /// `true` if the real schema asserts more than this and its forms.
     is_lossy: bool,
 }
 
-/// Whether `schema` accepts an object, as far as its own keywords say.
+/// Returns whether the keywords of `schema` itself allow an object.
 pub(super) fn takes_objects(schema: &Value) -> bool {
     match schema {
         Value::Bool(all) => *all,
@@ -45,21 +45,21 @@ pub(super) fn takes_objects(schema: &Value) -> bool {
 }
 
 /// `schema` as one object; `None` if it accepts none.
-pub(super) fn object(schema: Value) -> Option<Object> {
+pub(super) fn object(schema: Value) -> Option<ObjectSchema> {
     at_depth(schema, 0)
 }
 
-fn at_depth(schema: Value, depth: usize) -> Option<Object> {
+fn at_depth(schema: Value, depth: usize) -> Option<ObjectSchema> {
     if !takes_objects(&schema) {
         return None;
     }
     let Value::Object(mut words) = schema else {
-        return Some(Object::default());
+        return Some(ObjectSchema::default());
     };
     if depth > DEPTH_MAX {
-        return Some(Object {
+        return Some(ObjectSchema {
             is_lossy: true,
-            ..Object::default()
+            ..ObjectSchema::default()
         });
     }
     let mut parts = Map::new();
@@ -68,7 +68,7 @@ fn at_depth(schema: Value, depth: usize) -> Option<Object> {
             parts.insert(word.to_owned(), part);
         }
     }
-    let mut object = Object::of(words);
+    let mut object = ObjectSchema::from_keywords(words);
     object.is_closed |= parts.get("unevaluatedProperties") == Some(&Value::Bool(false));
     object.is_lossy |= ["not", "enum", "const"]
         .iter()
@@ -78,7 +78,7 @@ fn at_depth(schema: Value, depth: usize) -> Option<Object> {
     }
     for word in ["oneOf", "anyOf"] {
         if let Some(branches) = listed(&mut parts, word) {
-            let branches: Vec<Object> = branches
+            let branches: Vec<ObjectSchema> = branches
                 .into_iter()
                 .filter_map(|branch| at_depth(branch, depth + 1))
                 .collect();
@@ -99,8 +99,8 @@ fn listed(parts: &mut Map<String, Value>, word: &str) -> Option<Vec<Value>> {
     }
 }
 
-impl Object {
-    fn of(mut words: Map<String, Value>) -> Self {
+impl ObjectSchema {
+    fn from_keywords(mut words: Map<String, Value>) -> Self {
         words.shift_remove("type");
         let properties = match words.shift_remove("properties") {
             Some(Value::Object(properties)) => properties,
@@ -152,7 +152,7 @@ impl Object {
         }
     }
 
-    fn add_forms(&mut self, forms: Vec<Form>, tag: Option<String>) {
+    fn add_forms(&mut self, forms: Vec<ArgumentForm>, tag: Option<String>) {
         if self.forms.is_empty() || (tag.is_some() && self.tag == tag) {
             self.forms.extend(forms);
             self.tag = tag.or(self.tag.take());
@@ -222,7 +222,12 @@ impl Object {
             .and_then(|(name, schema)| Some((name, choices(schema)?)));
         match (&then, decides) {
             (Some(then), Some((name, values))) => {
-                let mut form = Form::of(&then.required, then.properties.keys(), name, None);
+                let mut form = ArgumentForm::with_arguments(
+                    &then.required,
+                    then.properties.keys(),
+                    name,
+                    None,
+                );
                 form.values = values.to_vec();
                 self.add_forms(vec![form], Some(name.clone()));
                 self.is_lossy |= otherwise.is_some();
@@ -239,7 +244,7 @@ impl Object {
     }
 
     /// The schema, and the forms that the arguments can have.
-    pub(super) fn into_schema(self) -> (Value, Option<Forms>) {
+    pub(super) fn into_schema(self) -> (Value, Option<ArgumentForms>) {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), "object".into());
         let (said, rest): (Map<_, _>, Map<_, _>) = self
@@ -255,7 +260,7 @@ impl Object {
         if self.is_closed {
             schema.insert("additionalProperties".to_owned(), false.into());
         }
-        let forms = Forms {
+        let forms = ArgumentForms {
             tag: self.tag,
             forms: self.forms,
             is_lossy: self.is_lossy,
@@ -266,23 +271,23 @@ impl Object {
 }
 
 /// The forms of `branches`, and the property that decides between them.
-fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
+fn forms(branches: &[ObjectSchema]) -> (Vec<ArgumentForm>, Option<String>) {
     if branches.len() < 2 {
         return (Vec::new(), None);
     }
-    let schemas: Vec<Map<String, Value>> = branches.iter().map(Object::shape).collect();
-    let tag = Tag::of(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
+    let schemas: Vec<Map<String, Value>> = branches.iter().map(ObjectSchema::shape).collect();
+    let tag = UnionTag::find(&schemas.iter().collect::<Vec<_>>(), &|schema| schema);
     let name = tag
         .as_ref()
         .map(|tag| tag.name.as_str())
         .unwrap_or_default();
-    let form = |(at, branch): (usize, &Object)| {
+    let form = |(at, branch): (usize, &ObjectSchema)| {
         let said = branch.words.get("description").and_then(Value::as_str);
         let of_tag = branch
             .properties
             .get(name)
             .and_then(|schema| schema.get("description")?.as_str());
-        let mut form = Form::of(
+        let mut form = ArgumentForm::with_arguments(
             &branch.required,
             branch.properties.keys(),
             name,
@@ -299,8 +304,8 @@ fn forms(branches: &[Object]) -> (Vec<Form>, Option<String>) {
     (forms, tag.map(|tag| tag.name))
 }
 
-impl Object {
-    /// What decides between branches: the constants among the properties, and what is required.
+impl ObjectSchema {
+    /// Properties that tell branches apart: the constant and the required ones.
     fn shape(&self) -> Map<String, Value> {
         let constants = self
             .properties
@@ -392,7 +397,7 @@ fn constants(schemas: &[Value]) -> Option<Value> {
     Some(Value::Object(merged))
 }
 
-/// Whether two schemas differ in annotations alone.
+/// Returns whether two schemas differ only in annotations.
 fn asserts_the_same(one: &Value, other: &Value) -> bool {
     let (Value::Object(one), Value::Object(other)) = (one, other) else {
         return one == other;
@@ -404,7 +409,7 @@ fn asserts_the_same(one: &Value, other: &Value) -> bool {
     asserted(one) == asserted(other) && one.iter().all(same)
 }
 
-/// Adds the description of `other` to that of `schema`, unless it is there already.
+/// Appends `other`'s description to `schema`'s, unless it is already included.
 fn join_descriptions(schema: &mut Value, other: &Value) {
     let (Value::Object(schema), Some(said)) =
         (schema, other.get("description").and_then(Value::as_str))
@@ -419,9 +424,9 @@ fn join_descriptions(schema: &mut Value, other: &Value) {
     }
 }
 
-impl Form {
+impl ArgumentForm {
     /// The form whose arguments are `names`, without the one that decides.
-    fn of<'n>(
+    fn with_arguments<'n>(
         required: &[String],
         names: impl Iterator<Item = &'n String>,
         tag: &str,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::load::LoadBudget;
 
-pub use forms::{Form, Forms};
+pub use forms::{ArgumentForm, ArgumentForms};
 use inline::Inliner;
 
 /// Keywords that an API refuses at the top of a schema, with the whole request.
@@ -39,14 +39,14 @@ const REFUSED_AT_TOP: [&str; 10] = [
 pub struct ListedSchema {
     /// `None` if the real one can be listed as it is.
     schema: Option<Value>,
-    forms: Option<Forms>,
+    forms: Option<ArgumentForms>,
     is_possible: bool,
     is_cut: bool,
 }
 
 impl ListedSchema {
     /// Makes the listing of `real`, whose references lead somewhere, within what is left of `budget`.
-    pub(super) fn of(real: &Value, budget: &mut LoadBudget) -> Self {
+    pub(super) fn from_schema(real: &Value, budget: &mut LoadBudget) -> Self {
         let has_union = |fields: &Map<String, Value>| {
             REFUSED_AT_TOP.iter().any(|word| fields.contains_key(*word))
         };
@@ -96,21 +96,21 @@ impl ListedSchema {
     }
 
     /// The forms that the arguments can have, if there are several.
-    pub fn forms(&self) -> Option<&Forms> {
+    pub fn forms(&self) -> Option<&ArgumentForms> {
         self.forms.as_ref()
     }
 
-    /// What a model has to know beside the schema; empty if there is nothing.
+    /// Facts for the model that the schema lacks; empty if there are none.
     pub fn note(&self) -> String {
-        self.forms().map(Forms::note).unwrap_or_default()
+        self.forms().map(ArgumentForms::note).unwrap_or_default()
     }
 
-    /// Whether the schema accepts an object. Arguments are objects, so that a tool without one cannot be called.
+    /// Returns whether the schema accepts an object. Arguments are objects; without one, the tool cannot be called.
     pub fn is_possible(&self) -> bool {
         self.is_possible
     }
 
-    /// Whether some argument is listed as any value, because what it refers to is too large.
+    /// Returns whether an argument is listed as any value, because its target is too large.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

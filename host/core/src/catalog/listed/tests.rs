@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{ListedSchema, LoadBudget};
 
 fn listed(schema: &Value) -> (Value, ListedSchema) {
-    let listed = ListedSchema::of(schema, &mut LoadBudget::new(Duration::MAX));
+    let listed = ListedSchema::from_schema(schema, &mut LoadBudget::new(Duration::MAX));
     (listed.schema().unwrap_or(schema).clone(), listed)
 }
 

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{LoadBudget, Schema, Unsatisfied};
+use super::{AcceptedSchema, CheckFailure, LoadBudget};
 
 /// Stack of a thread that compiles or checks a [`BoundedSchema`], in bytes: a schema may apply itself a thousand times.
 /// Only the part in use takes memory.
 pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
 
-/// A schema of others that belongs to no tool, compiled. It is bounded like that of a tool: it refers to nothing outside
-/// itself, and neither compiling it nor a check costs more than a limit.
+/// A compiled schema of others that belongs to no tool. It is limited like a tool's: it refers to nothing outside
+/// itself, and both compiling and checking have a cost limit.
 ///
 /// ```
 /// use serde_json::json;
@@ -20,7 +20,7 @@ pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
 /// # Ok::<(), anyhow::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct BoundedSchema(Schema);
+pub struct BoundedSchema(AcceptedSchema);
 
 impl BoundedSchema {
     /// Compiles `schema`, on a thread with a stack of [`SCHEMA_STACK_BYTES`].
@@ -29,7 +29,7 @@ impl BoundedSchema {
     ///
     /// The place of what is wrong, or the bound that the schema exceeds.
     pub fn compile(schema: &Value) -> anyhow::Result<Self> {
-        Schema::compile(schema, &mut LoadBudget::new(Duration::MAX)).map(Self)
+        AcceptedSchema::compile(schema, &mut LoadBudget::new(Duration::MAX)).map(Self)
     }
 
     /// Checks `value`, whose JSON text has at most `bytes` bytes, on a thread with a stack of [`SCHEMA_STACK_BYTES`]. It
@@ -37,8 +37,8 @@ impl BoundedSchema {
     ///
     /// # Errors
     ///
-    /// What is wrong with the value, or that the check would cost too much.
-    pub fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    /// Fails if the value is invalid, or the check would cost too much.
+    pub fn check(&self, value: &Value, bytes: usize) -> Result<(), CheckFailure> {
         self.0.check(value, bytes)
     }
 }
@@ -47,7 +47,7 @@ impl BoundedSchema {
 mod tests {
     use serde_json::json;
 
-    use super::{BoundedSchema, Unsatisfied};
+    use super::{BoundedSchema, CheckFailure};
 
     #[test]
     fn a_schema_of_others_fetches_nothing_and_a_check_that_explodes_is_not_made() {
@@ -63,7 +63,7 @@ mod tests {
         let nested = (0..100).fold(json!([]), |inner, _| json!([inner]));
         let checked = schema.unwrap().check(&nested, nested.to_string().len());
         assert!(
-            matches!(checked, Err(Unsatisfied::Costly(_))),
+            matches!(checked, Err(CheckFailure::Costly(_))),
             "{checked:?}"
         );
     }

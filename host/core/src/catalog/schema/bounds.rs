@@ -3,7 +3,7 @@
 
 use anyhow::{bail, ensure};
 
-use super::graph::{Graph, Node, NodeId};
+use super::graph::{NodeId, SchemaGraph, SchemaNode};
 
 /// Maximum weighted number of subschemas of one schema with every reference expanded; recursion is expanded once.
 const EXPANDED_MAX: u64 = 200_000;
@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 256;
 
 /// The bounds of an accepted schema.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct WorkBounds {
     /// Maximum units of work for each value; `None` if the schema is recursive or has `uniqueItems`, so that the work
     /// depends on the value.
     pub(super) per_value: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Bounds {
 }
 
 /// Measures `graph`. An error says which bound it exceeds, and where.
-pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
+pub(super) fn measure(graph: &SchemaGraph) -> anyhow::Result<WorkBounds> {
     let in_place = components(graph, &|node| node.in_place.clone());
     if let Some(cycle) = in_place.iter().find(|component| component.cyclic) {
         let at = cycle
@@ -37,7 +37,7 @@ pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
             "{at} refers to itself without going into the value, so that checking it would never end"
         );
     }
-    let edges = |node: &Node| {
+    let edges = |node: &SchemaNode| {
         node.in_place
             .iter()
             .copied()
@@ -74,7 +74,7 @@ pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
         node.text_words.saturating_add(node.name_words())
     });
     let root = |list: &[u64]| list.first().copied().unwrap_or_default();
-    Ok(Bounds {
+    Ok(WorkBounds {
         per_value: (!recursive && !graph.nodes.iter().any(|node| node.unique_items))
             .then(|| root(&weights)),
         per_byte: root(&bytes),
@@ -84,26 +84,30 @@ pub(super) fn measure(graph: &Graph) -> anyhow::Result<Bounds> {
 }
 
 /// A strongly connected component: nodes that can reach each other.
-struct Component {
+struct NodeComponent {
     nodes: Vec<NodeId>,
     cyclic: bool,
 }
 
 /// The work for one value: of a check, and of finding out what the check evaluated.
 #[derive(Clone, Copy, Default)]
-struct Work {
+struct NodeWork {
     check: u64,
     mark: u64,
 }
 
 /// The weight of every node with all that it refers to; a cycle counts once.
-fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u64) -> Vec<u64> {
-    let mut works = vec![Work::default(); graph.nodes.len()];
-    for Component { nodes, .. } in components {
-        let mut whole = Work::default();
+fn expanded(
+    graph: &SchemaGraph,
+    components: &[NodeComponent],
+    weight: &dyn Fn(&SchemaNode) -> u64,
+) -> Vec<u64> {
+    let mut works = vec![NodeWork::default(); graph.nodes.len()];
+    for NodeComponent { nodes, .. } in components {
+        let mut whole = NodeWork::default();
         for node in nodes.iter().filter_map(|id| graph.get(*id)) {
             let of = |id: NodeId| works.get(id).copied().unwrap_or_default();
-            let mut work = Work {
+            let mut work = NodeWork {
                 check: weight(node),
                 mark: 0,
             };
@@ -137,7 +141,7 @@ fn expanded(graph: &Graph, components: &[Component], weight: &dyn Fn(&Node) -> u
 
 /// The depth of every node with all that it refers to. A cycle counts as one level: JSON itself bounds how deep its
 /// text is nested, and the value decides how deep the recursion goes.
-fn depths(graph: &Graph, components: &[Component]) -> Vec<usize> {
+fn depths(graph: &SchemaGraph, components: &[NodeComponent]) -> Vec<usize> {
     depths_of(graph, components, &|node| {
         node.in_place
             .iter()
@@ -148,12 +152,12 @@ fn depths(graph: &Graph, components: &[Component]) -> Vec<usize> {
 }
 
 fn depths_of(
-    graph: &Graph,
-    components: &[Component],
-    edges: &dyn Fn(&Node) -> Vec<NodeId>,
+    graph: &SchemaGraph,
+    components: &[NodeComponent],
+    edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,
 ) -> Vec<usize> {
     let mut depths = vec![0; graph.nodes.len()];
-    for Component { nodes, .. } in components {
+    for NodeComponent { nodes, .. } in components {
         let inner = nodes.iter().filter_map(|id| graph.get(*id)).flat_map(edges);
         let deepest = inner
             .filter_map(|id| depths.get(id).copied())
@@ -170,7 +174,10 @@ fn depths_of(
 
 /// The strongly connected components, each after all that it refers to. This is Tarjan's algorithm without recursion,
 /// because the graph may be a chain of thousands of nodes.
-fn components(graph: &Graph, edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<Component> {
+fn components(
+    graph: &SchemaGraph,
+    edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,
+) -> Vec<NodeComponent> {
     const NEW: usize = usize::MAX;
     let count = graph.nodes.len();
     let mut order = vec![NEW; count];
@@ -232,12 +239,12 @@ fn lower(low: &mut [usize], id: NodeId, to: usize) {
 
 /// Pops the component that `id` began off the stack.
 fn close(
-    graph: &Graph,
-    edges: &dyn Fn(&Node) -> Vec<NodeId>,
+    graph: &SchemaGraph,
+    edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,
     stack: &mut Vec<NodeId>,
     on_stack: &mut [bool],
     id: NodeId,
-) -> Component {
+) -> NodeComponent {
     let mut nodes = Vec::new();
     while let Some(top) = stack.pop() {
         if let Some(on) = on_stack.get_mut(top) {
@@ -249,5 +256,5 @@ fn close(
         }
     }
     let cyclic = nodes.len() > 1 || graph.get(id).is_some_and(|node| edges(node).contains(&id));
-    Component { nodes, cyclic }
+    NodeComponent { nodes, cyclic }
 }

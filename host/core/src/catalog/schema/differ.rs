@@ -17,7 +17,7 @@ const NULL: u64 = 3_221_225_473;
 
 /// Units of work of checking that all `items` differ. The count stops when it exceeds `max`.
 pub(super) fn work(items: &[Value], max: u64) -> u64 {
-    let mut hashing = Hashing { values: 0, max };
+    let mut hashing = CollisionHasher { values: 0, max };
     let mut compared: u64 = 0;
     // By hash: the first item, and the number of items.
     let mut alike: HashMap<u64, (&Value, u64)> = HashMap::new();
@@ -42,13 +42,13 @@ pub(super) fn work(items: &[Value], max: u64) -> u64 {
 }
 
 /// Feeds values to a hasher as the evaluator does, so that values that collide there collide here.
-struct Hashing {
+struct CollisionHasher {
     /// Values so far; a text counts by its length.
     values: u64,
     max: u64,
 }
 
-impl Hashing {
+impl CollisionHasher {
     fn value(&mut self, value: &Value, into: &mut DefaultHasher) {
         self.values = self.values.saturating_add(1);
         if self.values > self.max {

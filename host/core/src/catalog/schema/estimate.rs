@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::differ;
-use super::graph::{Graph, Node, NodeId, TEXT_BYTES_PER_UNIT, type_of};
+use super::graph::{NodeId, SchemaGraph, SchemaNode, TEXT_BYTES_PER_UNIT, type_of};
 
 /// Maximum number of pairs of a subschema and a value that a count remembers; a check that needs more is too costly.
 const PAIRS_MAX: usize = 400_000;
@@ -15,54 +15,63 @@ pub(super) const DEPTH_MAX: u32 = 1_000;
 
 /// The limits of one check.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(super) struct CheckBudget {
     /// Units of work of the check, and steps of the count itself: a count never takes more steps than it finds work.
     pub(super) units: u64,
     /// Nesting depth of subschemas.
     pub(super) depth: u32,
-    /// Whether a subschema for another type costs nothing more. That is so when validity is checked, but not when
-    /// errors are collected.
+    /// `true` if a subschema for another type costs nothing more: when checking validity, but not when collecting
+    /// errors.
     pub(super) fail_fast: bool,
 }
 
 /// The limit that an estimate exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum ExceededLimit {
     Work,
     Depth,
 }
 
 /// Returns the units of work of checking `value` with the whole `graph`. Fails if they exceed `budget`.
-pub(super) fn within(graph: &Graph, value: &Value, budget: Budget) -> Result<u64, Over> {
-    let mut count = Count {
+pub(super) fn within(
+    graph: &SchemaGraph,
+    value: &Value,
+    budget: CheckBudget,
+) -> Result<u64, ExceededLimit> {
+    let mut count = WorkCounter {
         graph,
         known: HashMap::new(),
         steps: 0,
         budget,
     };
-    count.of(0, value, 0).map(|work| work.check)
+    count.estimate(0, value, 0).map(|work| work.check)
 }
 
 #[derive(Clone, Copy, Default)]
-struct Work {
+struct EstimatedWork {
     check: u64,
     mark: u64,
     /// Nesting depth of subschemas.
     height: u32,
 }
 
-struct Count<'s> {
-    graph: &'s Graph,
+struct WorkCounter<'s> {
+    graph: &'s SchemaGraph,
     /// By subschema, and by the address of the value.
-    known: HashMap<(NodeId, *const Value), Work>,
+    known: HashMap<(NodeId, *const Value), EstimatedWork>,
     steps: u64,
-    budget: Budget,
+    budget: CheckBudget,
 }
 
-impl Count<'_> {
-    fn of(&mut self, id: NodeId, value: &Value, depth: u32) -> Result<Work, Over> {
+impl WorkCounter<'_> {
+    fn estimate(
+        &mut self,
+        id: NodeId,
+        value: &Value,
+        depth: u32,
+    ) -> Result<EstimatedWork, ExceededLimit> {
         let Some(node) = self.graph.get(id) else {
-            return Ok(Work::default());
+            return Ok(EstimatedWork::default());
         };
         self.step(1)?;
         let applies = node.types.is_none_or(|types| types & type_of(value) != 0);
@@ -75,48 +84,54 @@ impl Count<'_> {
         };
         if let Some(known) = known {
             return if depth + known.height > self.budget.depth {
-                Err(Over::Depth)
+                Err(ExceededLimit::Depth)
             } else {
                 Ok(known)
             };
         }
         let own = self.own(node, value)?;
         if alone {
-            return Ok(Work {
+            return Ok(EstimatedWork {
                 check: own,
                 mark: 0,
                 height: 1,
             });
         }
         if depth >= self.budget.depth {
-            return Err(Over::Depth);
+            return Err(ExceededLimit::Depth);
         }
         let work = self.whole(node, own, value, depth + 1)?;
         if work.check > self.budget.units || self.known.len() >= PAIRS_MAX {
-            return Err(Over::Work);
+            return Err(ExceededLimit::Work);
         }
         self.known.insert(key, work);
         Ok(work)
     }
 
-    fn step(&mut self, steps: u64) -> Result<(), Over> {
+    fn step(&mut self, steps: u64) -> Result<(), ExceededLimit> {
         self.steps = self.steps.saturating_add(steps);
         if self.steps > self.budget.units {
-            Err(Over::Work)
+            Err(ExceededLimit::Work)
         } else {
             Ok(())
         }
     }
 
     /// The work of `node` and everything that it applies.
-    fn whole(&mut self, node: &Node, own: u64, value: &Value, depth: u32) -> Result<Work, Over> {
-        let mut work = Work {
+    fn whole(
+        &mut self,
+        node: &SchemaNode,
+        own: u64,
+        value: &Value,
+        depth: u32,
+    ) -> Result<EstimatedWork, ExceededLimit> {
+        let mut work = EstimatedWork {
             check: own,
             mark: own,
             height: 1,
         };
         for inner in &node.in_place {
-            let inner = self.of(*inner, value, depth)?;
+            let inner = self.estimate(*inner, value, depth)?;
             work.height = work.height.max(inner.height + 1);
             work.check = work.check.saturating_add(inner.check);
             work.mark = work
@@ -124,7 +139,7 @@ impl Count<'_> {
                 .saturating_add(inner.check)
                 .saturating_add(inner.mark);
             if work.check > self.budget.units {
-                return Err(Over::Work);
+                return Err(ExceededLimit::Work);
             }
         }
         let (parts, height) = self.parts(node, value, depth)?;
@@ -140,10 +155,15 @@ impl Count<'_> {
     }
 
     /// The work of everything that `node` applies to parts of `value`, and its height.
-    fn parts(&mut self, node: &Node, value: &Value, depth: u32) -> Result<(u64, u32), Over> {
+    fn parts(
+        &mut self,
+        node: &SchemaNode,
+        value: &Value,
+        depth: u32,
+    ) -> Result<(u64, u32), ExceededLimit> {
         let mut work: u64 = 0;
         let mut height: u32 = 0;
-        let mut add = |inner: Work| {
+        let mut add = |inner: EstimatedWork| {
             work = work.saturating_add(inner.check);
             height = height.max(inner.height);
         };
@@ -153,7 +173,7 @@ impl Count<'_> {
                 for (name, inner) in fields {
                     let named = node.properties.get(name);
                     for id in named.into_iter().chain(&node.every_property) {
-                        add(self.of(*id, inner, depth)?);
+                        add(self.estimate(*id, inner, depth)?);
                     }
                     for id in &node.names {
                         add(self.name(*id, name, depth)?);
@@ -162,42 +182,42 @@ impl Count<'_> {
             }
             Value::Array(items) => {
                 for (id, inner) in node.prefix.iter().zip(items) {
-                    add(self.of(*id, inner, depth)?);
+                    add(self.estimate(*id, inner, depth)?);
                 }
                 for id in &node.every_item {
                     for inner in items {
-                        add(self.of(*id, inner, depth)?);
+                        add(self.estimate(*id, inner, depth)?);
                     }
                 }
             }
             _ => {}
         }
         if work > self.budget.units {
-            Err(Over::Work)
+            Err(ExceededLimit::Work)
         } else {
             Ok((work, height))
         }
     }
 
     /// The work of a subschema for a property's name. It is not remembered, because the name has no stable address.
-    fn name(&mut self, id: NodeId, name: &str, depth: u32) -> Result<Work, Over> {
-        let budget = Budget {
+    fn name(&mut self, id: NodeId, name: &str, depth: u32) -> Result<EstimatedWork, ExceededLimit> {
+        let budget = CheckBudget {
             fail_fast: false,
             ..self.budget
         };
-        let mut count = Count {
+        let mut count = WorkCounter {
             graph: self.graph,
             known: HashMap::new(),
             steps: self.steps,
             budget,
         };
-        let work = count.of(id, &Value::String(name.to_owned()), depth)?;
+        let work = count.estimate(id, &Value::String(name.to_owned()), depth)?;
         self.steps = count.steps;
         Ok(work)
     }
 
     /// The work of `node` alone.
-    fn own(&mut self, node: &Node, value: &Value) -> Result<u64, Over> {
+    fn own(&mut self, node: &SchemaNode, value: &Value) -> Result<u64, ExceededLimit> {
         let more = match value {
             Value::String(text) => {
                 let bytes = text.len() as u64;
@@ -218,14 +238,18 @@ impl Count<'_> {
         };
         let own = node.weight.saturating_add(more);
         if own > self.budget.units {
-            Err(Over::Work)
+            Err(ExceededLimit::Work)
         } else {
             Ok(own)
         }
     }
 
     /// The work of looking up the names of `fields`. It is counted before any name is read, because names may be long.
-    fn names(&mut self, node: &Node, fields: &Map<String, Value>) -> Result<u64, Over> {
+    fn names(
+        &mut self,
+        node: &SchemaNode,
+        fields: &Map<String, Value>,
+    ) -> Result<u64, ExceededLimit> {
         let bytes: u64 = fields.keys().map(|name| name.len() as u64).sum();
         let count = fields.len() as u64;
         let read = if guard!("schema_texts") {

@@ -8,7 +8,7 @@ use jsonschema_regex::to_rust_regex;
 use referencing::{Draft, Registry, Resolver, Retrieve, Uri};
 use serde_json::{Map, Value};
 
-use super::survey::{Survey, same_resource};
+use super::survey::{SchemaSurvey, same_resource};
 use crate::search;
 
 /// Maximum number of subschemas of one schema.
@@ -36,13 +36,13 @@ const EVERY_ITEM: [&str; 4] = ["items", "additionalItems", "contains", "unevalua
 /// Keywords that refer to a subschema.
 const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
 
-/// Index into [`Graph::nodes`].
+/// Index into [`SchemaGraph::nodes`].
 pub(super) type NodeId = usize;
 
 /// All reachable subschemas. The root is the first.
 #[derive(Debug)]
-pub(super) struct Graph {
-    pub(super) nodes: Vec<Node>,
+pub(super) struct SchemaGraph {
+    pub(super) nodes: Vec<SchemaNode>,
     /// Automaton states of all patterns.
     pub(super) pattern_states: usize,
     /// Size of the JSON Pointers of all keywords, in bytes.
@@ -51,7 +51,7 @@ pub(super) struct Graph {
 
 /// One subschema. Weights are in units of work; one unit takes about 50 ns at the most.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SchemaNode {
     /// The node that holds this one; for errors at load time, not for messages of calls.
     parent: Option<NodeId>,
     /// The step from the parent to this node.
@@ -67,7 +67,7 @@ pub(super) struct Node {
     /// The only types that pass, if there is a `type`. It is checked before everything else.
     pub(super) types: Option<u8>,
     pub(super) unique_items: bool,
-    /// Whether it depends on what its neighbours evaluated, so that they are evaluated twice.
+    /// `true` if it depends on its neighbors' evaluations, which then run twice.
     pub(super) unevaluated: bool,
     pub(super) contains: bool,
     /// Applied to the value itself.
@@ -84,8 +84,8 @@ pub(super) struct Node {
     pub(super) names: Vec<NodeId>,
 }
 
-impl Node {
-    /// Whether it applies no other subschema.
+impl SchemaNode {
+    /// Returns whether it applies no other subschema.
     pub(super) fn is_leaf(&self) -> bool {
         self.children().next().is_none() && self.in_place.is_empty()
     }
@@ -113,7 +113,7 @@ impl Node {
     }
 }
 
-/// The bit of a value's type in [`Node::types`].
+/// The bit of a value's type in [`SchemaNode::types`].
 pub(super) fn type_of(value: &Value) -> u8 {
     match value {
         Value::Null => 1,
@@ -141,10 +141,10 @@ fn types(value: &Value) -> Option<u8> {
     }
 }
 
-impl Graph {
+impl SchemaGraph {
     /// Reads `schema`. An error names the place of what cannot be read or is too large.
     pub(super) fn read(schema: &Value) -> anyhow::Result<Self> {
-        let survey = Survey::of(schema)?;
+        let survey = SchemaSurvey::from_schema(schema)?;
         let id = schema.get("$id").and_then(Value::as_str).unwrap_or(BASE);
         let base =
             referencing::uri::resolve_against(&referencing::uri::from_str(BASE)?.borrow(), id)?;
@@ -155,7 +155,7 @@ impl Graph {
         let registry = registry.prepare()?;
         let root = registry.resolver(base).lookup("#")?;
         let place_bytes = survey.place_bytes();
-        let mut reader = Reader {
+        let mut reader = GraphReader {
             survey,
             nodes: Vec::new(),
             known: HashMap::new(),
@@ -176,7 +176,7 @@ impl Graph {
         })
     }
 
-    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+    pub(super) fn get(&self, id: NodeId) -> Option<&SchemaNode> {
         self.nodes.get(id)
     }
 
@@ -189,7 +189,7 @@ impl Graph {
 /// Maximum number of steps of a place in a message.
 const STEPS_SHOWN: usize = 12;
 
-fn place(nodes: &[Node], id: NodeId) -> String {
+fn place(nodes: &[SchemaNode], id: NodeId) -> String {
     let mut steps = Vec::new();
     let mut at = nodes.get(id);
     while let Some(node) = at.filter(|_| steps.len() < STEPS_SHOWN) {
@@ -219,9 +219,9 @@ impl Retrieve for NoOther {
     }
 }
 
-struct Reader<'s> {
-    survey: Survey<'s>,
-    nodes: Vec<Node>,
+struct GraphReader<'s> {
+    survey: SchemaSurvey<'s>,
+    nodes: Vec<SchemaNode>,
     /// By the address of the subschema.
     known: HashMap<*const Value, NodeId>,
     open: Vec<(NodeId, &'s Value, Resolver<'s>)>,
@@ -229,7 +229,7 @@ struct Reader<'s> {
     states: usize,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> GraphReader<'s> {
     fn node(
         &mut self,
         parent: Option<NodeId>,
@@ -245,11 +245,11 @@ impl<'s> Reader<'s> {
             "it has more than {NODES_MAX} subschemas"
         );
         let id = self.nodes.len();
-        self.nodes.push(Node {
+        self.nodes.push(SchemaNode {
             parent,
             step,
             weight: 1,
-            ..Node::default()
+            ..SchemaNode::default()
         });
         self.known.insert(std::ptr::from_ref(contents), id);
         self.open.push((id, contents, resolver));
@@ -315,7 +315,7 @@ impl<'s> Reader<'s> {
         if let Some(slot) = self.nodes.get_mut(id) {
             let parent = slot.parent;
             let step = std::mem::take(&mut slot.step);
-            *slot = Node {
+            *slot = SchemaNode {
                 parent,
                 step,
                 ..node
@@ -325,10 +325,10 @@ impl<'s> Reader<'s> {
     }
 
     /// Reads what a subschema asserts of the value itself.
-    fn asserted(&mut self, fields: &Map<String, Value>) -> anyhow::Result<Node> {
-        let mut node = Node {
+    fn asserted(&mut self, fields: &Map<String, Value>) -> anyhow::Result<SchemaNode> {
+        let mut node = SchemaNode {
             weight: 1 + fields.len() as u64,
-            ..Node::default()
+            ..SchemaNode::default()
         };
         node.types = fields.get("type").and_then(types);
         node.unique_items = fields.get("uniqueItems") == Some(&Value::Bool(true));

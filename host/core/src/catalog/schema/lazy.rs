@@ -2,7 +2,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::{LoadBudget, Schema, Unsatisfied};
+use super::{AcceptedSchema, CheckFailure, LoadBudget};
 
 /// A schema that is compiled when its component is loaded for the first time, and from then on when it is first needed:
 /// most tools of a start are not called.
@@ -10,7 +10,7 @@ use super::{LoadBudget, Schema, Unsatisfied};
 pub(in crate::catalog) struct LazySchema {
     /// The text of a schema that was accepted before; `null` once it is compiled at load.
     source: Value,
-    compiled: OnceLock<Result<Schema, String>>,
+    compiled: OnceLock<Result<AcceptedSchema, String>>,
 }
 
 impl LazySchema {
@@ -22,15 +22,15 @@ impl LazySchema {
                 compiled: OnceLock::new(),
             });
         }
-        let compiled = Schema::compile(&schema, budget)?;
+        let compiled = AcceptedSchema::compile(&schema, budget)?;
         Ok(Self {
             source: Value::Null,
             compiled: OnceLock::from(Ok(compiled)),
         })
     }
 
-    /// Whether [`Self::check`] takes at most 1 ms, and little stack. Never before the schema is compiled, because that
-    /// takes time and stack too.
+    /// Returns whether [`Self::check`] takes at most 1 ms and little stack. `false` until the schema is compiled,
+    /// because that takes time and stack too.
     pub(in crate::catalog) fn is_light(&self, value: &Value, bytes: usize) -> bool {
         self.compiled
             .get()
@@ -39,18 +39,22 @@ impl LazySchema {
     }
 
     /// Compiles the schema, unless it is compiled already.
-    pub(in crate::catalog) fn compiled(&self) -> &Result<Schema, String> {
+    pub(in crate::catalog) fn compiled(&self) -> &Result<AcceptedSchema, String> {
         self.compiled.get_or_init(|| {
-            Schema::compile(&self.source, &mut LoadBudget::accepted())
+            AcceptedSchema::compile(&self.source, &mut LoadBudget::accepted())
                 .map_err(|error| format!("{error:#}"))
         })
     }
 
-    /// Checks `value`, as [`Schema::check`] does.
-    pub(in crate::catalog) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    /// Checks `value`, as [`AcceptedSchema::check`] does.
+    pub(in crate::catalog) fn check(
+        &self,
+        value: &Value,
+        bytes: usize,
+    ) -> Result<(), CheckFailure> {
         match self.compiled() {
             Ok(schema) => schema.check(value, bytes),
-            Err(error) => Err(Unsatisfied::Costly(format!(
+            Err(error) => Err(CheckFailure::Costly(format!(
                 "the schema of the tool cannot be compiled: {error}"
             ))),
         }

@@ -17,10 +17,10 @@ use std::fmt;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use bounds::Bounds;
-use estimate::{Budget, DEPTH_MAX, Over};
-use graph::{Graph, TEXT_BYTES_PER_UNIT};
-use violation::Tags;
+use bounds::WorkBounds;
+use estimate::{CheckBudget, DEPTH_MAX, ExceededLimit};
+use graph::{SchemaGraph, TEXT_BYTES_PER_UNIT};
+use violation::UnionTags;
 
 use super::load::LoadBudget;
 use crate::search::ENGINE_BYTES_MAX;
@@ -47,23 +47,23 @@ const LIGHT_DEPTH_MAX: u32 = 48;
 
 /// An accepted schema.
 #[derive(Debug)]
-pub(super) struct Schema {
+pub(super) struct AcceptedSchema {
     validator: Validator,
-    graph: Graph,
-    bounds: Bounds,
-    tags: Tags,
+    graph: SchemaGraph,
+    bounds: WorkBounds,
+    tags: UnionTags,
 }
 
 /// Why a value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unsatisfied {
-    /// What is wrong with the value.
+pub enum CheckFailure {
+    /// Problem with the value.
     Mismatch(String),
     /// The check would cost too much.
     Costly(String),
 }
 
-impl fmt::Display for Unsatisfied {
+impl fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mismatch(message) | Self::Costly(message) => f.write_str(message),
@@ -71,12 +71,12 @@ impl fmt::Display for Unsatisfied {
     }
 }
 
-impl Schema {
+impl AcceptedSchema {
     /// Compiles `schema` within what is left of `budget`. An error names the place of what is wrong, or the bound that
     /// it exceeds.
     pub(super) fn compile(schema: &Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
         // The bounds come first, because compiling a schema without bounds is not bounded either.
-        let graph = Graph::read(schema)?;
+        let graph = SchemaGraph::read(schema)?;
         budget.take_subschemas(graph.nodes.len())?;
         budget.take_pattern_states(graph.pattern_states)?;
         budget.take_place_bytes(graph.place_bytes)?;
@@ -97,19 +97,19 @@ impl Schema {
             validator,
             graph,
             bounds,
-            tags: Tags::of(schema),
+            tags: UnionTags::from_schema(schema),
         })
     }
 
-    /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes at most 1 ms and little stack. The
-    /// estimate itself takes no longer.
+    /// Returns whether a check of `value`, with at most `bytes` bytes of JSON text, takes at most 1 ms and little
+    /// stack. The estimate takes no longer.
     pub(super) fn is_light(&self, value: &Value, bytes: usize) -> bool {
         self.is_always_light(bytes) || self.takes_at_most(value, LIGHT_MAX)
     }
 
-    /// Whether a check of `value` takes at most `units` of work, and little stack.
+    /// Returns whether a check of `value` takes at most `units` of work, and little stack.
     pub(super) fn takes_at_most(&self, value: &Value, units: u64) -> bool {
-        let budget = Budget {
+        let budget = CheckBudget {
             units,
             depth: LIGHT_DEPTH_MAX,
             fail_fast: false,
@@ -117,9 +117,9 @@ impl Schema {
         estimate::within(&self.graph, value, budget).is_ok()
     }
 
-    /// Whether any value of at most `bytes` bytes of JSON text is light.
+    /// Returns whether any value of at most `bytes` bytes of JSON text is light.
     fn is_always_light(&self, bytes: usize) -> bool {
-        let Bounds {
+        let WorkBounds {
             per_value,
             per_byte,
             per_text,
@@ -138,10 +138,10 @@ impl Schema {
 
     /// Checks `value`, whose JSON text has at most `bytes` bytes. An error says what is wrong. A check that is not
     /// light takes up to a quarter of a second and the stack of a thread for checks.
-    pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), Unsatisfied> {
+    pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), CheckFailure> {
         let light = self.is_always_light(bytes);
         if !light && guard!("schema_work") {
-            let budget = Budget {
+            let budget = CheckBudget {
                 units: WORK_MAX,
                 depth: DEPTH_MAX,
                 fail_fast: true,
@@ -153,14 +153,15 @@ impl Schema {
         }
         if !light && guard!("schema_errors") && !self.may_collect(value) {
             let message = "the value does not satisfy its schema; both are too large to say where";
-            return Err(Unsatisfied::Mismatch(message.to_owned()));
+            return Err(CheckFailure::Mismatch(message.to_owned()));
         }
-        Err(Unsatisfied::Mismatch(self.violations(value)))
+        Err(CheckFailure::Mismatch(self.violations(value)))
     }
 
-    /// Whether collecting all violations of `value` takes little memory. The evaluator builds the JSON Pointer of each.
+    /// Returns whether collecting all violations of `value` takes little memory: the evaluator builds the JSON Pointer
+    /// of each.
     fn may_collect(&self, value: &Value) -> bool {
-        let budget = Budget {
+        let budget = CheckBudget {
             units: COLLECTED_MAX,
             depth: DEPTH_MAX,
             fail_fast: false,
@@ -181,13 +182,13 @@ impl Schema {
     }
 }
 
-fn costly(over: Over) -> Unsatisfied {
-    Unsatisfied::Costly(match over {
-        Over::Work => format!(
+fn costly(over: ExceededLimit) -> CheckFailure {
+    CheckFailure::Costly(match over {
+        ExceededLimit::Work => format!(
             "checking the value against its schema takes more than {WORK_MAX} steps, so it was not checked; pass \
              smaller arguments, or simplify the schema"
         ),
-        Over::Depth => "the value and its schema are nested too deep to be checked; pass a value that is less deep, \
+        ExceededLimit::Depth => "the value and its schema are nested too deep to be checked; pass a value that is less deep, \
                         or simplify the schema"
             .to_owned(),
     })

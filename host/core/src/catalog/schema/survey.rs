@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use referencing::Draft;
 use serde_json::{Map, Value};
 
-use crate::catalog::words::{Below, below};
+use crate::catalog::words::{SubschemaKind, below};
 
 /// Maximum size of the JSON Pointers of all keywords of one schema, in bytes. The evaluator keeps one for each keyword,
 /// and a name of a megabyte is part of every pointer below it.
@@ -15,7 +15,7 @@ const PLACE_BYTES_MAX: usize = 64 << 20;
 
 /// The result of the pass over a document.
 #[derive(Debug, Default)]
-pub(super) struct Survey<'s> {
+pub(super) struct SchemaSurvey<'s> {
     /// The address of every value.
     values: HashSet<*const Value>,
     /// The subschemas that have an anchor, by its name.
@@ -26,7 +26,7 @@ pub(super) struct Survey<'s> {
 
 /// The position of a value in a schema.
 #[derive(Clone, Copy, PartialEq)]
-enum Position {
+enum SchemaPosition {
     Schema,
     /// A map or a list of schemas.
     Schemas,
@@ -34,15 +34,15 @@ enum Position {
     Data,
 }
 
-impl<'s> Survey<'s> {
+impl<'s> SchemaSurvey<'s> {
     /// Visits every value of `schema` once.
-    pub(super) fn of(schema: &'s Value) -> anyhow::Result<Self> {
+    pub(super) fn from_schema(schema: &'s Value) -> anyhow::Result<Self> {
         let mut survey = Self::default();
-        survey.value(schema, Position::Schema, 0)?;
+        survey.value(schema, SchemaPosition::Schema, 0)?;
         Ok(survey)
     }
 
-    /// Whether `value` is part of the document.
+    /// Returns whether `value` is part of the document.
     pub(super) fn holds(&self, value: &Value) -> bool {
         self.values.contains(&std::ptr::from_ref(value))
     }
@@ -53,7 +53,12 @@ impl<'s> Survey<'s> {
     }
 
     /// Visits `value`. `path` is the size of the JSON Pointer to it, in bytes; 0 for the whole document.
-    fn value(&mut self, value: &'s Value, position: Position, path: usize) -> anyhow::Result<()> {
+    fn value(
+        &mut self,
+        value: &'s Value,
+        position: SchemaPosition,
+        path: usize,
+    ) -> anyhow::Result<()> {
         self.values.insert(std::ptr::from_ref(value));
         let keywords = value.as_object().map_or(0, Map::len);
         self.place_bytes = self
@@ -65,7 +70,7 @@ impl<'s> Survey<'s> {
         );
         match value {
             Value::Object(fields) => {
-                if position == Position::Schema {
+                if position == SchemaPosition::Schema {
                     if path > 0 {
                         same_resource(fields)?;
                     }
@@ -73,22 +78,22 @@ impl<'s> Survey<'s> {
                 }
                 for (name, inner) in fields {
                     let position = match position {
-                        Position::Schema => match below(name, inner) {
-                            Below::Named | Below::Listed => Position::Schemas,
-                            Below::One => Position::Schema,
-                            Below::Other => Position::Data,
+                        SchemaPosition::Schema => match below(name, inner) {
+                            SubschemaKind::Named | SubschemaKind::Listed => SchemaPosition::Schemas,
+                            SubschemaKind::One => SchemaPosition::Schema,
+                            SubschemaKind::Other => SchemaPosition::Data,
                         },
-                        Position::Schemas => Position::Schema,
-                        Position::Data => Position::Data,
+                        SchemaPosition::Schemas => SchemaPosition::Schema,
+                        SchemaPosition::Data => SchemaPosition::Data,
                     };
                     self.value(inner, position, path + 1 + name.len())?;
                 }
             }
             Value::Array(items) => {
-                let position = if position == Position::Schemas {
-                    Position::Schema
+                let position = if position == SchemaPosition::Schemas {
+                    SchemaPosition::Schema
                 } else {
-                    Position::Data
+                    SchemaPosition::Data
                 };
                 for (at, inner) in items.iter().enumerate() {
                     let digits = at.checked_ilog10().map_or(1, |more| 1 + more as usize);

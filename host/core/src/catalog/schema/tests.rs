@@ -2,14 +2,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{LoadBudget, Schema, Unsatisfied};
+use super::{AcceptedSchema, CheckFailure, LoadBudget};
 
-fn compile(schema: &Value) -> anyhow::Result<Schema> {
-    Schema::compile(schema, &mut LoadBudget::new(Duration::MAX))
+fn compile(schema: &Value) -> anyhow::Result<AcceptedSchema> {
+    AcceptedSchema::compile(schema, &mut LoadBudget::new(Duration::MAX))
 }
 
 /// Returns the result of checking `value`.
-fn check(schema: &Value, value: &Value) -> Result<(), Unsatisfied> {
+fn check(schema: &Value, value: &Value) -> Result<(), CheckFailure> {
     compile(schema)
         .unwrap()
         .check(value, value.to_string().len())
@@ -81,7 +81,7 @@ fn recursion_with_two_ways_down_is_bounded_by_the_depth_of_the_value() {
     assert_eq!(check(&schema, &nested(8)), Ok(()));
     assert!(matches!(
         check(&schema, &nested(100)),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
 }
 
@@ -113,7 +113,7 @@ fn a_dynamic_reference_leads_to_the_anchor_of_its_name() {
         Ok(())
     );
     let wrong = check(&schema, &json!({ "children": [{ "childen": [] }] }));
-    assert!(matches!(wrong, Err(Unsatisfied::Mismatch(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(CheckFailure::Mismatch(_))), "{wrong:?}");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_long_text_counts_for_each_keyword_that_reads_it() {
         let schema = json!({ "allOf": vec![word; 9_000] });
         assert!(matches!(
             check(&schema, &json!("a".repeat(1 << 20))),
-            Err(Unsatisfied::Costly(_))
+            Err(CheckFailure::Costly(_))
         ));
         assert_eq!(check(&schema, &json!("a".repeat(100))), Ok(()));
     }
@@ -215,7 +215,7 @@ fn long_names_of_a_value_count_before_they_are_read() {
         let began = Instant::now();
         assert!(matches!(
             schema.check(&value, 2 << 20),
-            Err(Unsatisfied::Costly(_))
+            Err(CheckFailure::Costly(_))
         ));
         assert!(!schema.is_light(&value, 2 << 20));
         assert!(
@@ -236,7 +236,7 @@ fn names_that_no_keyword_knows_count_for_each_subschema_that_looks_at_them() {
         (0..20_000).map(|n| (format!("q{n}"), json!(1))).collect();
     assert!(matches!(
         check(&schema, &Value::Object(value)),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
 }
 
@@ -245,12 +245,12 @@ fn the_places_of_violations_take_no_more_memory_than_they_are_worth() {
     let schema = json!({ "additionalProperties": { "items": { "type": "string" } } });
     let wrong = check(&schema, &json!({ "a".repeat(100 << 10): vec![1; 2_000] }));
     assert!(
-        matches!(&wrong, Err(Unsatisfied::Mismatch(why)) if why.contains("too large to say where")),
+        matches!(&wrong, Err(CheckFailure::Mismatch(why)) if why.contains("too large to say where")),
         "{wrong:?}"
     );
     let wrong = check(&schema, &json!({ "a": vec![1; 2_000] }));
     assert!(
-        matches!(&wrong, Err(Unsatisfied::Mismatch(why)) if why.contains("/a/0")),
+        matches!(&wrong, Err(CheckFailure::Mismatch(why)) if why.contains("/a/0")),
         "{wrong:?}"
     );
 }
@@ -296,12 +296,12 @@ fn what_a_text_costs_grows_with_the_pattern() {
     assert_eq!(check(&schema, &json!(1)), Ok(()));
     assert!(matches!(
         check(&schema, &json!("a".repeat(2_000_000))),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
     let named = json!({ "patternProperties": { "[a-c]*[a-b][a-d]{800}[e-g]": true } });
     assert!(matches!(
         check(&named, &json!({ "a".repeat(2_000_000): 1 })),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
 }
 
@@ -311,7 +311,7 @@ fn items_that_must_differ_and_have_the_same_hash_cost_more() {
     let far: Vec<u64> = (0..60_000).map(|n| u64::MAX - n).collect();
     assert!(matches!(
         check(&schema, &json!(far)),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
     let near: Vec<u64> = (0..60_000).collect();
     assert_eq!(check(&schema, &json!(near)), Ok(()));
@@ -332,7 +332,7 @@ fn items_that_must_differ_and_have_the_same_hash_cost_more() {
     let nested: Vec<Value> = (0..4_000).map(empty).collect();
     assert!(matches!(
         check(&schema, &json!(nested)),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
     let points: Vec<[u32; 2]> = (0..10_000).map(|n| [n, n + 1]).collect();
     assert_eq!(check(&schema, &json!(points)), Ok(()));
@@ -345,6 +345,6 @@ fn a_large_list_of_choices_counts_for_each_value() {
     assert_eq!(check(&schema, &json!([49_999])), Ok(()));
     assert!(matches!(
         check(&schema, &json!(vec![1; 1_000])),
-        Err(Unsatisfied::Costly(_))
+        Err(CheckFailure::Costly(_))
     ));
 }

@@ -1,5 +1,4 @@
-//! What is wrong with a value, in words that its sender can act on: of a union, the branch that the value is meant for is
-//! chosen by its constant.
+//! Describes schema violations so that the sender of a value can fix them. In a union, a constant selects the branch.
 
 use std::collections::HashMap;
 
@@ -9,9 +8,9 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{cut, pointer};
-use crate::catalog::references::Targets;
-use crate::catalog::unions::{Tag, is_plain, shown};
-use crate::catalog::words::{Below, below};
+use crate::catalog::references::SubschemaTargets;
+use crate::catalog::unions::{UnionTag, is_plain, shown};
+use crate::catalog::words::{SubschemaKind, below};
 
 /// Maximum number of unions of one schema whose constants are remembered, and of the bytes of their places.
 const TAGS_MAX: usize = 2_000;
@@ -23,12 +22,12 @@ const DEPTH_MAX: usize = 4;
 
 /// The unions of one schema whose branches differ in a constant, by the JSON Pointers of their keywords.
 #[derive(Debug, Default)]
-pub(super) struct Tags(HashMap<String, Tag>);
+pub(super) struct UnionTags(HashMap<String, UnionTag>);
 
-impl Tags {
-    pub(super) fn of(schema: &Value) -> Self {
-        let mut search = Search {
-            targets: Targets::of(schema),
+impl UnionTags {
+    pub(super) fn from_schema(schema: &Value) -> Self {
+        let mut search = TagSearch {
+            targets: SubschemaTargets::new(schema),
             found: HashMap::new(),
             bytes: 0,
         };
@@ -108,23 +107,23 @@ impl Tags {
     }
 }
 
-struct Search<'s> {
-    targets: Targets<'s>,
-    found: HashMap<String, Tag>,
+struct TagSearch<'s> {
+    targets: SubschemaTargets<'s>,
+    found: HashMap<String, UnionTag>,
     bytes: usize,
 }
 
-impl<'s> Search<'s> {
+impl<'s> TagSearch<'s> {
     fn look(&mut self, schema: &'s Value, steps: &mut Vec<String>) {
         let Value::Object(words) = schema else { return };
         for (word, value) in words {
             match (below(word, value), value) {
-                (Below::Named, Value::Object(named)) => {
+                (SubschemaKind::Named, Value::Object(named)) => {
                     for (name, inner) in named {
                         self.step(inner, steps, &[word, name]);
                     }
                 }
-                (Below::Listed, Value::Array(all)) => {
+                (SubschemaKind::Listed, Value::Array(all)) => {
                     if matches!(word.as_str(), "oneOf" | "anyOf") {
                         self.union(all, steps, word);
                     }
@@ -132,7 +131,7 @@ impl<'s> Search<'s> {
                         self.step(inner, steps, &[word, &at.to_string()]);
                     }
                 }
-                (Below::One, inner) => self.step(inner, steps, &[word]),
+                (SubschemaKind::One, inner) => self.step(inner, steps, &[word]),
                 _ => {}
             }
         }
@@ -159,7 +158,7 @@ impl<'s> Search<'s> {
             return;
         };
         let targets = &self.targets;
-        let Some(tag) = Tag::of(&branches, &|schema| targets.resolved(schema)) else {
+        let Some(tag) = UnionTag::find(&branches, &|schema| targets.resolved(schema)) else {
             return;
         };
         let place: String = steps
@@ -175,7 +174,7 @@ impl<'s> Search<'s> {
     }
 }
 
-/// What is wrong, without its place. It does not repeat the value.
+/// Describes the violation without its place or the value.
 fn said(error: &ValidationError<'_>) -> String {
     match error.kind() {
         ValidationErrorKind::Required { property } => {
@@ -202,7 +201,7 @@ fn placed(said: &str, error: &ValidationError<'_>) -> String {
     }
 }
 
-/// What to say of `value`, whose type no branch accepts.
+/// Message for `value`, whose type no branch accepts.
 fn other_type(value: &Value, branches: &[Vec<ValidationError<'_>>]) -> String {
     let mut accepted: Vec<&str> = Vec::new();
     for error in branches.iter().flatten() {
@@ -227,7 +226,7 @@ fn types(kind: &TypeKind) -> Vec<&'static str> {
     }
 }
 
-/// What to say of a text that is the JSON of a value of one of the types `accepted`, which are arrays and objects here.
+/// Message for a string with the JSON of a value of one of the types `accepted`, here arrays and objects.
 pub(in crate::catalog) fn json_text(value: &Value, accepted: &[&str]) -> Option<String> {
     let text = value.as_str()?.trim();
     let kind = match text.chars().next()? {
@@ -248,7 +247,7 @@ fn named(name: &str) -> String {
     }
 }
 
-fn one_of(tag: &Tag) -> String {
+fn one_of(tag: &UnionTag) -> String {
     let mut values: Vec<String> = tag
         .values
         .iter()

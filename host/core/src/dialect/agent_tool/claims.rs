@@ -10,8 +10,8 @@ use crate::record::{
     ExternalMapping, SubjectField, SubjectKind, ToolInterface, is_subject, native_ids,
 };
 
-use super::findings::{Findings, Place};
-use super::references::{Linked, Record, text};
+use super::findings::{Findings, ToolkitPlace};
+use super::references::{IndexedRecord, LinkedRecords, text};
 
 /// Schemas that both a declaration and its interface may have: contract and field, and the field of the interface.
 const SCHEMAS: [(&str, &str, &str); 3] = [
@@ -25,8 +25,8 @@ const SCHEMAS: [(&str, &str, &str); 3] = [
 ];
 
 /// Checks the records of one tool against each other.
-pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
-    let top = Place::TOP;
+pub(super) fn check(tool: &LinkedRecords<'_>, tool_id: &str, findings: &mut Findings) {
+    let top = ToolkitPlace::TOP;
     let lists = [
         "declarations",
         "interfaces",
@@ -76,7 +76,7 @@ fn identity(
     declaration: &Value,
     tool_id: &str,
     interface: &Value,
-    place: &Place<'_>,
+    place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
     if let Some(of) = text(interface, "tool_id").filter(|of| *of != tool_id) {
@@ -109,7 +109,7 @@ fn identity(
 fn shown_identity(
     declaration: &Value,
     interface: &Value,
-    place: &Place<'_>,
+    place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
     for (field, counts) in [
@@ -144,7 +144,12 @@ fn shown_identity(
 }
 
 /// Refuses two different schemas for one purpose, because only one of them would be checked.
-fn schemas(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+fn schemas(
+    declaration: &Value,
+    interface: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
     for (contract, field, of_interface) in SCHEMAS {
         let own = declaration
             .get(contract)
@@ -163,7 +168,12 @@ fn schemas(declaration: &Value, interface: &Value, place: &Place<'_>, findings: 
 }
 
 /// Refuses a subject that leads to no argument, because it would narrow nothing.
-fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+fn subjects(
+    declaration: &Value,
+    interface: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
     fn schema(holder: &Value) -> Option<&Value> {
         holder
             .get("model_input_schema")
@@ -183,7 +193,12 @@ fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings:
 }
 
 /// Notes a permission matcher that compares something else than the subjects of the tool.
-fn matcher(interface: &Value, has_native_ids: bool, place: &Place<'_>, findings: &mut Findings) {
+fn matcher(
+    interface: &Value,
+    has_native_ids: bool,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
     let Ok(parsed) = ToolInterface::deserialize(interface) else {
         return;
     };
@@ -196,8 +211,8 @@ fn matcher(interface: &Value, has_native_ids: bool, place: &Place<'_>, findings:
     }
 }
 
-/// Whether the tool's `external_mappings` name operations of other protocols, which rules are compared with.
-fn has_native_ids(tool: &Linked<'_>) -> bool {
+/// Returns whether the tool's `external_mappings` name operations of other protocols, to compare rules with.
+fn has_native_ids(tool: &LinkedRecords<'_>) -> bool {
     let records = [
         Some(tool.declaration.value),
         tool.interface.map(|interface| interface.value),
@@ -214,7 +229,7 @@ fn has_native_ids(tool: &Linked<'_>) -> bool {
 }
 
 /// Refuses the sandbox of an interface if the permission profile names another one (AT-IF-06).
-fn sandbox(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
+fn sandbox(tool: &LinkedRecords<'_>, interfaces: &ToolkitPlace<'_>, findings: &mut Findings) {
     let Some(interface) = tool.interface else {
         return;
     };
@@ -235,9 +250,9 @@ fn sandbox(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
 
 /// Refuses a sandbox profile that the tool requests nowhere else: the host writes the applied one here.
 fn execution_profile(
-    tool: &Linked<'_>,
-    execution: Record<'_>,
-    place: &Place<'_>,
+    tool: &LinkedRecords<'_>,
+    execution: IndexedRecord<'_>,
+    place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
     let asked = text(execution.value, "sandbox_profile").filter(|asked| *asked != "granted");
@@ -248,20 +263,20 @@ fn execution_profile(
 }
 
 /// The sandbox that the permission profile of the tool names.
-fn profile_sandbox<'a>(tool: &Linked<'a>) -> Option<&'a str> {
+fn profile_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
     text(tool.permission_profile?.value, "sandbox_profile")
 }
 
 /// The sandbox that the interface of the tool names; `granted` asks for none.
-fn asked_sandbox<'a>(tool: &Linked<'a>) -> Option<&'a str> {
+fn asked_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
     text(tool.interface?.value, "sandbox_profile")
         .filter(|asked| !asked.is_empty() && *asked != "granted")
 }
 
 fn permission_profile(
-    tool: &Linked<'_>,
+    tool: &LinkedRecords<'_>,
     profile: &Value,
-    place: &Place<'_>,
+    place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
     let effects = profile
@@ -305,7 +320,7 @@ fn permission_profile(
 fn defaults(
     declaration: &Value,
     interface: Option<&Value>,
-    place: &Place<'_>,
+    place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
     let Some(contract) = declaration.get("input_contract") else {
@@ -336,7 +351,7 @@ fn defaults(
     }
 }
 
-/// Whether the words `type`, `enum` and `const` of a schema allow the value.
+/// Returns whether the keywords `type`, `enum` and `const` allow the value.
 fn may_be(schema: &Value, value: &Value) -> bool {
     let is = |kind: &Value| match (kind.as_str(), value) {
         (Some("null"), value) => value.is_null(),
@@ -362,7 +377,7 @@ fn may_be(schema: &Value, value: &Value) -> bool {
 
 /// Notes fields that a contract lists and no schema describes. They may occur if the schema is open; otherwise their
 /// names are wrong.
-fn named_fields(tool: &Linked<'_>, place: &Place<'_>, findings: &mut Findings) {
+fn named_fields(tool: &LinkedRecords<'_>, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     for (contract, field) in [
         ("input_contract", "sensitive_fields"),
         ("input_contract", "internal_only_fields"),

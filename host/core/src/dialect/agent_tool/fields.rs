@@ -4,14 +4,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS,
-    InterruptBehavior, Lifecycle, MutationPolicy, NonInteractive, PermissionChannel,
+    AccessKind, ArgumentMode, ContextModifierPolicy, EnabledState, ExternalMapping, Extra,
+    GUEST_BLOCKS, InterruptBehavior, Lifecycle, MutationPolicy, NonInteractive, PermissionChannel,
     PermissionProfile, ResourceLock, RiskLevel, SAME_AS, SchemaVersion, SchemaVisibility, Strategy,
     SubjectKind, WriteEffect,
 };
 
-use super::findings::{Findings, Place};
-use super::shape::{Field, Object, Shape, is, known_word, none_of, word};
+use super::findings::{Findings, ToolkitPlace};
+use super::shape::{FieldShape, ObjectShape, ValueShape, is, known_word, none_of, word};
 use super::unknown;
 
 /// Prefixes of the predicates that the specification allows instead of a safety fact.
@@ -32,7 +32,7 @@ const LOCK_BYTES_MAX: usize = 200;
 const TOOL_PATTERN_BYTES_MAX: usize = 200;
 
 /// All objects, to look up a misplaced or misspelt name.
-pub(super) static OBJECTS: [&Object; 10] = [
+pub(super) static OBJECTS: [&ObjectShape; 10] = [
     &TOOLKIT,
     &DECLARATION,
     &INPUT_CONTRACT,
@@ -45,88 +45,97 @@ pub(super) static OBJECTS: [&Object; 10] = [
     &ARTIFACT_EXPECTATION,
 ];
 
-const fn text(name: &'static str) -> Field {
-    Field::new(name, Shape::Is(is::<Option<String>>))
+const fn text(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Is(is::<Option<String>>))
 }
 
-const fn flag(name: &'static str) -> Field {
-    Field::new(name, Shape::Is(is::<Option<bool>>))
+const fn flag(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Is(is::<Option<bool>>))
 }
 
-const fn count(name: &'static str) -> Field {
-    Field::new(name, Shape::Is(is::<Option<u64>>))
+const fn count(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Is(is::<Option<u64>>))
 }
 
 /// A flag that the host writes from what it observes.
-const fn seen(name: &'static str) -> Field {
-    Field::new(name, Shape::Is(is::<bool>))
+const fn seen(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Is(is::<bool>))
 }
 
-const fn texts(name: &'static str) -> Field {
-    Field::new(name, Shape::Each(is::<String>))
+const fn texts(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Each(is::<String>))
 }
 
-const fn required(name: &'static str) -> Field {
-    Field::new(name, Shape::Is(is::<String>)).required()
+const fn required(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Is(is::<String>)).required()
 }
 
 /// A JSON Schema, which the catalog compiles.
-const fn schema(name: &'static str) -> Field {
-    Field::new(name, Shape::Is(any)).narrows()
+const fn schema(name: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Is(any)).narrows()
 }
 
-const fn refused(name: &'static str, advice: &'static str) -> Field {
-    Field::new(name, Shape::Refused(advice)).narrows()
+const fn refused(name: &'static str, advice: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Refused(advice)).narrows()
 }
 
 /// A limit that this host does not honour, so that it refuses calls.
-const fn gap(name: &'static str, advice: &'static str) -> Field {
-    Field::new(name, Shape::Gap(advice)).narrows()
+const fn gap(name: &'static str, advice: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Gap(advice)).narrows()
 }
 
-const fn hint(name: &'static str, instead: &'static str) -> Field {
-    Field::new(name, Shape::Hint(instead))
+const fn hint(name: &'static str, instead: &'static str) -> FieldShape {
+    FieldShape::new(name, ValueShape::Hint(instead))
 }
 
-const VERSION: Field = Field::new("schema_version", Shape::Look(version)).required();
+const VERSION: FieldShape = FieldShape::new("schema_version", ValueShape::Look(version)).required();
 /// The host's own strategies are the only policies to which a toolkit can refer.
-const PERSISTENCE: Field =
-    Field::new("persistence_policy_ref", Shape::Is(word::<Strategy>)).narrows();
-const MAPPINGS: Field = Field::new("external_mappings", Shape::Each(is::<ExternalMapping>));
+const PERSISTENCE: FieldShape =
+    FieldShape::new("persistence_policy_ref", ValueShape::Is(word::<Strategy>)).narrows();
+const MAPPINGS: FieldShape =
+    FieldShape::new("external_mappings", ValueShape::Each(is::<ExternalMapping>));
 
-pub(super) static TOOLKIT: Object = Object {
+pub(super) static TOOLKIT: ObjectShape = ObjectShape {
     name: "the toolkit",
     common_names: false,
     fields: &[
-        Field::new("declarations", Shape::Objects(&DECLARATION))
+        FieldShape::new("declarations", ValueShape::Objects(&DECLARATION))
             .required()
             .narrows(),
-        Field::new("interfaces", Shape::Objects(&INTERFACE)).narrows(),
-        Field::new("execution_profiles", Shape::Objects(&EXECUTION_PROFILE)).narrows(),
-        Field::new("permission_profiles", Shape::Objects(&PERMISSION_PROFILE)).narrows(),
-        Field::new("not_offered", Shape::Look(not_offered)),
+        FieldShape::new("interfaces", ValueShape::Objects(&INTERFACE)).narrows(),
+        FieldShape::new(
+            "execution_profiles",
+            ValueShape::Objects(&EXECUTION_PROFILE),
+        )
+        .narrows(),
+        FieldShape::new(
+            "permission_profiles",
+            ValueShape::Objects(&PERMISSION_PROFILE),
+        )
+        .narrows(),
+        FieldShape::new("not_offered", ValueShape::Look(not_offered)),
     ],
 };
 
-static DECLARATION: Object = Object {
+static DECLARATION: ObjectShape = ObjectShape {
     name: "declarations",
     common_names: false,
     fields: &[
         VERSION,
-        Field::new("tool_id", Shape::Is(is::<String>)),
+        FieldShape::new("tool_id", ValueShape::Is(is::<String>)),
         required("namespace"),
         required("name"),
         texts("aliases"),
         text("search_hint"),
         text("title"),
         required("description"),
-        Field::new("lifecycle", Shape::Is(known_word::<Lifecycle>))
+        FieldShape::new("lifecycle", ValueShape::Is(known_word::<Lifecycle>))
             .required()
             .narrows(),
         required("tool_kind"),
         texts("capability_refs"),
-        Field::new("input_contract", Shape::Object(&INPUT_CONTRACT)).narrows(),
-        Field::new("output_contract", Shape::Object(&OUTPUT_CONTRACT)).narrows(),
+        FieldShape::new("input_contract", ValueShape::Object(&INPUT_CONTRACT)).narrows(),
+        FieldShape::new("output_contract", ValueShape::Object(&OUTPUT_CONTRACT)).narrows(),
         text("interface_ref").narrows(),
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),
@@ -139,24 +148,24 @@ static DECLARATION: Object = Object {
             "the declaration refers to another one; remove it, or the reference",
         ),
         MAPPINGS,
-        Field::new("annotations", Shape::Look(unknown::annotations)),
+        FieldShape::new("annotations", ValueShape::Look(unknown::annotations)),
     ],
 };
 
-static INPUT_CONTRACT: Object = Object {
+static INPUT_CONTRACT: ObjectShape = ObjectShape {
     name: "input_contract",
     common_names: false,
     fields: &[
         schema("model_input_schema"),
         schema("runtime_input_schema"),
-        Field::new("strict", Shape::Is(is::<bool>)).narrows(),
-        Field::new("defaults", Shape::Is(is::<Extra>)),
-        Field::new("examples", Shape::Is(is::<Vec<Value>>)),
+        FieldShape::new("strict", ValueShape::Is(is::<bool>)).narrows(),
+        FieldShape::new("defaults", ValueShape::Is(is::<Extra>)),
+        FieldShape::new("examples", ValueShape::Is(is::<Vec<Value>>)),
         texts("sensitive_fields").narrows(),
         texts("internal_only_fields").narrows(),
-        Field::new("argument_mode", Shape::Look(argument_mode)).narrows(),
-        Field::new("media_mode", Shape::Look(media_mode)).narrows(),
-        Field::new("mutation_policy", Shape::Look(mutation_policy)).narrows(),
+        FieldShape::new("argument_mode", ValueShape::Look(argument_mode)).narrows(),
+        FieldShape::new("media_mode", ValueShape::Look(media_mode)).narrows(),
+        FieldShape::new("mutation_policy", ValueShape::Look(mutation_policy)).narrows(),
         refused(
             "schema",
             "model_input_schema says what the arguments are; remove one of them",
@@ -164,18 +173,18 @@ static INPUT_CONTRACT: Object = Object {
     ],
 };
 
-static OUTPUT_CONTRACT: Object = Object {
+static OUTPUT_CONTRACT: ObjectShape = ObjectShape {
     name: "output_contract",
     common_names: false,
     fields: &[
         schema("structured_schema"),
-        Field::new("content_types", Shape::Each(content_type)).narrows(),
+        FieldShape::new("content_types", ValueShape::Each(content_type)).narrows(),
         count("max_inline_bytes").narrows(),
         count("max_inline_chars").narrows(),
-        Field::new("redaction_rules", Shape::Look(redaction_rules)).narrows(),
-        Field::new(
+        FieldShape::new("redaction_rules", ValueShape::Look(redaction_rules)).narrows(),
+        FieldShape::new(
             "artifact_expectations",
-            Shape::Objects(&ARTIFACT_EXPECTATION),
+            ValueShape::Objects(&ARTIFACT_EXPECTATION),
         )
         .narrows(),
         PERSISTENCE,
@@ -195,7 +204,7 @@ static OUTPUT_CONTRACT: Object = Object {
     ],
 };
 
-static INTERFACE: Object = Object {
+static INTERFACE: ObjectShape = ObjectShape {
     name: "interfaces",
     common_names: false,
     fields: &[
@@ -212,19 +221,23 @@ static INTERFACE: Object = Object {
         text("namespace"),
         texts("native_ids"),
         text("user_facing_name"),
-        Field::new("schema_visibility", Shape::Is(word::<SchemaVisibility>)).narrows(),
-        Field::new("is_enabled", Shape::Look(is_enabled)).narrows(),
-        Field::new("is_read_only", Shape::Look(fact)).narrows(),
-        Field::new("is_concurrency_safe", Shape::Look(fact)).narrows(),
-        Field::new("is_destructive", Shape::Look(fact)).narrows(),
-        Field::new("is_open_world", Shape::Look(fact)).narrows(),
+        FieldShape::new(
+            "schema_visibility",
+            ValueShape::Is(word::<SchemaVisibility>),
+        )
+        .narrows(),
+        FieldShape::new("is_enabled", ValueShape::Look(is_enabled)).narrows(),
+        FieldShape::new("is_read_only", ValueShape::Look(fact)).narrows(),
+        FieldShape::new("is_concurrency_safe", ValueShape::Look(fact)).narrows(),
+        FieldShape::new("is_destructive", ValueShape::Look(fact)).narrows(),
+        FieldShape::new("is_open_world", ValueShape::Look(fact)).narrows(),
         flag("requires_user_interaction").narrows(),
         text("sandbox_profile").narrows(),
         // Its effect depends on the subjects: see `claims`.
         text("permission_matcher").narrows(),
         flag("requires_exclusive_context").narrows(),
-        Field::new("resource_locks", Shape::Look(resource_locks)).narrows(),
-        Field::new("interrupt_behavior", Shape::Look(interrupt_behavior)),
+        FieldShape::new("resource_locks", ValueShape::Look(resource_locks)).narrows(),
+        FieldShape::new("interrupt_behavior", ValueShape::Look(interrupt_behavior)),
         hint(
             "abort_semantics",
             "the host stops any guest; one that imports cancellation is asked first",
@@ -237,11 +250,11 @@ static INTERFACE: Object = Object {
             "classifier_input",
             "a component that exports classification gets the whole input",
         ),
-        Field::new("permission_subjects", Shape::Look(subjects)).narrows(),
+        FieldShape::new("permission_subjects", ValueShape::Look(subjects)).narrows(),
         count("timeout_ms").narrows(),
-        Field::new(
+        FieldShape::new(
             "context_modifier_policy",
-            Shape::Is(word::<ContextModifierPolicy>),
+            ValueShape::Is(word::<ContextModifierPolicy>),
         )
         .narrows(),
         count("max_inline_chars").narrows(),
@@ -262,7 +275,7 @@ static INTERFACE: Object = Object {
     ],
 };
 
-static EXECUTION_PROFILE: Object = Object {
+static EXECUTION_PROFILE: ObjectShape = ObjectShape {
     name: "execution_profiles",
     common_names: false,
     fields: &[
@@ -293,41 +306,45 @@ static EXECUTION_PROFILE: Object = Object {
 
 const LIMITS: &str = "limits other than timeout_ms are the caller's; remove the field";
 
-static PERMISSION_PROFILE: Object = Object {
+static PERMISSION_PROFILE: ObjectShape = ObjectShape {
     name: "permission_profiles",
     common_names: false,
     fields: &[
         VERSION,
         required("permission_profile_id"),
-        Field::new("risk_level", Shape::Is(known_word::<RiskLevel>))
+        FieldShape::new("risk_level", ValueShape::Is(known_word::<RiskLevel>))
             .required()
             .narrows(),
-        Field::new("access_kinds", Shape::Each(known_word::<AccessKind>)).narrows(),
-        Field::new("write_effects", Shape::Each(known_word::<WriteEffect>)).narrows(),
+        FieldShape::new("access_kinds", ValueShape::Each(known_word::<AccessKind>)).narrows(),
+        FieldShape::new("write_effects", ValueShape::Each(known_word::<WriteEffect>)).narrows(),
         text("network_scope").narrows(),
         gap(
             "tenant_scope",
             "it knows no tenants; serve each tenant with a host of its own, and remove the field",
         ),
         texts("credential_refs").narrows(),
-        Field::new("credential_uses", Shape::Objects(&CREDENTIAL_USE)).narrows(),
+        FieldShape::new("credential_uses", ValueShape::Objects(&CREDENTIAL_USE)).narrows(),
         text("sandbox_profile").narrows(),
         flag("approval_required").narrows(),
         text("approval_reason"),
-        Field::new("permission_channel", Shape::Is(word::<PermissionChannel>)).narrows(),
-        Field::new("non_interactive", Shape::Is(word::<NonInteractive>)).narrows(),
+        FieldShape::new(
+            "permission_channel",
+            ValueShape::Is(word::<PermissionChannel>),
+        )
+        .narrows(),
+        FieldShape::new("non_interactive", ValueShape::Is(word::<NonInteractive>)).narrows(),
         // Its effect depends on the interface: see `claims`.
         texts("rule_matching_fields"),
         text("data_sensitivity").narrows(),
-        Field::new("retention_hint", Shape::Look(retention_hint)).narrows(),
+        FieldShape::new("retention_hint", ValueShape::Look(retention_hint)).narrows(),
         flag("redaction_required").narrows(),
-        Field::new("policy_refs", Shape::Look(policy_refs)).narrows(),
+        FieldShape::new("policy_refs", ValueShape::Look(policy_refs)).narrows(),
         texts("environment").narrows(),
-        Field::new("tool_calls", Shape::Each(tool_pattern)).narrows(),
+        FieldShape::new("tool_calls", ValueShape::Each(tool_pattern)).narrows(),
     ],
 };
 
-static CREDENTIAL_USE: Object = Object {
+static CREDENTIAL_USE: ObjectShape = ObjectShape {
     name: "credential_uses",
     common_names: true,
     fields: &[
@@ -335,17 +352,17 @@ static CREDENTIAL_USE: Object = Object {
         text("header").narrows(),
         text("prefix").narrows(),
         text("query").narrows(),
-        Field::new("authorization", Shape::Is(authorization)),
+        FieldShape::new("authorization", ValueShape::Is(authorization)),
     ],
 };
 
-static ARTIFACT_EXPECTATION: Object = Object {
+static ARTIFACT_EXPECTATION: ObjectShape = ObjectShape {
     name: "artifact_expectations",
     common_names: true,
     fields: &[text("name"), text("media_type")],
 };
 
-static REDACTION_RULE: Object = Object {
+static REDACTION_RULE: ObjectShape = ObjectShape {
     name: "redaction_rules",
     common_names: true,
     fields: &[required("pattern").narrows()],
@@ -355,7 +372,7 @@ fn any(_: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What Open Tool Calling demands for the credential that comes with each request (OTC-D-13).
+/// Checks Open Tool Calling's demands on the credential of each request (OTC-D-13).
 fn authorization(value: &Value) -> Result<(), String> {
     let has_provider = value.get("provider_type").is_some_and(Value::is_string);
     if has_provider || value.as_str() == Some("token") {
@@ -379,7 +396,7 @@ fn tool_pattern(value: &Value) -> Result<(), String> {
     }
 }
 
-fn version(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn version(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let Some(text) = value.as_str() else {
         return findings.error(place, "is not a text");
     };
@@ -415,7 +432,7 @@ fn content_type(value: &Value) -> Result<(), String> {
 }
 
 /// Parts of a component that the host could not make tools of: `NAME: REASON`. They are shown beside its tools.
-fn not_offered(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn not_offered(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     for (at, part) in value.as_array().into_iter().flatten().enumerate() {
         if let Some(part) = part.as_str() {
             findings.note(&place.item(at), format!("not offered as a tool: {part}"));
@@ -423,7 +440,7 @@ fn not_offered(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn redaction_rules(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let Value::Array(rules) = value else {
         return findings.error(place, "is not a list");
     };
@@ -436,22 +453,22 @@ fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 
 /// Accepts a feature gate and the name of a fact. With any other predicate the tool is not enabled, because nobody evaluates
 /// it (AT-IF-04).
-fn is_enabled(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    match Enabled::deserialize(value) {
+fn is_enabled(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
+    match EnabledState::deserialize(value) {
         Ok(enabled) if enabled.feature().is_some() => {}
-        Ok(Enabled::Gate(predicate)) if is_same_as(&predicate) => {}
-        Ok(Enabled::Gate(_)) => {
+        Ok(EnabledState::Gate(predicate)) if is_same_as(&predicate) => {}
+        Ok(EnabledState::Gate(_)) => {
             let why = "the tool is not enabled: this host evaluates no predicate but feature:NAME and same_as:FACT";
             findings.note(place, why);
         }
-        Ok(Enabled::Flag(_)) => {}
+        Ok(EnabledState::Flag(_)) => {}
         Err(_) if value.is_null() => {}
         Err(_) => findings.error(place, "is neither true nor false nor a predicate"),
     }
 }
 
 /// Accepts every mode of the specification, and honours `json` (AT-IN-08).
-fn argument_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn argument_mode(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match word::<ArgumentMode>(value) {
         Err(problem) => findings.error(place, problem),
         Ok(()) if value.is_null() || value == "json" => {}
@@ -460,7 +477,7 @@ fn argument_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 /// Arguments are JSON, so a tool that takes other media alone cannot be called (AT-IN-10).
-fn media_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn media_mode(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let is_json = |mode: &Value| {
         mode.as_str()
             .is_some_and(|mode| matches!(mode, "json" | "application/json"))
@@ -479,7 +496,7 @@ fn media_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 /// A policy with a word that is not known could forbid more than is known (AT-IN-09).
-fn mutation_policy(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn mutation_policy(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let is_nothing = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
     if !is_nothing && MutationPolicy::read(value).is_none() {
         findings.gap(
@@ -490,7 +507,7 @@ fn mutation_policy(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-fn resource_locks(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn resource_locks(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let Ok(locks) = Vec::<ResourceLock>::deserialize(value) else {
         return findings.error(
             place,
@@ -507,7 +524,7 @@ fn resource_locks(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 /// The host stops every call that is canceled: no tool can go on against the will of its caller.
-fn interrupt_behavior(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn interrupt_behavior(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match word::<InterruptBehavior>(value) {
         Err(problem) => findings.error(place, problem),
         Ok(()) if value == "block" => findings.note(
@@ -518,7 +535,7 @@ fn interrupt_behavior(findings: &mut Findings, place: &Place<'_>, value: &Value)
     }
 }
 
-fn retention_hint(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn retention_hint(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value.as_str() {
         Some(hint) if hint.is_empty() || PermissionProfile::keeps_nothing(hint) => {}
         Some(hint) if PermissionProfile::time(hint).is_some() => {}
@@ -533,7 +550,7 @@ fn retention_hint(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 }
 
 /// A policy that nobody has here can allow nothing (AT-PERM-17).
-fn policy_refs(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn policy_refs(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match Vec::<String>::deserialize(value) {
         Ok(refs) if refs.is_empty() => {}
         Ok(_) => findings.note(
@@ -552,7 +569,7 @@ fn is_same_as(predicate: &str) -> bool {
 
 /// A predicate counts as unstated, which is the conservative choice (AT-N-03). Any other value is an error, because it
 /// was meant to state something.
-fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn fact(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value {
         Value::Bool(_) | Value::Null => {}
         Value::String(text) if is_same_as(text) => {}
@@ -563,7 +580,7 @@ fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-fn subjects(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+fn subjects(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let Value::Object(subjects) = value else {
         return findings.error(place, "is not an object");
     };

@@ -9,48 +9,48 @@ const UNKNOWN_MAX: usize = 1_000;
 
 /// A place in the toolkit. Its pointer is built only for a finding.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    outer: Option<&'a Place<'a>>,
-    step: Step<'a>,
+pub(super) struct ToolkitPlace<'a> {
+    outer: Option<&'a ToolkitPlace<'a>>,
+    step: PlaceStep<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PlaceStep<'a> {
     Top,
     Field(&'a str),
     Item(usize),
 }
 
-impl<'a> Place<'a> {
+impl<'a> ToolkitPlace<'a> {
     pub(super) const TOP: Self = Self {
         outer: None,
-        step: Step::Top,
+        step: PlaceStep::Top,
     };
 
     pub(super) fn field(&'a self, name: &'a str) -> Self {
         Self {
             outer: Some(self),
-            step: Step::Field(name),
+            step: PlaceStep::Field(name),
         }
     }
 
     pub(super) fn item(&'a self, at: usize) -> Self {
         Self {
             outer: Some(self),
-            step: Step::Item(at),
+            step: PlaceStep::Item(at),
         }
     }
 
     /// The JSON Pointer (RFC 6901).
     pub(super) fn pointer(&self) -> String {
-        let mut pointer = self.outer.map(Place::pointer).unwrap_or_default();
+        let mut pointer = self.outer.map(ToolkitPlace::pointer).unwrap_or_default();
         match self.step {
-            Step::Top => {}
-            Step::Field(name) => {
+            PlaceStep::Top => {}
+            PlaceStep::Field(name) => {
                 pointer.push('/');
                 pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
             }
-            Step::Item(at) => pointer.push_str(&format!("/{at}")),
+            PlaceStep::Item(at) => pointer.push_str(&format!("/{at}")),
         }
         pointer
     }
@@ -59,21 +59,21 @@ impl<'a> Place<'a> {
 /// All findings of one toolkit.
 #[derive(Default)]
 pub(super) struct Findings {
-    errors: List,
-    notes: List,
-    /// What is demanded and cannot be done: each is a note too.
-    gaps: List,
+    errors: FindingList,
+    notes: FindingList,
+    /// Demands that cannot be met; each is a note too.
+    gaps: FindingList,
     unknown: usize,
 }
 
 #[derive(Default)]
-struct List {
+struct FindingList {
     listed: Vec<Finding>,
     left_out: usize,
 }
 
-impl List {
-    fn add(&mut self, place: &Place<'_>, message: &str, listed_max: usize) {
+impl FindingList {
+    fn add(&mut self, place: &ToolkitPlace<'_>, message: &str, listed_max: usize) {
         if self.listed.len() < listed_max {
             self.listed.push(Finding::new(&place.pointer(), message));
         } else {
@@ -94,18 +94,18 @@ impl List {
 
 impl Findings {
     /// Adds a finding that keeps the component from being loaded.
-    pub(super) fn error(&mut self, place: &Place<'_>, message: impl AsRef<str>) {
+    pub(super) fn error(&mut self, place: &ToolkitPlace<'_>, message: impl AsRef<str>) {
         self.errors.add(place, message.as_ref(), ERRORS_MAX);
     }
 
     /// Adds a finding about something that has no effect, and whose loss lifts no limit.
-    pub(super) fn note(&mut self, place: &Place<'_>, message: impl AsRef<str>) {
+    pub(super) fn note(&mut self, place: &ToolkitPlace<'_>, message: impl AsRef<str>) {
         self.notes.add(place, message.as_ref(), NOTES_MAX);
     }
 
     /// Adds a finding about a demand that this host does not meet: calls of the tools that it is about are refused. If there
     /// are too many, the one that stands for the rest is about all tools.
-    pub(super) fn gap(&mut self, place: &Place<'_>, advice: &str) {
+    pub(super) fn gap(&mut self, place: &ToolkitPlace<'_>, advice: &str) {
         let message =
             format!("this host does not honour it, and refuses calls of the tool: {advice}");
         self.note(place, &message);
@@ -113,7 +113,7 @@ impl Findings {
     }
 
     /// Counts one more unknown field. Returns `false` beyond the maximum, which is reported as one error.
-    pub(super) fn count_unknown(&mut self, place: &Place<'_>) -> bool {
+    pub(super) fn count_unknown(&mut self, place: &ToolkitPlace<'_>) -> bool {
         self.unknown += 1;
         if self.unknown == UNKNOWN_MAX + 1 {
             self.error(

@@ -18,21 +18,21 @@ use serde_json::Value;
 
 use crate::record::{Finding, JSON_VALUES_MAX, Toolkit, read_unique_json};
 
-use findings::{Findings, Place};
+use findings::{Findings, ToolkitPlace};
 
 /// Maximum number of tools of one component, and of records of each other kind.
 const RECORDS_MAX: usize = 256;
 
 /// A toolkit that can be loaded.
 #[derive(Debug)]
-pub struct Described {
+pub struct LoadedToolkit {
     pub toolkit: Toolkit,
     /// The parts of it that have no effect on this host.
     pub notes: Vec<Finding>,
     is_short: bool,
 }
 
-impl Described {
+impl LoadedToolkit {
     /// Returns a function that places errors in the records of the toolkit where its author wrote what caused them.
     pub fn placing(&self) -> impl Fn(Vec<Finding>) -> Vec<Finding> + use<> {
         let is_short = self.is_short;
@@ -48,7 +48,7 @@ impl Described {
 
 /// Parses a toolkit and fills in what may be omitted. Fails with everything that is incomplete, contradictory,
 /// dangling, unknown where words are closed, lost where it would limit a call, or not honoured by this host.
-pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
+pub fn toolkit(text: &str) -> Result<LoadedToolkit, Vec<Finding>> {
     let one = |message: String| vec![Finding::new("", &message)];
     let mut value = read_unique_json(text, JSON_VALUES_MAX).map_err(|error| {
         one(format!(
@@ -80,7 +80,7 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
     }
     let (notes, gaps) = findings.into_notes();
     toolkit.gaps = gaps;
-    Ok(Described {
+    Ok(LoadedToolkit {
         toolkit,
         notes,
         is_short,
@@ -88,7 +88,7 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
 }
 
 fn look(value: &Value, findings: &mut Findings) {
-    let top = Place::TOP;
+    let top = ToolkitPlace::TOP;
     for list in [
         "declarations",
         "interfaces",

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::record::{CONNECTION_HEADERS, CredentialUse, ToolKind};
 
-use super::findings::{Findings, Place};
+use super::findings::{Findings, ToolkitPlace};
 use super::references::{records, text};
 
 /// Maximum length of a name or a namespace, in characters.
@@ -22,7 +22,7 @@ const CREDENTIALS_MAX: usize = 16;
 
 /// Checks names, descriptions and credentials.
 pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
-    let top = Place::TOP;
+    let top = ToolkitPlace::TOP;
     let list = top.field("declarations");
     let declarations = records(toolkit, "declarations");
     for (at, declaration) in declarations.iter().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn tool_id(declaration: &Value) -> String {
     }
 }
 
-fn words(declaration: &Value, place: &Place<'_>, findings: &mut Findings) {
+fn words(declaration: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     for field in ["name", "namespace"] {
         if let Some(name) = text(declaration, field) {
             name_is_plain(name, field, &place.field(field), findings);
@@ -87,7 +87,7 @@ fn words(declaration: &Value, place: &Place<'_>, findings: &mut Findings) {
 }
 
 /// Accepts letters, digits, `_` and `-`; in namespaces also dots.
-fn name_is_plain(name: &str, what: &str, place: &Place<'_>, findings: &mut Findings) {
+fn name_is_plain(name: &str, what: &str, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     let dotted = what == "namespace";
     let allowed =
         |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
@@ -107,7 +107,7 @@ fn name_is_plain(name: &str, what: &str, place: &Place<'_>, findings: &mut Findi
 }
 
 /// Checks that a name or an id belongs to one tool, and that no alias is the name of a tool.
-fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
+fn unique(declarations: &[Value], list: &ToolkitPlace<'_>, findings: &mut Findings) {
     let mut names = HashMap::new();
     let mut ids = HashMap::new();
     for (at, declaration) in declarations.iter().enumerate() {
@@ -144,7 +144,7 @@ fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
 }
 
 /// Checks that credentials are declared, and that a request can carry them where the profile puts them.
-fn credentials(profile: &Value, place: &Place<'_>, findings: &mut Findings) {
+fn credentials(profile: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     let refs: Vec<&str> = items(profile, "credential_refs").collect();
     let uses = records(profile, "credential_uses");
     for (field, length) in [

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::findings::{Findings, Place};
+use super::findings::{Findings, ToolkitPlace};
 
 /// The lists of records beside the declarations: name, id field, and the field of a declaration that refers to it.
 const LISTS: [(&str, &str, &str); 3] = [
@@ -23,21 +23,21 @@ const LISTS: [(&str, &str, &str); 3] = [
 
 /// One record, and its index in its list.
 #[derive(Clone, Copy)]
-pub(super) struct Record<'a> {
+pub(super) struct IndexedRecord<'a> {
     pub(super) at: usize,
     pub(super) value: &'a Value,
 }
 
 /// The records of one tool.
-pub(super) struct Linked<'a> {
-    pub(super) declaration: Record<'a>,
-    pub(super) interface: Option<Record<'a>>,
-    pub(super) execution_profile: Option<Record<'a>>,
-    pub(super) permission_profile: Option<Record<'a>>,
+pub(super) struct LinkedRecords<'a> {
+    pub(super) declaration: IndexedRecord<'a>,
+    pub(super) interface: Option<IndexedRecord<'a>>,
+    pub(super) execution_profile: Option<IndexedRecord<'a>>,
+    pub(super) permission_profile: Option<IndexedRecord<'a>>,
 }
 
 /// The records of one list by their ids, and which of them are referred to.
-struct Shelf<'a> {
+struct RecordList<'a> {
     list: &'static str,
     reference: &'static str,
     by_id: HashMap<&'a str, usize>,
@@ -47,18 +47,18 @@ struct Shelf<'a> {
 
 /// Links the records of each tool. Reports dangling or contradictory references, duplicate ids, and records that
 /// nothing refers to.
-pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linked<'a>> {
+pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<LinkedRecords<'a>> {
     let [mut interfaces, mut executions, mut permissions] =
-        LISTS.map(|list| Shelf::new(toolkit, list, findings));
+        LISTS.map(|list| RecordList::new(toolkit, list, findings));
     let mut tools = Vec::new();
-    let top = Place::TOP;
+    let top = ToolkitPlace::TOP;
     let declarations = top.field("declarations");
     for (at, value) in records(toolkit, "declarations").iter().enumerate() {
         let place = declarations.item(at);
         let interface = interfaces.follow(&place, value, None, findings);
         let through = interface.map(|interface| interface.value);
-        tools.push(Linked {
-            declaration: Record { at, value },
+        tools.push(LinkedRecords {
+            declaration: IndexedRecord { at, value },
             interface,
             execution_profile: executions.follow(&place, value, through, findings),
             permission_profile: permissions.follow(&place, value, through, findings),
@@ -115,7 +115,7 @@ pub(super) fn text<'a>(record: &'a Value, field: &str) -> Option<&'a str> {
     record.get(field).and_then(Value::as_str)
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> RecordList<'a> {
     fn new(
         toolkit: &'a Value,
         list: (&'static str, &'static str, &'static str),
@@ -124,7 +124,7 @@ impl<'a> Shelf<'a> {
         let (list, id, reference) = list;
         let records = records(toolkit, list);
         let mut by_id = HashMap::new();
-        let top = Place::TOP;
+        let top = ToolkitPlace::TOP;
         let mut referred = vec![false; records.len()];
         let place = top.field(list);
         for (at, record) in records.iter().enumerate() {
@@ -156,11 +156,11 @@ impl<'a> Shelf<'a> {
     /// Returns the record that `declaration` refers to, or else the one that its interface refers to.
     fn follow(
         &mut self,
-        place: &Place<'_>,
+        place: &ToolkitPlace<'_>,
         declaration: &'a Value,
         interface: Option<&'a Value>,
         findings: &mut Findings,
-    ) -> Option<Record<'a>> {
+    ) -> Option<IndexedRecord<'a>> {
         let field = self.reference;
         let own = text(declaration, field);
         let through = interface.and_then(|interface| text(interface, field));
@@ -179,11 +179,13 @@ impl<'a> Shelf<'a> {
         if let Some(referred) = self.referred.get_mut(at) {
             *referred = true;
         }
-        self.records.get(at).map(|value| Record { at, value })
+        self.records
+            .get(at)
+            .map(|value| IndexedRecord { at, value })
     }
 
     fn report(&self, findings: &mut Findings) {
-        let top = Place::TOP;
+        let top = ToolkitPlace::TOP;
         let place = top.field(self.list);
         for (at, _) in self
             .referred

@@ -5,40 +5,40 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-use super::findings::{Findings, Place};
+use super::findings::{Findings, ToolkitPlace};
 
 /// Maximum length of a foreign value in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// One kind of object in a toolkit.
-pub(super) struct Object {
+pub(super) struct ObjectShape {
     /// Its name in messages.
     pub(super) name: &'static str,
-    pub(super) fields: &'static [Field],
-    /// Whether its field names are common words, so that they have a meaning only in this object.
+    pub(super) fields: &'static [FieldShape],
+    /// `true` if its field names are common words, which have a meaning only in this object.
     pub(super) common_names: bool,
 }
 
 /// One field of an object.
 #[derive(Clone, Copy)]
-pub(super) struct Field {
+pub(super) struct FieldShape {
     pub(super) name: &'static str,
-    pub(super) shape: Shape,
+    pub(super) shape: ValueShape,
     pub(super) required: bool,
-    /// Whether the field limits what a call may do, or what is shown and kept of it: to lose it would widen the tool.
+    /// `true` if the field limits a call, or what is shown and kept of it: losing it would widen the tool.
     pub(super) narrows: bool,
 }
 
 /// Checks a value. An error says why the field may not have it.
-pub(super) type Check = fn(&Value) -> Result<(), String>;
+pub(super) type FieldCheck = fn(&Value) -> Result<(), String>;
 
 #[derive(Clone, Copy)]
-pub(super) enum Shape {
-    Is(Check),
-    Each(Check),
-    Object(&'static Object),
-    Objects(&'static Object),
-    Look(fn(&mut Findings, &Place<'_>, &Value)),
+pub(super) enum ValueShape {
+    Is(FieldCheck),
+    Each(FieldCheck),
+    Object(&'static ObjectShape),
+    Objects(&'static ObjectShape),
+    Look(fn(&mut Findings, &ToolkitPlace<'_>, &Value)),
     /// A claim or setting that this host does not honour, with advice what to do instead.
     Refused(&'static str),
     /// A hint that this host ignores, with what applies instead.
@@ -47,8 +47,8 @@ pub(super) enum Shape {
     Gap(&'static str),
 }
 
-impl Field {
-    pub(super) const fn new(name: &'static str, shape: Shape) -> Self {
+impl FieldShape {
+    pub(super) const fn new(name: &'static str, shape: ValueShape) -> Self {
         Self {
             name,
             shape,
@@ -75,48 +75,49 @@ impl Field {
 /// Checks `value` against the shape of `field`. `inside` checks objects and lists of objects.
 pub(super) fn hold(
     findings: &mut Findings,
-    place: &Place<'_>,
-    field: &Field,
+    place: &ToolkitPlace<'_>,
+    field: &FieldShape,
     value: &Value,
-    inside: fn(&mut Findings, &Place<'_>, &'static Object, &Value),
+    inside: fn(&mut Findings, &ToolkitPlace<'_>, &'static ObjectShape, &Value),
 ) {
     match field.shape {
-        Shape::Is(check) => report(findings, place, check(value)),
-        Shape::Look(look) => look(findings, place, value),
-        Shape::Object(_) if value.is_null() => {}
-        Shape::Object(object) => inside(findings, place, object, value),
-        Shape::Each(_) | Shape::Objects(_) => match value {
+        ValueShape::Is(check) => report(findings, place, check(value)),
+        ValueShape::Look(look) => look(findings, place, value),
+        ValueShape::Object(_) if value.is_null() => {}
+        ValueShape::Object(object) => inside(findings, place, object, value),
+        ValueShape::Each(_) | ValueShape::Objects(_) => match value {
             Value::Array(items) => {
                 for (at, item) in items.iter().enumerate() {
                     let place = place.item(at);
                     match field.shape {
-                        Shape::Each(check) => report(findings, &place, check(item)),
-                        Shape::Objects(object) => inside(findings, &place, object, item),
+                        ValueShape::Each(check) => report(findings, &place, check(item)),
+                        ValueShape::Objects(object) => inside(findings, &place, object, item),
                         _ => {}
                     }
                 }
             }
             _ => findings.error(place, "is not a list"),
         },
-        Shape::Refused(_) | Shape::Hint(_) | Shape::Gap(_) if says_nothing(value) => {}
-        Shape::Gap(advice) => findings.gap(place, advice),
-        Shape::Refused(advice) => {
+        ValueShape::Refused(_) | ValueShape::Hint(_) | ValueShape::Gap(_)
+            if says_nothing(value) => {}
+        ValueShape::Gap(advice) => findings.gap(place, advice),
+        ValueShape::Refused(advice) => {
             findings.error(place, format!("this host does not honour it: {advice}"))
         }
-        Shape::Hint(instead) => findings.note(
+        ValueShape::Hint(instead) => findings.note(
             place,
             format!("a hint that this host does not use; {instead}"),
         ),
     }
 }
 
-fn report(findings: &mut Findings, place: &Place<'_>, checked: Result<(), String>) {
+fn report(findings: &mut Findings, place: &ToolkitPlace<'_>, checked: Result<(), String>) {
     if let Err(problem) = checked {
         findings.error(place, problem);
     }
 }
 
-/// Whether a value is equivalent to an absent one.
+/// Returns whether a value is equivalent to an absent one.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -174,13 +175,13 @@ fn shown(value: &Value) -> String {
 fn words<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut words: &'static [&'static str] = &[];
     // Deserialization always fails, but it passes the variants to the deserializer.
-    let _ = T::deserialize(Words(&mut words));
+    let _ = T::deserialize(WordList(&mut words));
     words
 }
 
-struct Words<'a>(&'a mut &'static [&'static str]);
+struct WordList<'a>(&'a mut &'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Words<'_> {
+impl<'de> Deserializer<'de> for WordList<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {

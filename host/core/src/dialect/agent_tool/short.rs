@@ -13,12 +13,12 @@ use crate::dialect::wrapping::pointer;
 use crate::record::{AccessKind, Finding, SchemaVersion, SubjectField, WriteEffect};
 
 use super::RECORDS_MAX;
-use super::findings::{Findings, Place};
+use super::findings::{Findings, ToolkitPlace};
 use super::unknown::resembles;
 
 /// A part of the records of one tool.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum RecordPart {
     Declaration,
     Input,
     Output,
@@ -28,45 +28,53 @@ enum Part {
 }
 
 /// The fields of a tool that a record has too: the name here, the part, and the name there.
-const FIELDS: [(&str, Part, &str); 30] = [
-    ("name", Part::Declaration, "name"),
-    ("description", Part::Declaration, "description"),
-    ("title", Part::Declaration, "title"),
-    ("aliases", Part::Declaration, "aliases"),
-    ("search_hint", Part::Declaration, "search_hint"),
-    ("tool_kind", Part::Declaration, "tool_kind"),
-    ("input", Part::Input, "model_input_schema"),
-    ("defaults", Part::Input, "defaults"),
-    ("examples", Part::Input, "examples"),
-    ("sensitive_fields", Part::Input, "sensitive_fields"),
-    ("output", Part::Output, "structured_schema"),
-    ("content_types", Part::Output, "content_types"),
-    ("redaction_rules", Part::Output, "redaction_rules"),
-    ("is_read_only", Part::Interface, "is_read_only"),
+const FIELDS: [(&str, RecordPart, &str); 30] = [
+    ("name", RecordPart::Declaration, "name"),
+    ("description", RecordPart::Declaration, "description"),
+    ("title", RecordPart::Declaration, "title"),
+    ("aliases", RecordPart::Declaration, "aliases"),
+    ("search_hint", RecordPart::Declaration, "search_hint"),
+    ("tool_kind", RecordPart::Declaration, "tool_kind"),
+    ("input", RecordPart::Input, "model_input_schema"),
+    ("defaults", RecordPart::Input, "defaults"),
+    ("examples", RecordPart::Input, "examples"),
+    ("sensitive_fields", RecordPart::Input, "sensitive_fields"),
+    ("output", RecordPart::Output, "structured_schema"),
+    ("content_types", RecordPart::Output, "content_types"),
+    ("redaction_rules", RecordPart::Output, "redaction_rules"),
+    ("is_read_only", RecordPart::Interface, "is_read_only"),
     (
         "is_concurrency_safe",
-        Part::Interface,
+        RecordPart::Interface,
         "is_concurrency_safe",
     ),
-    ("is_destructive", Part::Interface, "is_destructive"),
-    ("is_open_world", Part::Interface, "is_open_world"),
-    ("timeout_ms", Part::Interface, "timeout_ms"),
+    ("is_destructive", RecordPart::Interface, "is_destructive"),
+    ("is_open_world", RecordPart::Interface, "is_open_world"),
+    ("timeout_ms", RecordPart::Interface, "timeout_ms"),
     (
         "requires_background",
-        Part::Execution,
+        RecordPart::Execution,
         "requires_background",
     ),
-    ("access", Part::Permission, "access_kinds"),
-    ("write_effects", Part::Permission, "write_effects"),
-    ("network_scope", Part::Permission, "network_scope"),
-    ("credential_refs", Part::Permission, "credential_refs"),
-    ("credential_uses", Part::Permission, "credential_uses"),
-    ("environment", Part::Permission, "environment"),
-    ("tool_calls", Part::Permission, "tool_calls"),
-    ("risk_level", Part::Permission, "risk_level"),
-    ("approval_required", Part::Permission, "approval_required"),
-    ("approval_reason", Part::Permission, "approval_reason"),
-    ("data_sensitivity", Part::Permission, "data_sensitivity"),
+    ("access", RecordPart::Permission, "access_kinds"),
+    ("write_effects", RecordPart::Permission, "write_effects"),
+    ("network_scope", RecordPart::Permission, "network_scope"),
+    ("credential_refs", RecordPart::Permission, "credential_refs"),
+    ("credential_uses", RecordPart::Permission, "credential_uses"),
+    ("environment", RecordPart::Permission, "environment"),
+    ("tool_calls", RecordPart::Permission, "tool_calls"),
+    ("risk_level", RecordPart::Permission, "risk_level"),
+    (
+        "approval_required",
+        RecordPart::Permission,
+        "approval_required",
+    ),
+    ("approval_reason", RecordPart::Permission, "approval_reason"),
+    (
+        "data_sensitivity",
+        RecordPart::Permission,
+        "data_sensitivity",
+    ),
 ];
 
 /// The lists of arguments that name something, and the kind of what they name.
@@ -77,11 +85,11 @@ const SUBJECTS: [(&str, &str); 3] = [
 ];
 
 /// The lists of the full form, and the part of their records.
-const LISTS: [(&str, Part); 4] = [
-    ("declarations", Part::Declaration),
-    ("interfaces", Part::Interface),
-    ("execution_profiles", Part::Execution),
-    ("permission_profiles", Part::Permission),
+const LISTS: [(&str, RecordPart); 4] = [
+    ("declarations", RecordPart::Declaration),
+    ("interfaces", RecordPart::Interface),
+    ("execution_profiles", RecordPart::Execution),
+    ("permission_profiles", RecordPart::Permission),
 ];
 
 /// Names that other formats have for a field.
@@ -100,15 +108,15 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("kind", "tool_kind"),
 ];
 
-/// Whether a toolkit is meant to be in the short form.
+/// Returns whether a toolkit is meant to be in short form.
 pub(super) fn is_short(toolkit: &Value) -> bool {
     toolkit.get("tools").is_some()
 }
 
-/// Returns the records of a short toolkit, those of its tool number N at the index N of each list; `None` if it has no list
-/// of tools.
+/// Returns the records of a short toolkit, with tool number N's at index N of each list; `None` if it has no list of
+/// tools.
 pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> {
-    let top = Place::TOP;
+    let top = ToolkitPlace::TOP;
     let fields = toolkit.as_object()?;
     for name in fields
         .keys()
@@ -150,7 +158,8 @@ pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> 
     let mut records = LISTS.map(|_| Vec::with_capacity(tools.len()));
     let mut ids = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
-        let derived = Tool::read(tool, &list.item(at), findings).records(namespace, at, &mut ids);
+        let derived =
+            ShortTool::read(tool, &list.item(at), findings).records(namespace, at, &mut ids);
         records
             .iter_mut()
             .zip(derived)
@@ -187,11 +196,11 @@ pub(super) fn placed(found: Finding) -> Option<Finding> {
     };
     let (mut field, mut rest) = split(rest);
     let part = match (part, field.as_str()) {
-        (Part::Declaration, "input_contract") => Part::Input,
-        (Part::Declaration, "output_contract") => Part::Output,
+        (RecordPart::Declaration, "input_contract") => RecordPart::Input,
+        (RecordPart::Declaration, "output_contract") => RecordPart::Output,
         // Two tools with one id have one name.
-        (Part::Declaration, "tool_id") => return None,
-        (Part::Declaration, "namespace") => {
+        (RecordPart::Declaration, "tool_id") => return None,
+        (RecordPart::Declaration, "namespace") => {
             return Some(Finding {
                 path: "/namespace".to_owned(),
                 ..found
@@ -199,7 +208,7 @@ pub(super) fn placed(found: Finding) -> Option<Finding> {
         }
         _ => *part,
     };
-    if matches!(part, Part::Input | Part::Output) {
+    if matches!(part, RecordPart::Input | RecordPart::Output) {
         (field, rest) = split(&rest.unwrap_or_default());
     }
     let mut path = format!("/tools/{at}");
@@ -214,7 +223,7 @@ pub(super) fn placed(found: Finding) -> Option<Finding> {
 }
 
 /// One tool, and what it is known to want.
-struct Tool<'a> {
+struct ShortTool<'a> {
     fields: Option<&'a Map<String, Value>>,
     access: Vec<AccessKind>,
     effects: Vec<WriteEffect>,
@@ -222,9 +231,9 @@ struct Tool<'a> {
     subjects: Map<String, Value>,
 }
 
-impl<'a> Tool<'a> {
+impl<'a> ShortTool<'a> {
     /// Reads a tool, and reports what only the short form can have wrong. The checks of the records report the rest.
-    fn read(tool: &'a Value, place: &Place<'_>, findings: &mut Findings) -> Self {
+    fn read(tool: &'a Value, place: &ToolkitPlace<'_>, findings: &mut Findings) -> Self {
         let Some(fields) = tool.as_object() else {
             findings.error(place, "is not an object");
             return Self {
@@ -275,7 +284,7 @@ impl<'a> Tool<'a> {
     fn subjects(
         &mut self,
         fields: &Map<String, Value>,
-        place: &Place<'_>,
+        place: &ToolkitPlace<'_>,
         findings: &mut Findings,
     ) {
         for (name, kind) in SUBJECTS {
@@ -314,7 +323,12 @@ impl<'a> Tool<'a> {
     }
 
     /// Reports fields that have no effect beside the others.
-    fn effectless(&self, fields: &Map<String, Value>, place: &Place<'_>, findings: &mut Findings) {
+    fn effectless(
+        &self,
+        fields: &Map<String, Value>,
+        place: &ToolkitPlace<'_>,
+        findings: &mut Findings,
+    ) {
         let mut report = |field: &str, is_void: bool, why: &str| {
             if is_void && has(fields, field) {
                 findings.error(&place.field(field), why);
@@ -380,7 +394,7 @@ impl<'a> Tool<'a> {
         );
     }
 
-    /// Whether the tool wants anything beyond this machine.
+    /// Returns whether the tool wants access beyond this machine.
     fn reaches_out(&self) -> bool {
         use AccessKind::{Browser, ExternalSend, Network, Payment};
         self.access
@@ -388,7 +402,7 @@ impl<'a> Tool<'a> {
             .any(|kind| matches!(kind, Browser | ExternalSend | Network | Payment))
     }
 
-    /// Whether the tool can change nothing, as far as its fields say: then its calls may run side by side.
+    /// Returns whether the tool's fields allow no change: then its calls may run concurrently.
     fn changes_nothing(&self) -> bool {
         use AccessKind::{Credential, FileRead, Network};
         self.access
@@ -420,22 +434,22 @@ impl<'a> Tool<'a> {
         at: usize,
         ids: &mut HashSet<String>,
     ) -> [Value; LISTS.len()] {
-        let mut parts = Parts::default();
+        let mut parts = RecordParts::default();
         match self.fields {
             Some(fields) => {
                 for (name, part, field) in FIELDS {
                     if let Some(value) = fields.get(name) {
-                        parts.of(part).insert(field.to_owned(), value.clone());
+                        parts.part_mut(part).insert(field.to_owned(), value.clone());
                     }
                 }
             }
             // It is not an object, which is reported.
             None => {
                 parts
-                    .of(Part::Declaration)
+                    .part_mut(RecordPart::Declaration)
                     .insert("name".to_owned(), format!("unnamed{at}").into());
                 parts
-                    .of(Part::Declaration)
+                    .part_mut(RecordPart::Declaration)
                     .insert("description".to_owned(), "unnamed".into());
             }
         }
@@ -456,30 +470,38 @@ impl<'a> Tool<'a> {
     }
 
     /// Adds what the fields imply.
-    fn complete(&self, parts: &mut Parts) {
-        parts.imply(Part::Interface, "is_read_only", self.changes_nothing());
+    fn complete(&self, parts: &mut RecordParts) {
+        parts.imply(
+            RecordPart::Interface,
+            "is_read_only",
+            self.changes_nothing(),
+        );
         let changes_nothing = parts.interface.get("is_read_only") == Some(&Value::Bool(true))
             && self.changes_nothing();
-        parts.imply(Part::Interface, "is_concurrency_safe", changes_nothing);
+        parts.imply(
+            RecordPart::Interface,
+            "is_concurrency_safe",
+            changes_nothing,
+        );
         if changes_nothing {
-            parts.imply(Part::Interface, "is_destructive", false);
+            parts.imply(RecordPart::Interface, "is_destructive", false);
         }
-        parts.imply(Part::Interface, "is_open_world", self.reaches_out());
+        parts.imply(RecordPart::Interface, "is_open_world", self.reaches_out());
         let files = self
             .access
             .iter()
             .any(|kind| matches!(kind, AccessKind::FileRead | AccessKind::FileWrite));
         parts.imply(
-            Part::Declaration,
+            RecordPart::Declaration,
             "tool_kind",
             if files { "file_operation" } else { "function" },
         );
-        parts.imply(Part::Permission, "risk_level", self.risk());
-        parts.imply(Part::Permission, "write_effects", json!(self.effects));
+        parts.imply(RecordPart::Permission, "risk_level", self.risk());
+        parts.imply(RecordPart::Permission, "write_effects", json!(self.effects));
         let network = self.access.contains(&AccessKind::Network);
         // What the arguments name, and nothing else.
         parts.imply(
-            Part::Permission,
+            RecordPart::Permission,
             "network_scope",
             if network { "argument" } else { "none" },
         );
@@ -498,7 +520,7 @@ impl<'a> Tool<'a> {
 
 /// The parts of the records of one tool.
 #[derive(Default)]
-struct Parts {
+struct RecordParts {
     declaration: Map<String, Value>,
     input: Map<String, Value>,
     output: Map<String, Value>,
@@ -507,24 +529,26 @@ struct Parts {
     permission: Map<String, Value>,
 }
 
-impl Parts {
-    fn of(&mut self, part: Part) -> &mut Map<String, Value> {
+impl RecordParts {
+    fn part_mut(&mut self, part: RecordPart) -> &mut Map<String, Value> {
         match part {
-            Part::Declaration => &mut self.declaration,
-            Part::Input => &mut self.input,
-            Part::Output => &mut self.output,
-            Part::Interface => &mut self.interface,
-            Part::Execution => &mut self.execution,
-            Part::Permission => &mut self.permission,
+            RecordPart::Declaration => &mut self.declaration,
+            RecordPart::Input => &mut self.input,
+            RecordPart::Output => &mut self.output,
+            RecordPart::Interface => &mut self.interface,
+            RecordPart::Execution => &mut self.execution,
+            RecordPart::Permission => &mut self.permission,
         }
     }
 
     /// Sets a field that the tool does not have.
-    fn imply(&mut self, part: Part, field: &str, value: impl Into<Value>) {
-        self.of(part).entry(field).or_insert_with(|| value.into());
+    fn imply(&mut self, part: RecordPart, field: &str, value: impl Into<Value>) {
+        self.part_mut(part)
+            .entry(field)
+            .or_insert_with(|| value.into());
     }
 
-    /// `ids`: those of the interface, the execution profile and the permission profile.
+    /// `ids`: the ids of the interface, execution profile and permission profile.
     fn into_records(
         mut self,
         namespace: &str,
@@ -535,32 +559,32 @@ impl Parts {
         self.input.insert("strict".to_owned(), true.into());
         let input = std::mem::take(&mut self.input);
         let output = std::mem::take(&mut self.output);
-        self.imply(Part::Declaration, "namespace", namespace);
-        self.imply(Part::Declaration, "lifecycle", "available");
-        self.imply(Part::Declaration, "input_contract", input);
+        self.imply(RecordPart::Declaration, "namespace", namespace);
+        self.imply(RecordPart::Declaration, "lifecycle", "available");
+        self.imply(RecordPart::Declaration, "input_contract", input);
         if !output.is_empty() {
-            self.imply(Part::Declaration, "output_contract", output);
+            self.imply(RecordPart::Declaration, "output_contract", output);
         }
         let [interface, execution, permission] = ids;
-        self.imply(Part::Declaration, "interface_ref", interface.as_str());
+        self.imply(RecordPart::Declaration, "interface_ref", interface.as_str());
         self.imply(
-            Part::Declaration,
+            RecordPart::Declaration,
             "execution_profile_ref",
             execution.as_str(),
         );
         self.imply(
-            Part::Declaration,
+            RecordPart::Declaration,
             "permission_profile_ref",
             permission.as_str(),
         );
-        self.imply(Part::Interface, "interface_id", interface);
-        self.imply(Part::Interface, "tool_id", tool_id);
+        self.imply(RecordPart::Interface, "interface_id", interface);
+        self.imply(RecordPart::Interface, "tool_id", tool_id);
         if !subjects.is_empty() {
-            self.imply(Part::Interface, "permission_subjects", subjects);
+            self.imply(RecordPart::Interface, "permission_subjects", subjects);
         }
-        self.imply(Part::Execution, "execution_profile_id", execution);
-        self.imply(Part::Execution, "execution_kind", "embedded_runtime");
-        self.imply(Part::Permission, "permission_profile_id", permission);
+        self.imply(RecordPart::Execution, "execution_profile_id", execution);
+        self.imply(RecordPart::Execution, "execution_kind", "embedded_runtime");
+        self.imply(RecordPart::Permission, "permission_profile_id", permission);
         for (_, part) in LISTS {
             self.imply(part, "schema_version", SchemaVersion::CURRENT);
         }
@@ -575,7 +599,7 @@ impl Parts {
     }
 }
 
-/// Whether the field says anything.
+/// Returns whether the field has a value.
 fn has(fields: &Map<String, Value>, name: &str) -> bool {
     match fields.get(name) {
         None | Some(Value::Null) => false,
@@ -599,7 +623,7 @@ fn words<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Vec<T>
 
 fn unknown(
     findings: &mut Findings,
-    place: &Place<'_>,
+    place: &ToolkitPlace<'_>,
     name: &str,
     mut known: impl Iterator<Item = &'static str>,
 ) {

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::fields::OBJECTS;
-use super::findings::{Findings, Place};
-use super::shape::{Field, Object, hold};
+use super::findings::{Findings, ToolkitPlace};
+use super::shape::{FieldShape, ObjectShape, hold};
 
 /// Maximum size of a name that may be a misspelling, in bytes: the longest that limits a call has 25 characters.
 const NAME_BYTES_MAX: usize = 48;
@@ -13,8 +13,8 @@ const NAME_BYTES_MAX: usize = 48;
 /// Checks every field of one object.
 pub(super) fn object(
     findings: &mut Findings,
-    place: &Place<'_>,
-    object: &'static Object,
+    place: &ToolkitPlace<'_>,
+    object: &'static ObjectShape,
     value: &Value,
 ) {
     let Value::Object(fields) = value else {
@@ -33,11 +33,16 @@ pub(super) fn object(
     }
 }
 
-fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, name: &str) {
+fn unknown(
+    findings: &mut Findings,
+    place: &ToolkitPlace<'_>,
+    object: &'static ObjectShape,
+    name: &str,
+) {
     if !findings.count_unknown(place) {
         return;
     }
-    let belongs: Vec<(&Object, &Field)> = elsewhere(object)
+    let belongs: Vec<(&ObjectShape, &FieldShape)> = elsewhere(object)
         .filter(|(_, field)| field.name == name)
         .collect();
     if !belongs.is_empty() {
@@ -79,8 +84,8 @@ fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, 
 
 /// The fields of all other objects whose names are not common words.
 fn elsewhere(
-    object: &'static Object,
-) -> impl Iterator<Item = (&'static Object, &'static Field)> + Clone {
+    object: &'static ObjectShape,
+) -> impl Iterator<Item = (&'static ObjectShape, &'static FieldShape)> + Clone {
     let others = OBJECTS
         .iter()
         .copied()
@@ -90,7 +95,7 @@ fn elsewhere(
 
 /// Annotations belong to the tool's author and are never read (AT-DECL-18). A field that limits a call is an error
 /// here, because it was meant for a record.
-pub(super) fn annotations(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+pub(super) fn annotations(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value {
         Value::Object(annotations) => {
             for name in annotations.keys() {
@@ -117,7 +122,8 @@ pub(super) fn annotations(findings: &mut Findings, place: &Place<'_>, value: &Va
     }
 }
 
-/// Whether `name` may be a misspelling of `known`: other case, other separators, a plural, or one or two wrong letters.
+/// Returns whether `name` may be a misspelling of `known`: other case or separators, a plural, or up to two wrong
+/// letters.
 pub(super) fn resembles(name: &str, known: &str) -> bool {
     if name.len() > NAME_BYTES_MAX {
         return false;

@@ -1,6 +1,6 @@
 use rusqlite::params;
 
-use crate::policy::Scope;
+use crate::policy::ApprovalScope;
 use crate::record::{SessionRule, Timestamp};
 
 use super::{Store, StoreError, entry};
@@ -11,7 +11,7 @@ pub struct Allowance {
     /// What the approval is about.
     pub rule: SessionRule,
     /// What a later call may be able to do at the most; `None` if it has to be exactly the capability of the rule.
-    pub scope: Option<Scope>,
+    pub scope: Option<ApprovalScope>,
 }
 
 impl Allowance {
@@ -96,7 +96,7 @@ mod tests {
         };
         Allowance {
             rule,
-            scope: Scope::of(
+            scope: ApprovalScope::from_capability(
                 &Capability {
                     mounts,
                     ..Capability::default()

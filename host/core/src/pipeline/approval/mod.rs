@@ -17,18 +17,18 @@ use serde_json::json;
 use crate::approval::{Approver, EXPIRE_MAX, Prompt, PromptContent, bind, scope};
 use crate::catalog::Tool;
 use crate::journal::{Allowance, Asking, Held, Journal, Leaving, Role};
-use crate::policy::{Brief, Outcome, Permit, Question, Verdict};
+use crate::policy::{ApprovalBrief, ApprovalQuestion, DecisionOutcome, Permit, PolicyVerdict};
 use crate::record::{
     Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, Input, PermissionDecision,
     Plan, ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp,
     WriteEffect, digest,
 };
-use crate::search::Meter;
+use crate::search::SearchMeter;
 
-use super::journey::Journey;
+use super::call_state::CallState;
 use super::permission::{self, Permitted};
 use super::redaction::{INLINE_BYTES_MAX, brought};
-use super::suspend::Stage;
+use super::suspend::SuspensionStage;
 use super::validate;
 
 pub(super) use edit::check_stored;
@@ -43,12 +43,12 @@ pub struct ApprovalService {
 }
 
 /// A call that is in the store, because another process may go on with it.
-pub(super) struct Asked {
+pub(super) struct StoredCall {
     pub(super) journal: Journal,
     /// `Some` if an approval was requested.
     pub(super) approval: Option<Approval>,
-    /// Whether it is, or was, suspended for a question of its tool.
-    pub(super) stage: Stage,
+    /// Suspension state, for a question of its tool.
+    pub(super) stage: SuspensionStage,
     /// Before `held`: what is left to note is in the log when another process can take the call.
     pub(super) leaving: Leaving,
     /// Marks this process as the owner of the call for other processes.
@@ -57,10 +57,10 @@ pub(super) struct Asked {
 
 /// Stores the question, asks it, and waits for the answer.
 pub(super) async fn ask(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: Arc<Tool>,
     mut decision: Box<PermissionDecision>,
-    question: Box<Question>,
+    question: Box<ApprovalQuestion>,
 ) -> Result<Permitted, Refusal> {
     let Some(desk) = journey.services.desk.clone() else {
         permission::announce(journey, &tool, question.call_input(), decision).await?;
@@ -152,10 +152,10 @@ pub(super) async fn ask(
 
 /// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
 /// tool's own patterns.
-async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
+async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
     let redactor = journey.redaction.redactor();
     let brought = journey.redaction.brought();
-    let new = move |facts: PromptContent<'_>, mut meter: Meter| {
+    let new = move |facts: PromptContent<'_>, mut meter: SearchMeter| {
         let mut hides = false;
         let prompt = Prompt::new(facts, |text| {
             // The caller chose these values, maybe to hide what it asks for.
@@ -170,7 +170,7 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
         }
     };
     if facts.arguments.text().len() <= INLINE_BYTES_MAX {
-        return new(facts, Meter::inline());
+        return new(facts, SearchMeter::inline());
     }
     let PromptContent {
         invocation_id,
@@ -194,14 +194,14 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
             can_remember,
             expires_at,
         };
-        new(facts, Meter::aside())
+        new(facts, SearchMeter::aside())
     };
     journey.checks.run("writing the question", work).await?
 }
 
 /// Stores the question on disk, and only then announces it.
 async fn store(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     journal: &Journal,
     approval: Approval,
 ) -> Result<(), Refusal> {
@@ -230,8 +230,8 @@ async fn store(
     let leaving = journey.trail.leaving();
     let journal = journal.clone();
     let approval = Some(approval);
-    let stage = Stage::Never;
-    journey.asked = Some(Box::new(Asked {
+    let stage = SuspensionStage::Never;
+    journey.asked = Some(Box::new(StoredCall {
         journal,
         approval,
         stage,
@@ -246,10 +246,10 @@ async fn store(
 
 /// Admits a call that was approved for this session before.
 async fn remembered(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: Arc<Tool>,
     mut decision: Box<PermissionDecision>,
-    question: Box<Question>,
+    question: Box<ApprovalQuestion>,
     rule: String,
 ) -> Result<Permitted, Refusal> {
     decision.behavior = Behavior::Allow;
@@ -268,7 +268,7 @@ async fn remembered(
 }
 
 /// Digest of the reasons for the question.
-fn asked_because(decision: &PermissionDecision, brief: &Brief) -> String {
+fn asked_because(decision: &PermissionDecision, brief: &ApprovalBrief) -> String {
     let mut rules = brief.rule_refs.clone();
     rules.sort();
     digest(
@@ -281,15 +281,15 @@ fn asked_because(decision: &PermissionDecision, brief: &Brief) -> String {
 /// Decides once more on a call that was asked about, with `input`. Its question is answered; a denial is recorded, and
 /// stays a denial.
 async fn decide_again(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Arc<Tool>,
     input: &Input,
 ) -> Result<Box<Permit>, Refusal> {
-    let Verdict { decision, outcome } = permission::judge(journey, tool, input).await?;
+    let PolicyVerdict { decision, outcome } = permission::judge(journey, tool, input).await?;
     match outcome {
-        Outcome::Allow(permit) => Ok(permit),
-        Outcome::Ask(question) => Ok(question.approved()),
-        Outcome::Deny(refusal) => {
+        DecisionOutcome::Allow(permit) => Ok(permit),
+        DecisionOutcome::Ask(question) => Ok(question.approved()),
+        DecisionOutcome::Deny(refusal) => {
             // The call is denied, whatever the hooks answer.
             let _ = permission::announce(journey, tool, input, decision).await;
             Err(refusal)
@@ -297,7 +297,7 @@ async fn decide_again(
     }
 }
 
-fn nobody_to_ask(question: &Question) -> Refusal {
+fn nobody_to_ask(question: &ApprovalQuestion) -> Refusal {
     let brief = question.brief();
     let message = format!(
         "{} needs approval ({}), but no terminal or client can ask for it",
@@ -327,8 +327,8 @@ fn expired() -> Refusal {
 }
 
 /// Stores the end of a call for which an approval was requested.
-pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
-    let Asked {
+pub(super) async fn conclude(asked: StoredCall, record: &mut CallRecord) {
+    let StoredCall {
         journal,
         held,
         leaving,

@@ -2,8 +2,8 @@ use crate::approval::bind;
 use crate::journal::Kept;
 use crate::record::{AbortReason, ApprovalState, ErrorClass, Input, Refusal, Timestamp};
 
+use super::super::call_state::{CallState, PreparedCall};
 use super::super::children;
-use super::super::journey::{Journey, Prepared};
 use super::super::permission::Permitted;
 use super::super::pre_hooks::Remade;
 use super::super::redaction::brought;
@@ -12,7 +12,7 @@ use super::{decide_again, expired, settle, withdrawn};
 /// Re-enters a call at its answer, in a process that did not ask. Everything is decided again; if anything has changed
 /// since the question, nothing runs.
 pub(in super::super) async fn re_enter(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     remade: Remade,
     kept: &Kept,
 ) -> Result<Permitted, Refusal> {
@@ -20,7 +20,7 @@ pub(in super::super) async fn re_enter(
     if children::is_orphan(&kept.invocation) {
         return Err(children::outlived());
     }
-    let Prepared {
+    let PreparedCall {
         tool,
         input: remade,
     } = remade.open();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::executor::{Check, Preflight};
+use crate::executor::{InputCheck, PreflightAccess};
 use crate::journal::{Allowance, Claim, Kept};
 use crate::policy::Permit;
 use crate::record::{
@@ -12,22 +12,22 @@ use crate::record::{
     SchemaVersion, SessionRule, Status, Timestamp,
 };
 
-use super::super::aside::{self, Against};
-use super::super::journey::Journey;
+use super::super::aside::{self, InputSchema};
+use super::super::call_state::CallState;
 use super::super::permission::{self, Permitted};
 use super::super::{observe, pre_hooks, validate};
-use super::{Asked, decide_again, withdrawn};
+use super::{StoredCall, decide_again, withdrawn};
 
 /// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
 pub(super) async fn settle(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: Arc<Tool>,
     permit: Box<Permit>,
     answer: Answer,
 ) -> Result<Permitted, Refusal> {
     journey.heed_cancellation()?;
     if !answer.approved {
-        let rejected = decided(journey, &answer, Counted::No, None).await?;
+        let rejected = decided(journey, &answer, AnswerEffect::No, None).await?;
         let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
         let because = answer
             .feedback
@@ -45,7 +45,7 @@ pub(super) async fn settle(
         && !channel.takes(&answer.channel)
         && guard!("approval_channel")
     {
-        let unheard = decided(journey, &answer, Counted::Unheard, None).await?;
+        let unheard = decided(journey, &answer, AnswerEffect::Unheard, None).await?;
         let _ = permission::announce(journey, &tool, permit.call_input(), unheard).await;
         let message = format!(
             "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
@@ -61,7 +61,7 @@ pub(super) async fn settle(
         );
     }
     let edited = edited(journey, permit.call_input(), &answer).await?;
-    let approved = decided(journey, &answer, Counted::Yes, edited.as_ref()).await?;
+    let approved = decided(journey, &answer, AnswerEffect::Yes, edited.as_ref()).await?;
     permission::announce(
         journey,
         &tool,
@@ -92,7 +92,7 @@ pub(super) async fn settle(
 
 /// The approver's input; `None` if it is the one that was asked about.
 async fn edited(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     asked: &Input,
     answer: &Answer,
 ) -> Result<Option<Input>, Refusal> {
@@ -110,7 +110,7 @@ fn edit_invalid(why: &str) -> Refusal {
 
 /// Runs the approver's input through every check that the caller's had to pass. Denials still deny.
 async fn edit(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Arc<Tool>,
     asked: Box<Permit>,
     input: Input,
@@ -138,14 +138,14 @@ async fn edit(
     let limits = journey.request.limits.for_checks();
     let values = journey.check(tool, &input, &limits);
     let preflight = if validate::reads_files(tool) {
-        Preflight::Left
+        PreflightAccess::Left
     } else {
         values.preflight
     };
     journey
         .services
         .executor
-        .validate(Check {
+        .validate(InputCheck {
             preflight,
             ..values
         })
@@ -156,21 +156,21 @@ async fn edit(
     decide_again(journey, tool, &input).await
 }
 
-async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
-    let checked = aside::check_input(journey, tool.contract(), input, Against::Call).await?;
+async fn check(journey: &CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
     checked.map_err(|why| edit_invalid(&why.to_string()))
 }
 
 /// Claims the approved run. From here on the call can end without running, but never run again.
 async fn claim(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     tool: &Tool,
     permit: &Permit,
     always: bool,
 ) -> Result<(), Refusal> {
     let events = journey.trail.events();
     let history = journey.history(events);
-    let Some(Asked {
+    let Some(StoredCall {
         journal,
         approval: Some(approval),
         ..
@@ -228,9 +228,9 @@ fn unclaimed(kept: Option<&Kept>) -> Refusal {
     Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message)
 }
 
-/// What an answer counts as.
+/// Effect of an answer.
 #[derive(Clone, Copy)]
-enum Counted {
+enum AnswerEffect {
     Yes,
     No,
     /// A yes that came through a channel that the tool does not accept.
@@ -239,15 +239,15 @@ enum Counted {
 
 /// The decision that records an answer.
 async fn decided(
-    journey: &mut Journey<'_>,
+    journey: &mut CallState<'_>,
     answer: &Answer,
-    counted: Counted,
+    counted: AnswerEffect,
     edited: Option<&Input>,
 ) -> Result<Box<PermissionDecision>, Refusal> {
     let (behavior, verb) = match counted {
-        Counted::Yes => (Behavior::Allow, "approved"),
-        Counted::No => (Behavior::Deny, "rejected"),
-        Counted::Unheard => (
+        AnswerEffect::Yes => (Behavior::Allow, "approved"),
+        AnswerEffect::No => (Behavior::Deny, "rejected"),
+        AnswerEffect::Unheard => (
             Behavior::Deny,
             "approved, through a channel that the tool does not accept,",
         ),

@@ -8,7 +8,7 @@ use crate::record::{
     Timestamp,
 };
 
-use super::super::journey::Journey;
+use super::super::call_state::CallState;
 use super::{ApprovalService, expired, withdrawn};
 
 /// Maximum number of times that an approver is asked if the edits cannot run. The last reply counts, and an edit in it
@@ -23,7 +23,7 @@ const NOBODY: &str = "none";
 /// Waits for an answer from this or another process, until the question expires. A call that waits holds no place in
 /// the scheduler.
 pub(super) async fn wait(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     desk: &ApprovalService,
     prompt: &Prompt,
     channel: Option<PermissionChannel>,
@@ -57,7 +57,7 @@ pub(super) async fn wait(
 /// Asks the approver of this process, if its answers count for the tool's `channel`, and stores the reply. Without a
 /// reply, approvers in other processes can still answer.
 async fn answer_here(
-    journey: &Journey<'_>,
+    journey: &CallState<'_>,
     desk: &ApprovalService,
     prompt: &Prompt,
     channel: Option<PermissionChannel>,

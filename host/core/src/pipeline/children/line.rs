@@ -9,20 +9,20 @@ use crate::record::{AbortReason, ToolError, Usage};
 
 use super::not_made;
 
-/// What a guest wants.
-pub(super) enum Wish {
+/// A guest's request.
+pub(super) enum ChildRequest {
     List(oneshot::Sender<Vec<CallableTool>>),
-    Call(ChildCall, oneshot::Sender<Reply>),
+    Call(ChildCall, oneshot::Sender<ChildReply>),
 }
 
 /// The guest's end of the line to the call that runs it.
-pub(super) struct Line(pub(super) mpsc::Sender<Wish>);
+pub(super) struct ChildLine(pub(super) mpsc::Sender<ChildRequest>);
 
-impl ToolCaller for Line {
+impl ToolCaller for ChildLine {
     fn list(&self) -> BoxFuture<'_, Vec<CallableTool>> {
         Box::pin(async {
             let (reply, answer) = oneshot::channel();
-            let _ = self.0.send(Wish::List(reply)).await;
+            let _ = self.0.send(ChildRequest::List(reply)).await;
             answer.await.unwrap_or_default()
         })
     }
@@ -30,8 +30,10 @@ impl ToolCaller for Line {
     fn call(&self, call: ChildCall) -> BoxFuture<'_, ChildAnswer> {
         Box::pin(async {
             let (reply, answer) = oneshot::channel();
-            let _ = self.0.send(Wish::Call(call, reply)).await;
-            answer.await.map_or_else(|_| not_made(gone()), Reply::read)
+            let _ = self.0.send(ChildRequest::Call(call, reply)).await;
+            answer
+                .await
+                .map_or_else(|_| not_made(gone()), ChildReply::read)
         })
     }
 }
@@ -41,12 +43,12 @@ fn gone() -> ToolError {
     crate::executor::canceled(AbortReason::RuntimeShutdown).to_error()
 }
 
-/// What those calls used whose replies the guest did not read: the guest reads a reply and is charged in one step, and
-/// can be stopped before.
+/// Usage of calls whose replies the guest did not read: the guest reads a reply and is charged in one step, and can be
+/// stopped before.
 #[derive(Clone, Default)]
-pub(super) struct Unread(Arc<Mutex<Vec<Usage>>>);
+pub(super) struct UnreadUsage(Arc<Mutex<Vec<Usage>>>);
 
-impl Unread {
+impl UnreadUsage {
     fn add(&self, used: Usage) {
         if guard!("child_unread") {
             self.0
@@ -63,14 +65,14 @@ impl Unread {
 }
 
 /// An answer on its way to the guest. If it is dropped instead of read, what the call used is not lost.
-pub(super) struct Reply {
+pub(super) struct ChildReply {
     /// `None` once it was read.
     answer: Option<ChildAnswer>,
-    unread: Unread,
+    unread: UnreadUsage,
 }
 
-impl Reply {
-    pub(super) fn new(answer: ChildAnswer, unread: &Unread) -> Self {
+impl ChildReply {
+    pub(super) fn new(answer: ChildAnswer, unread: &UnreadUsage) -> Self {
         Self {
             answer: Some(answer),
             unread: unread.clone(),
@@ -82,7 +84,7 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for ChildReply {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take() {
             self.unread.add(answer.used);
@@ -95,7 +97,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Instant;
 
-    use crate::executor::Share;
+    use crate::executor::LimitShare;
 
     use super::*;
 
@@ -106,7 +108,7 @@ mod tests {
     }
 
     fn wanted() -> ChildCall {
-        let share = Share {
+        let share = LimitShare {
             left: Box::default(),
             deadline: Instant::now(),
         };
@@ -119,13 +121,13 @@ mod tests {
 
     /// Begins a call as a guest does. Returns the guest's future, and where the reply goes.
     fn begun<'l>(
-        line: &'l Line,
-        asked: &mut mpsc::Receiver<Wish>,
-    ) -> (BoxFuture<'l, ChildAnswer>, oneshot::Sender<Reply>) {
+        line: &'l ChildLine,
+        asked: &mut mpsc::Receiver<ChildRequest>,
+    ) -> (BoxFuture<'l, ChildAnswer>, oneshot::Sender<ChildReply>) {
         let mut guest = line.call(wanted());
         assert!(poll(&mut guest).is_pending());
         match asked.try_recv() {
-            Ok(Wish::Call(_, reply)) => (guest, reply),
+            Ok(ChildRequest::Call(_, reply)) => (guest, reply),
             _ => panic!("the guest made no call"),
         }
     }
@@ -137,8 +139,8 @@ mod tests {
     #[test]
     fn what_a_call_used_is_charged_once_whether_its_reply_is_read_or_not() {
         let (wishes, mut asked) = mpsc::channel(1);
-        let line = Line(wishes);
-        let unread = Unread::default();
+        let line = ChildLine(wishes);
+        let unread = UnreadUsage::default();
         let fuel = || {
             unread
                 .take()
@@ -148,7 +150,7 @@ mod tests {
         };
 
         let (mut guest, reply) = begun(&line, &mut asked);
-        assert!(reply.send(Reply::new(used(1), &unread)).is_ok());
+        assert!(reply.send(ChildReply::new(used(1), &unread)).is_ok());
         let Poll::Ready(answer) = poll(&mut guest) else {
             panic!("the reply does not come")
         };
@@ -159,7 +161,7 @@ mod tests {
         );
 
         let (guest, reply) = begun(&line, &mut asked);
-        assert!(reply.send(Reply::new(used(2), &unread)).is_ok());
+        assert!(reply.send(ChildReply::new(used(2), &unread)).is_ok());
         drop(guest);
         assert_eq!(
             fuel(),
@@ -169,7 +171,7 @@ mod tests {
 
         let (guest, reply) = begun(&line, &mut asked);
         drop(guest);
-        assert!(reply.send(Reply::new(used(3), &unread)).is_err());
+        assert!(reply.send(ChildReply::new(used(3), &unread)).is_err());
         assert_eq!(fuel(), [3], "the guest is stopped before the reply is sent");
     }
 }

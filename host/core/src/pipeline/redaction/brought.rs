@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::record::{AbortReason, ErrorClass, Refusal, ToolInvocation};
-use crate::secret::{Redactor, SecretStore, Secrets, Term, Terms};
+use crate::secret::{RedactionTerm, RedactionTerms, Redactor, SecretStore, Secrets};
 
 /// Maximum size of all values of one request, in bytes: a client chooses them, and each byte takes some 70 states of the
 /// automaton that searches for them.
@@ -36,17 +36,17 @@ pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     checked.map_err(|error| refused(format!("{error:#}")))
 }
 
-/// What is redacted because of them.
-pub(super) fn terms(brought: &Secrets) -> Vec<Term> {
+/// Redaction terms for them.
+pub(super) fn terms(brought: &Secrets) -> Vec<RedactionTerm> {
     brought
         .iter()
-        .map(|(name, value)| Term::secret(name, value))
+        .map(|(name, value)| RedactionTerm::secret(name, value))
         .collect()
 }
 
 /// Searches for them alone. Takes time in proportion to their bytes.
 pub(super) fn redactor(brought: &Secrets) -> Redactor {
-    let mut all = Terms::default();
+    let mut all = RedactionTerms::default();
     all.add(terms(brought));
     Redactor::new(&all, &[], false)
 }
@@ -75,7 +75,7 @@ pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &
     }
 }
 
-/// Whether a call that no process runs used secrets of its request. Without them, it would use those of the operator.
+/// Returns whether a call that no process runs used its request's secrets. Without them, it would use the operator's.
 pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
     invocation.extra.contains_key(PROPERTY) && guard!("request_secret_resume")
 }

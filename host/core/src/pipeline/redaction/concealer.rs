@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
-use crate::catalog::Contract;
+use crate::catalog::ToolContract;
 use crate::record::{Content, Input, TouchedThing, decoded, object};
-use crate::search::Meter;
-use crate::secret::{REDACTED, Redactor, Term, Terms};
+use crate::search::SearchMeter;
+use crate::secret::{REDACTED, RedactionTerm, RedactionTerms, Redactor};
 
-use super::super::map_result::Mapped;
+use super::super::map_result::MappedResult;
 use super::records;
 
 /// Maximum bytes of values for which a redactor is built inline, because each takes some 70 states of its automaton.
@@ -23,11 +23,11 @@ const PLACES_MAX: usize = 256;
 /// Redacts an input, or a result.
 #[derive(Clone)]
 pub(super) struct Concealer {
-    pub(super) contract: Arc<Contract>,
-    pub(super) terms: Arc<Terms>,
+    pub(super) contract: Arc<ToolContract>,
+    pub(super) terms: Arc<RedactionTerms>,
     pub(super) redactor: Redactor,
     pub(super) whole: bool,
-    /// Whether inputs have sensitive fields.
+    /// `true` if inputs have sensitive fields.
     pub(super) inputs: bool,
     /// The redactor does not contain all `terms` yet.
     pub(super) stale: bool,
@@ -36,10 +36,10 @@ pub(super) struct Concealer {
 }
 
 /// Numbers of an input as written, where a parsed value prints them differently, keyed by what the value prints.
-type Written<'a> = HashMap<String, Vec<&'a str>>;
+type NumberSpellings<'a> = HashMap<String, Vec<&'a str>>;
 
-fn written(input: &Input) -> Written<'_> {
-    let mut found = Written::new();
+fn written(input: &Input) -> NumberSpellings<'_> {
+    let mut found = NumberSpellings::new();
     for number in input.numbers() {
         let held = number
             .parse::<Number>()
@@ -58,7 +58,7 @@ impl Concealer {
         let mut value = input.to_value();
         if self.inputs {
             let contract = Arc::clone(&self.contract);
-            let mut gathered = Gathered {
+            let mut gathered = HiddenValues {
                 written: written(input),
                 terms: Vec::new(),
                 input_of: Some(&contract),
@@ -87,9 +87,9 @@ impl Concealer {
     }
 
     /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
-    pub(super) fn hide_output(&mut self, mapped: &mut Mapped) -> BTreeSet<String> {
+    pub(super) fn hide_output(&mut self, mapped: &mut MappedResult) -> BTreeSet<String> {
         let mut places = BTreeSet::new();
-        let mut gathered = Gathered::default();
+        let mut gathered = HiddenValues::default();
         if let Some(structured) = &mut mapped.structured_content {
             self.contract.each_redacted(structured, &mut |at, place| {
                 name(&mut places, format!("/structured_content{at}"));
@@ -123,7 +123,7 @@ impl Concealer {
     }
 
     /// Removes what the contract redacts from a block whose text repeats structured output as JSON.
-    fn hide_in_text(&self, block: &mut Content, gathered: &mut Gathered<'_>) -> bool {
+    fn hide_in_text(&self, block: &mut Content, gathered: &mut HiddenValues<'_>) -> bool {
         let Some(Value::String(text)) = block.fields.get_mut("text") else {
             return false;
         };
@@ -147,9 +147,9 @@ impl Concealer {
     /// Removes every term from `mapped`, and adds the places where it found one.
     pub(super) fn redact_output(
         &mut self,
-        mapped: &mut Mapped,
+        mapped: &mut MappedResult,
         places: &mut BTreeSet<String>,
-        meter: &mut Meter,
+        meter: &mut SearchMeter,
     ) {
         self.renew();
         let redactor = &self.redactor;
@@ -209,19 +209,19 @@ impl Concealer {
     }
 
     /// Removes every term from `value`.
-    pub(super) fn redact(&mut self, value: &mut Value, meter: &mut Meter) {
+    pub(super) fn redact(&mut self, value: &mut Value, meter: &mut SearchMeter) {
         self.renew();
         self.redactor.redact_within(value, meter);
     }
 
     /// Adds `terms` to what is redacted.
-    fn keep_back(&mut self, terms: Vec<Term>) {
+    fn keep_back(&mut self, terms: Vec<RedactionTerm>) {
         if !terms.is_empty() {
             self.stale |= Arc::make_mut(&mut self.terms).add(terms);
         }
     }
 
-    /// Whether the redactor is ready, or quick to build.
+    /// Returns whether the redactor is ready, or quick to build.
     pub(super) fn is_light(&self) -> bool {
         !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX || !guard!("redactor_aside")
     }
@@ -241,17 +241,17 @@ fn name(places: &mut BTreeSet<String>, place: String) {
     }
 }
 
-/// What was hidden, to be searched for elsewhere.
+/// Hidden values, to search for elsewhere.
 #[derive(Default)]
-struct Gathered<'a> {
+struct HiddenValues<'a> {
     /// Numbers as they are written.
-    written: Written<'a>,
-    terms: Vec<Term>,
+    written: NumberSpellings<'a>,
+    terms: Vec<RedactionTerm>,
     /// The contract of the tool if these are arguments: of them, short ones count too, and names that are values.
-    input_of: Option<&'a Contract>,
+    input_of: Option<&'a ToolContract>,
 }
 
-impl Gathered<'_> {
+impl HiddenValues<'_> {
     /// Replaces a value with [`REDACTED`], and gathers everything in it, numbers also as written.
     fn hide(&mut self, place: &mut Value) {
         self.gather(place);
@@ -276,7 +276,7 @@ impl Gathered<'_> {
                 }
                 self.add(&held);
             }
-            Value::Bool(_) if self.input_of.is_some() => self.terms.push(Term::boolean()),
+            Value::Bool(_) if self.input_of.is_some() => self.terms.push(RedactionTerm::boolean()),
             Value::Array(items) => items.iter().for_each(|item| self.gather(item)),
             Value::Object(fields) => {
                 for (name, field) in fields {
@@ -293,9 +293,9 @@ impl Gathered<'_> {
 
     fn add(&mut self, text: &str) {
         self.terms.push(if self.input_of.is_some() {
-            Term::argument(text)
+            RedactionTerm::argument(text)
         } else {
-            Term::sensitive(text)
+            RedactionTerm::sensitive(text)
         });
     }
 }

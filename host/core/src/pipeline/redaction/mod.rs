@@ -11,22 +11,23 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::catalog::{Contract, Tool};
+use crate::catalog::{Tool, ToolContract};
 use crate::journal::Trail;
 use crate::policy::Permit;
 use crate::pool::STORE;
 use crate::record::{
     AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF,
 };
-use crate::search::Meter;
+use crate::search::SearchMeter;
 use crate::secret::{
-    REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms,
+    REDACTED, RedactionTerm, RedactionTerms, Redactor, ReferenceKey, Scrubber, SecretStore,
+    SecretValue, Secrets,
 };
 
 use super::Request;
-use super::aside::Checks;
-use super::journey::Journey;
-use super::map_result::Mapped;
+use super::aside::LongChecks;
+use super::call_state::CallState;
+use super::map_result::MappedResult;
 use super::persist::{modifiers_size, names_size, size};
 
 use concealer::Concealer;
@@ -43,9 +44,9 @@ const NO_ARTIFACTS: &str = "the output contract has redaction_rules, which canno
 /// tool that has nothing to redact.
 pub(super) struct Redaction {
     /// The contract of the tool; `None` while there is nothing to redact.
-    contract: Option<Arc<Contract>>,
+    contract: Option<Arc<ToolContract>>,
     redactor: Redactor,
-    terms: Arc<Terms>,
+    terms: Arc<RedactionTerms>,
     /// The redactor does not contain all `terms` yet.
     stale: bool,
     secrets: Secrets,
@@ -70,28 +71,28 @@ pub(super) struct Redaction {
     latest: Option<(Input, Arc<Value>)>,
     /// The events of the call, which are redacted too.
     trail: Trail,
-    checks: Arc<Checks>,
+    checks: Arc<LongChecks>,
 }
 
-/// What the calls of tools that a call makes must not show: its secrets and sensitive arguments.
+/// Values that calls made by a call must not show: its secrets and sensitive arguments.
 #[derive(Clone)]
-pub(super) struct Hidden {
-    terms: Arc<Terms>,
+pub(super) struct InheritedSecrets {
+    terms: Arc<RedactionTerms>,
     whole: bool,
 }
 
 impl Redaction {
-    /// What the calls below this one must not show either; `None` if it has nothing to hide.
-    pub(super) fn inherited(&self) -> Option<Hidden> {
+    /// Values that the calls below this one must not show either; `None` without any.
+    pub(super) fn inherited(&self) -> Option<InheritedSecrets> {
         let hides = self.references.is_some() || self.whole;
-        hides.then(|| Hidden {
+        hides.then(|| InheritedSecrets {
             terms: Arc::new(self.terms.without_fields()),
             whole: self.whole,
         })
     }
 
     /// Begins with what the calls above this one hide.
-    fn inherit(&mut self, hidden: &Hidden) -> Result<(), Refusal> {
+    fn inherit(&mut self, hidden: &InheritedSecrets) -> Result<(), Refusal> {
         let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         (self.terms, self.references, self.whole) =
             (Arc::clone(&hidden.terms), Some(key), hidden.whole);
@@ -99,7 +100,7 @@ impl Redaction {
     }
 
     /// Begins idle. What takes long runs as one of `checks`.
-    pub(super) fn new(trail: Trail, checks: Arc<Checks>) -> Self {
+    pub(super) fn new(trail: Trail, checks: Arc<LongChecks>) -> Self {
         Self {
             contract: None,
             redactor: Redactor::default(),
@@ -168,12 +169,12 @@ impl Redaction {
         Ok(self.redactor.clone())
     }
 
-    /// Whether the tool's text must not appear outside the result itself.
+    /// Returns whether the tool's text must appear only in the result.
     pub(super) fn is_silent(&self) -> bool {
         self.whole
     }
 
-    /// Whether arguments are sensitive, so that records do not have all of the input.
+    /// Returns whether arguments are sensitive, so records omit a part of the input.
     pub(super) fn hides_input(&self) -> bool {
         self.references.is_some()
     }
@@ -209,7 +210,7 @@ impl Redaction {
         Ok(())
     }
 
-    /// Whether the arguments have sensitive fields, so that those in another shape cannot be shown.
+    /// Returns whether the arguments have sensitive fields, so arguments in another shape cannot be shown.
     fn needs_shape(&self) -> bool {
         let contract = self.contract.as_ref();
         (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields()))
@@ -254,7 +255,7 @@ impl Redaction {
         let input = input.clone();
         let work = move || {
             let redactor = brought::redactor(&brought);
-            let mut meter = Meter::aside();
+            let mut meter = SearchMeter::aside();
             // Also as it was written, because a parsed number can have fewer digits than the one that runs.
             let repeats = redactor.redact_within(&mut input.to_value(), &mut meter)
                 || redactor.redact_text_within(&mut input.text().to_owned(), &mut meter);
@@ -303,7 +304,7 @@ impl Redaction {
         for (name, value) in stored(store, of_store).await? {
             match value {
                 Some(value) => {
-                    terms.push(Term::secret(&name, &value));
+                    terms.push(RedactionTerm::secret(&name, &value));
                     known.push((name, value));
                 }
                 None => self.missing.push(name),
@@ -368,7 +369,7 @@ impl Redaction {
     ///
     /// # Errors
     ///
-    /// Those of [`Checks::run`], which end the call.
+    /// Those of [`LongChecks::run`], which end the call.
     pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
         let Some(mut concealer) = self.concealer() else {
             return Ok(input.to_value());
@@ -376,7 +377,7 @@ impl Redaction {
         let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
         let hidden = match hidden {
             Some(mut value) if concealer.is_light() => {
-                concealer.redact(&mut value, &mut Meter::inline());
+                concealer.redact(&mut value, &mut SearchMeter::inline());
                 self.learn(concealer);
                 return Ok(value);
             }
@@ -385,7 +386,7 @@ impl Redaction {
         let input = input.clone();
         let work = move || {
             let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
-            concealer.redact(&mut value, &mut Meter::aside());
+            concealer.redact(&mut value, &mut SearchMeter::aside());
             (value, concealer)
         };
         match self
@@ -429,7 +430,7 @@ impl Redaction {
         let rounded = Input::from_value(self.shown(input).await?);
         let exact = input.with_value(rounded.to_value());
         // A term or pattern may match a number as written, and not as a parsed value holds it.
-        let mut meter = Meter::inline();
+        let mut meter = SearchMeter::inline();
         let redactor = &self.redactor;
         let matches = exact
             .numbers()
@@ -475,14 +476,14 @@ impl Redaction {
 
     /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
     /// withheld.
-    pub(super) async fn redact(&mut self, mapped: &mut Mapped) {
+    pub(super) async fn redact(&mut self, mapped: &mut MappedResult) {
         if let Some(concealer) = self.concealer() {
             // Boxed, to keep the future of a call small that has nothing to redact.
             Box::pin(self.redact_with(concealer, mapped)).await;
         }
     }
 
-    async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut Mapped) {
+    async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut MappedResult) {
         if self.everything && !mapped.has_output() {
             // The rest is the host's own text.
             return mapped.hide_names();
@@ -505,7 +506,7 @@ impl Redaction {
         let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
         let places = match places {
             Some(mut places) if concealer.is_light() => {
-                concealer.redact_output(&mut taken, &mut places, &mut Meter::inline());
+                concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::inline());
                 *mapped = taken;
                 self.redacted(concealer, mapped, places);
                 return;
@@ -516,7 +517,7 @@ impl Redaction {
         let usage = taken.usage.clone();
         let work = move || {
             let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
-            concealer.redact_output(&mut taken, &mut places, &mut Meter::aside());
+            concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::aside());
             (taken, places, concealer)
         };
         // A call that is canceled meanwhile returns no output, because it is not redacted yet.
@@ -527,18 +528,23 @@ impl Redaction {
             }
             Err(refusal) => {
                 self.everything = true;
-                *mapped = Mapped {
+                *mapped = MappedResult {
                     ran,
                     usage,
                     error: Some(refusal),
-                    ..Mapped::default()
+                    ..MappedResult::default()
                 };
                 mapped.hide_names();
             }
         }
     }
 
-    fn redacted(&mut self, concealer: Concealer, mapped: &mut Mapped, places: BTreeSet<String>) {
+    fn redacted(
+        &mut self,
+        concealer: Concealer,
+        mapped: &mut MappedResult,
+        places: BTreeSet<String>,
+    ) {
         mapped.redacted = true;
         self.learn(concealer);
         self.places.extend(places);
@@ -551,7 +557,7 @@ impl Redaction {
     }
 
     /// Removes all output, and what the tool says of its failure, because the operator or the tool chose that (`redact`).
-    pub(super) fn withhold(&mut self, mapped: &mut Mapped) {
+    pub(super) fn withhold(&mut self, mapped: &mut MappedResult) {
         self.everything = true;
         if mapped.quotes_tool() && guard!("quiet_results") {
             let message = "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
@@ -571,7 +577,7 @@ impl Redaction {
 }
 
 /// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
-pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), Refusal> {
+pub(super) async fn begin(journey: &mut CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
     let secrets = wanted(tool, &journey.request);
     if let Some(hidden) = journey
         .request
@@ -594,7 +600,7 @@ pub(super) async fn begin(journey: &mut Journey<'_>, tool: &Tool) -> Result<(), 
 }
 
 /// Redacts the input that was recorded, and reads the `secrets` that the call may use.
-async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
+async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
     let input = journey.request.input.clone();
     // Until the input is redacted, the record shows none of it, whatever ends the call.
     journey.invocation.model_input = Arc::new(Value::String(REDACTED.to_owned()));
@@ -670,7 +676,7 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
 }
 
 /// Removes all output: the result only says that there was some, and why it is not there.
-fn withhold(mapped: &mut Mapped, code: &'static str, message: &str) {
+fn withhold(mapped: &mut MappedResult, code: &'static str, message: &str) {
     mapped.content.clear();
     mapped.structured_content = None;
     mapped.ui_facing_summary = None;

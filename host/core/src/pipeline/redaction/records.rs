@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use crate::record::{Content, InputMutation, PermissionDecision, Refusal, ToolHook};
-use crate::search::Meter;
+use crate::search::SearchMeter;
 use crate::secret::Redactor;
 
 /// Returns whether something was redacted.
-pub(super) fn block(redactor: &Redactor, block: &mut Content, meter: &mut Meter) -> bool {
+pub(super) fn block(redactor: &Redactor, block: &mut Content, meter: &mut SearchMeter) -> bool {
     let mut found = match block.fields.get_mut("text") {
         Some(Value::String(text)) => redactor.redact_output_text(text, meter),
         _ => false,
@@ -40,7 +40,7 @@ pub(in super::super) fn decision(redactor: &Redactor, decision: &mut PermissionD
         .suggested_updates
         .iter_mut()
         .for_each(|update| _ = redactor.redact(update));
-    let mut meter = Meter::inline();
+    let mut meter = SearchMeter::inline();
     decision
         .content_blocks
         .iter_mut()
@@ -68,7 +68,7 @@ pub(in super::super) fn hook(redactor: &Redactor, run: &mut ToolHook) {
     if let Some(said) = &mut run.permission_result {
         redactor.redact_text(&mut said.reason);
     }
-    let mut meter = Meter::inline();
+    let mut meter = SearchMeter::inline();
     run.logs
         .iter_mut()
         .for_each(|line| _ = block(redactor, line, &mut meter));
@@ -83,7 +83,7 @@ pub(in super::super) fn mutation(redactor: &Redactor, mutation: &mut InputMutati
 }
 
 /// Returns whether something was redacted.
-pub(super) fn error(redactor: &Redactor, error: &mut Refusal, meter: &mut Meter) -> bool {
+pub(super) fn error(redactor: &Redactor, error: &mut Refusal, meter: &mut SearchMeter) -> bool {
     let mut found = redactor.redact_text_within(&mut error.message, meter);
     for text in [&mut error.detail, &mut error.guest_code]
         .into_iter()

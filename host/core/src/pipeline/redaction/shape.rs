@@ -1,10 +1,10 @@
 use serde_json::Value;
 
-use super::super::journey::Journey;
+use super::super::call_state::CallState;
 
 /// Puts the redacted input into the record of the call, whose arguments have the shape of their contract, so that what is
 /// sensitive in them was found. Without that, the record has the reference of the input alone.
-pub(in super::super) fn show_input(journey: &mut Journey<'_>) {
+pub(in super::super) fn show_input(journey: &mut CallState<'_>) {
     if let Some((shown, text)) = journey.redaction.unproven.take() {
         (
             journey.invocation.model_input,

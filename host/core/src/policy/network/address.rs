@@ -1,15 +1,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A block of IANA's special-purpose registries: first address, length of the prefix in bits, purpose.
-type Block4 = (Ipv4Addr, u32, &'static str);
-type Block6 = (Ipv6Addr, u32, &'static str);
+type Ipv4Block = (Ipv4Addr, u32, &'static str);
+type Ipv6Block = (Ipv6Addr, u32, &'static str);
 
 /// Purpose of an address at which a cloud serves the metadata of a machine, and credentials with it, to each program there.
 const METADATA: &str = "cloud metadata";
 
 /// IPv4: the addresses of cloud metadata, which may lie in another block, the registry's blocks that are not globally
 /// reachable, and multicast. The first match counts.
-const SPECIAL_4: [Block4; 22] = [
+const SPECIAL_4: [Ipv4Block; 22] = [
     (Ipv4Addr::new(100, 100, 100, 200), 32, METADATA),
     (Ipv4Addr::new(168, 63, 129, 16), 32, METADATA),
     (Ipv4Addr::new(169, 254, 169, 254), 32, METADATA),
@@ -36,7 +36,7 @@ const SPECIAL_4: [Block4; 22] = [
 
 /// IPv6: the addresses of cloud metadata, and special-purpose blocks. The first match counts. Outside of these blocks, only
 /// global unicast (`2000::/3`) is public.
-const SPECIAL_6: [Block6; 18] = [
+const SPECIAL_6: [Ipv6Block; 18] = [
     (
         Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
         128,
@@ -90,12 +90,12 @@ const SPECIAL_6: [Block6; 18] = [
 ];
 
 /// NAT64 prefix: in a network without IPv4, the addresses of IPv4 hosts begin with it.
-const TRANSLATED: Block6 = (
+const TRANSLATED: Ipv6Block = (
     Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0),
     96,
     "translated",
 );
-const GLOBAL_UNICAST: Block6 = (
+const GLOBAL_UNICAST: Ipv6Block = (
     Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0),
     3,
     "global unicast",
@@ -110,7 +110,7 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether a cloud serves the metadata of a machine at `address`.
+/// Returns whether `address` is a cloud's metadata service.
 pub(super) fn is_metadata(address: IpAddr) -> bool {
     special(reached(address)) == Some(METADATA)
 }
@@ -148,7 +148,7 @@ fn translated(address: Ipv6Addr) -> Ipv4Addr {
     Ipv4Addr::new(a, b, c, d)
 }
 
-fn within(address: Ipv6Addr, (first, prefix, _): Block6) -> bool {
+fn within(address: Ipv6Addr, (first, prefix, _): Ipv6Block) -> bool {
     (u128::from(address) ^ u128::from(first)) >> (128 - prefix) == 0
 }
 
@@ -156,7 +156,7 @@ fn within(address: Ipv6Addr, (first, prefix, _): Block6) -> bool {
 mod tests {
     use super::{is_metadata, special};
 
-    fn of(address: &str) -> Option<&'static str> {
+    fn special_purpose(address: &str) -> Option<&'static str> {
         special(address.parse().unwrap())
     }
 
@@ -182,9 +182,9 @@ mod tests {
             public
                 .iter()
                 .chain(&more)
-                .all(|address| of(address).is_none())
+                .all(|address| special_purpose(address).is_none())
         );
-        assert_eq!(of("64:ff9b::808:808"), None);
+        assert_eq!(special_purpose("64:ff9b::808:808"), None);
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         ];
         for (first, last) in blocks {
             assert!(
-                of(first).is_some() && of(last).is_some(),
+                special_purpose(first).is_some() && special_purpose(last).is_some(),
                 "{first} to {last}"
             );
         }
@@ -231,11 +231,14 @@ mod tests {
 
     #[test]
     fn a_translated_address_is_judged_by_what_it_leads_to() {
-        assert_eq!(of("64:ff9b::7f00:1"), Some("loopback"));
-        assert_eq!(of("64:ff9b::a9fe:a9fe"), Some("cloud metadata"));
-        assert_eq!(of("2002:7f00:1::"), Some("6to4"));
-        assert_eq!(of("2001:0:7f00:1::"), Some("Teredo"));
-        assert_eq!(of("64:ff9b::a9fe:1"), Some("link-local"));
+        assert_eq!(special_purpose("64:ff9b::7f00:1"), Some("loopback"));
+        assert_eq!(
+            special_purpose("64:ff9b::a9fe:a9fe"),
+            Some("cloud metadata")
+        );
+        assert_eq!(special_purpose("2002:7f00:1::"), Some("6to4"));
+        assert_eq!(special_purpose("2001:0:7f00:1::"), Some("Teredo"));
+        assert_eq!(special_purpose("64:ff9b::a9fe:1"), Some("link-local"));
     }
 
     #[test]
@@ -256,7 +259,7 @@ mod tests {
         assert!(
             metadata
                 .iter()
-                .all(|address| of(address) == Some("cloud metadata"))
+                .all(|address| special_purpose(address) == Some("cloud metadata"))
         );
         for (beside, purpose) in [
             ("169.254.169.253", "link-local"),
@@ -264,7 +267,7 @@ mod tests {
             ("fd00::1", "private"),
         ] {
             assert!(
-                !is_metadata(beside.parse().unwrap()) && of(beside) == Some(purpose),
+                !is_metadata(beside.parse().unwrap()) && special_purpose(beside) == Some(purpose),
                 "{beside}"
             );
         }

@@ -7,7 +7,7 @@ use super::HostName;
 /// Why a text is not a scheme, host, port or origin. Grants, secrets, requests of guests and requests to a server are
 /// refused with the same reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum OriginError {
     Scheme,
     NoHost,
     /// User information can be mistaken for a host.
@@ -18,7 +18,7 @@ pub enum Malformed {
     Path,
 }
 
-impl Malformed {
+impl OriginError {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheme => "neither https nor http",
@@ -31,13 +31,13 @@ impl Malformed {
     }
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for OriginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for OriginError {}
 
 /// Host and port as in a `Host` header: `HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,9 +49,9 @@ pub struct Authority {
 
 impl Authority {
     /// Parses `HOST[:PORT]`. Fails for a user name, and for what [`HostName::parse`] rejects.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
+    pub fn parse(text: &str) -> Result<Self, OriginError> {
         let (host, port) = host_and_port(text)?;
-        let host = HostName::parse(host).ok_or(Malformed::Host)?;
+        let host = HostName::parse(host).ok_or(OriginError::Host)?;
         Ok(Self {
             host,
             port: port.map(self::port).transpose()?,
@@ -60,15 +60,15 @@ impl Authority {
 }
 
 /// `[SCHEME://]AUTHORITY[/PATH]`, split and not yet interpreted.
-pub(in crate::policy) struct Spelling<'a> {
+pub(in crate::policy) struct SplitUrl<'a> {
     pub(in crate::policy) scheme: Option<&'a str>,
     pub(in crate::policy) authority: &'a str,
     /// Empty, or begins with `/`.
     pub(in crate::policy) path: &'a str,
 }
 
-impl<'a> Spelling<'a> {
-    pub(in crate::policy) fn of(text: &'a str) -> Self {
+impl<'a> SplitUrl<'a> {
+    pub(in crate::policy) fn parse(text: &'a str) -> Self {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (Some(scheme), rest),
             None => (None, text),
@@ -83,9 +83,11 @@ impl<'a> Spelling<'a> {
 }
 
 /// Splits `HOST[:PORT]`. The colons of an address in brackets belong to the host.
-pub(in crate::policy) fn host_and_port(authority: &str) -> Result<(&str, Option<&str>), Malformed> {
+pub(in crate::policy) fn host_and_port(
+    authority: &str,
+) -> Result<(&str, Option<&str>), OriginError> {
     if authority.contains('@') {
-        return Err(Malformed::User);
+        return Err(OriginError::User);
     }
     let end = if authority.starts_with('[') {
         authority.find(']').map_or(0, |end| end + 1)
@@ -112,18 +114,18 @@ pub(in crate::policy) fn port_pattern(text: &str) -> anyhow::Result<Option<u16>>
 }
 
 /// Parses a port of digits only, because some servers would accept a sign or a space.
-fn port(text: &str) -> Result<u16, Malformed> {
+fn port(text: &str) -> Result<u16, OriginError> {
     let digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits
         .then(|| text.parse::<u16>().ok())
         .flatten()
         .filter(|port| *port != 0)
-        .ok_or(Malformed::Port)
+        .ok_or(OriginError::Port)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Authority, Malformed, port_pattern};
+    use super::{Authority, OriginError, port_pattern};
 
     #[test]
     fn an_authority_is_a_host_and_perhaps_a_port() {
@@ -138,20 +140,20 @@ mod tests {
             assert_eq!(of(text), Ok((host.to_owned(), port)), "{text}");
         }
         for (text, why) in [
-            ("user@ex.test", Malformed::User),
-            ("ex.test:80@evil.test", Malformed::User),
-            ("", Malformed::Host),
-            (":80", Malformed::Host),
-            ("::1", Malformed::Host),
-            ("[::1", Malformed::Host),
-            ("[::1]x:80", Malformed::Host),
-            ("127.1", Malformed::Host),
-            ("ex.test/", Malformed::Host),
-            ("ex.test:", Malformed::Port),
-            ("ex.test:0", Malformed::Port),
-            ("ex.test:+80", Malformed::Port),
-            ("ex.test:65536", Malformed::Port),
-            ("ex.test:80:80", Malformed::Port),
+            ("user@ex.test", OriginError::User),
+            ("ex.test:80@evil.test", OriginError::User),
+            ("", OriginError::Host),
+            (":80", OriginError::Host),
+            ("::1", OriginError::Host),
+            ("[::1", OriginError::Host),
+            ("[::1]x:80", OriginError::Host),
+            ("127.1", OriginError::Host),
+            ("ex.test/", OriginError::Host),
+            ("ex.test:", OriginError::Port),
+            ("ex.test:0", OriginError::Port),
+            ("ex.test:+80", OriginError::Port),
+            ("ex.test:65536", OriginError::Port),
+            ("ex.test:80:80", OriginError::Port),
         ] {
             assert_eq!(of(text), Err(why), "{text}");
         }
@@ -165,7 +167,7 @@ mod tests {
         );
         let error = format!("{:#}", port_pattern("http").unwrap_err());
         assert!(
-            error.contains("`http`") && error.contains(Malformed::Port.as_str()),
+            error.contains("`http`") && error.contains(OriginError::Port.as_str()),
             "{error}"
         );
     }

@@ -17,10 +17,10 @@ use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
 use super::UrlPattern;
 
 pub use address::{reached, special};
-pub use authority::{Authority, Malformed};
-pub(super) use authority::{Spelling, host_and_port, port_pattern};
+pub use authority::{Authority, OriginError};
+pub(super) use authority::{SplitUrl, host_and_port, port_pattern};
 pub use origin::{HostName, Origin, Scheme};
-pub use rule::Rule;
+pub use rule::NetworkRule;
 pub(super) use rule::is_plain;
 
 /// The one name that means addresses of this machine. It is never looked up (RFC 6761).
@@ -45,24 +45,24 @@ const SCOPE_PATTERNS_MAX: usize = 64;
 /// Network grants and denials.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkGrants {
-    pub(super) allow: Vec<Rule>,
-    pub(super) deny: Vec<Rule>,
+    pub(super) allow: Vec<NetworkRule>,
+    pub(super) deny: Vec<NetworkRule>,
 }
 
 impl NetworkGrants {
-    /// Whether nothing was granted.
+    /// Returns whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
 
-    /// Whether a grant can let a call of a tool with `profile` reach each of `origins`: the profile's scope covers it, and
-    /// no denial closes it.
+    /// Returns whether a grant can let a tool with `profile` reach each of `origins`: its scope covers it, and no
+    /// denial closes it.
     pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
-        let Ok(scope) = Scope::of(profile) else {
+        let Ok(scope) = NetworkScope::from_profile(profile) else {
             return false;
         };
         let is_declared = |origin: &Origin| {
-            let rule = Rule::origin(origin);
+            let rule = NetworkRule::origin(origin);
             scope.argument
                 || scope
                     .patterns
@@ -70,7 +70,7 @@ impl NetworkGrants {
                     .any(|pattern| rule.meet(pattern).is_some())
         };
         let is_denied = |Origin { scheme, host, port }: &Origin| {
-            let request = Request {
+            let request = NetworkRequest {
                 scheme: *scheme,
                 host,
                 port: *port,
@@ -110,7 +110,7 @@ impl NetworkGrants {
         words: &str,
         source: RuleSource,
     ) -> anyhow::Result<()> {
-        self.allow.push(Rule::allow(spec, words, source)?);
+        self.allow.push(NetworkRule::allow(spec, words, source)?);
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl NetworkGrants {
         words: &str,
         source: RuleSource,
     ) -> anyhow::Result<()> {
-        self.deny.push(Rule::deny(spec, words, source)?);
+        self.deny.push(NetworkRule::deny(spec, words, source)?);
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl NetworkGrants {
 
 /// The parts of a request that rules compare.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct NetworkRequest<'a> {
     pub scheme: Scheme,
     pub host: &'a HostName,
     pub port: u16,
@@ -153,17 +153,17 @@ pub struct NotAllowed {
 /// The network of one call: every request that it may send. Empty unless something was declared and granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    allow: Vec<Rule>,
-    deny: Vec<Rule>,
+    allow: Vec<NetworkRule>,
+    deny: Vec<NetworkRule>,
     /// URLs that a `[[rule]]` closes.
     closed: Vec<UrlPattern>,
 }
 
 impl Network {
-    /// What `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name: a scope
-    /// with the word `argument` adds them to its patterns; any other scope is narrowed to them, if there are any.
-    /// Unless the profile says `remote_mutation`, only methods that change nothing remain. A scope that cannot be
-    /// parsed declares nothing. `closed` stays closed.
+    /// Access that `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name:
+    /// a scope with the word `argument` adds them to its patterns; any other scope is narrowed to them, if any. Unless
+    /// the profile has `remote_mutation`, only methods that change nothing remain. A scope that cannot be parsed
+    /// declares nothing. `closed` stays closed.
     pub fn effective(
         profile: &PermissionProfile,
         grants: &NetworkGrants,
@@ -175,12 +175,12 @@ impl Network {
         {
             return Self::default();
         }
-        let Ok(scope) = Scope::of(profile) else {
+        let Ok(scope) = NetworkScope::from_profile(profile) else {
             return Self::default();
         };
         let wanted = scope.narrowed(named);
         let mutating = profile.has_effect(&WriteEffect::RemoteMutation) || !guard!("safe_methods");
-        let mut allow: Vec<Rule> = Vec::new();
+        let mut allow: Vec<NetworkRule> = Vec::new();
         // A thousand origins meet 64 patterns, and a list would be searched once for each pair.
         let mut known = HashSet::new();
         for grant in &grants.allow {
@@ -208,7 +208,7 @@ impl Network {
                 Some(both)
             })
         });
-        let allow: Vec<Rule> = met.filter(|rule| known.insert(rule.clone())).collect();
+        let allow: Vec<NetworkRule> = met.filter(|rule| known.insert(rule.clone())).collect();
         if allow.is_empty() {
             *self = Self::default();
             return;
@@ -218,18 +218,18 @@ impl Network {
         self.closed.extend(most.closed.iter().cloned());
     }
 
-    /// Whether the call can send no request.
+    /// Returns whether the call can send no request.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
 
     /// Requests that may be sent. Each rule prints in a canonical form.
-    pub fn allowed(&self) -> &[Rule] {
+    pub fn allowed(&self) -> &[NetworkRule] {
         &self.allow
     }
 
     /// Requests that may not be sent, whatever is allowed.
-    pub fn denied(&self) -> &[Rule] {
+    pub fn denied(&self) -> &[NetworkRule] {
         &self.deny
     }
 
@@ -248,7 +248,7 @@ impl Network {
         };
         json!({
             "allow": sorted(allow.iter().map(|rule| format!("{rule}{}", if rule.named { " named" } else { "" })).collect()),
-            "deny": sorted(deny.iter().map(Rule::to_string).collect()),
+            "deny": sorted(deny.iter().map(NetworkRule::to_string).collect()),
             "closed": sorted(closed.iter().map(|pattern| pattern.text().to_owned()).collect()),
         })
     }
@@ -260,9 +260,9 @@ impl Network {
             .map(|rule| (rule.words.as_str(), rule.source))
     }
 
-    /// Whether some request to `origin` is allowed.
+    /// Returns whether some request to `origin` is allowed.
     pub(super) fn may_reach(&self, origin: &Origin) -> bool {
-        let origin = Rule::origin(origin);
+        let origin = NetworkRule::origin(origin);
         self.allow.iter().any(|rule| rule.meet(&origin).is_some())
     }
 
@@ -272,7 +272,7 @@ impl Network {
         let listed = self
             .allow
             .iter()
-            .filter_map(Rule::methods)
+            .filter_map(NetworkRule::methods)
             .flatten()
             .map(String::as_str);
         let mut refused = None;
@@ -284,7 +284,7 @@ impl Network {
             }
             tried.push(method);
             let Origin { scheme, host, port } = origin;
-            match self.check(&Request {
+            match self.check(&NetworkRequest {
                 scheme: *scheme,
                 host,
                 port: *port,
@@ -300,7 +300,7 @@ impl Network {
     }
 
     /// Decides on `request` before anything is looked up or sent.
-    pub fn check(&self, request: &Request<'_>) -> Result<(), NotAllowed> {
+    pub fn check(&self, request: &NetworkRequest<'_>) -> Result<(), NotAllowed> {
         self.check_denials(request, request.host)?;
         if guard!("network_grants")
             && !self
@@ -323,7 +323,7 @@ impl Network {
     /// back to this machine (`here`), must be granted as an address, or be a loopback address of a granted `localhost`.
     pub fn check_address(
         &self,
-        request: &Request<'_>,
+        request: &NetworkRequest<'_>,
         address: IpAddr,
         here: bool,
     ) -> Result<(), NotAllowed> {
@@ -353,7 +353,11 @@ impl Network {
     }
 
     /// Fails if a denial or a closed URL covers `request` with `host` as its host.
-    fn check_denials(&self, request: &Request<'_>, host: &HostName) -> Result<(), NotAllowed> {
+    fn check_denials(
+        &self,
+        request: &NetworkRequest<'_>,
+        host: &HostName,
+    ) -> Result<(), NotAllowed> {
         let denied = |rule: &str| {
             Err(NotAllowed {
                 code: "denied_by_rule",
@@ -395,14 +399,14 @@ impl Network {
 
 /// A profile's `network_scope` (AT-PERM-06): patterns and the words `none`, `any` and `argument`, separated by commas.
 /// An absent scope declares nothing.
-struct Scope {
-    patterns: Vec<Rule>,
-    /// Whether the origins that a call's arguments name belong to the scope.
+struct NetworkScope {
+    patterns: Vec<NetworkRule>,
+    /// `true` if the scope includes origins in the call's arguments.
     argument: bool,
 }
 
-impl Scope {
-    fn of(profile: &PermissionProfile) -> anyhow::Result<Self> {
+impl NetworkScope {
+    fn from_profile(profile: &PermissionProfile) -> anyhow::Result<Self> {
         let text = profile.network_scope.as_deref().unwrap_or("none");
         if text.len() > SCOPE_BYTES_MAX {
             bail!("network_scope is longer than {SCOPE_BYTES_MAX} bytes");
@@ -417,19 +421,19 @@ impl Scope {
             }
             match word {
                 "none" => {}
-                "any" => scope.patterns.push(Rule::any()),
+                "any" => scope.patterns.push(NetworkRule::any()),
                 "argument" => scope.argument = true,
                 pattern => scope
                     .patterns
-                    .push(Rule::declared(pattern).context("the tool's profile")?),
+                    .push(NetworkRule::declared(pattern).context("the tool's profile")?),
             }
         }
         Ok(scope)
     }
 
     /// The patterns for a call whose arguments name the origins `named`.
-    fn narrowed(self, named: &[Origin]) -> Vec<Rule> {
-        let origins = named.iter().map(Rule::origin);
+    fn narrowed(self, named: &[Origin]) -> Vec<NetworkRule> {
+        let origins = named.iter().map(NetworkRule::origin);
         if self.argument {
             self.patterns.into_iter().chain(origins).collect()
         } else if named.is_empty() {
@@ -446,9 +450,9 @@ impl Scope {
     }
 }
 
-/// The origins that a tool wants to reach, as they can be granted. Fails for a scope that [`Scope::of`] rejects.
+/// The origins that a tool wants to reach, as grants. Fails for a scope that [`NetworkScope::from_profile`] rejects.
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
-    let scope = Scope::of(profile)?;
+    let scope = NetworkScope::from_profile(profile)?;
     if !named.is_empty() {
         return Ok(named
             .iter()
@@ -466,15 +470,16 @@ pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::R
 
 /// The targets that `profile` declares, each as it can be granted.
 pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
-    Scope::of(profile)
+    NetworkScope::from_profile(profile)
         .map(|scope| scope.patterns.iter().map(ToString::to_string).collect())
         .unwrap_or_default()
 }
 
-/// Whether [`wishes`] has a host at which a cloud serves metadata.
+/// Returns whether [`wishes`] has the host of a cloud's metadata service.
 pub(super) fn wishes_metadata(profile: &PermissionProfile, named: &[Origin]) -> bool {
     match named {
-        [] => Scope::of(profile).is_ok_and(|scope| scope.patterns.iter().any(Rule::is_metadata)),
+        [] => NetworkScope::from_profile(profile)
+            .is_ok_and(|scope| scope.patterns.iter().any(NetworkRule::is_metadata)),
         named => named.iter().any(|origin| origin.host.is_metadata()),
     }
 }

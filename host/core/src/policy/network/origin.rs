@@ -3,9 +3,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Url;
 
-use super::Malformed;
+use super::OriginError;
 use super::address::is_metadata;
-use super::authority::{Authority, Spelling};
+use super::authority::{Authority, SplitUrl};
 
 /// Names under which clouds serve the metadata of a machine.
 const METADATA_NAMES: [&str; 2] = ["instance-data.ec2.internal", "metadata.google.internal"];
@@ -25,11 +25,11 @@ impl Scheme {
         }
     }
 
-    pub(super) fn parse(word: &str) -> Result<Self, Malformed> {
+    pub(super) fn parse(word: &str) -> Result<Self, OriginError> {
         match word {
             "http" => Ok(Self::Http),
             "https" => Ok(Self::Https),
-            _ => Err(Malformed::Scheme),
+            _ => Err(OriginError::Scheme),
         }
     }
 
@@ -75,7 +75,7 @@ impl HostName {
         (name.len() <= 253 && name.split('.').all(label) && !number).then_some(Self::Name(name))
     }
 
-    /// Whether a cloud serves the metadata of a machine there, and with it credentials.
+    /// Returns whether the origin is a cloud's metadata service, which hands out credentials.
     pub fn is_metadata(&self) -> bool {
         match self {
             Self::Name(name) => METADATA_NAMES.contains(&name.as_str()),
@@ -104,22 +104,22 @@ pub struct Origin {
 
 impl Origin {
     /// Parses `SCHEME://HOST[:PORT]`, with at most a `/` after it.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let Spelling {
+    pub fn parse(text: &str) -> Result<Self, OriginError> {
+        let SplitUrl {
             scheme,
             authority,
             path,
-        } = Spelling::of(text);
+        } = SplitUrl::parse(text);
         let origin = Self::of_parts(scheme.unwrap_or_default(), authority)?;
         if matches!(path, "" | "/") {
             Ok(origin)
         } else {
-            Err(Malformed::Path)
+            Err(OriginError::Path)
         }
     }
 
     /// Parses a scheme and `HOST[:PORT]`. A missing port is the scheme's own.
-    pub fn of_parts(scheme: &str, authority: &str) -> Result<Self, Malformed> {
+    pub fn of_parts(scheme: &str, authority: &str) -> Result<Self, OriginError> {
         let scheme = Scheme::parse(scheme)?;
         let Authority { host, port } = Authority::parse(authority)?;
         Ok(Self {

@@ -5,7 +5,8 @@ use anyhow::{Context, bail};
 use crate::record::RuleSource;
 
 use super::{
-    HostName, METHOD_CHARS_MAX, Origin, Request, Scheme, Spelling, host_and_port, port_pattern,
+    HostName, METHOD_CHARS_MAX, NetworkRequest, Origin, Scheme, SplitUrl, host_and_port,
+    port_pattern,
 };
 
 /// Safe methods, which change nothing on the server.
@@ -17,16 +18,16 @@ const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 /// scheme means `https` and a missing port the scheme's own; in a denial they mean every scheme and every port. `PATH`
 /// covers itself and what is below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule {
+pub struct NetworkRule {
     /// `None`: either.
     scheme: Option<Scheme>,
     host: HostPattern,
     /// `None`: any.
     port: Option<u16>,
-    methods: Methods,
+    methods: MethodSet,
     path: String,
-    /// Whether the rule permits a special-purpose address, because its host is an address or `localhost`. Only a grant
-    /// can do that.
+    /// `true` if the rule permits a special-purpose address, because its host is an address or `localhost`. Only a
+    /// grant can.
     pub(super) named: bool,
     /// The rule as written, for the record: `--allow-net=api.example.com`.
     pub(super) words: String,
@@ -42,13 +43,13 @@ enum HostPattern {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Methods {
+enum MethodSet {
     All,
     /// Sorted.
     Listed(Vec<String>),
 }
 
-impl Rule {
+impl NetworkRule {
     /// Parses a grant; `words` is the grant as written.
     pub(super) fn allow(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         let mut rule = Self::parse(spec, true)?;
@@ -89,7 +90,7 @@ impl Rule {
             scheme: None,
             host: HostPattern::Any,
             port: None,
-            methods: Methods::All,
+            methods: MethodSet::All,
             path: "/".to_owned(),
             named: false,
             words: String::new(),
@@ -97,7 +98,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is about a host at which a cloud serves metadata, and no other.
+    /// Returns whether the rule is only about the host of a cloud's metadata service.
     pub(super) fn is_metadata(&self) -> bool {
         matches!(&self.host, HostPattern::Is(host) if host.is_metadata())
     }
@@ -116,15 +117,15 @@ impl Rule {
             Some((methods, rest))
                 if methods.bytes().all(|b| b.is_ascii_uppercase() || b == b'+') =>
             {
-                (Methods::parse(methods)?, rest)
+                (MethodSet::parse(methods)?, rest)
             }
-            _ => (Methods::All, spec),
+            _ => (MethodSet::All, spec),
         };
-        let Spelling {
+        let SplitUrl {
             scheme,
             authority,
             path,
-        } = Spelling::of(rest);
+        } = SplitUrl::parse(rest);
         let scheme =
             scheme.map(|word| Scheme::parse(word).with_context(|| format!("the scheme `{word}`")));
         let scheme = scheme.transpose()?.or(exact.then_some(Scheme::Https));
@@ -174,7 +175,7 @@ impl Rule {
 
     /// The same rule for safe methods only; `None` if it covers none of them.
     pub(super) fn safe(&self) -> Option<Self> {
-        let safe = Methods::Listed(SAFE.map(str::to_owned).to_vec());
+        let safe = MethodSet::Listed(SAFE.map(str::to_owned).to_vec());
         Some(Self {
             methods: self.methods.meet(&safe)?,
             ..self.clone()
@@ -184,25 +185,25 @@ impl Rule {
     /// The methods that it names; `None` for all of them.
     pub(super) fn methods(&self) -> Option<&[String]> {
         match &self.methods {
-            Methods::All => None,
-            Methods::Listed(methods) => Some(methods),
+            MethodSet::All => None,
+            MethodSet::Listed(methods) => Some(methods),
         }
     }
 
-    /// Whether this rule allows `request` with `host` as its host.
-    pub(super) fn covers(&self, request: &Request<'_>, host: &HostName) -> bool {
+    /// Returns whether this rule allows `request` with `host` as its host.
+    pub(super) fn covers(&self, request: &NetworkRequest<'_>, host: &HostName) -> bool {
         self.matches(request, host)
             && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
     }
 
-    /// Whether this rule could deny `request` with `host` as its host: a path that servers interpret in different ways
-    /// is denied.
-    pub(super) fn touches(&self, request: &Request<'_>, host: &HostName) -> bool {
+    /// Returns whether this rule could deny `request` with `host` as its host; a path that servers interpret
+    /// differently is denied.
+    pub(super) fn touches(&self, request: &NetworkRequest<'_>, host: &HostName) -> bool {
         self.matches(request, host)
             && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
     }
 
-    fn matches(&self, request: &Request<'_>, host: &HostName) -> bool {
+    fn matches(&self, request: &NetworkRequest<'_>, host: &HostName) -> bool {
         self.scheme.is_none_or(|scheme| scheme == request.scheme)
             && self.port.is_none_or(|port| port == request.port)
             && self.methods.contain(request.method)
@@ -210,9 +211,9 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for NetworkRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Methods::Listed(methods) = &self.methods {
+        if let MethodSet::Listed(methods) = &self.methods {
             write!(f, "{}@", methods.join("+"))?;
         }
         write!(f, "{}://", self.scheme.map_or("*", Scheme::as_str))?;
@@ -278,7 +279,7 @@ fn is_below(name: &str, parent: &str) -> bool {
         .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
 }
 
-impl Methods {
+impl MethodSet {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let mut methods: Vec<String> = text.split('+').map(str::to_owned).collect();
         if methods
@@ -328,14 +329,14 @@ fn either<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     }
 }
 
-/// Whether `path` is `prefix` or lies below it.
+/// Returns whether `path` is `prefix` or lies below it.
 fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
-/// Whether every server interprets `path` in the same way: no escapes that could hide a separator, no backslash, no
-/// `;`, no empty and no dot segments.
+/// Returns whether every server interprets `path` in the same way: no escapes that could hide a separator, no
+/// backslash, no `;`, no empty and no dot segments.
 pub(in crate::policy) fn is_plain(path: &str) -> bool {
     let doubtful = ["%2e", "%2f", "%5c", "%25", "%3b", "//", "\\", ";"];
     let lower = path.to_ascii_lowercase();

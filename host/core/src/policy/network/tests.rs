@@ -29,14 +29,14 @@ fn reading(scope: &str, allow: &[&str], deny: &[&str]) -> Network {
     )
 }
 
-fn of(url: &str) -> Option<Origin> {
+fn origin_of(url: &str) -> Option<Origin> {
     Origin::of_url(&url::Url::parse(url).unwrap())
 }
 
 /// The decision on a request to `origin`, whose host has `address`.
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
-    let origin = of(origin).unwrap();
-    let request = Request {
+    let origin = origin_of(origin).unwrap();
+    let request = NetworkRequest {
         scheme: origin.scheme,
         host: &origin.host,
         port: origin.port,
@@ -82,7 +82,7 @@ fn only_what_is_declared_and_granted_remains() {
 fn the_arguments_of_a_call_narrow_it() {
     let named: Vec<Origin> = ["https://a.ex.test/x", "http://b.test"]
         .iter()
-        .filter_map(|url| of(url))
+        .filter_map(|url| origin_of(url))
         .collect();
     let profile = profile("argument", &[WriteEffect::None]);
     let network = Network::effective(
@@ -194,7 +194,7 @@ fn a_denial_wins_by_name_and_by_address() {
 impl Network {
     fn check_is_denied(&self) -> bool {
         let host = HostName::parse("ex.test").unwrap();
-        let request = Request {
+        let request = NetworkRequest {
             scheme: Scheme::Https,
             host: &host,
             port: 443,
@@ -209,8 +209,8 @@ impl Network {
 fn an_address_of_this_machine_is_reached_only_where_it_was_named() {
     let decided = |allow: &str, here: bool| {
         let network = reading("any", &[allow], &[]);
-        let origin = of("http://a.test:80").unwrap();
-        let request = Request {
+        let origin = origin_of("http://a.test:80").unwrap();
+        let request = NetworkRequest {
             scheme: origin.scheme,
             host: &origin.host,
             port: origin.port,

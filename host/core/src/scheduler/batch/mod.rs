@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::record::{ContextModifierPolicy, ResourceLock, SchemaVersion, digest};
 
-pub use outlet::{Given, Outlet};
-pub use plan::{CALLS_MAX, ID_BYTES_MAX, Plan, PlanError};
-pub use state::{BatchState, Cause, Step};
+pub use outlet::{BatchOutlet, OutletItem};
+pub use plan::{BatchPlan, CALLS_MAX, ID_BYTES_MAX, PlanError};
+pub use state::{BatchState, BatchStep, SkipCause};
 
 /// Number of hexadecimal digits in the id of a policy.
 const ID_CHARS: usize = 16;
@@ -95,7 +95,7 @@ impl YieldPolicy {
     }
 }
 
-/// What an interruption by the user means for the calls that run (AT-SCHED-05). Those that have not started never do.
+/// Effect of an interruption by the user on running calls (AT-SCHED-05). Those that have not started never do.
 ///
 /// ```
 /// use toolcell_core::scheduler::batch::InterruptBehavior;
@@ -125,7 +125,7 @@ impl InterruptBehavior {
     }
 }
 
-/// What the failure of a call means for the other calls of its batch (AT-SCHED-06).
+/// Effect of a call's failure on the other calls of its batch (AT-SCHED-06).
 ///
 /// ```
 /// use toolcell_core::scheduler::batch::SiblingFailurePolicy;

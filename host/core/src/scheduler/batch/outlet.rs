@@ -6,7 +6,7 @@ use super::YieldPolicy;
 
 /// One thing that is handed out, with the index of its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given<E, R> {
+pub enum OutletItem<E, R> {
     Event(usize, E),
     End(usize, R),
 }
@@ -14,21 +14,21 @@ pub enum Given<E, R> {
 /// Holds what is not handed out yet. What it holds is bounded, because a batch and the events and the result of a call
 /// are.
 #[derive(Debug)]
-pub struct Outlet<E, R> {
+pub struct BatchOutlet<E, R> {
     yields: YieldPolicy,
     /// The first call whose result was not handed out.
     next: usize,
-    held: BTreeMap<usize, Held<E, R>>,
-    ready: VecDeque<Given<E, R>>,
+    held: BTreeMap<usize, HeldOutput<E, R>>,
+    ready: VecDeque<OutletItem<E, R>>,
 }
 
 #[derive(Debug)]
-struct Held<E, R> {
+struct HeldOutput<E, R> {
     events: Vec<E>,
     end: Option<R>,
 }
 
-impl<E, R> Outlet<E, R> {
+impl<E, R> BatchOutlet<E, R> {
     pub fn new(yields: YieldPolicy) -> Self {
         Self {
             yields,
@@ -41,7 +41,7 @@ impl<E, R> Outlet<E, R> {
     /// Takes an event of the call `at`.
     pub fn event(&mut self, at: usize, event: E) {
         if self.yields != YieldPolicy::AllOrdered || at <= self.next {
-            self.ready.push_back(Given::Event(at, event));
+            self.ready.push_back(OutletItem::Event(at, event));
         } else {
             self.held(at).events.push(event);
         }
@@ -50,7 +50,7 @@ impl<E, R> Outlet<E, R> {
     /// Takes the end of the call `at`.
     pub fn end(&mut self, at: usize, end: R) {
         if self.yields == YieldPolicy::UnorderedStreaming {
-            self.ready.push_back(Given::End(at, end));
+            self.ready.push_back(OutletItem::End(at, end));
             return;
         }
         self.held(at).end = Some(end);
@@ -59,22 +59,22 @@ impl<E, R> Outlet<E, R> {
             self.ready.extend(
                 events
                     .into_iter()
-                    .map(|event| Given::Event(self.next, event)),
+                    .map(|event| OutletItem::Event(self.next, event)),
             );
             let Some(end) = held.end.take() else { break };
-            self.ready.push_back(Given::End(self.next, end));
+            self.ready.push_back(OutletItem::End(self.next, end));
             self.held.remove(&self.next);
             self.next += 1;
         }
     }
 
     /// The next thing that may be handed out.
-    pub fn take(&mut self) -> Option<Given<E, R>> {
+    pub fn take(&mut self) -> Option<OutletItem<E, R>> {
         self.ready.pop_front()
     }
 
-    fn held(&mut self, at: usize) -> &mut Held<E, R> {
-        self.held.entry(at).or_insert_with(|| Held {
+    fn held(&mut self, at: usize) -> &mut HeldOutput<E, R> {
+        self.held.entry(at).or_insert_with(|| HeldOutput {
             events: Vec::new(),
             end: None,
         })
@@ -87,7 +87,7 @@ mod tests {
 
     /// What is handed out when call 1 is faster than call 0: at each step, as `+1` for its progress and `=1` for its end.
     fn handed_out(yields: YieldPolicy) -> [String; 7] {
-        let mut outlet: Outlet<(), ()> = Outlet::new(yields);
+        let mut outlet: BatchOutlet<(), ()> = BatchOutlet::new(yields);
         ["+0", "+1", "=1", "+2", "+0", "=0", "=2"].map(|step| {
             let at = step[1..].parse().unwrap();
             if step.starts_with('+') {
@@ -96,8 +96,8 @@ mod tests {
                 outlet.end(at, ())
             }
             let given = std::iter::from_fn(|| outlet.take()).map(|given| match given {
-                Given::Event(at, ()) => format!("+{at}"),
-                Given::End(at, ()) => format!("={at}"),
+                OutletItem::Event(at, ()) => format!("+{at}"),
+                OutletItem::End(at, ()) => format!("={at}"),
             });
             given.collect::<Vec<_>>().join(" ")
         })

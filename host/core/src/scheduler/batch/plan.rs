@@ -1,4 +1,4 @@
-//! What depends on what, checked before anything runs.
+//! Dependencies, checked before anything runs.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,10 +10,10 @@ pub const ID_BYTES_MAX: usize = 256;
 /// Why calls are no batch. `at` is the index of the call at fault; ids are quoted, and so contain no control characters.
 ///
 /// ```
-/// use toolcell_core::scheduler::batch::Plan;
+/// use toolcell_core::scheduler::batch::BatchPlan;
 ///
 /// let needs = ["fetch".to_owned()];
-/// let error = Plan::new([("parse", &needs[..])]).err();
+/// let error = BatchPlan::new([("parse", &needs[..])]).err();
 /// let message = "the call \"parse\" depends on \"fetch\", which is not a call of this batch; correct depends_on";
 /// assert_eq!(error.map(|error| (error.at(), error.to_string())), Some((0, message.to_owned())));
 /// ```
@@ -59,21 +59,21 @@ const SHOWN_MAX: usize = 10;
 /// Which calls of a batch depend on which, by index.
 ///
 /// ```
-/// use toolcell_core::scheduler::batch::Plan;
+/// use toolcell_core::scheduler::batch::BatchPlan;
 ///
 /// let needs = ["fetch".to_owned()];
-/// let plan = Plan::new([("parse", &needs[..]), ("fetch", &needs[..0])])?;
+/// let plan = BatchPlan::new([("parse", &needs[..]), ("fetch", &needs[..0])])?;
 /// assert_eq!(plan.len(), 2);
 /// # Ok::<(), toolcell_core::scheduler::batch::PlanError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct BatchPlan {
     needs: Vec<BTreeSet<usize>>,
     /// The calls that depend on each.
     dependents: Vec<Vec<usize>>,
 }
 
-impl Plan {
+impl BatchPlan {
     /// Plans calls: the id of each, and the ids that it depends on.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Plan {
         self.needs.len()
     }
 
-    /// Whether there is no call.
+    /// Returns whether there is no call.
     pub fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
@@ -205,12 +205,12 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan(calls: &[(&str, &[&str])]) -> Result<Plan, PlanError> {
+    fn plan(calls: &[(&str, &[&str])]) -> Result<BatchPlan, PlanError> {
         let needs: Vec<Vec<String>> = calls
             .iter()
             .map(|(_, needs)| needs.iter().map(|need| (*need).to_owned()).collect())
             .collect();
-        Plan::new(
+        BatchPlan::new(
             calls
                 .iter()
                 .zip(&needs)
@@ -265,7 +265,8 @@ mod tests {
     #[test]
     fn a_batch_has_at_most_a_thousand_calls() {
         let ids: Vec<String> = (0..=CALLS_MAX).map(|n| n.to_string()).collect();
-        let of = |count: usize| Plan::new(ids.iter().take(count).map(|id| (id.as_str(), &[][..])));
+        let of =
+            |count: usize| BatchPlan::new(ids.iter().take(count).map(|id| (id.as_str(), &[][..])));
         assert_eq!(of(CALLS_MAX).unwrap().len(), CALLS_MAX);
         assert_eq!(
             of(CALLS_MAX + 1).unwrap_err(),

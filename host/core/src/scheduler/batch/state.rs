@@ -1,25 +1,25 @@
-//! What may start now, and what the end of a call means for the others.
+//! Tracks which calls may start, and how the end of one affects the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::record::AbortReason;
 
-use super::{BatchPolicy, Plan, SiblingFailurePolicy};
+use super::{BatchPlan, BatchPolicy, SiblingFailurePolicy};
 
-/// What to do next.
+/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum BatchStep {
     /// Start this call.
     Start(usize),
     /// End this call without starting it. It counts as ended from here on.
-    Discard(usize, Cause),
+    Discard(usize, SkipCause),
     /// Cancel this call, which runs.
     Cancel(usize, AbortReason),
 }
 
 /// Why a call does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum SkipCause {
     /// This call failed, and not because of another one.
     Failed(usize),
     /// The batch was interrupted.
@@ -27,7 +27,7 @@ pub enum Cause {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
+enum SlotStatus {
     Waiting,
     Running,
     Ended,
@@ -36,10 +36,10 @@ enum Status {
 /// The progress of a batch: pure, so that what it decides depends on the order of the ends alone.
 #[derive(Debug)]
 pub struct BatchState {
-    plan: Plan,
+    plan: BatchPlan,
     siblings: SiblingFailurePolicy,
     at_once: usize,
-    statuses: Vec<Status>,
+    statuses: Vec<SlotStatus>,
     /// For each call, how many that it depends on have not ended.
     open: Vec<usize>,
     running: usize,
@@ -49,14 +49,14 @@ pub struct BatchState {
     /// Those of them that were not asked for yet.
     fresh: Vec<usize>,
     /// The waiting calls that will not start.
-    doomed: BTreeMap<usize, Cause>,
-    cancels: VecDeque<Step>,
-    /// Whether a failure has canceled all siblings.
+    doomed: BTreeMap<usize, SkipCause>,
+    cancels: VecDeque<BatchStep>,
+    /// `true` if a failure has canceled all siblings.
     siblings_canceled: bool,
 }
 
 impl BatchState {
-    pub fn new(plan: Plan, policy: &BatchPolicy) -> Self {
+    pub fn new(plan: BatchPlan, policy: &BatchPolicy) -> Self {
         let open: Vec<usize> = (0..plan.len()).map(|at| plan.needs_of(at)).collect();
         let fresh: Vec<usize> = open
             .iter()
@@ -67,7 +67,7 @@ impl BatchState {
         Self {
             siblings: policy.siblings,
             at_once: policy.at_once(),
-            statuses: vec![Status::Waiting; plan.len()],
+            statuses: vec![SlotStatus::Waiting; plan.len()],
             running: 0,
             left: plan.len(),
             ready: fresh.iter().copied().collect(),
@@ -80,32 +80,32 @@ impl BatchState {
         }
     }
 
-    /// Whether every call has ended.
+    /// Returns whether every call has ended.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }
 
     /// The next step; `None` until another call ends. Calls start in their order.
-    pub fn next_step(&mut self) -> Option<Step> {
+    pub fn next_step(&mut self) -> Option<BatchStep> {
         if let Some(cancel) = self.cancels.pop_front() {
             return Some(cancel);
         }
         if let Some((at, cause)) = self.doomed.pop_first() {
             let root = match cause {
-                Cause::Failed(root) => Some(root),
+                SkipCause::Failed(root) => Some(root),
                 // Nothing failed, and all that waits ends for the same reason.
-                Cause::Interrupted(_) => None,
+                SkipCause::Interrupted(_) => None,
             };
             self.settle(at, root);
-            return Some(Step::Discard(at, cause));
+            return Some(BatchStep::Discard(at, cause));
         }
         if self.running >= self.at_once {
             return None;
         }
         let at = self.ready.pop_first()?;
-        self.set(at, Status::Running);
+        self.set(at, SlotStatus::Running);
         self.running += 1;
-        Some(Step::Start(at))
+        Some(BatchStep::Start(at))
     }
 
     /// The calls that have become ready since the last time, and do not start yet because so many run as may at once.
@@ -117,7 +117,7 @@ impl BatchState {
 
     /// A call that was started has ended.
     pub fn ended(&mut self, at: usize, failed: bool) {
-        if self.is(at, Status::Running) {
+        if self.is(at, SlotStatus::Running) {
             self.running -= 1;
             self.settle(at, failed.then_some(at));
         }
@@ -125,7 +125,7 @@ impl BatchState {
 
     /// No call starts from here on; `cancels`: those that run are canceled.
     pub fn interrupt(&mut self, reason: AbortReason, cancels: bool) {
-        self.stop(Cause::Interrupted(reason));
+        self.stop(SkipCause::Interrupted(reason));
         if cancels {
             self.cancel_running(reason);
         }
@@ -133,7 +133,7 @@ impl BatchState {
 
     /// Ends the call `at`. `root`: the call at fault, if it failed.
     fn settle(&mut self, at: usize, root: Option<usize>) {
-        self.set(at, Status::Ended);
+        self.set(at, SlotStatus::Ended);
         self.left -= 1;
         let dependents = self.plan.dependents_of(at).to_vec();
         for dependent in &dependents {
@@ -142,7 +142,7 @@ impl BatchState {
             };
             *open -= 1;
             if *open == 0
-                && self.is(*dependent, Status::Waiting)
+                && self.is(*dependent, SlotStatus::Waiting)
                 && !self.doomed.contains_key(dependent)
             {
                 self.ready.insert(*dependent);
@@ -155,12 +155,12 @@ impl BatchState {
             SiblingFailurePolicy::CancelDependent => {
                 dependents
                     .into_iter()
-                    .for_each(|dependent| self.doom(dependent, Cause::Failed(root)));
+                    .for_each(|dependent| self.doom(dependent, SkipCause::Failed(root)));
             }
             // Calls that end because of the first failure cancel nothing more.
             SiblingFailurePolicy::CancelSiblings if !self.siblings_canceled => {
                 self.siblings_canceled = true;
-                self.stop(Cause::Failed(root));
+                self.stop(SkipCause::Failed(root));
                 self.cancel_running(AbortReason::SiblingError);
             }
             SiblingFailurePolicy::CancelSiblings => {}
@@ -168,12 +168,12 @@ impl BatchState {
     }
 
     /// Lets no further call start.
-    fn stop(&mut self, cause: Cause) {
+    fn stop(&mut self, cause: SkipCause) {
         (0..self.statuses.len()).for_each(|at| self.doom(at, cause));
     }
 
-    fn doom(&mut self, at: usize, cause: Cause) {
-        if self.is(at, Status::Waiting) {
+    fn doom(&mut self, at: usize, cause: SkipCause) {
+        if self.is(at, SlotStatus::Waiting) {
             self.ready.remove(&at);
             self.doomed.entry(at).or_insert(cause);
         }
@@ -184,16 +184,16 @@ impl BatchState {
             .statuses
             .iter()
             .enumerate()
-            .filter(|(_, status)| **status == Status::Running);
+            .filter(|(_, status)| **status == SlotStatus::Running);
         self.cancels
-            .extend(running.map(|(at, _)| Step::Cancel(at, reason)));
+            .extend(running.map(|(at, _)| BatchStep::Cancel(at, reason)));
     }
 
-    fn is(&self, at: usize, status: Status) -> bool {
+    fn is(&self, at: usize, status: SlotStatus) -> bool {
         self.statuses.get(at) == Some(&status)
     }
 
-    fn set(&mut self, at: usize, status: Status) {
+    fn set(&mut self, at: usize, status: SlotStatus) {
         if let Some(known) = self.statuses.get_mut(at) {
             *known = status;
         }

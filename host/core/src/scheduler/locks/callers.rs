@@ -8,23 +8,23 @@ const NO_CALLER: u64 = 0;
 
 /// A number for each caller that has calls in the queue.
 #[derive(Debug, Default)]
-pub(super) struct Callers {
+pub(super) struct CallerNumbers {
     numbers: HashMap<Arc<str>, u64>,
-    known: HashMap<u64, Caller>,
+    known: HashMap<u64, CallerEntry>,
     /// Callers that had no call when they were added, each once, oldest first.
     idle: VecDeque<u64>,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Caller {
+struct CallerEntry {
     name: Arc<str>,
     /// Number of its calls, running ones included.
     calls: usize,
     is_in_idle: bool,
 }
 
-impl Callers {
+impl CallerNumbers {
     /// Adds a call of the caller `name`. Returns the caller's number.
     pub(super) fn enter(&mut self, name: Option<&str>) -> u64 {
         let Some(name) = name else { return NO_CALLER };
@@ -39,7 +39,7 @@ impl Callers {
         self.numbers.insert(Arc::clone(&name), self.last);
         self.known.insert(
             self.last,
-            Caller {
+            CallerEntry {
                 name,
                 calls: 1,
                 is_in_idle: false,
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn callers_without_a_call_are_forgotten() {
-        let mut callers = Callers::default();
+        let mut callers = CallerNumbers::default();
         let kept = callers.enter(Some("kept"));
         for n in 0..10 * IDLE_MAX {
             let number = callers.enter(Some(&n.to_string()));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_comes_and_goes_is_remembered_once() {
-        let mut callers = Callers::default();
+        let mut callers = CallerNumbers::default();
         let first = callers.enter(Some("anna"));
         callers.leave(first);
         for _ in 0..10 * IDLE_MAX {
@@ -121,7 +121,7 @@ mod tests {
         /// Longer than this takes on a busy machine, and much shorter than a scan of all callers for each of them.
         const PATIENCE: Duration = Duration::from_secs(20);
         let began = Instant::now();
-        let mut callers = Callers::default();
+        let mut callers = CallerNumbers::default();
         let numbers: Vec<u64> = (0..CALLERS)
             .map(|n| callers.enter(Some(&n.to_string())))
             .collect();

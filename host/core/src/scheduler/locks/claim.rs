@@ -18,29 +18,29 @@ pub enum NetworkUse {
 
 /// How a call uses what other calls can reach too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum UseMode {
     /// Beside others that change nothing there.
     Shared,
     Exclusive,
 }
 
-/// What one call can reach, as far as other calls can notice it.
+/// Resources that one call can reach and other calls can notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct ResourceClaim {
     /// Canonical folders, sorted, none inside another.
     reads: Vec<Arc<Path>>,
     /// The same, for folders that the call may change.
     writes: Vec<Arc<Path>>,
     network: NetworkUse,
     /// How the call uses the context of its caller; `None` if it cannot change it.
-    context: Option<Mode>,
-    /// What the tool says that its calls share, by name.
-    named: Vec<(Arc<str>, Mode)>,
-    /// Whether the call must be alone.
+    context: Option<UseMode>,
+    /// Resources that the tool's calls share, by name.
+    named: Vec<(Arc<str>, UseMode)>,
+    /// `true` if the call must run alone.
     alone: bool,
 }
 
-impl Claim {
+impl ResourceClaim {
     /// The claim of a call that reads and writes these canonical folders.
     pub fn new<'a>(
         reads: impl Iterator<Item = &'a Path>,
@@ -60,9 +60,9 @@ impl Claim {
     pub fn in_context(self, serial: bool) -> Self {
         Self {
             context: Some(if serial {
-                Mode::Exclusive
+                UseMode::Exclusive
             } else {
-                Mode::Shared
+                UseMode::Shared
             }),
             ..self
         }
@@ -74,9 +74,9 @@ impl Claim {
     pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
             let mode = if is_exclusive {
-                Mode::Exclusive
+                UseMode::Exclusive
             } else {
-                Mode::Shared
+                UseMode::Shared
             };
             match self.named.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) if is_exclusive => *known = mode,
@@ -95,7 +95,7 @@ impl Claim {
         }
     }
 
-    /// Whether no other call can notice a call with this claim.
+    /// Returns whether no other call can notice a call with this claim.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -104,42 +104,49 @@ impl Claim {
         self.alone
             || !self.writes.is_empty()
             || self.network == NetworkUse::Changes
-            || self.context == Some(Mode::Exclusive)
-            || self.named.iter().any(|(_, mode)| *mode == Mode::Exclusive)
+            || self.context == Some(UseMode::Exclusive)
+            || self
+                .named
+                .iter()
+                .any(|(_, mode)| *mode == UseMode::Exclusive)
     }
 
     /// The use of everything that calls can reach.
-    pub(super) fn whole(&self) -> Mode {
+    pub(super) fn whole(&self) -> UseMode {
         if self.alone {
-            Mode::Exclusive
+            UseMode::Exclusive
         } else {
-            Mode::Shared
+            UseMode::Shared
         }
     }
 
     /// The use of the network.
-    pub(super) fn network(&self) -> Option<Mode> {
+    pub(super) fn network(&self) -> Option<UseMode> {
         match self.network {
             NetworkUse::None => None,
-            NetworkUse::Reads => Some(Mode::Shared),
-            NetworkUse::Changes => Some(Mode::Exclusive),
+            NetworkUse::Reads => Some(UseMode::Shared),
+            NetworkUse::Changes => Some(UseMode::Exclusive),
         }
     }
 
     /// The use of the context of the caller.
-    pub(super) fn context(&self) -> Option<Mode> {
+    pub(super) fn context(&self) -> Option<UseMode> {
         self.context
     }
 
     /// The use of each resource that the tool names.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&Arc<str>, Mode)> {
+    pub(super) fn named(&self) -> impl Iterator<Item = (&Arc<str>, UseMode)> {
         self.named.iter().map(|(name, mode)| (name, *mode))
     }
 
     /// The use of each folder.
-    pub(super) fn folders(&self) -> impl Iterator<Item = (&Arc<Path>, Mode)> {
-        let reads = self.reads.iter().map(|folder| (folder, Mode::Shared));
-        reads.chain(self.writes.iter().map(|folder| (folder, Mode::Exclusive)))
+    pub(super) fn folders(&self) -> impl Iterator<Item = (&Arc<Path>, UseMode)> {
+        let reads = self.reads.iter().map(|folder| (folder, UseMode::Shared));
+        reads.chain(
+            self.writes
+                .iter()
+                .map(|folder| (folder, UseMode::Exclusive)),
+        )
     }
 }
 

@@ -3,12 +3,12 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::claim::{Claim, Mode};
-use super::order::{Call, Order};
+use super::claim::{ResourceClaim, UseMode};
+use super::order::{QueuedCall, TurnOrder};
 
 /// How far a call with a claim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ClaimStage {
     /// It waits for its turn, or has it and is about to run. No later call passes it.
     Waiting,
     /// Its caller has no place for it, or it waits for a call without a place. Calls of other callers pass it.
@@ -20,46 +20,46 @@ pub(super) enum Stage {
 
 /// The claims of all calls, by what they reach: a call is compared with those alone that reach the same.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct ClaimIndex {
     /// Each call uses the whole: shared, unless it must be alone.
-    whole: Users,
-    /// By caller. The network is one resource for the calls of one caller. Between callers it is none, because one
-    /// caller's request would stop those of all others.
-    networks: BTreeMap<u64, Users>,
+    whole: ResourceUsers,
+    /// By caller. The network is one resource for the calls of one caller, but not between callers, because one
+    /// caller's request would stop all others.
+    networks: BTreeMap<u64, ResourceUsers>,
     /// By caller, because each has a context of its own.
-    contexts: BTreeMap<u64, Users>,
-    folders: BTreeMap<Arc<Path>, Users>,
-    /// What tools name as shared by their calls.
-    named: BTreeMap<Arc<str>, Users>,
+    contexts: BTreeMap<u64, ResourceUsers>,
+    folders: BTreeMap<Arc<Path>, ResourceUsers>,
+    /// Resources that tools declare as shared.
+    named: BTreeMap<Arc<str>, ResourceUsers>,
 }
 
 /// The calls that use one resource.
 #[derive(Debug, Default)]
-struct Users {
-    shared: Group,
-    exclusive: Group,
+struct ResourceUsers {
+    shared: UserGroup,
+    exclusive: UserGroup,
 }
 
 /// The calls that use one resource in the same mode.
 #[derive(Debug, Default)]
-struct Group {
+struct UserGroup {
     running: usize,
-    waiting: BTreeSet<Order>,
-    insistent: BTreeSet<Order>,
+    waiting: BTreeSet<TurnOrder>,
+    insistent: BTreeSet<TurnOrder>,
     /// By caller, with their ids.
     placeless: BTreeSet<(u64, u64)>,
     /// All that do not run, by caller, with their ids.
     pending: BTreeSet<(u64, u64)>,
 }
 
-impl Index {
+impl ClaimIndex {
     /// Moves a call from one stage to another; `None`: it is not in the index.
     pub(super) fn change(
         &mut self,
-        claim: &Claim,
-        call: Call,
-        from: Option<Stage>,
-        to: Option<Stage>,
+        claim: &ResourceClaim,
+        call: QueuedCall,
+        from: Option<ClaimStage>,
+        to: Option<ClaimStage>,
     ) {
         self.whole.change(claim.whole(), call, from, to);
         for (of_callers, mode) in [
@@ -89,27 +89,28 @@ impl Index {
         }
     }
 
-    /// Whether calls that run, or that have their turn before this one, keep it waiting.
-    pub(super) fn holds_up(&self, claim: &Claim, call: Call) -> bool {
+    /// Returns whether running calls, or calls whose turn comes first, keep this one waiting.
+    pub(super) fn holds_up(&self, claim: &ResourceClaim, call: QueuedCall) -> bool {
         self.met(claim, call.caller)
             .any(|(users, mode)| users.has(mode, |group| group.holds_up(call)))
     }
 
-    /// Whether the call waits for one without a place: an earlier one of its caller, or one that is passed no more.
-    pub(super) fn follows_placeless(&self, claim: &Claim, call: Call) -> bool {
+    /// Returns whether the call waits for one without a place: an earlier one of its caller, or one that cannot be
+    /// passed.
+    pub(super) fn follows_placeless(&self, claim: &ResourceClaim, call: QueuedCall) -> bool {
         self.met(claim, call.caller)
             .any(|(users, mode)| users.has(mode, |group| group.has_placeless_before(call)))
     }
 
-    /// Whether the call waits for an earlier one of its caller that does not run yet.
-    pub(super) fn follows_own(&self, claim: &Claim, call: Call) -> bool {
+    /// Returns whether the call waits for an earlier one of its caller that does not run yet.
+    pub(super) fn follows_own(&self, claim: &ResourceClaim, call: QueuedCall) -> bool {
         self.met(claim, call.caller)
             .any(|(users, mode)| users.has(mode, |group| group.has_pending_before(call)))
     }
 
     /// The ids of the later calls of the same caller that wait for this one, as long as it does not run, and for no call
     /// between the two that uses the same resource.
-    pub(super) fn successors(&self, claim: &Claim, call: Call) -> Vec<u64> {
+    pub(super) fn successors(&self, claim: &ResourceClaim, call: QueuedCall) -> Vec<u64> {
         let mut successors = Vec::new();
         for (users, mode) in self.met(claim, call.caller) {
             users.successors(mode, call, &mut successors);
@@ -120,7 +121,7 @@ impl Index {
     }
 
     /// The ids of all calls that a call with this claim may have been the last to hold up.
-    pub(super) fn behind(&self, claim: &Claim, caller: u64) -> Vec<u64> {
+    pub(super) fn behind(&self, claim: &ResourceClaim, caller: u64) -> Vec<u64> {
         let mut behind = Vec::new();
         for (users, mode) in self.met(claim, caller) {
             users.behind(mode, &mut behind);
@@ -132,7 +133,11 @@ impl Index {
     }
 
     /// The users of each resource that a call with this claim meets, with the mode in which it uses the resource.
-    fn met(&self, claim: &Claim, caller: u64) -> impl Iterator<Item = (&Users, Mode)> {
+    fn met(
+        &self,
+        claim: &ResourceClaim,
+        caller: u64,
+    ) -> impl Iterator<Item = (&ResourceUsers, UseMode)> {
         let network = claim
             .network()
             .and_then(|mode| Some((self.networks.get(&caller)?, mode)));
@@ -153,7 +158,7 @@ impl Index {
     }
 
     /// The users of the folder, of those that hold it, and of those in it.
-    fn around(&self, folder: &Path) -> impl Iterator<Item = &Users> {
+    fn around(&self, folder: &Path) -> impl Iterator<Item = &ResourceUsers> {
         let outer = folder
             .ancestors()
             .filter_map(move |outer| self.folders.get(outer));
@@ -177,11 +182,17 @@ impl Index {
     }
 }
 
-impl Users {
-    fn change(&mut self, mode: Mode, call: Call, from: Option<Stage>, to: Option<Stage>) {
+impl ResourceUsers {
+    fn change(
+        &mut self,
+        mode: UseMode,
+        call: QueuedCall,
+        from: Option<ClaimStage>,
+        to: Option<ClaimStage>,
+    ) {
         let group = match mode {
-            Mode::Shared => &mut self.shared,
-            Mode::Exclusive => &mut self.exclusive,
+            UseMode::Shared => &mut self.shared,
+            UseMode::Exclusive => &mut self.exclusive,
         };
         group.remove(call, from);
         group.add(call, to);
@@ -191,13 +202,13 @@ impl Users {
         self.shared.is_empty() && self.exclusive.is_empty()
     }
 
-    /// Whether this is so of a group that a use in this mode meets.
-    fn has(&self, mode: Mode, is: impl Fn(&Group) -> bool) -> bool {
-        is(&self.exclusive) || (mode == Mode::Exclusive && is(&self.shared))
+    /// Returns whether `is` holds for a group that a use in this mode meets.
+    fn has(&self, mode: UseMode, is: impl Fn(&UserGroup) -> bool) -> bool {
+        is(&self.exclusive) || (mode == UseMode::Exclusive && is(&self.shared))
     }
 
     /// Adds the next calls of the caller that a use in this mode meets.
-    fn successors(&self, mode: Mode, call: Call, successors: &mut Vec<u64>) {
+    fn successors(&self, mode: UseMode, call: QueuedCall, successors: &mut Vec<u64>) {
         let caller = call.caller;
         let after = call.order.id.saturating_add(1);
         let exclusive = self
@@ -207,7 +218,7 @@ impl Users {
             .next()
             .map(|(_, id)| *id);
         successors.extend(exclusive);
-        if mode == Mode::Exclusive {
+        if mode == UseMode::Exclusive {
             let until = exclusive.unwrap_or(u64::MAX).max(after);
             successors.extend(
                 self.shared
@@ -218,16 +229,16 @@ impl Users {
         }
     }
 
-    /// Adds the calls that one in this mode held up. What waits behind an exclusive use goes on waiting for that one.
-    /// Calls without a place let those of other callers pass, so each caller has a first one.
-    fn behind(&self, mode: Mode, behind: &mut Vec<u64>) {
+    /// Adds the calls that one in this mode held up. Calls behind an exclusive use keep waiting for it. Calls without a
+    /// place let other callers' calls pass, so each caller has a first one.
+    fn behind(&self, mode: UseMode, behind: &mut Vec<u64>) {
         let exclusive = self.exclusive.waiting.first().copied();
         behind.extend(exclusive.map(|order| order.id));
-        if mode == Mode::Exclusive {
+        if mode == UseMode::Exclusive {
             let shared = self
                 .shared
                 .waiting
-                .range(..exclusive.unwrap_or(Order::LAST));
+                .range(..exclusive.unwrap_or(TurnOrder::LAST));
             behind.extend(shared.map(|order| order.id));
         }
         let next = |caller: u64| {
@@ -239,7 +250,7 @@ impl Users {
         };
         let firsts = std::iter::successors(next(0), |(caller, _)| next(caller + 1));
         behind.extend(firsts.map(|(_, id)| id));
-        if mode == Mode::Exclusive {
+        if mode == UseMode::Exclusive {
             let is_first = |(caller, id): &&(u64, u64)| {
                 next(*caller).is_none_or(|(first_of, first)| first_of != *caller || *id < first)
             };
@@ -254,33 +265,33 @@ impl Users {
     }
 }
 
-impl Group {
-    fn add(&mut self, call: Call, stage: Option<Stage>) {
+impl UserGroup {
+    fn add(&mut self, call: QueuedCall, stage: Option<ClaimStage>) {
         let own = (call.caller, call.order.id);
         match stage {
             None => return,
-            Some(Stage::Running) => {
+            Some(ClaimStage::Running) => {
                 self.running += 1;
                 return;
             }
-            Some(Stage::Waiting) => _ = self.waiting.insert(call.order),
-            Some(Stage::Insistent) => _ = self.insistent.insert(call.order),
-            Some(Stage::Placeless) => _ = self.placeless.insert(own),
+            Some(ClaimStage::Waiting) => _ = self.waiting.insert(call.order),
+            Some(ClaimStage::Insistent) => _ = self.insistent.insert(call.order),
+            Some(ClaimStage::Placeless) => _ = self.placeless.insert(own),
         }
         self.pending.insert(own);
     }
 
-    fn remove(&mut self, call: Call, stage: Option<Stage>) {
+    fn remove(&mut self, call: QueuedCall, stage: Option<ClaimStage>) {
         let own = (call.caller, call.order.id);
         match stage {
             None => return,
-            Some(Stage::Running) => {
+            Some(ClaimStage::Running) => {
                 self.running -= 1;
                 return;
             }
-            Some(Stage::Waiting) => _ = self.waiting.remove(&call.order),
-            Some(Stage::Insistent) => _ = self.insistent.remove(&call.order),
-            Some(Stage::Placeless) => _ = self.placeless.remove(&own),
+            Some(ClaimStage::Waiting) => _ = self.waiting.remove(&call.order),
+            Some(ClaimStage::Insistent) => _ = self.insistent.remove(&call.order),
+            Some(ClaimStage::Placeless) => _ = self.placeless.remove(&own),
         }
         self.pending.remove(&own);
     }
@@ -289,7 +300,7 @@ impl Group {
         self.running == 0 && self.pending.is_empty()
     }
 
-    fn holds_up(&self, call: Call) -> bool {
+    fn holds_up(&self, call: QueuedCall) -> bool {
         self.running > 0
             || self
                 .waiting
@@ -299,23 +310,23 @@ impl Group {
             || self.has_pending_before(call)
     }
 
-    fn has_insistent_before(&self, call: Call) -> bool {
+    fn has_insistent_before(&self, call: QueuedCall) -> bool {
         self.insistent
             .first()
             .is_some_and(|first| *first < call.order)
     }
 
-    fn has_placeless_before(&self, call: Call) -> bool {
+    fn has_placeless_before(&self, call: QueuedCall) -> bool {
         self.has_insistent_before(call) || has_before(&self.placeless, call)
     }
 
-    fn has_pending_before(&self, call: Call) -> bool {
+    fn has_pending_before(&self, call: QueuedCall) -> bool {
         has_before(&self.pending, call)
     }
 }
 
-/// Whether earlier calls of the same caller are among `calls`.
-fn has_before(calls: &BTreeSet<(u64, u64)>, call: Call) -> bool {
+/// Returns whether earlier calls of the same caller are among `calls`.
+fn has_before(calls: &BTreeSet<(u64, u64)>, call: QueuedCall) -> bool {
     calls
         .range((call.caller, 0)..(call.caller, call.order.id))
         .next()

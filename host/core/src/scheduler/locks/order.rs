@@ -1,13 +1,13 @@
 /// When a call has its turn among those that wait: the lower comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Order {
+pub(super) struct TurnOrder {
     /// Since when the call is in line, on the clock that gives calls their ids; the end of time while it is behind another
     /// call of its caller, or has no place.
     since: u64,
     pub(super) id: u64,
 }
 
-impl Order {
+impl TurnOrder {
     pub(super) const LAST: Self = Self {
         since: u64::MAX,
         id: u64::MAX,
@@ -33,8 +33,8 @@ impl Order {
 
 /// One call in the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct QueuedCall {
     /// The number of its caller.
     pub(super) caller: u64,
-    pub(super) order: Order,
+    pub(super) order: TurnOrder,
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::claim::{FOLDERS_MAX, Mode};
+use super::claim::{FOLDERS_MAX, UseMode};
 use super::*;
 
 mod fairness;
@@ -9,8 +9,8 @@ mod fairness;
 /// Longer than a linear queue takes on a busy machine, and much shorter than a quadratic one.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn using(network: NetworkUse, reads: &[&str], writes: &[&str]) -> Claim {
-    Claim::new(
+fn using(network: NetworkUse, reads: &[&str], writes: &[&str]) -> ResourceClaim {
+    ResourceClaim::new(
         reads.iter().map(Path::new),
         writes.iter().map(Path::new),
         network,
@@ -28,7 +28,7 @@ fn picks(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-fn claim(reads: &[&str], writes: &[&str]) -> Claim {
+fn claim(reads: &[&str], writes: &[&str]) -> ResourceClaim {
     using(NetworkUse::None, reads, writes)
 }
 
@@ -37,8 +37,8 @@ fn near(one: &Path, other: &Path) -> bool {
 }
 
 /// Whether calls with these claims could notice each other: the rule, without the index.
-fn could_meet(one: &Claim, other: &Claim, same_caller: bool) -> bool {
-    let exclusive = |one: Mode, other: Mode| [one, other].contains(&Mode::Exclusive);
+fn could_meet(one: &ResourceClaim, other: &ResourceClaim, same_caller: bool) -> bool {
+    let exclusive = |one: UseMode, other: UseMode| [one, other].contains(&UseMode::Exclusive);
     let networks = one.network().zip(other.network());
     let contexts = one.context().zip(other.context());
     let mut of_caller = [networks, contexts].into_iter().flatten();
@@ -52,26 +52,26 @@ fn could_meet(one: &Claim, other: &Claim, same_caller: bool) -> bool {
 }
 
 /// Whether a call with the second claim waits while one with the first claim runs.
-fn waits(one: &Claim, other: &Claim, callers: [&str; 2]) -> bool {
+fn waits(one: &ResourceClaim, other: &ResourceClaim, callers: [&str; 2]) -> bool {
     let locks = ResourceLocks::default();
     let [first, second] = callers.map(|caller| locks.turn(None, Some(caller)));
     assert!(first.claim(one.clone(), true));
     !second.claim(other.clone(), true)
 }
 
-fn meets(one: &Claim, other: &Claim) -> bool {
+fn meets(one: &ResourceClaim, other: &ResourceClaim) -> bool {
     let found = waits(one, other, ["a", "a"]);
     assert_eq!(found, waits(other, one, ["a", "a"]));
     assert_eq!(found, could_meet(one, other, true));
     found
 }
 
-fn runs(turn: &Turn) -> bool {
+fn runs(turn: &QueueTurn) -> bool {
     turn.locks
         .queue()
         .entries
         .get(&turn.id)
-        .is_some_and(|entry| entry.stage == Some(Stage::Running))
+        .is_some_and(|entry| entry.stage == Some(ClaimStage::Running))
 }
 
 #[track_caller]
@@ -83,7 +83,7 @@ fn is_empty(locks: &ResourceLocks) {
 
 #[test]
 fn calls_meet_where_one_changes_what_the_other_can_reach() {
-    let nothing = Claim::default();
+    let nothing = ResourceClaim::default();
     let read = claim(&["/a"], &[]);
     let write = claim(&[], &["/a"]);
     assert!(!meets(&read, &read) && !meets(&nothing, &write));
@@ -97,7 +97,7 @@ fn calls_meet_where_one_changes_what_the_other_can_reach() {
         &claim(&[], &["/b", "/x/y"]),
         &claim(&["/a", "/x"], &[])
     ));
-    assert!(meets(&Claim::alone(), &nothing));
+    assert!(meets(&ResourceClaim::alone(), &nothing));
     let network = |network| using(network, &[], &[]);
     let reads = network(NetworkUse::Reads);
     let changes = network(NetworkUse::Changes);
@@ -111,7 +111,7 @@ fn calls_meet_where_one_changes_what_the_other_can_reach() {
         waits(&write, &write, ["a", "b"]),
         "folders are places for all"
     );
-    let [serial, beside] = [true, false].map(|serial| Claim::default().in_context(serial));
+    let [serial, beside] = [true, false].map(|serial| ResourceClaim::default().in_context(serial));
     assert!(meets(&serial, &serial) && meets(&serial, &beside) && !meets(&beside, &beside));
     assert!(!meets(&serial, &nothing) && !meets(&serial, &write));
     assert!(
@@ -293,7 +293,7 @@ fn served(callers: &[&str]) -> Vec<usize> {
     let locks = ResourceLocks::default();
     let first = locks.turn(None, Some("first"));
     assert!(first.claim(claim(&[], &["/a"]), true));
-    let mut waiting: Vec<(usize, Turn)> = Vec::new();
+    let mut waiting: Vec<(usize, QueueTurn)> = Vec::new();
     for (at, caller) in callers.iter().enumerate() {
         let turn = locks.turn(None, Some(caller));
         assert!(!turn.claim(claim(&[], &["/a"]), true));
@@ -324,11 +324,11 @@ async fn readers_that_have_no_place_yet_do_not_delay_the_writer_of_another_calle
         turn
     };
     let running = [(); 2].map(|()| reader(true));
-    let placeless: Vec<Turn> = (0..100).map(|_| reader(false)).collect();
-    placeless.iter().for_each(Turn::lack_place);
+    let placeless: Vec<QueueTurn> = (0..100).map(|_| reader(false)).collect();
+    placeless.iter().for_each(QueueTurn::lack_place);
     let writer = locks.turn(None, Some("bert"));
     assert!(!writer.claim(claim(&[], &["/a"]), true));
-    let came: Vec<bool> = placeless.iter().map(Turn::begin).collect();
+    let came: Vec<bool> = placeless.iter().map(QueueTurn::begin).collect();
     assert!(
         came.iter().all(|runs| !runs),
         "a reader that had no place comes before his call: {came:?}"
@@ -345,7 +345,7 @@ async fn readers_that_have_no_place_yet_do_not_delay_the_writer_of_another_calle
     drop(writer);
     assert!(!next.begin(), "it is the readers' turn");
     assert!(
-        placeless.iter().all(Turn::begin),
+        placeless.iter().all(QueueTurn::begin),
         "readers wait for each other"
     );
     drop((placeless, next));
@@ -446,7 +446,7 @@ fn turns_elsewhere_cost_nothing_here() {
         turn.claim(claim(&[], &[folder]), true);
         turn
     };
-    let flood: Vec<Turn> = (0..20).map(|_| turn("anna", "/a")).collect();
+    let flood: Vec<QueueTurn> = (0..20).map(|_| turn("anna", "/a")).collect();
     for _ in 0..50 {
         assert!(runs(&turn("bert", "/b")));
     }
@@ -472,7 +472,7 @@ fn a_caller_that_comes_back_at_once_does_not_pass_a_call_for_ever() {
     let stuck = locks.turn(None, Some("stuck"));
     assert!(!stuck.claim(claim(&[], &["/b"]), true));
     let mut eager = wanting("eager");
-    let mut patient: Vec<Turn> = (0..3).map(|_| wanting("patient")).collect();
+    let mut patient: Vec<QueueTurn> = (0..3).map(|_| wanting("patient")).collect();
     let mut passed = 0;
     while !patient.is_empty() {
         let again = wanting("eager");
@@ -514,9 +514,9 @@ fn a_long_queue_costs_each_call_little() {
     let began = Instant::now();
     let locks = ResourceLocks::default();
     let first = locks.turn(None, Some("first"));
-    assert!(first.claim(Claim::alone(), true));
+    assert!(first.claim(ResourceClaim::alone(), true));
     let folders: Vec<String> = (0..10).map(|n| format!("/top/{n}/x")).collect();
-    let waiting: Vec<Turn> = (0..CALLS)
+    let waiting: Vec<QueueTurn> = (0..CALLS)
         .map(|at| {
             let turn = locks.turn(None, Some("anna"));
             let folder = folders[at % folders.len()].as_str();
@@ -541,15 +541,15 @@ fn a_long_queue_costs_each_call_little() {
 
 /// A call of the random test.
 struct Known {
-    turn: Turn,
+    turn: QueueTurn,
     caller: usize,
-    claim: Option<Claim>,
+    claim: Option<ResourceClaim>,
     /// `Some` while it waits to be told that its turn has come.
     news: Option<Arc<Notify>>,
 }
 
 impl Known {
-    /// Waits for its turn, as [`Turn::come`] does.
+    /// Waits for its turn, as [`QueueTurn::come`] does.
     fn await_turn(&mut self) {
         self.news = self.turn.locks.queue().news(self.turn.id);
     }
@@ -569,13 +569,13 @@ impl Known {
 /// Fails if calls run together that could disturb each other.
 #[track_caller]
 fn never_meet(calls: &[Known]) {
-    let running: Vec<(&Claim, usize)> = calls
+    let running: Vec<(&ResourceClaim, usize)> = calls
         .iter()
         .filter(|call| runs(&call.turn))
         .filter_map(|call| Some((call.claim.as_ref()?, call.caller)))
         .collect();
     for (at, (one, caller)) in running.iter().enumerate() {
-        let beside = |(other, of): &(&Claim, usize)| could_meet(one, other, caller == of);
+        let beside = |(other, of): &(&ResourceClaim, usize)| could_meet(one, other, caller == of);
         assert!(!running.iter().skip(at + 1).any(beside), "{running:?}");
     }
 }
@@ -584,8 +584,8 @@ fn never_meet(calls: &[Known]) {
 #[test]
 fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
     let claims = [
-        Claim::default(),
-        Claim::alone(),
+        ResourceClaim::default(),
+        ResourceClaim::alone(),
         claim(&["/a"], &[]),
         claim(&[], &["/a/b"]),
         claim(&["/b"], &["/a"]),

@@ -205,7 +205,7 @@ pub(super) fn own_names(toolkit: &str) -> HashMap<String, String> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
     use toolcell_core::record::{AccessKind, RiskLevel, Toolkit};
 
     use super::super::cbor;
@@ -236,7 +236,7 @@ mod tests {
         names: &[&str],
     ) -> Toolkit {
         let text = toolkit(tools, section, &imports(names), None).unwrap();
-        let Described { toolkit, notes, .. } =
+        let LoadedToolkit { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
@@ -387,7 +387,7 @@ mod tests {
             with_schema("d", structure),
             tool(&"x".repeat(300), &[]),
         ];
-        let Described {
+        let LoadedToolkit {
             toolkit: kit,
             notes,
             ..

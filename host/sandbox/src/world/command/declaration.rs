@@ -159,7 +159,7 @@ fn described(description: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
     use toolcell_core::record::{RiskLevel, Toolkit};
 
     use super::*;
@@ -167,7 +167,7 @@ mod tests {
     #[track_caller]
     fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        let Described { toolkit, notes, .. } =
+        let LoadedToolkit { toolkit, notes, .. } =
             agent_tool::toolkit(&super::toolkit(None, name, &imports, &[])).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         toolkit

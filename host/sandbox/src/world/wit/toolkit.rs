@@ -229,7 +229,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::dialect::agent_tool::{self, Described};
+    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
     use toolcell_core::dialect::sections::with_custom;
     use toolcell_core::record::{AccessKind, SubjectKind, Toolkit, WriteEffect};
 
@@ -285,7 +285,7 @@ mod tests {
     fn described(imports: &[&str], bytes: &[u8]) -> Result<Toolkit, String> {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
         let text = toolkit(&found(), &imports, bytes).map_err(|refusal| refusal.message)?;
-        let Described { toolkit, notes, .. } =
+        let LoadedToolkit { toolkit, notes, .. } =
             agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         let notes: Vec<&str> = notes.iter().map(|note| note.message.as_str()).collect();
         assert_eq!(notes, ["not offered as a tool: watch: it uses a stream"]);

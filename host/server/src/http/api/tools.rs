@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
-use toolcell_core::find::{Query as Words, RESULTS, RESULTS_MAX, SELECT};
+use toolcell_core::find::{RESULTS, RESULTS_MAX, SELECT, ToolQuery as Words};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};

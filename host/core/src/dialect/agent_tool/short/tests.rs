@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::catalog::{ComponentFacts, Tool};
-use crate::dialect::agent_tool::{Described, toolkit};
+use crate::dialect::agent_tool::{LoadedToolkit, toolkit};
 use crate::record::Finding;
 
 use super::super::findings::Findings;
@@ -34,7 +34,7 @@ fn one(more: Value) -> Value {
 #[track_caller]
 fn accepted(short: &Value) -> Value {
     let of = |text: &Value| match toolkit(&text.to_string()) {
-        Ok(Described { toolkit, notes, .. }) => {
+        Ok(LoadedToolkit { toolkit, notes, .. }) => {
             assert!(notes.is_empty(), "{text}: {notes:?}");
             serde_json::to_value(toolkit).unwrap()
         }
@@ -45,7 +45,7 @@ fn accepted(short: &Value) -> Value {
     assert!(!findings.has_errors());
     let records = of(short);
     assert_eq!(of(&full), records);
-    let Described { toolkit, notes, .. } = toolkit(&short.to_string()).unwrap();
+    let LoadedToolkit { toolkit, notes, .. } = toolkit(&short.to_string()).unwrap();
     let facts = ComponentFacts {
         component: "sha256:0".into(),
         ..ComponentFacts::default()

@@ -8,10 +8,10 @@ use serde_json::{Error, Value};
 use crate::journal::log::{Start, Started};
 use crate::record::{
     ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage,
-    InvocationId, Metered, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason,
+    InvocationId, MeteredUsage, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason,
     ReasonType, ResultId, ResultMappings, ResultPersistence, ResultProvenance, ResultStatus,
     RuleSource, SANDBOX_REF, SchemaVersion, Status, Strategy, Timestamp, ToolEvent, ToolHook,
-    ToolInvocation, ToolResult, Touched, Trust, Usage, Writer,
+    ToolInvocation, ToolResult, TouchList, Trust, Usage, Writer,
 };
 
 use super::derived::{self, Scheduled};
@@ -485,7 +485,7 @@ struct Outcome {
     files: Option<FileUsage>,
     network: Option<NetworkUsage>,
     artifacts: Option<ArtifactUsage>,
-    touched: Option<Touched>,
+    touched: Option<TouchList>,
 }
 
 impl Outcome {
@@ -574,27 +574,27 @@ fn usage(numbers: [u64; 16]) -> Usage {
         stack_bytes_limit,
     ] = rest;
     Usage {
-        fuel: Metered {
+        fuel: MeteredUsage {
             used: fuel,
             limit: fuel_max,
         },
-        wall_ms: Metered {
+        wall_ms: MeteredUsage {
             used: wall,
             limit: wall_max,
         },
-        memory_bytes: Metered {
+        memory_bytes: MeteredUsage {
             used: memory,
             limit: memory_max,
         },
-        table_elements: Metered {
+        table_elements: MeteredUsage {
             used: table,
             limit: table_max,
         },
-        output_bytes: Metered {
+        output_bytes: MeteredUsage {
             used: output,
             limit: output_max,
         },
-        log_bytes: Metered {
+        log_bytes: MeteredUsage {
             used: log,
             limit: log_max,
         },

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::journal::of_no_call;
 use crate::record::{
-    Behavior, CallRecord, Content, DecisionId, EventType, Extra, Input, Metered, Mode,
+    Behavior, CallRecord, Content, DecisionId, EventType, Extra, Input, MeteredUsage, Mode,
     PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings,
     ResultPersistence, ResultProvenance, ResultStatus, SchemaVersion, Status, Strategy, Timestamp,
     ToolEvent, ToolInvocation, ToolResult, Trust, Usage, Writer,
@@ -95,7 +95,7 @@ fn stored(invocation: &ToolInvocation, result_id: ResultId) -> ResultPersistence
 }
 
 pub(super) fn usage() -> Usage {
-    let metered = |used, limit| Metered { used, limit };
+    let metered = |used, limit| MeteredUsage { used, limit };
     Usage {
         fuel: metered(15_690, 500_000_000_000),
         wall_ms: metered(0, 60_000),

@@ -7,9 +7,9 @@ use crate::journal::Reference;
 use crate::journal::log::{CallLog, CallQuery, FollowedEvent, LogSettings, Start, segment};
 use crate::record::{
     ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId,
-    EventType, FileUsage, Input, InputMutation, InvocationId, Metered, Mode, MutationSource,
+    EventType, FileUsage, Input, InputMutation, InvocationId, MeteredUsage, Mode, MutationSource,
     NetworkUsage, PersistedRef, PersistenceId, ProgressStatus, Refusal, ResultId, ResultStatus,
-    RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation, ToolProgress, Touch, Touched,
+    RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation, ToolProgress, Touch, TouchList,
     TouchedThing, Usage, Writer,
 };
 
@@ -242,7 +242,7 @@ const PLAIN: &[(&str, Change)] = &[
     ("files, requests and artifacts", |record| {
         record.result.usage = Some(Usage {
             files: Some(FileUsage {
-                disk_bytes: Metered { used: 1, limit: 2 },
+                disk_bytes: MeteredUsage { used: 1, limit: 2 },
                 ..FileUsage::default()
             }),
             network: Some(NetworkUsage {
@@ -250,7 +250,7 @@ const PLAIN: &[(&str, Change)] = &[
                 ..NetworkUsage::default()
             }),
             artifacts: Some(ArtifactUsage::default()),
-            touched: Some(Touched {
+            touched: Some(TouchList {
                 listed: vec![TouchedThing {
                     how: Touch::Requested,
                     what: "GET http://a/b".to_owned(),

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::record::{
-    Behavior, DecisionId, EventType, PermissionDecision, ResultId, ResultStatus, RuleSource, Said,
-    Status, ToolInvocation, ToolResult,
+    Behavior, DecisionId, EventField, EventType, PermissionDecision, ResultId, ResultStatus,
+    RuleSource, Status, ToolInvocation, ToolResult,
 };
 
 /// The `data` of an event that the log leaves out. Lines that are on disk are read with these shapes: when what the
@@ -50,12 +50,12 @@ pub(super) enum Usual<'a> {
 impl<'a> Usual<'a> {
     /// Whether these are the fields, compared without making their JSON: each call has seven such events. `false` if only
     /// their JSON could tell.
-    pub(super) fn is_said(&self, said: &[(&str, Said)]) -> bool {
-        let is_none_or = |said: &Said, text: Option<&str>| match text {
+    pub(super) fn is_said(&self, said: &[(&str, EventField)]) -> bool {
+        let is_none_or = |said: &EventField, text: Option<&str>| match text {
             Some(text) => said.is_text(text),
-            None => matches!(said, Said::Null),
+            None => matches!(said, EventField::Null),
         };
-        let is_id = |said: &Said, id: Said| matches!((said, id), (Said::Id(one), Said::Id(other)) if *one == other);
+        let is_id = |said: &EventField, id: EventField| matches!((said, id), (EventField::Id(one), EventField::Id(other)) if *one == other);
         match (self, said) {
             (
                 Self::Planned {
@@ -64,9 +64,10 @@ impl<'a> Usual<'a> {
                 },
                 [("requested", name), ("native_call_id", native)],
             ) => name.is_text(requested) && is_none_or(native, *native_call_id),
-            (Self::Selected { via, deprecated }, [("via", by), ("deprecated", Said::Bool(is))]) => {
-                by.is_text(via) && is == deprecated
-            }
+            (
+                Self::Selected { via, deprecated },
+                [("via", by), ("deprecated", EventField::Bool(is))],
+            ) => by.is_text(via) && is == deprecated,
             (Self::ArgumentsReady { model_input_ref }, [("model_input_ref", of)]) => {
                 of.is_text(model_input_ref)
             }
@@ -79,9 +80,9 @@ impl<'a> Usual<'a> {
                 },
                 [
                     ("decision_id", id),
-                    ("behavior", Said::Behavior(decided)),
+                    ("behavior", EventField::Behavior(decided)),
                     ("source", by),
-                    ("rule_refs", Said::Texts(rules)),
+                    ("rule_refs", EventField::Texts(rules)),
                 ],
             ) => {
                 let is_source = is_none_or(by, source.map(RuleSource::as_str));
@@ -98,10 +99,10 @@ impl<'a> Usual<'a> {
                     memory_limit_bytes,
                 },
                 [
-                    ("attempt", Said::Number(of)),
-                    ("fuel_limit", Said::Number(fuel)),
-                    ("wall_ms_limit", Said::Number(wall)),
-                    ("memory_limit_bytes", Said::Number(memory)),
+                    ("attempt", EventField::Number(of)),
+                    ("fuel_limit", EventField::Number(fuel)),
+                    ("wall_ms_limit", EventField::Number(wall)),
+                    ("memory_limit_bytes", EventField::Number(memory)),
                 ],
             ) => {
                 *of == u64::from(*attempt)
@@ -111,7 +112,7 @@ impl<'a> Usual<'a> {
             }
             (
                 Self::Created { result_id, status },
-                [("result_id", id), ("status", Said::Outcome(outcome))],
+                [("result_id", id), ("status", EventField::Outcome(outcome))],
             ) => is_id(id, (*result_id).into()) && outcome == status,
             (
                 Self::Succeeded {
@@ -120,8 +121,8 @@ impl<'a> Usual<'a> {
                 [
                     ("result_id", id),
                     ("status", word),
-                    ("error_class", Said::Null),
-                    ("error_code", Said::Null),
+                    ("error_class", EventField::Null),
+                    ("error_code", EventField::Null),
                 ],
             ) => is_id(id, (*result_id).into()) && word.is_text(status.as_str()),
             _ => false,

@@ -9,7 +9,7 @@ use crate::record::{
     ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, FileUsage,
     InvocationId, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType,
     ResultId, ResultMappings, ResultPersistence, ResultProvenance, ResultStatus, RuleSource,
-    SANDBOX_REF, SchemaVersion, Status, Strategy, ToolEvent, ToolInvocation, ToolResult, Touched,
+    SANDBOX_REF, SchemaVersion, Status, Strategy, ToolEvent, ToolInvocation, ToolResult, TouchList,
     Trust, Usage, Writer, is_json,
 };
 
@@ -418,7 +418,7 @@ struct Outcome<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     artifacts: Option<ArtifactUsage>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    touched: Option<&'a Touched>,
+    touched: Option<&'a TouchList>,
 }
 
 impl<'a> Outcome<'a> {

@@ -1,17 +1,17 @@
-use super::super::{HostName, Origin, Request, Scheme, Spelling};
-use super::Rule;
+use super::super::{HostName, NetworkRequest, Origin, Scheme, SplitUrl};
+use super::NetworkRule;
 use crate::record::RuleSource;
 
-fn covers(rule: &Rule, url: &str, method: &str) -> bool {
-    let Spelling {
+fn covers(rule: &NetworkRule, url: &str, method: &str) -> bool {
+    let SplitUrl {
         scheme,
         authority,
         path,
-    } = Spelling::of(url);
+    } = SplitUrl::parse(url);
     let Origin { scheme, host, port } = Origin::of_parts(scheme.unwrap(), authority).unwrap();
     let path = if path.is_empty() { "/" } else { path };
     rule.covers(
-        &Request {
+        &NetworkRequest {
             scheme,
             host: &host,
             port,
@@ -22,8 +22,8 @@ fn covers(rule: &Rule, url: &str, method: &str) -> bool {
     )
 }
 
-fn allow(spec: &str) -> Rule {
-    Rule::allow(spec, spec, RuleSource::CliArg).unwrap()
+fn allow(spec: &str) -> NetworkRule {
+    NetworkRule::allow(spec, spec, RuleSource::CliArg).unwrap()
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn methods_and_paths_narrow() {
 
 #[test]
 fn a_denial_means_everything_that_it_does_not_say() {
-    let rule = Rule::deny("ex.test", "", RuleSource::CliArg).unwrap();
+    let rule = NetworkRule::deny("ex.test", "", RuleSource::CliArg).unwrap();
     assert_eq!(rule.to_string(), "*://ex.test:*");
-    let path = Rule::deny("ex.test/admin", "", RuleSource::CliArg).unwrap();
+    let path = NetworkRule::deny("ex.test/admin", "", RuleSource::CliArg).unwrap();
     let host = HostName::parse("ex.test").unwrap();
     let touches = |path_of: &str| {
         path.touches(
-            &Request {
+            &NetworkRequest {
                 scheme: Scheme::Http,
                 host: &host,
                 port: 1,
@@ -186,7 +186,7 @@ fn a_pattern_that_could_mean_two_things_is_refused() {
     ];
     for spec in wrong {
         assert!(
-            Rule::allow(spec, spec, RuleSource::CliArg).is_err(),
+            NetworkRule::allow(spec, spec, RuleSource::CliArg).is_err(),
             "{spec}"
         );
     }

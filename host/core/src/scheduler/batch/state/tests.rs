@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::record::AbortReason;
 
-use super::super::{BatchPolicy, OrderingPolicy, Plan, SiblingFailurePolicy};
-use super::{BatchState, Cause, Step};
+use super::super::{BatchPlan, BatchPolicy, OrderingPolicy, SiblingFailurePolicy};
+use super::{BatchState, BatchStep, SkipCause};
 
 /// Random numbers that are the same in every run.
 struct Random(u64);
@@ -30,7 +30,7 @@ struct Run {
     started: BTreeSet<usize>,
     running: BTreeSet<usize>,
     ended: BTreeSet<usize>,
-    discarded: Vec<Option<Cause>>,
+    discarded: Vec<Option<SkipCause>>,
     canceled: BTreeSet<usize>,
     /// The first call that failed by itself.
     first_failed: Option<usize>,
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> BatchPlan {
         let id = |at: usize| at.to_string();
         let needs: Vec<Vec<String>> = self
             .needs
@@ -80,7 +80,7 @@ impl Run {
             .map(|needs| needs.iter().copied().map(id).collect())
             .collect();
         let ids: Vec<String> = (0..self.needs.len()).map(id).collect();
-        Plan::new(
+        BatchPlan::new(
             ids.iter()
                 .zip(&needs)
                 .map(|(id, needs)| (id.as_str(), needs.as_slice())),
@@ -126,9 +126,9 @@ impl Run {
     }
 
     /// Takes a step, and checks that it is one that the specification has.
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: BatchStep) {
         match step {
-            Step::Start(at) => {
+            BatchStep::Start(at) => {
                 assert!(self.could_start(at), "{at} started: {self:?}");
                 assert!(
                     (0..at).all(|earlier| !self.could_start(earlier)),
@@ -138,14 +138,14 @@ impl Run {
                 self.running.insert(at);
                 assert!(self.running.len() <= self.at_once(), "{self:?}");
             }
-            Step::Discard(at, cause) => {
+            BatchStep::Discard(at, cause) => {
                 assert!(
                     !self.started.contains(&at) && self.discarded[at].is_none(),
                     "{at} twice: {self:?}"
                 );
                 match cause {
-                    Cause::Interrupted(_) => assert!(self.interrupted, "{self:?}"),
-                    Cause::Failed(root) => match self.policy.siblings {
+                    SkipCause::Interrupted(_) => assert!(self.interrupted, "{self:?}"),
+                    SkipCause::Failed(root) => match self.policy.siblings {
                         SiblingFailurePolicy::Ignore => panic!("{at} was discarded: {self:?}"),
                         SiblingFailurePolicy::CancelDependent => {
                             assert!(
@@ -161,7 +161,7 @@ impl Run {
                 self.discarded[at] = Some(cause);
                 self.ended.insert(at);
             }
-            Step::Cancel(at, _) => {
+            BatchStep::Cancel(at, _) => {
                 assert!(self.running.contains(&at), "{at} does not run: {self:?}");
                 self.canceled.insert(at);
             }
@@ -243,10 +243,11 @@ fn every_batch_goes_as_the_specification_says() {
 }
 
 /// T-13: A fails, B depends on A, C on nothing, D on B.
-fn family(siblings: SiblingFailurePolicy) -> (Vec<Step>, Vec<Step>) {
+fn family(siblings: SiblingFailurePolicy) -> (Vec<BatchStep>, Vec<BatchStep>) {
     let a = ["a".to_owned()];
     let b = ["b".to_owned()];
-    let plan = Plan::new([("a", &a[..0]), ("b", &a[..]), ("c", &a[..0]), ("d", &b[..])]).unwrap();
+    let plan =
+        BatchPlan::new([("a", &a[..0]), ("b", &a[..]), ("c", &a[..0]), ("d", &b[..])]).unwrap();
     let mut state = BatchState::new(
         plan,
         &BatchPolicy {
@@ -254,7 +255,7 @@ fn family(siblings: SiblingFailurePolicy) -> (Vec<Step>, Vec<Step>) {
             ..BatchPolicy::default()
         },
     );
-    let drain = |state: &mut BatchState| -> Vec<Step> {
+    let drain = |state: &mut BatchState| -> Vec<BatchStep> {
         std::iter::from_fn(|| state.next_step()).collect()
     };
     let first = drain(&mut state);
@@ -265,14 +266,14 @@ fn family(siblings: SiblingFailurePolicy) -> (Vec<Step>, Vec<Step>) {
 #[test]
 fn a_failure_reaches_whom_the_policy_says() {
     use SiblingFailurePolicy::*;
-    let both = vec![Step::Start(0), Step::Start(2)];
-    assert_eq!(family(Ignore), (both.clone(), vec![Step::Start(1)]));
-    let discard = |at| Step::Discard(at, Cause::Failed(0));
+    let both = vec![BatchStep::Start(0), BatchStep::Start(2)];
+    assert_eq!(family(Ignore), (both.clone(), vec![BatchStep::Start(1)]));
+    let discard = |at| BatchStep::Discard(at, SkipCause::Failed(0));
     assert_eq!(
         family(CancelDependent),
         (both.clone(), vec![discard(1), discard(3)])
     );
-    let cancel = Step::Cancel(2, AbortReason::SiblingError);
+    let cancel = BatchStep::Cancel(2, AbortReason::SiblingError);
     assert_eq!(
         family(CancelSiblings),
         (both, vec![cancel, discard(1), discard(3)])

@@ -1,6 +1,6 @@
 //! Whose turn it is, and which calls a call that has no place keeps waiting.
 
-use super::super::{PASSES_MAX, ResourceLocks, Turn};
+use super::super::{PASSES_MAX, QueueTurn, ResourceLocks};
 use super::{claim, is_empty, picks};
 
 const CALLERS: [&str; 3] = ["anna", "bert", "carl"];
@@ -49,7 +49,7 @@ fn order(steps: &[Step], mut elsewhere: impl FnMut() -> usize) -> Vec<usize> {
                 drop(running.take());
                 if let Some(next) = waiting
                     .iter()
-                    .position(|(_, turn): &(usize, Turn)| turn.begin())
+                    .position(|(_, turn): &(usize, QueueTurn)| turn.begin())
                 {
                     let (at, turn) = waiting.remove(next);
                     order.push(at);
@@ -90,7 +90,7 @@ fn a_caller_with_many_calls_elsewhere_is_first_here_when_it_came_first() {
     };
     let runs = wanting("carl", "/a");
     let _elsewhere = wanting("carl", "/b");
-    let _flood: Vec<Turn> = (0..50).map(|_| wanting("anna", "/b")).collect();
+    let _flood: Vec<QueueTurn> = (0..50).map(|_| wanting("anna", "/b")).collect();
     let anna = wanting("anna", "/a");
     let bert = [(); 3].map(|()| wanting("bert", "/a"));
     drop(runs);
@@ -109,7 +109,7 @@ fn new_callers_do_not_pass_the_second_call_of_another_because_of_one_that_waits_
     let _elsewhere = wanting("other", "/b");
     let _stuck = wanting("stuck", "/b");
     let mut running = wanting("first", "/a");
-    let mut patient: Vec<Turn> = (0..3).map(|_| wanting("patient", "/a")).collect();
+    let mut patient: Vec<QueueTurn> = (0..3).map(|_| wanting("patient", "/a")).collect();
     for n in 0..20 {
         let mut new = wanting(&format!("new {n}"), "/a");
         std::mem::swap(&mut running, &mut new);
@@ -132,7 +132,7 @@ fn new_callers_do_not_pass_the_second_call_of_another_because_of_one_that_waits_
 }
 
 /// A call that waits for `/a`, has its turn, and was passed as often as a call is.
-fn unlucky(locks: &ResourceLocks) -> Turn {
+fn unlucky(locks: &ResourceLocks) -> QueueTurn {
     let unlucky = locks.turn(None, Some("anna"));
     assert!(!unlucky.claim(claim(&[], &["/a"]), false));
     for _ in 0..PASSES_MAX {

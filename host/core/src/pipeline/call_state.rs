@@ -4,26 +4,26 @@ use serde_json::{Value, json};
 
 use crate::approval::Session;
 use crate::catalog::Tool;
-use crate::executor::{Check, Preflight};
+use crate::executor::{InputCheck, PreflightAccess};
 use crate::journal::{
     Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Start, Suspended, Trail,
 };
 use crate::policy::{Limits, Opinion};
 use crate::record::{
-    Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping,
+    Approval, EventId, EventType, Input, InputMutation, InputResponses, OutputRetention,
     PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence, Status,
     Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
 };
 
-use crate::scheduler::Claim;
+use crate::scheduler::ResourceClaim;
 
-use super::approval::{ApprovalService, Asked};
-use super::aside::Checks;
-use super::batch::Seat;
-use super::children::{self, Tree};
+use super::approval::{ApprovalService, StoredCall};
+use super::aside::LongChecks;
+use super::batch::BatchSeat;
+use super::children::{self, CallTree};
 use super::redaction::{Redaction, records};
-use super::running::Registered;
-use super::suspend::Stage;
+use super::running::RunningCall;
+use super::suspend::SuspensionStage;
 use super::{Request, Services, modifiers};
 
 /// Size of arguments from which records are written aside, in bytes: more would delay other calls. These are in the
@@ -33,8 +33,8 @@ const LARGE_BYTES: usize = 16 << 10;
 /// Maximum length of the name of a session in a record, in characters.
 const SESSION_CHARS_MAX: usize = 128;
 
-/// The session of a call, for its record: one with a name, such as that of an MCP client, or else this run of the process.
-/// A call that a tool makes is in the session of its caller, although no approval for that session is for it.
+/// The session of a call, for its record: a named one, such as an MCP client's, or else this run of the process. A
+/// tool's call is in the session of its caller, although no approval for that session is for it.
 fn session(request: &Request) -> Arc<str> {
     static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
     if let Some(of_caller) = request
@@ -54,9 +54,9 @@ fn session(request: &Request) -> Arc<str> {
     }
 }
 
-/// What is stored of a call that another process began.
+/// Stored state of a call that another process began.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'k> {
+pub(super) struct StoredCallState<'k> {
     pub(super) invocation: &'k ToolInvocation,
     pub(super) history: &'k History,
     /// `Some` if an approval was requested.
@@ -65,7 +65,7 @@ pub(super) struct Left<'k> {
     pub(super) suspension: Option<&'k Suspension>,
 }
 
-impl<'k> From<&'k Kept> for Left<'k> {
+impl<'k> From<&'k Kept> for StoredCallState<'k> {
     fn from(kept: &'k Kept) -> Self {
         let Kept {
             invocation,
@@ -82,7 +82,7 @@ impl<'k> From<&'k Kept> for Left<'k> {
     }
 }
 
-impl<'k> From<&'k Suspended> for Left<'k> {
+impl<'k> From<&'k Suspended> for StoredCallState<'k> {
     fn from(kept: &'k Suspended) -> Self {
         let Suspended {
             invocation,
@@ -102,7 +102,7 @@ impl<'k> From<&'k Suspended> for Left<'k> {
 
 /// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one. Boxed, because
 /// a future that holds one is moved several times.
-pub struct Journey<'a> {
+pub struct CallState<'a> {
     pub(super) services: &'a Services,
     pub(super) request: Request,
     pub(super) invocation: ToolInvocation,
@@ -114,40 +114,40 @@ pub struct Journey<'a> {
     pub(super) hook_runs: Vec<ToolHook>,
     /// Combined opinion of the hooks so far.
     pub(super) opinion: Option<Opinion>,
-    /// What must be kept out of these records.
+    /// Values to keep out of these records.
     pub(super) redaction: Redaction,
-    pub(super) checks: Arc<Checks>,
+    pub(super) checks: Arc<LongChecks>,
     /// Context from hooks for the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
-    /// Whether a guest ran that could make lasting changes, so that repeating the call is not safe.
+    /// `true` if a guest ran that could make lasting changes, so repeating the call is not safe.
     pub(super) changes: bool,
     /// `Some` while a tool that may write artifacts runs, and until they are kept.
     pub(super) artifacts: Option<Artifacts>,
     /// `Some` after an approval was requested, or the call was suspended.
-    pub(super) asked: Option<Box<Asked>>,
+    pub(super) asked: Option<Box<StoredCall>>,
     /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
     /// calls that exclude each other do not overlap.
-    pub(super) seat: Option<Seat>,
-    /// What a call claimed that stepped aside. Kept here, because it may fail before it steps back, and be repeated.
-    pub(super) aside: Option<Claim>,
-    /// What the calls that the guest made, and those above it, allow to become of its output, which may repeat theirs.
-    pub(super) narrowed: Keeping,
+    pub(super) seat: Option<BatchSeat>,
+    /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
+    pub(super) aside: Option<ResourceClaim>,
+    /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
+    pub(super) narrowed: OutputRetention,
     /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
-    pub(super) tree: Option<Arc<Tree>>,
+    pub(super) tree: Option<Arc<CallTree>>,
     /// The user's answers to the tool's questions, by their keys. They are the call's, so that every later instance gets
     /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
     /// answered.
     pub(super) responses: InputResponses,
-    /// What the tool consumed in processes before this one; `None` if it did not run there.
+    /// Usage of the tool in earlier processes; `None` if it did not run there.
     pub(super) spent: Option<Box<Usage>>,
-    /// Whether preflight waits until the call is allowed, because hooks or an approver are asked first.
+    /// `true` if preflight waits until the call is allowed, because hooks or an approver are asked first.
     pub(super) preflight_left: bool,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
-    pub(super) registered: Option<Registered>,
+    pub(super) registered: Option<RunningCall>,
 }
 
-impl<'a> Journey<'a> {
+impl<'a> CallState<'a> {
     /// The store for the payloads of this call's caller.
     pub(super) fn payloads(&self) -> PayloadStore {
         let lasts = self
@@ -177,7 +177,7 @@ impl<'a> Journey<'a> {
         Self::heard_by(Arc::default(), None, services, request)
     }
 
-    fn register(&self) -> Registered {
+    fn register(&self) -> RunningCall {
         self.services.running.enter(
             self.invocation.invocation_id,
             &self.request.cancellation,
@@ -198,7 +198,7 @@ impl<'a> Journey<'a> {
             .clone_from(&request.native_call_id);
         invocation.actor_ref.clone_from(&request.actor_ref);
         invocation.session_ref = session_ref;
-        let mut narrowed = Keeping::default();
+        let mut narrowed = OutputRetention::default();
         if let Some(lineage) = &request.lineage {
             invocation
                 .extra
@@ -232,7 +232,7 @@ impl<'a> Journey<'a> {
             ("native_call_id", request.native_call_id.clone().into()),
         ];
         trail.emit_at(began, EventType::Planned, requested);
-        let checks = Arc::new(Checks::of(&request));
+        let checks = Arc::new(LongChecks::from_request(&request));
         Box::new(Self {
             services,
             request,
@@ -266,12 +266,12 @@ impl<'a> Journey<'a> {
     pub(super) fn resume(
         services: &'a Services,
         mut request: Request,
-        left: Left<'_>,
+        left: StoredCallState<'_>,
         desk: &ApprovalService,
         held: Held,
         events: Vec<ToolEvent>,
     ) -> Box<Self> {
-        let Left {
+        let StoredCallState {
             invocation,
             history,
             approval,
@@ -288,25 +288,25 @@ impl<'a> Journey<'a> {
             outlet,
         );
         trail.resolved(&invocation.tool_id);
-        let checks = Arc::new(Checks::of(&request));
+        let checks = Arc::new(LongChecks::from_request(&request));
         request.context_modifier_policy = modifiers::noted(invocation);
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
         let stage = if suspension.is_some() {
-            Stage::Waiting
+            SuspensionStage::Waiting
         } else {
-            Stage::Never
+            SuspensionStage::Never
         };
         let journal = desk.journal.clone();
         let leaving = trail.leaving();
-        let asked = Asked {
+        let asked = StoredCall {
             journal,
             approval: approval.cloned(),
             stage,
             leaving,
             held,
         };
-        let tree = suspension.map(|left| Arc::new(Tree::restored(left.asked, left.calls_left)));
+        let tree = suspension.map(|left| Arc::new(CallTree::restored(left.asked, left.calls_left)));
         Box::new(Self {
             services,
             request,
@@ -327,7 +327,7 @@ impl<'a> Journey<'a> {
             asked: Some(Box::new(asked)),
             seat: None,
             aside: None,
-            narrowed: Keeping::default(),
+            narrowed: OutputRetention::default(),
             tree,
             responses: suspension
                 .map(|left| left.responses.clone())
@@ -358,19 +358,21 @@ impl<'a> Journey<'a> {
             .for_each(|mutation| records::mutation(redactor, mutation));
     }
 
-    /// What the operator, the tool, and other calls whose output it may repeat allow to become of the output.
-    pub(super) fn keeping(&self) -> Keeping {
+    /// Limits on keeping the output, set by the operator, the tool, and other calls whose output it may repeat.
+    pub(super) fn keeping(&self) -> OutputRetention {
         let by_tool = self.tool.as_deref().map(Tool::keeping).unwrap_or_default();
         by_tool.and(self.services.keeping).and(self.narrowed)
     }
 
     /// Keeps what the call says from now on off all disks, because a call below it has said what may be on none.
     pub(super) fn keep_off_disks(&mut self) {
-        self.narrowed = self.narrowed.and(Keeping::by(Strategy::NeverPersist));
+        self.narrowed = self
+            .narrowed
+            .and(OutputRetention::by(Strategy::NeverPersist));
         self.trail.keep_unnoted();
     }
 
-    /// Whether the records of the call are so large that a worker should not write them.
+    /// Returns whether the call's records are too large for a worker to write.
     pub(super) fn is_large(&self) -> bool {
         self.request.input.text().len() > LARGE_BYTES
     }
@@ -415,15 +417,15 @@ impl<'a> Journey<'a> {
         tool: &'c Tool,
         input: &'c Input,
         limits: &'c Limits,
-    ) -> Check<'c> {
-        Check {
+    ) -> InputCheck<'c> {
+        InputCheck {
             component: tool.component(),
             tool: tool.name(),
             input: input.text(),
             limits,
             wall: self.request.limits.wall,
             cancellation: &self.request.cancellation,
-            preflight: Preflight::Offline,
+            preflight: PreflightAccess::Offline,
         }
     }
 
@@ -490,7 +492,7 @@ impl<'a> Journey<'a> {
 
 /// Declares what a phase returns. Only the module of that phase can make one, so a phase that is left out or out of order
 /// does not compile; the examples of `phase.rs` show it.
-macro_rules! made_here {
+macro_rules! phase_token {
     ($(#[$doc:meta])* $visible:vis $name:ident($content:ty)) => {
         $(#[$doc])*
         $visible struct $name($content);
@@ -504,10 +506,10 @@ macro_rules! made_here {
     };
 }
 
-pub(super) use made_here;
+pub(super) use phase_token;
 
 /// A tool, and the input that it is called with so far.
-pub(super) struct Prepared {
+pub(super) struct PreparedCall {
     pub(super) tool: Arc<Tool>,
     pub(super) input: Input,
 }

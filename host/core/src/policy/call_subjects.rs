@@ -22,9 +22,9 @@ const QUICK_SUBJECTS_MAX: usize = 16;
 /// Maximum bytes of all subjects of a call that is decided on inline.
 const QUICK_BYTES_MAX: usize = 4 << 10;
 
-/// What the arguments of one call name.
+/// Subjects in the arguments of one call.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct CallSubjects {
     pub(super) paths: Vec<NamedPath>,
     pub(super) urls: Vec<NamedUrl>,
     pub(super) resources: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) struct Named {
 pub(super) struct NamedCommand {
     /// Its words, with one space between them.
     pub(super) text: String,
-    /// Whether every shell reads it as these words.
+    /// `true` if every shell reads it as these words.
     pub(super) plain: bool,
 }
 
@@ -75,7 +75,7 @@ impl NamedCommand {
 #[derive(Debug)]
 pub(super) struct NamedUrl {
     pub(super) url: Url,
-    /// Whether every server interprets the path as typed in the same way. In `url`, dot segments are resolved already.
+    /// `true` if every server interprets the typed path in the same way. In `url`, dot segments are already resolved.
     pub(super) plain: bool,
 }
 
@@ -103,8 +103,8 @@ pub(super) fn named(
     fields: &[SubjectField],
     input: &Input,
     capability: &Capability,
-) -> Result<Named, Refusal> {
-    let mut named = Named::default();
+) -> Result<CallSubjects, Refusal> {
+    let mut named = CallSubjects::default();
     let mut steps = STEPS_MAX;
     let Ok(value) = input.value() else {
         return Ok(named);
@@ -181,7 +181,7 @@ pub(super) fn absolute(
     changed.map(|value| input.with_value(value))
 }
 
-/// Whether arguments of a tool are paths.
+/// Returns whether arguments of a tool are paths.
 pub fn names_paths(fields: &[SubjectField]) -> bool {
     fields.iter().any(|field| field.kind == SubjectKind::Path)
 }
@@ -220,7 +220,7 @@ fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone,
     }
 }
 
-/// Whether deciding on `input` inline could delay other calls, because its arguments name many subjects, or long ones.
+/// Returns whether deciding on `input` inline could delay other calls: its arguments name many or long subjects.
 pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
     let Ok(value) = input.value() else {
         return false;
@@ -238,14 +238,14 @@ pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
 }
 
 impl NamedPath {
-    /// Whether `pattern`, of a denial or a question, covers the target of this path or a link on its way.
+    /// Returns whether `pattern`, of a denial or a question, covers the path's target or a link on its way.
     pub(super) fn touches(&self, pattern: &PathPattern) -> bool {
         let links = self.links.iter().filter(|_| guard!("denied_names"));
         links.chain([&self.host]).any(|place| pattern.covers(place))
     }
 }
 
-impl Named {
+impl CallSubjects {
     /// Adds the commands that `field` names. A list is one command.
     fn add_commands(&mut self, field: &SubjectField, input: &Value) -> Result<(), Refusal> {
         let mut found = Vec::new();
@@ -311,7 +311,7 @@ impl Named {
     }
 }
 
-/// Whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
+/// Returns whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
 fn is_plain_url(typed: &str) -> bool {
     let Some((_, rest)) = typed.split_once("://") else {
         return false;
@@ -493,7 +493,7 @@ fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
     None
 }
 
-/// Whether a path that is `depth` names below a folder, and goes on with `rest`, never leaves it.
+/// Returns whether a path that is `depth` names below a folder never leaves it when continued with `rest`.
 fn stays(mut depth: usize, rest: &[Component<'_>]) -> bool {
     rest.iter().all(|name| {
         let is_up = *name == Component::ParentDir;

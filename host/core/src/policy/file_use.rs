@@ -6,9 +6,9 @@ use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
 
 use super::Grants;
 
-/// What a tool says of the files that it uses.
+/// A tool's declared use of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Files {
+pub enum FileUse {
     /// Its profile says all of it.
     #[default]
     Declared,
@@ -18,7 +18,7 @@ pub enum Files {
     AsGranted,
 }
 
-/// The profile and the grants of a tool that gets [`Files::AsGranted`]. `None` if the command line grants no folder.
+/// The profile and the grants of a tool that gets [`FileUse::AsGranted`]. `None` if the command line grants no folder.
 pub(crate) fn as_granted(
     profile: &PermissionProfile,
     grants: &Grants,
