@@ -2,9 +2,14 @@
 default:
     @just --list
 
-# Everything that CI checks
+# The gate: what has to hold before a change lands
 ci:
     .ci/run
+
+# Everything else: attacks, guards left out, fuzzing, clients, foreign programs, packages, benches. Takes hours
+nightly:
+    .ci/run
+    .ci/nightly
 
 # Format, and lint with warnings as errors
 lint:

@@ -89,31 +89,22 @@ fn a_journal_of_a_newer_toolcell_is_left_alone() {
 }
 
 #[test]
-fn a_journal_with_the_first_id_keeps_its_calls_and_gets_the_id_of_today() {
+fn a_journal_of_an_earlier_toolcell_or_another_program_is_left_alone() {
     let place = Place::new();
-    let one = place.orphan("one", &[]);
-    let two = place.orphan("two", &[]);
+    let id = place.orphan("one", &[]);
     settle(&place);
     let database = place.home.join("journal/journal.db");
-    let mut bytes = fs::read(&database).unwrap();
-    // `application_id` in the header of the file.
-    assert_eq!(&bytes[68..72], b"tool");
-    bytes[68..72].copy_from_slice(&0x686f_7463_u32.to_be_bytes());
-    fs::write(&database, &bytes).unwrap();
-    let mut waiting: Vec<String> = place.list(&[]).into_iter().map(|(id, _)| id).collect();
-    waiting.sort();
-    assert_eq!(waiting, [one.clone(), two]);
-    place.run(&["approvals", "approve", &one]).exits(0);
-    assert_eq!(place.lines(), ["one"]);
-    settle(&place);
-    let mut bytes = fs::read(&database).unwrap();
-    assert_eq!(&bytes[68..72], b"tool");
-    // The file of another program is left alone.
-    bytes[68..72].copy_from_slice(b"else");
-    fs::write(&database, &bytes).unwrap();
-    let refused = place.run(&["approvals", "list"]).exits(3);
-    assert!(refused.stderr.contains("damaged"), "{}", refused.stderr);
-    assert_eq!(&fs::read(&database).unwrap()[68..72], b"else");
+    let whole = fs::read(&database).unwrap();
+    // `user_version` and `application_id` in the header of the file.
+    for (at, value, words) in [(60, *b"\0\0\0\x03", "rm -r "), (68, *b"else", "damaged")] {
+        let mut bytes = whole.clone();
+        bytes[at..at + 4].copy_from_slice(&value);
+        fs::write(&database, &bytes).unwrap();
+        let refused = place.run(&["approvals", "approve", &id]).exits(3);
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+        assert_eq!(fs::read(&database).unwrap()[at..at + 4], value);
+    }
+    assert!(place.lines().is_empty());
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub enum StoreError {
     Damaged(String),
     #[error("the journal was written by a newer toolcell (format {found}, this one knows {known})")]
     Newer { found: i64, known: i64 },
+    #[error("an earlier toolcell wrote the approvals, and this one cannot read them; remove them: rm -r {0}")]
+    Older(String),
     /// No space, no permission, or a lock that is not released.
     #[error("the journal cannot be used: {0}")]
     Unavailable(String),
@@ -71,6 +73,7 @@ impl From<StoreError> for Refusal {
         let (class, code) = match &error {
             StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "approval_store_damaged"),
             StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "approval_store_newer"),
+            StoreError::Older(_) => (ErrorClass::PolicyBlocked, "approval_store_older"),
             StoreError::Unavailable(_) => {
                 (ErrorClass::DependencyUnavailable, "journal_unavailable")
             }

@@ -10,18 +10,14 @@ use super::StoreError;
 
 /// The file of the store in the journal's folder.
 pub(super) const FILE_NAME: &str = "journal.db";
-/// `user_version` of the file: one for each migration.
-const VERSION: i64 = 3;
+/// `user_version` of the file. Nothing is migrated before the first release.
+const VERSION: i64 = 4;
 /// `application_id` of the file: "tool".
 const APPLICATION: i64 = 0x746f_6f6c;
-/// That of a file of the first versions, which gets the other one when it is opened.
-const APPLICATION_BEFORE: i64 = 0x686f_7463;
 /// How long to wait while another process locks the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Each entry migrates a file from the version of its index to the next one.
-const MIGRATIONS: [&str; 3] = [
-    "
+const TABLES: &str = "
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
         created_at INTEGER NOT NULL, record TEXT NOT NULL
@@ -57,22 +53,19 @@ const MIGRATIONS: [&str; 3] = [
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE session_rules (
         reference TEXT PRIMARY KEY, session TEXT NOT NULL, made_by TEXT NOT NULL REFERENCES invocations,
-        made_at INTEGER NOT NULL, record TEXT NOT NULL
+        made_at INTEGER NOT NULL, record TEXT NOT NULL,
+        -- Sealed, because a scope names the paths of a call.
+        scope BLOB
     ) STRICT, WITHOUT ROWID;
-",
-    // Sealed, because a scope names the paths of a call.
-    "ALTER TABLE session_rules ADD COLUMN scope BLOB;",
-    // The record is sealed, because it has arguments, answers, and what a tool saved.
-    "
+    -- The record is sealed, because it has arguments, answers, and what a tool saved.
     CREATE TABLE suspended (
         invocation TEXT PRIMARY KEY REFERENCES invocations,
         state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'canceled')),
         expires_at INTEGER NOT NULL, record BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
-",
-];
+";
 
-/// Opens the store in `dir`; creates or migrates it, one process at a time.
+/// Opens the store in `dir`; creates it, one process at a time.
 pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     let unusable =
         |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
@@ -100,34 +93,30 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     }
     // Acknowledged writes survive a crash of the machine too.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    migrate(&mut connection)?;
+    create_tables(&mut connection, dir)?;
     Ok(connection)
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+fn create_tables(connection: &mut Connection, dir: &Path) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let application = pragma("application_id")?;
-    let found = pragma("user_version")?;
-    match (application, found) {
+    match (pragma("application_id")?, pragma("user_version")?) {
         (APPLICATION, VERSION) => return Ok(()),
-        (APPLICATION | APPLICATION_BEFORE, 1..) if found > VERSION => {
+        (0, 0) => {}
+        (APPLICATION, found) if found > VERSION => {
             return Err(StoreError::Newer {
                 found,
                 known: VERSION,
             });
         }
-        (0, 0) | (APPLICATION | APPLICATION_BEFORE, 1..) => {}
+        (APPLICATION, 1..) => return Err(StoreError::Older(dir.display().to_string())),
         _ => {
             return Err(StoreError::Damaged(
                 "the file is not a journal of toolcell".to_owned(),
             ));
         }
     }
-    let done = usize::try_from(found).unwrap_or(usize::MAX);
-    for step in MIGRATIONS.iter().skip(done) {
-        transaction.execute_batch(step)?;
-    }
+    transaction.execute_batch(TABLES)?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;

@@ -317,6 +317,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Use the newer program, or another `TOOLCELL_HOME`.",
     },
     Page {
+        code: "approval_store_older",
+        origins: &[Call(PolicyBlocked)],
+        means: "An earlier toolcell wrote the approvals, and this one cannot read them.",
+        cause: "The program was replaced by a newer one.",
+        remedy: "Remove the folder `journal` of toolcell's data folder, which ends the calls that wait.",
+    },
+    Page {
         code: "journal_unavailable",
         origins: &[Call(DependencyUnavailable)],
         means: "The log of calls or the journal of approvals cannot be written, so nothing runs.",
