@@ -1,4 +1,4 @@
-//! The journal of all calls: what `toolcell calls`, `show` and `journal verify` know after calls, kills and damage.
+//! The journal of all calls: what `toolcell calls`, `show` and `log verify` know after calls, kills and damage.
 
 use std::time::{Duration, Instant};
 

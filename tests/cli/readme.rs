@@ -31,16 +31,11 @@ const SKIPPED: [&str; 6] = [
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 13] = [
+const NOT_RUN: [(&str, &str, &str); 12] = [
     (
         "README.md",
         "$ toolcell call files.wasm#read path=src/main.rs",
         "a test of its own compares what is shown",
-    ),
-    (
-        "README.md",
-        "$ pip install toolcell",
-        "dist/check installs each package, and makes this call",
     ),
     (
         "docs/bundles.md",

@@ -44,7 +44,7 @@ enum State {
     Gone,
     /// A call on record refers to it, and it was redacted before it was stored.
     Redacted,
-    /// No call on record refers to it, and older calls were removed from the journal.
+    /// No call on record refers to it, and older calls were removed from the log.
     Expired,
     /// Its bytes on disk are not those of its digest.
     Damaged,
@@ -85,7 +85,7 @@ impl State {
             Self::Gone => "a call on record refers to it, and it was removed since",
             Self::Redacted => "it was redacted before it was stored",
             Self::Expired => {
-                "no call on record refers to it, and older calls were removed from the journal"
+                "no call on record refers to it, and older calls were removed from the log"
             }
             Self::Damaged => "the file was changed on disk",
             Self::Unknown => {

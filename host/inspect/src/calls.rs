@@ -148,7 +148,7 @@ pub(super) fn evicted(calls: u64) -> Option<String> {
         calls => format!("{calls} calls were evicted"),
     };
     Some(format!(
-        "{calls}, because the journal was full or they were too old"
+        "{calls}, because the log was full or they were too old"
     ))
 }
 

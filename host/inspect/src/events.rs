@@ -174,7 +174,7 @@ impl Events {
                 }
                 FollowedEvent::Missed(count) => {
                     show::say(&format!(
-                        "{count} events are not here any more: the journal keeps no more of them"
+                        "{count} events were removed: the log keeps no more of them"
                     ));
                     continue;
                 }

@@ -85,7 +85,7 @@ impl TracePost {
             }
             "tool_call" | "tool_result" => {
                 return Err(format!(
-                    "a step of type {kind} is taken from the journal, and cannot be added"
+                    "a step of type {kind} comes from the call log and cannot be added"
                 ));
             }
             _ => {

@@ -36,14 +36,14 @@ pub use suspend::{Suspended, Suspending};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Its contents cannot be trusted or understood.
-    #[error("the journal is damaged: {0}")]
+    #[error("the approval store is damaged: {0}")]
     Damaged(String),
-    #[error("the journal was written by a newer toolcell (format {found}, this one knows {known})")]
+    #[error("the approval store was written by a newer toolcell (format {found}, this one knows {known})")]
     Newer { found: i64, known: i64 },
-    #[error("an earlier toolcell wrote the approvals, and this one cannot read them; remove them: rm -r {0}")]
+    #[error("an earlier toolcell wrote the approval store, and this one cannot read them; remove them: rm -r {0}")]
     Older(String),
     /// No space, no permission, or a lock that is not released.
-    #[error("the journal cannot be used: {0}")]
+    #[error("the approval store cannot be used: {0}")]
     Unavailable(String),
     #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
     Full(u32),
@@ -83,12 +83,12 @@ impl From<StoreError> for Refusal {
         };
         let message = match &error {
             StoreError::Damaged(_) => {
-                "the journal of approvals is damaged, and so nothing that needs one can run; move the folder `journal` \
+                "the approval store is damaged, so no call that needs an approval runs; move the folder `journal` \
                  of toolcell's data folder away to start a new one"
                     .to_owned()
             }
             StoreError::Unavailable(_) => {
-                "the journal of approvals cannot be used, and so nothing that needs one can run; `toolcell approvals \
+                "the approval store cannot be used, so no call that needs an approval runs; `toolcell approvals \
                  list` says why"
                     .to_owned()
             }

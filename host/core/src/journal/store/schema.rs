@@ -112,7 +112,7 @@ fn create_tables(connection: &mut Connection, dir: &Path) -> Result<(), StoreErr
         (APPLICATION, 1..) => return Err(StoreError::Older(dir.display().to_string())),
         _ => {
             return Err(StoreError::Damaged(
-                "the file is not a journal of toolcell".to_owned(),
+                "the file is not an approval store of toolcell".to_owned(),
             ));
         }
     }

@@ -88,7 +88,7 @@ async fn answer_here(
         Given::Taken | Given::TooLate(_) => Ok(()),
         Given::OwnCall => Err(own_call()),
         Given::Unknown => Err(Refusal::host_fault(
-            "the question is not in the journal any more",
+            "the request is no longer in the approval store",
         )),
     }
 }
@@ -144,7 +144,7 @@ async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answ
     }) = standing
     else {
         return Err(Refusal::host_fault(
-            "the question is not in the journal any more",
+            "the request is no longer in the approval store",
         ));
     };
     match (state, answer) {
