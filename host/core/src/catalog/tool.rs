@@ -61,7 +61,7 @@ impl ComponentFacts {
 /// use toolcell_core::catalog::Tool;
 /// use toolcell_core::record::AccessKind;
 ///
-/// /// Whether a user interface should warn before it offers the tool.
+/// /// `true` if a user interface should warn before it offers the tool.
 /// fn warns(tool: &Tool) -> bool {
 ///     tool.permission_profile().wants(&AccessKind::FileWrite) || tool.facts().is_destructive == Some(true)
 /// }

@@ -25,7 +25,7 @@ fn declared(namespace: &str, name: &str, more: Value) -> Value {
     declaration
 }
 
-/// The tools, those of one namespace in as few components as possible.
+/// The tools, each namespace in as few components as possible.
 fn tools(declarations: &[Value]) -> Vec<Arc<Tool>> {
     let load = |(at, declarations): (usize, &[Value])| {
         let described =

@@ -162,12 +162,12 @@ impl Artifacts {
             .map(Finished::fields)
     }
 
-    /// Whether something was removed from the bytes of an artifact.
+    /// Returns whether bytes of an artifact were redacted.
     pub fn is_redacted(&self) -> bool {
         self.0.lock().redacted
     }
 
-    /// What the artifacts consumed; `None` if the call created none.
+    /// Returns the usage of artifacts; `None` if the call created none.
     pub fn usage(&self) -> Option<ArtifactUsage> {
         let state = self.0.lock();
         (state.created > 0).then_some(ArtifactUsage {
@@ -302,8 +302,8 @@ impl Drop for Shared {
 }
 
 impl Finished {
-    /// What the guest gets. It is not the digest: comparing that with one of its own would tell the guest whether
-    /// something was redacted, and so let it guess at secrets.
+    /// The reference for the guest. It is not the digest: comparing digests would tell the guest whether something was
+    /// redacted, and so let it guess at secrets.
     fn reference(&self) -> String {
         format!("toolcell:artifact/{}", self.id)
     }
@@ -536,7 +536,7 @@ fn shown_name(name: &str, redactor: &Redactor) -> String {
         })
 }
 
-/// Whether a part of a path names nothing.
+/// `true` if a part of a path names nothing.
 fn is_step(part: &str) -> bool {
     matches!(part, "" | "." | "..")
 }

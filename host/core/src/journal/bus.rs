@@ -45,7 +45,7 @@ struct Kept {
     bytes: usize,
 }
 
-/// What a follower gets.
+/// An event or a gap.
 ///
 /// ```
 /// use toolcell_core::journal::Followed;
@@ -113,7 +113,7 @@ impl Default for EventBus {
 }
 
 impl EventBus {
-    /// Whether events are kept now.
+    /// `true` while events are kept.
     pub(super) fn is_followed(&self) -> bool {
         self.0.shared.followers.load(Ordering::Relaxed) > 0
     }
@@ -159,7 +159,7 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether events are kept although there is no follower. Forgets them when that time is over.
+    /// `true` if events are kept without a follower. Forgets them when that time is over.
     fn lingers(&self, now: Timestamp) -> bool {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 || now.unix_millis() <= until {

@@ -56,7 +56,7 @@ impl PayloadStore {
 
     /// The same store for the payloads of `owner`.
     #[must_use]
-    pub fn of(&self, owner: Option<&str>) -> Self {
+    pub fn for_owner(&self, owner: Option<&str>) -> Self {
         Self {
             owner: owner.map(Arc::from),
             ..self.clone()
@@ -178,7 +178,7 @@ impl PayloadStore {
         }
     }
 
-    /// Whether it is time to look for old payloads; then the next look is a day later.
+    /// `true` if it is time to look for old payloads; then the next look is a day later.
     fn is_due(&self) -> bool {
         if !self.dir.is_dir() {
             return false;
@@ -345,12 +345,12 @@ impl PayloadStore {
     }
 }
 
-/// Whether `name` can be that of a payload: the SHA-256 of its bytes.
+/// `true` if `name` can name a payload: the SHA-256 of its bytes.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether the age of what was written `at` is such. A time in the future has no age: the clock was set back since.
+/// `true` if the age since `at` is such. A time in the future has no age: the clock was set back since.
 fn is_age(at: SystemTime, is_such: impl FnOnce(Duration) -> bool) -> bool {
     SystemTime::now().duration_since(at).is_ok_and(is_such)
 }

@@ -1,9 +1,9 @@
-//! Room for payloads: all of them together have a maximum size, and each caller has a share of it. A payload that has no room
-//! takes that of the oldest ones of its caller, so that no caller removes what belongs to another one.
+//! Room for payloads: all of them together have a maximum size, and each caller has a share of it. A new payload without
+//! room replaces the oldest ones of its caller, never a payload of another caller.
 //!
-//! Who has which payload is in a file beside their folder, because processes share the folder, and because equal payloads of
-//! several callers are one file. It is updated before a payload is written, and while others wait: what is removed is in no one's
-//! hands. Without that file, all payloads are nobody's, and go first.
+//! A file beside the folder lists the owners of payloads, because processes share the folder, and because equal payloads of
+//! several callers are one file. It is updated before a payload is written, while others wait: a removed payload has no
+//! owner. Without that file, no payload has an owner, and all go first.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::scheduler::share;
 pub const PAYLOAD_BYTES: u64 = 4 << 30;
 /// How long to wait while another process changes who has what.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Who has the payloads of which nobody knows whose they are.
+/// The owner of payloads whose owner is unknown.
 const NOBODY: &str = "";
 /// The caller of calls without one.
 const UNNAMED: &str = "-";

@@ -1,4 +1,4 @@
-//! What a reference in a record refers to: a payload on disk, or a text in the record of a call (AT-FS).
+//! Resolves a reference in a record: to a payload on disk, or a text in the record of a call (AT-FS).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -39,23 +39,23 @@ pub enum Reference {
     Concealed(String),
 }
 
-/// What the log knows of a reference.
+/// The log's knowledge of a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The ids of the calls whose records have it, at most 20.
     pub calls: Vec<String>,
     /// The media type of the payload.
     pub media_type: Option<String>,
-    /// What it refers to, if a record has it.
+    /// The referenced text, if a record has it.
     pub text: Option<String>,
-    /// Whether what it refers to was redacted, and so is nowhere.
+    /// `true` if the text was redacted, and so is nowhere.
     pub redacted: bool,
 }
 
 /// A payload as it is on disk.
 #[derive(Debug)]
 pub enum StoredPayload {
-    /// Its bytes are those of the digest.
+    /// Its bytes match the digest.
     Whole(File, u64),
     /// Its bytes were changed.
     Changed,
@@ -85,7 +85,7 @@ impl Reference {
         text
     }
 
-    /// What `record` knows of it; `None` if the record does not have it.
+    /// Looks it up in `record`; `None` if it is not there.
     fn look(&self, record: &Value) -> Option<Known> {
         let known = match self {
             Self::Digest(digest) => payload(record, digest).or_else(|| input(record, digest)),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Size of a block of zeros that becomes a hole, in bytes: that of the blocks of most file systems.
+/// Size of a block of zeros that becomes a hole, in bytes: the block size of most file systems.
 const BLOCK_BYTES: usize = 4 << 10;
 
 /// Writes `bytes` at the position of `file`, which is its end, and leaves holes where they have a block of zeros. The file has its

@@ -61,9 +61,8 @@ pub trait Listener: Send + Sync {
     /// Receives one event. Events of one call arrive in causal order.
     fn event(&self, event: &ToolEvent);
 
-    /// Receives the record of a call that has ended, before its caller does; that of a call which a tool made before that
-    /// of the tool's own call. Called for the listeners of a host only. A record whose output may be on no disk comes
-    /// without it.
+    /// Receives the record of a call that has ended, before its caller does; a call made by a tool comes before the tool's
+    /// own call. Called for the listeners of a host only. If the output may be on no disk, the record comes without it.
     fn ended(&self, _record: &CallRecord) {}
 }
 
@@ -173,25 +172,25 @@ pub struct Trailed {
     tool_id: Option<Arc<str>>,
     cancel_requested: bool,
     cancel_acknowledged: bool,
-    /// Whether the call has ended.
+    /// `true` if the call has ended.
     ended: bool,
-    /// Whether the call goes on without its caller.
+    /// `true` if the call goes on without its caller.
     is_task: bool,
-    /// Whether the tool's own words are in no event and in no record, because none may have its output.
+    /// `true` if the tool's own words are in no event and no record, because none may have its output.
     is_silent: bool,
     redactor: Redactor,
     meter: SpokenMeter,
     noted: NotedSoFar,
 }
 
-/// What the log has of a call that runs.
+/// The notes in the log about a running call.
 #[derive(Default)]
 struct NotedSoFar {
     events: usize,
     bytes: usize,
-    /// Whether more will be noted soon.
+    /// `true` if more will be noted soon.
     is_due: bool,
-    /// Whether nothing more is noted.
+    /// `true` if nothing more is noted.
     is_over: bool,
 }
 
@@ -300,7 +299,7 @@ impl Trail {
         self.kept().is_silent = true;
     }
 
-    /// Whether texts of the tool stay out of events and records.
+    /// `true` if texts of the tool stay out of events and records.
     pub(crate) fn is_silent(&self) -> bool {
         let kept = self.kept();
         kept.is_silent || kept.redactor.is_silent()
@@ -529,7 +528,7 @@ impl Trail {
         );
     }
 
-    /// Whether the progress includes a partial result.
+    /// Returns whether the progress includes a partial result.
     pub fn has_partial_result(&self) -> bool {
         self.kept()
             .progress
@@ -537,7 +536,7 @@ impl Trail {
             .any(|progress| progress.status == ProgressStatus::PartialResult)
     }
 
-    /// Whether the call has ended.
+    /// `true` if the call has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.kept().ended
     }

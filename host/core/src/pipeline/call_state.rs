@@ -156,7 +156,7 @@ impl<'a> CallState<'a> {
             .and_then(|tool| tool.permission_profile().retention());
         self.services
             .payloads
-            .of(self.request.actor_ref.as_deref())
+            .for_owner(self.request.actor_ref.as_deref())
             .lasting(lasts)
     }
 

@@ -222,7 +222,7 @@ async fn read(
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
     };
     let redactor = journey.redaction.redactor();
-    // Searching for the tool's own patterns, and compiling those of a form, can take long enough to delay other calls.
+    // Searching for the tool's own patterns, and compiling a form's patterns, can take long enough to delay other calls.
     let work = move || {
         let mut meter = SearchMeter::aside();
         let read = |mut request: InputRequest| {

@@ -145,7 +145,7 @@ fn claim(
     if !guard!("declared_locks") {
         return claim;
     }
-    // A call that another call makes takes no turn of its own: it runs in that of its caller.
+    // A call that another call makes takes no turn of its own: it runs in its caller's turn.
     let called = children::callable(journey, permit);
     called
         .iter()

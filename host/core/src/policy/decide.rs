@@ -97,7 +97,7 @@ pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
 /// use toolcell_core::policy::Explanation;
 /// use toolcell_core::record::Behavior;
 ///
-/// /// Whether the call would wait for an approval.
+/// /// `true` if the call would wait for an approval.
 /// fn asks(explanation: &Explanation) -> bool {
 ///     explanation.decision.behavior == Behavior::Ask
 /// }

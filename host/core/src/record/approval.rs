@@ -163,7 +163,7 @@ pub struct Approval {
 /// ```
 /// use toolcell_core::record::Plan;
 ///
-/// /// Whether another process can run the call.
+/// /// `true` if another process can run the call.
 /// fn can_move(plan: &Plan) -> bool {
 ///     plan.origin.is_some()
 /// }

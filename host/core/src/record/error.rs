@@ -206,7 +206,7 @@ impl ErrorClass {
 /// ```
 /// use toolcell_core::record::{Recoverability, ToolError};
 ///
-/// /// Whether a model should try other arguments.
+/// /// `true` if a model should try other arguments.
 /// fn can_rephrase(error: &ToolError) -> bool {
 ///     error.recoverability == Recoverability::ChangeArguments
 /// }
@@ -366,7 +366,7 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-// Cold, so that the code of refusals is not between that of calls that succeed.
+// Cold, so that the code of refusals is not between the code of calls that succeed.
 impl Refusal {
     /// Creates a refusal. `message` says what failed, the value that caused it, and what to do.
     #[cold]

@@ -125,7 +125,7 @@ fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'stati
 /// ```
 /// use toolcell_core::record::SafetyFacts;
 ///
-/// /// Whether the tool says that it changes nothing.
+/// /// `true` if the tool says that it changes nothing.
 /// fn is_harmless(facts: &SafetyFacts) -> bool {
 ///     facts.is_read_only == Some(true)
 /// }

@@ -21,7 +21,7 @@ pub enum Trust {
 /// ```
 /// use toolcell_core::record::{ToolResult, Writer};
 ///
-/// /// Whether the host wrote the result, because the tool did not run or its output is withheld.
+/// /// `true` if the host wrote the result, because the tool did not run or its output is withheld.
 /// fn is_from_host(result: &ToolResult) -> bool {
 ///     result.provenance.written_by == Writer::Host
 /// }

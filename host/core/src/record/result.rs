@@ -46,7 +46,7 @@ pub enum ResultStatus {
 /// ```
 /// use toolcell_core::record::ToolResult;
 ///
-/// /// What to tell the model.
+/// /// The text for the model.
 /// fn answer(result: &ToolResult) -> String {
 ///     match &result.error {
 ///         Some(error) if result.is_error => format!("{} [{}]", error.message, error.error_code),

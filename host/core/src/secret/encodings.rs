@@ -113,7 +113,7 @@ fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
 mod tests {
     use super::{folded, forms};
 
-    /// Whether `text` holds a form of `value`, ignoring case.
+    /// `true` if `text` holds a form of `value`, ignoring case.
     fn holds(text: &str, value: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let bare: String = text.chars().filter(|c| !" \t\r\n:-".contains(*c)).collect();

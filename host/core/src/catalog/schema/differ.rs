@@ -93,7 +93,7 @@ mod tests {
 
     use super::work;
 
-    /// Work beyond that of hashing.
+    /// Work without the hashing.
     fn compared(items: &[Value]) -> u64 {
         work(items, u64::MAX) - items.iter().map(size).sum::<u64>()
     }

@@ -1,4 +1,4 @@
-//! Whether a call could be put on record now.
+//! Checks that a call could be put on record now.
 
 use std::fs::File;
 use std::io;

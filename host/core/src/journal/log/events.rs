@@ -15,7 +15,7 @@ const LINES_MAX: u32 = 256;
 /// Bytes of lines after which a read takes no further line.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What a reader gets of the log.
+/// An event of the log, or a gap.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FollowedEvent {
     Event(Box<LoggedEvent>),
@@ -86,7 +86,7 @@ impl CallLog {
 }
 
 impl EventReader {
-    /// The number after that of the latest event, when the reader began.
+    /// Returns the number after the latest event when the reader began.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -225,7 +225,7 @@ impl EventReader {
 }
 
 impl LoggedEvent {
-    /// Whether the event is of the call `id`, or of one whose id ends so.
+    /// Returns whether the ID of the event's call is `id`, or ends with it.
     pub fn is_of_call(&self, id: &str) -> bool {
         let of = |call: InvocationId| call.to_string().ends_with(&id.to_ascii_uppercase());
         self.event.invocation_id.is_some_and(of)

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// What a line of a busy process needs. While there is one, the state of the segment of the process is here.
+/// The ring of a busy process. While there is one, it holds the state of the segment of the process.
 pub(super) struct Front {
     ring: Ring,
     open: Vec<InvocationId>,
@@ -38,7 +38,7 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Whether the call started in the segment of this process, and did not end.
+    /// `true` if the call started in the segment of this process, and did not end.
     pub(super) fn has(&self, id: InvocationId) -> bool {
         self.open.contains(&id)
     }
@@ -68,9 +68,9 @@ impl Front {
 pub(super) struct Pace {
     last: Instant,
     lines: u32,
-    /// Whether a thread empties the ring.
+    /// `true` if a thread empties the ring.
     is_served: bool,
-    /// Whether no ring can be made.
+    /// `true` if no ring can be made.
     is_plain: bool,
 }
 
@@ -84,7 +84,7 @@ impl Pace {
         }
     }
 
-    /// Whether a thread empties the ring of the segment.
+    /// `true` if a thread empties the ring of the segment.
     pub(super) fn is_served(&self) -> bool {
         self.is_served
     }
@@ -118,7 +118,7 @@ impl Inner {
             .is_some_and(|(id, front)| front.push(kind, id, line.content()))
     }
 
-    /// Takes the front back, so that lines can be written to the segment, after those of the ring.
+    /// Takes the front back, so that lines can be written to the segment, after the ring's lines.
     pub(super) fn land(&self, writer: &mut Writer) -> io::Result<Option<Ring>> {
         // Calls that find none wait for the writer.
         let Some(mut front) = self.front().take() else {
@@ -143,7 +143,7 @@ impl Inner {
         }
     }
 
-    /// Lets calls write to the ring from now on if they are many: to `ring`, if it is that of the segment.
+    /// Lets calls write to a ring from now on if they are many: to `ring`, if it belongs to the segment.
     pub(super) fn lift(self: &Arc<Self>, writer: &mut Writer, ring: Option<Ring>) {
         let is_busy = ring.is_some() || writer.pace.count();
         if !is_busy {
@@ -258,8 +258,8 @@ impl Drop for Inner {
 }
 
 impl CallLog {
-    /// Puts all lines that wait in rings into their segments, so that they can be read: those of this process, and those of
-    /// dead ones. Living ones do so themselves.
+    /// Writes all lines that wait in rings of this process and of dead ones to their segments, so that they can be read.
+    /// Living processes do so themselves.
     pub(super) fn gather(&self) -> Result<(), LogError> {
         let own = {
             let mut writer = self.0.writer();

@@ -156,7 +156,7 @@ struct BriefError {
 }
 
 impl CallLog {
-    /// Lists calls, the latest first. Ends those of killed processes before.
+    /// Lists calls, the latest first. Ends calls of killed processes before.
     ///
     /// # Errors
     ///
@@ -361,7 +361,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Whether the file cannot be used as it is: it is damaged, or of another version.
+    /// `true` if the file is damaged, or of another version.
     fn is_damage(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SchemaChanged, TypeMismatch};
         match self {
@@ -689,7 +689,7 @@ fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> 
     rows.collect()
 }
 
-/// Whether the call `id` has ended; `None` if the log does not have it.
+/// Returns whether the call `id` has ended; `None` if it is not in the log.
 pub(super) fn has_ended(index: &Connection, id: &str) -> rusqlite::Result<Option<bool>> {
     index
         .query_row(END_BY_ID, [id], |row| row.get(0))

@@ -37,8 +37,8 @@ impl CallLog {
         Ok(Vec::new())
     }
 
-    /// Whether the call `id` has ended; `None` if it is not on record. A log that cannot be read knows no call. Ends the
-    /// calls of killed processes before.
+    /// Returns whether the call `id` has ended; `None` if it is not on record, or the log cannot be read. Ends calls of
+    /// killed processes before.
     pub async fn has_ended(&self, id: InvocationId) -> Option<bool> {
         let log = self.clone();
         self.aside(move || log.read_ended(&id.to_string()))

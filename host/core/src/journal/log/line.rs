@@ -18,7 +18,7 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 /// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
-/// What a line says.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The first line of a segment.
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    fn of(letter: u8) -> Option<Self> {
+    fn from_letter(letter: u8) -> Option<Self> {
         let all = [
             Self::Opened,
             Self::Started,
@@ -98,7 +98,7 @@ thread_local! {
 
 impl Unlinked {
     /// A line with `payload`, which is JSON without line breaks.
-    pub(super) fn of_text(kind: Kind, id: &str, payload: &str) -> Self {
+    pub(super) fn from_text(kind: Kind, id: &str, payload: &str) -> Self {
         let mut line = begin(
             Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len()),
             kind,
@@ -109,7 +109,11 @@ impl Unlinked {
     }
 
     /// A line with `payload` as JSON.
-    pub(super) fn of(kind: Kind, id: &str, payload: &impl Serialize) -> serde_json::Result<Self> {
+    pub(super) fn from_payload(
+        kind: Kind,
+        id: &str,
+        payload: &impl Serialize,
+    ) -> serde_json::Result<Self> {
         let mut spare = SPARE.take();
         spare.clear();
         spare.reserve(PAYLOAD_BYTES);
@@ -118,7 +122,7 @@ impl Unlinked {
         Ok(Self { kind, line })
     }
 
-    /// What follows the chain.
+    /// The bytes after the chain.
     pub(super) fn content(&self) -> &[u8] {
         self.line.get(CHAIN_BYTES..).unwrap_or_default()
     }
@@ -221,7 +225,7 @@ impl<'a> Line<'a> {
         let text = str::from_utf8(content).ok()?;
         let (kind, rest) = text.split_at_checked(1)?;
         let (id, payload) = rest.strip_prefix(' ')?.split_once(' ')?;
-        let kind = Kind::of(*kind.as_bytes().first()?)?;
+        let kind = Kind::from_letter(*kind.as_bytes().first()?)?;
         Some(Self {
             chain,
             kind,
@@ -231,7 +235,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Whether it is as it was written, and follows `before`.
+    /// `true` if it is unchanged, and follows `before`.
     pub(super) fn follows(&self, key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash) -> bool {
         link(key, before, &blake3::hash(self.content)) == self.chain
     }
@@ -249,11 +253,11 @@ mod tests {
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let payload = json!({ "a": "b\n c" });
         let first = beginning(&key, 1);
-        let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload)
+        let (bytes, chain) = Unlinked::from_payload(Kind::Ended, id, &payload)
             .unwrap()
             .hashed()
             .after(&first, &key);
-        let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string())
+        let (same, _) = Unlinked::from_text(Kind::Ended, id, &payload.to_string())
             .hashed()
             .after(&first, &key);
         assert_eq!(bytes, same);

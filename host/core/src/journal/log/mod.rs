@@ -9,7 +9,7 @@
 //! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
 //! from another process (`events.rs`).
 //!
-//! A line has the record as JSON; that of a plain call in a shorter form (`fold/mod.rs`), because a call waits for the log in
+//! A line has the record as JSON, for a plain call in a shorter form (`fold/mod.rs`), because a call waits for the log in
 //! proportion to its bytes.
 //!
 //! The segments are the evidence. The index beside them is made from them, and can be made again.
@@ -109,7 +109,7 @@ pub struct LogSettings {
     pub bytes_max: u64,
     /// Segments without a newer call are removed. Default: [`LOG_AGE`].
     pub age_max: Duration,
-    /// Whether records hold what a replay of the call needs: the seed of its random numbers, and its clock readings.
+    /// If `true`, records hold the seed of a call's random numbers and its clock readings, for a replay.
     /// Default: `true`.
     pub replay: bool,
 }
@@ -175,20 +175,20 @@ impl From<LogError> for Refusal {
     }
 }
 
-/// What is known of a call that starts. All of it is redacted.
+/// The facts about a call that starts, redacted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) invocation: &'a ToolInvocation,
-    /// What was decided, and what hooks said, until now: the record of the call has it even if its process is killed.
+    /// The decisions and hook runs until now: the record of the call has them even if its process is killed.
     pub(crate) decisions: &'a [PermissionDecision],
     pub(crate) hooks: &'a [ToolHook],
-    /// Whether the call could make lasting changes.
+    /// `true` if the call could make lasting changes.
     pub(crate) changes: bool,
 }
 
 impl<'a> Start<'a> {
     /// A start without decisions.
-    pub(crate) fn of(invocation: &'a ToolInvocation, changes: bool) -> Self {
+    pub(crate) fn new(invocation: &'a ToolInvocation, changes: bool) -> Self {
         Self {
             invocation,
             decisions: &[],
@@ -211,7 +211,7 @@ struct Started<'a> {
 }
 
 impl<'a> Started<'a> {
-    fn of(start: Start<'a>, process: u32) -> Self {
+    fn from_start(start: Start<'a>, process: u32) -> Self {
         let Start {
             invocation,
             decisions,
@@ -244,7 +244,7 @@ struct Inner {
     writer: Mutex<Option<Writer>>,
     /// Locked after the writer or alone, and never while a file is written.
     front: Mutex<Option<Front>>,
-    /// Whether a thread removes segments.
+    /// `true` while a thread removes segments.
     is_pruned: AtomicBool,
     notes: Arc<Notes>,
     followed: Followed,
@@ -267,7 +267,7 @@ impl Writer {
             .position(|segment| segment.open.contains(&id))
     }
 
-    /// Whether a line of this kind, about the call `id`, belongs into the next segment.
+    /// `true` if such a line about the call `id` belongs into the next segment.
     fn must_move(&self, kind: Kind, id: Option<InvocationId>) -> bool {
         let is_here =
             || id.is_some_and(|id| self.current.open.contains(&id) || self.full_of(id).is_some());
@@ -289,7 +289,7 @@ impl Inner {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the start of the call is in the segment that its end will be in.
+    /// `true` if the call's start is in the segment of its end.
     fn has_start(&self, id: InvocationId) -> bool {
         let writer = self.writer();
         let in_segment =
@@ -402,7 +402,7 @@ impl CallLog {
     ) -> Result<(), LogError> {
         let log = self.clone();
         let written = self
-            .aside(move || log.large_start(Kind::Suspended, Start::of(&invocation, changes)))
+            .aside(move || log.large_start(Kind::Suspended, Start::new(&invocation, changes)))
             .await?;
         self.sync(written).await
     }
@@ -414,9 +414,9 @@ impl CallLog {
             invocation: &kept,
             ..start
         };
-        match FoldedStart::of(start, *PROCESS) {
+        match FoldedStart::from_start(start, *PROCESS) {
             Some(folded) => self.append(kind, id, &folded),
-            None => self.append(kind, id, &Started::of(start, *PROCESS)),
+            None => self.append(kind, id, &Started::from_start(start, *PROCESS)),
         }
     }
 
@@ -428,10 +428,10 @@ impl CallLog {
             invocation: &kept,
             ..start
         };
-        if let Some(folded) = FoldedStart::of(start, *PROCESS) {
+        if let Some(folded) = FoldedStart::from_start(start, *PROCESS) {
             return self.append(kind, id, &folded);
         }
-        let mut started = serde_json::to_value(Started::of(start, *PROCESS))
+        let mut started = serde_json::to_value(Started::from_start(start, *PROCESS))
             .map_err(|error| self.failed("write", &error))?;
         once::shorten(&mut started);
         self.append(kind, id, &started)
@@ -472,7 +472,7 @@ impl CallLog {
             _ if record.is_never_persisted() && guard!("never_persisted") => {
                 self.append(Kind::Ended, id, &record.without_output().undeclared())
             }
-            _ => match FoldedEnd::of(record) {
+            _ => match FoldedEnd::from_record(record) {
                 Some(folded) => self.append(Kind::Ended, id, &folded),
                 None => self.append(Kind::Ended, id, &record.undeclared()),
             },
@@ -537,8 +537,8 @@ impl CallLog {
         payload: &impl Serialize,
     ) -> Result<Option<File>, LogError> {
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
-        let line =
-            Unlinked::of(kind, &name, payload).map_err(|error| self.failed("write", &error))?;
+        let line = Unlinked::from_payload(kind, &name, payload)
+            .map_err(|error| self.failed("write", &error))?;
         if self.0.push(kind, id, &line) {
             line.discard();
             return Ok(None);
@@ -595,8 +595,8 @@ impl CallLog {
         })
     }
 
-    /// Takes the next segment. The full one stays locked while calls of it run, because to other processes its open calls
-    /// would be those of a killed process.
+    /// Takes the next segment. The full one stays locked while calls of it run, because other processes would take its open
+    /// calls for calls of a killed process.
     fn move_on(&self, writer: &mut Writer) -> Result<(), LogError> {
         let next = self.take(&writer.key)?;
         let full = std::mem::replace(&mut writer.current, next);

@@ -57,7 +57,7 @@ pub(super) struct Notes {
 #[derive(Default)]
 struct Waiting {
     calls: Vec<Weak<dyn Noting>>,
-    /// Whether there is a thread.
+    /// `true` if there is a thread.
     is_served: bool,
 }
 
@@ -91,8 +91,8 @@ impl Notes {
 }
 
 impl CallLog {
-    /// Whether `event` of a running call is for those who follow the log: one that says how far the call is, or, if the log
-    /// is followed now, that it has begun.
+    /// `true` if `event` of a running call is for followers of the log: its progress, or, if the log is followed now, its
+    /// start.
     pub(in crate::journal) fn wants(&self, event: &ToolEvent) -> bool {
         let wanted = match event.event_type {
             EventType::Progress
@@ -161,7 +161,7 @@ impl CallLog {
             .unwrap_or_else(|error| Err(self.failed("write", &error)))
     }
 
-    /// Whether another process said lately that it follows the log.
+    /// `true` if another process lately followed the log.
     fn is_followed(&self, now: Timestamp) -> bool {
         let followed = &self.0.followed;
         let millis = now.unix_millis();
@@ -175,7 +175,7 @@ impl CallLog {
     }
 }
 
-/// What this process knows of followers in other processes.
+/// Followers in other processes, as far as they are known.
 #[derive(Default)]
 pub(super) struct Followed {
     /// When it last looked, in milliseconds since 1970.
@@ -187,7 +187,7 @@ fn followed_file(dir: &Path) -> PathBuf {
     dir.join(FOLLOWED)
 }
 
-/// A time in the future is that of a clock that was set back since: a follower that lives says so again.
+/// A time in the future is from before a clock was set back: a living follower touches the file again.
 fn was_touched(file: &Path) -> bool {
     let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|at| {

@@ -15,7 +15,7 @@ const INPUTS: [&str; 5] = [
     "call_input",
     "model_input_text",
 ];
-/// The field of an invocation in the log whose inputs are those of the start.
+/// The field of an invocation in the log whose inputs equal the start's.
 const AT_START: &str = "inputs_at_start";
 /// The field that lists the inputs that equal `model_input`.
 const SAME: &str = "inputs_same";
@@ -53,7 +53,7 @@ pub(super) fn shorten(line: &mut Value) {
     }
 }
 
-/// Whether a line says all that it says without another one.
+/// `true` if a line is complete without another one.
 pub(super) fn is_whole(payload: &str) -> bool {
     !payload.contains(AT_START)
 }

@@ -17,7 +17,7 @@ use super::{CallLog, Inner, Key, LogError, share, verify};
 /// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// What a line says of segments that were removed, and of those that these said were removed before.
+/// The segments that were removed, and the segments whose removal these recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pruned {
     pub(super) removed_segments: Vec<u64>,

@@ -26,7 +26,7 @@ use super::{Damage, Key, line, segment};
 
 /// How the name of a ring ends.
 pub(super) const SUFFIX: &str = "ring";
-/// How that of a ring ends that was changed after its process was killed.
+/// How the name of a ring ends that was changed after its process was killed.
 pub(super) const CHANGED: &str = "changed";
 const MAGIC: u64 = u64::from_le_bytes(*b"toolring");
 const NUMBER: usize = size_of::<u64>();
@@ -36,7 +36,7 @@ const HEADER: usize = NUMBERS * NUMBER;
 const FRAME: usize = 3 * NUMBER;
 /// Bytes from the begin of a content to the end of its id.
 const ID_PLACE: usize = 28;
-/// Bytes of frames that a ring can hold: those of a hundred calls.
+/// Bytes of frames that a ring can hold: enough for a hundred calls.
 const ROOM: usize = 256 << 10;
 
 /// The ring of a segment that this process writes.
@@ -58,7 +58,7 @@ struct Changed {
     at: u64,
 }
 
-/// What a segment has behind a line.
+/// The lines that follow in a segment.
 pub(super) struct Behind {
     pub(super) chain: Hash,
     /// The hashes of the contents of the lines.
@@ -119,7 +119,7 @@ impl Ring {
         };
         put(&mut map, 4, boot);
         put(&mut map, 0, MAGIC);
-        let mac = Mac::of(key, &line::beginning(key, number));
+        let mac = Mac::new(key, &line::beginning(key, number));
         Ok(Some(Self {
             number,
             map,
@@ -134,7 +134,7 @@ impl Ring {
 
     /// Says that the segment has `base` bytes, and what its chain is there. The ring must be empty.
     pub(super) fn begin(&mut self, key: &Key, base: u64, chain: &Hash) {
-        (self.mac, self.count, self.written) = (Mac::of(key, chain), 0, 0);
+        (self.mac, self.count, self.written) = (Mac::new(key, chain), 0, 0);
         put(&mut self.map, 3, base);
         // Before the frames that count from there, should this process be killed in between.
         fence(Ordering::Release);
@@ -202,7 +202,7 @@ pub(super) struct Pending {
     frames: Frames,
     mac: Mac,
     written: u64,
-    /// What becomes of the ring's numbers when the segment has them.
+    /// The ring's next numbers, once the segment has them.
     head: u64,
     count: u64,
 }
@@ -290,7 +290,7 @@ fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
 struct Mac(SipHasher24);
 
 impl Mac {
-    fn of(key: &Key, chain: &Hash) -> Self {
+    fn new(key: &Key, chain: &Hash) -> Self {
         let key = blake3::keyed_hash(key, &[b"ring".as_slice(), chain.as_bytes()].concat());
         Self(SipHasher24::new_with_key(
             key.as_bytes().first_chunk().unwrap_or(&[0; 16]),
@@ -369,7 +369,7 @@ pub(super) struct Left {
     path: PathBuf,
     header: Option<Header>,
     frames: Frames,
-    /// Whether the process was killed while it made the ring, when it had no frame to add.
+    /// `true` if the process was killed while it made the ring, when it had no frame to add.
     is_new: bool,
 }
 
@@ -418,7 +418,7 @@ impl Left {
         let Some(Behind { chain, lines }) = behind else {
             return (Vec::new(), true);
         };
-        let (frames, changed) = self.frames.read(&Mac::of(key, chain));
+        let (frames, changed) = self.frames.read(&Mac::new(key, chain));
         let place = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let end = |frame: Option<&(u64, &[u8])>| frame.map_or(0, |(count, _)| place(*count));
         // None is left out, and what the segment has came from here.
@@ -462,7 +462,7 @@ pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
         (Some(base), Ok(file)) => segment::behind(&file, base)?,
         _ => None,
     };
-    let changed = behind.and_then(|behind| left.frames.read(&Mac::of(key, &behind.chain)).1);
+    let changed = behind.and_then(|behind| left.frames.read(&Mac::new(key, &behind.chain)).1);
     let at = changed.map_or(0, |changed| changed.at);
     let file = segment::numbered_name(number, CHANGED);
     let call = left.frames.call(at);
@@ -479,7 +479,7 @@ pub(super) fn end(dir: &Path, number: u64) -> Option<u64> {
     look(dir, number).map(|header| header.head)
 }
 
-/// Whether the segment `number` has all frames before the position `end` of its ring.
+/// `true` if the segment `number` has all frames before the position `end` of its ring.
 pub(super) fn is_written(dir: &Path, number: u64, end: u64) -> bool {
     // Without a file, the ring was emptied.
     look(dir, number).is_none_or(|header| header.tail >= end)
@@ -494,7 +494,7 @@ fn look(dir: &Path, number: u64) -> Option<Header> {
     Header::read(&bytes)
 }
 
-/// Whether the file system writes to allocated space in place. Another one may have no space when a page is written, and
+/// `true` if the file system writes to allocated space in place. Another one may run out of space at a page write, and
 /// then kills the process; so may XFS, if a copy of the file shares its space. The list is short on purpose.
 #[cfg(target_os = "linux")]
 fn keeps_space(file: &File) -> bool {

@@ -61,7 +61,7 @@ impl CallLog {
         Ok(())
     }
 
-    /// Whether older calls were removed from the log, because it was too large or they were too old.
+    /// Returns whether older calls were removed from the log, because of its size or their age.
     ///
     /// # Errors
     ///

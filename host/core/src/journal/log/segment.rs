@@ -89,12 +89,12 @@ pub(super) fn sizes(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
         .collect())
 }
 
-/// Whether the segment is full, and was left without open calls.
+/// `true` if the segment is full and has no open calls.
 pub(super) fn is_closed(dir: &Path, number: u64) -> bool {
     fs::metadata(path(dir, number)).is_ok_and(|file| file.permissions().readonly())
 }
 
-/// Whether another process removed the file after it was opened.
+/// `true` if another process removed the opened file.
 fn is_gone(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.nlink() == 0)
 }
@@ -220,7 +220,7 @@ impl Segment {
         id: &str,
         payload: &str,
     ) -> io::Result<()> {
-        self.add(key, Unlinked::of_text(kind, id, payload).hashed())
+        self.add(key, Unlinked::from_text(kind, id, payload).hashed())
     }
 
     /// Appends a line that was made before its turn, whole or not at all.
@@ -233,7 +233,7 @@ impl Segment {
         self.write(&line, chain)
     }
 
-    /// Appends lines with these contents, all or none. For those of a ring, space was reserved when they came.
+    /// Appends lines with these contents, all or none. For a ring's lines, space was reserved when they came.
     pub(super) fn add_all(&mut self, key: &Key, contents: &[&[u8]]) -> io::Result<()> {
         let bytes: u64 = contents.iter().map(|content| line::length(content)).sum();
         let mut lines = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
@@ -312,7 +312,7 @@ impl Drop for Segment {
     }
 }
 
-/// What a segment contains at the moment when a process takes it.
+/// The content of a segment when a process takes it.
 struct Found {
     chain: Hash,
     /// Bytes of whole lines.
@@ -410,7 +410,7 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
     }
 }
 
-/// What a segment has behind the length `base`; `None` if no line ends there.
+/// The lines of a segment after the length `base`; `None` if no line ends there.
 pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<Behind>> {
     let mut at = 0;
     let mut found = None;
@@ -469,7 +469,7 @@ pub(super) fn each_line_of(
 /// A segment that the log has to lose. No process writes it while this lives.
 pub(super) struct Surplus {
     pub(super) number: u64,
-    /// Whether it goes because of its age.
+    /// `true` if its age is the reason.
     pub(super) is_old: bool,
     path: PathBuf,
     // Closing the file releases the lock.

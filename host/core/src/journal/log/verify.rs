@@ -14,7 +14,7 @@ use super::{CallLog, Key, LogError};
 /// The damage of a segment that is not there.
 const REMOVED: &str = "the file was removed";
 
-/// What [`CallLog::verify`] read.
+/// The result of [`CallLog::verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     pub segments: u64,
@@ -150,7 +150,7 @@ pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result
 
 struct Checking<'a> {
     key: &'a Key,
-    /// What the index knows of the segment.
+    /// The index's entry for the segment.
     seen: Option<&'a Seen>,
     verified: &'a mut Verified,
     /// The segments that were pruned.

@@ -20,14 +20,14 @@ pub enum Given {
     Unknown,
 }
 
-/// What a run presents to claim its approval.
+/// The proof with which a run claims its approval.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The digest of what would run. An approval of anything else cannot be claimed.
     pub binding: String,
     pub invocation: ToolInvocation,
     pub history: History,
-    /// What the approver allows for the rest of the session.
+    /// The approver's permission for the rest of the session.
     pub always: Option<Allowance>,
 }
 

@@ -1,5 +1,5 @@
-//! What outlives the process: the calls for which an approval was requested, and those that wait for an answer to their
-//! tool's question although their callers went away, in one SQLite file that only its owner can read.
+//! State that outlives the process: the calls for which an approval was requested, and the calls that wait for an answer to
+//! their tool's question without their callers, in one SQLite file that only its owner can read.
 //!
 //! Any other call never opens it. Every write is on disk before it is acknowledged, because a process can
 //! be killed at any moment. A store that cannot be read returns an error, and never an approval.
@@ -132,7 +132,7 @@ impl Journal {
         &self.0.dir
     }
 
-    /// Whether an approval was ever requested.
+    /// Returns whether an approval was ever requested.
     pub fn exists(&self) -> bool {
         self.0.dir.join(schema::FILE_NAME).exists()
     }

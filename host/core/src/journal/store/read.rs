@@ -26,7 +26,7 @@ pub struct Standing {
 /// use toolcell_core::journal::{Journal, Kept, StoreError};
 /// use toolcell_core::record::{ApprovalState, InvocationId};
 ///
-/// /// Whether the call may be resumed with `Host::resume`.
+/// /// `true` if the call may be resumed with `Host::resume`.
 /// async fn is_approved(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
 ///     let kept: Option<Kept> = journal.run(move |store| store.kept(id)).await?;
 ///     Ok(kept.is_some_and(|kept| kept.state == ApprovalState::Approved))
@@ -36,7 +36,7 @@ pub struct Standing {
 pub struct Kept {
     /// The question, and the call that it is about.
     pub approval: Approval,
-    /// Whether the question is open, answered, or done with.
+    /// The state of the question.
     pub state: ApprovalState,
     /// The approver's answer, if there is one.
     pub answer: Option<Answer>,
@@ -44,7 +44,7 @@ pub struct Kept {
     pub invocation: ToolInvocation,
     /// The records that the call has produced so far.
     pub history: History,
-    /// Whether the call ran, and waits for an answer to its tool's question.
+    /// `true` if the call ran, and waits for an answer to its tool's question.
     pub is_suspended: bool,
     /// The result, byte for byte as it was stored.
     pub result: Option<String>,
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// Returns the calls without a result that may be orphaned: they were running or closed, or their time is up.
-    /// Whether a living process still handles them is not known here.
+    /// A living process may still handle them.
     pub fn unfinished(&mut self) -> Result<Vec<InvocationId>, StoreError> {
         self.ids(
             "SELECT invocation FROM approvals

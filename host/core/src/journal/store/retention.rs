@@ -1,4 +1,4 @@
-//! What leaves the store: calls whose approvals ended long ago, with everything that is stored of them.
+//! Removes calls whose approvals ended long ago, with all their data.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ const ENDED: &str = "
     WHERE (state IN ('rejected', 'expired', 'canceled', 'finished') OR expires_at < ?1) AND invocation <> ?2
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) ORDER BY asked_at LIMIT ?3";
-/// What the calls of one caller take that wait.
+/// The bytes of one caller's waiting calls.
 const WAITING_BYTES: &str = "
     SELECT sum(octet_length(invocations.record) + coalesce(octet_length(approvals.record), 0)
         + coalesce(octet_length(suspended.record), 0))
     FROM invocations LEFT JOIN approvals ON approvals.invocation = id LEFT JOIN suspended ON suspended.invocation = id
     WHERE (approvals.state IN ('pending', 'approved') AND approvals.expires_at > ?1 OR suspended.state = 'waiting')
     AND invocations.actor IS ?2";
-/// What is stored of a call, in an order in which nothing refers to what is gone.
+/// The parts of a stored call, in an order in which nothing refers to a removed part.
 const PARTS: [&str; 7] = [
     "DELETE FROM decisions WHERE invocation = ?1",
     "DELETE FROM mutations WHERE invocation = ?1",

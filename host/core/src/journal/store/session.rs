@@ -5,17 +5,17 @@ use crate::record::{SessionRule, Timestamp};
 
 use super::{Store, StoreError, entry};
 
-/// What an approver allows for the rest of a session.
+/// A permission for the rest of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// What the approval is about.
+    /// The subject of the approval.
     pub rule: SessionRule,
-    /// What a later call may be able to do at the most; `None` if it has to be exactly the capability of the rule.
+    /// The most that a later call may be able to do; `None` if it has to be exactly the capability of the rule.
     pub scope: Option<ApprovalScope>,
 }
 
 impl Allowance {
-    /// Whether a call that would need `asked` needs no approval. Both rules are about the same.
+    /// `true` if a call that would need `asked` needs no approval. Both rules have the same subject.
     fn covers(&self, asked: &Self) -> bool {
         let scopes = self.scope.as_ref().zip(asked.scope.as_ref());
         self.rule == asked.rule

@@ -28,7 +28,7 @@ pub struct Suspending {
 /// use toolcell_core::journal::{Journal, StoreError, Suspended};
 /// use toolcell_core::record::{InvocationId, SuspensionState};
 ///
-/// /// Whether the call may be resumed with `Host::resume_suspended`.
+/// /// `true` if the call may be resumed with `Host::resume_suspended`.
 /// async fn waits(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
 ///     let suspended: Option<Suspended> = journal.run(move |store| store.suspended(id)).await?;
 ///     Ok(suspended.is_some_and(|suspended| suspended.state == SuspensionState::Waiting))
@@ -174,7 +174,7 @@ impl Store {
     }
 }
 
-/// Whether the call is suspended, in whatever state.
+/// Returns whether the call is suspended, in any state.
 pub(super) fn is_suspended(connection: &Connection, key: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM suspended WHERE invocation = ?1)";
     Ok(connection.query_row(sql, [key], |row| row.get(0))?)

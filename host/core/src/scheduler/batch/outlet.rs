@@ -85,7 +85,7 @@ impl<E, R> BatchOutlet<E, R> {
 mod tests {
     use super::*;
 
-    /// What is handed out when call 1 is faster than call 0: at each step, as `+1` for its progress and `=1` for its end.
+    /// The outputs when call 1 is faster than call 0: at each step, as `+1` for its progress and `=1` for its end.
     fn handed_out(yields: YieldPolicy) -> [String; 7] {
         let mut outlet: BatchOutlet<(), ()> = BatchOutlet::new(yields);
         ["+0", "+1", "=1", "+2", "+0", "=0", "=2"].map(|step| {

@@ -36,7 +36,7 @@ fn near(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Whether calls with these claims could notice each other: the rule, without the index.
+/// `true` if calls with these claims could notice each other: the rule, without the index.
 fn could_meet(one: &ResourceClaim, other: &ResourceClaim, same_caller: bool) -> bool {
     let exclusive = |one: UseMode, other: UseMode| [one, other].contains(&UseMode::Exclusive);
     let networks = one.network().zip(other.network());
@@ -51,7 +51,7 @@ fn could_meet(one: &ResourceClaim, other: &ResourceClaim, same_caller: bool) -> 
         })
 }
 
-/// Whether a call with the second claim waits while one with the first claim runs.
+/// `true` if a call with the second claim waits while one with the first claim runs.
 fn waits(one: &ResourceClaim, other: &ResourceClaim, callers: [&str; 2]) -> bool {
     let locks = ResourceLocks::default();
     let [first, second] = callers.map(|caller| locks.turn(None, Some(caller)));

@@ -102,7 +102,7 @@ fn a_tool_that_says_nothing_of_access_gets_none_and_is_read_only() {
     );
 }
 
-/// What a tool says; whether it is read only and concurrency safe; whether it is destructive and open world, and its kind;
+/// The claims of a tool; whether it is read only and concurrency safe; whether it is destructive and open world, and its kind;
 /// risk, access kinds, effects and scope.
 type Derived = (
     Value,

@@ -1,5 +1,4 @@
-//! What follows from the rest of a line: the policies of decisions, the session among what ran, and the scheduler's facts in
-//! short.
+//! Values that follow from the rest of a line: the policies of decisions, the session in `ran`, the scheduler's facts.
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -28,7 +27,7 @@ pub(super) fn policies<'a>(
 /// Stands for the session of the call among what ran.
 const SESSION: &str = "session";
 
-/// What ran, with the session in short; `None` if reading would not give the same again.
+/// Returns `ran` with the session in short; `None` if reading would not give the same again.
 pub(super) fn ran(invocation: &ToolInvocation) -> Option<Vec<&str>> {
     let session = invocation.session_runtime();
     let short = |ran: &'_ String| session.as_ref() == Some(ran);
@@ -68,7 +67,7 @@ pub(super) struct Scheduled(u8, usize);
 
 impl Scheduled {
     /// `None` if there are none, or others.
-    pub(super) fn of(extra: &Extra) -> Option<Self> {
+    pub(super) fn from_extra(extra: &Extra) -> Option<Self> {
         let (place, (_, facts)) = extra
             .iter()
             .enumerate()
@@ -108,10 +107,10 @@ pub(super) struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    pub(super) fn of(extra: &'a Extra) -> Self {
+    pub(super) fn new(extra: &'a Extra) -> Self {
         Self {
             extra,
-            scheduled: Scheduled::of(extra).is_some(),
+            scheduled: Scheduled::from_extra(extra).is_some(),
         }
     }
 

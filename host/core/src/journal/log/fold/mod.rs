@@ -6,25 +6,25 @@
 //! "decisions":[..],"persistence":[..],"result":{..},"source":..,"unnamed":..,"events":[[TYPE,ID,TIME,DATA],..]}`.
 //! `near.rs` has what is shorter at its usual place.
 //!
-//! - The ID of the call is that of the line.
+//! - The call has the ID of the line.
 //! - `at` of CALL is the moment at which the call was planned, in nanoseconds since 1970. Every other time is a number of
 //!   nanoseconds from there.
 //! - `steps` are the statuses, each with its time: `[STATUS,TIME]`, or TIME alone if the status is the usual one at its place.
 //!   The status of the call, its start and its end follow from them.
-//! - The other IDs are strings, or numbers: how far they are from that of the call.
-//! - `input` is the input of the caller, and `ref` its reference. `changed` and `changed_ref` are those of the other three
+//! - The other IDs are strings, or numbers: their distance from the call's ID.
+//! - `input` is the input of the caller, and `ref` its reference. `changed` and `changed_ref` belong to the other three
 //!   inputs, if they differ.
 //! - `shown` is the content for the model, if it is neither `content` nor, without content, the text of `structured`.
-//! - `source` is that of all events. The first `unnamed` ones do not name the tool.
+//! - All events have `source`. The first `unnamed` ones do not name the tool.
 //! - DATA is absent if it follows from the rest of the record (`usual.rs`). If the TYPE, too, is the usual one at its place, and
 //!   the ID is a number, the event is `[ID,TIME]`.
-//! - `policies` of CALL is absent if they are those of the decisions, `session` in `ran` stands for the session of the call,
-//!   and `scheduled` for the scheduler's facts of a call outside of a batch (`derived.rs`).
+//! - `policies` of CALL is absent if it equals the decisions' policies. `session` in `ran` is the session of the call, and
+//!   `scheduled` the scheduler's facts of a call outside of a batch (`derived.rs`).
 //! - `message` of a decision is absent if it is the usual one.
 //! - What is empty, or has its default, is absent.
 //!
-//! A record that has more to say is written as it is: its first key is `invocation`, that of a start `changes`. Readers
-//! take both.
+//! A record with more fields is not folded: the first key of an end is `invocation`, of a start `changes`. Readers take
+//! both.
 
 mod derived;
 mod near;
@@ -48,7 +48,7 @@ const STARTED: &str = "{\"started\":";
 /// How a folded end begins.
 const ENDED: &str = "{\"ended\":";
 
-/// Whether the payload of a line is folded.
+/// `true` if the payload of a line is folded.
 pub(super) fn is_folded(payload: &str) -> bool {
     payload.starts_with(STARTED) || payload.starts_with(ENDED)
 }
@@ -58,7 +58,7 @@ pub(super) fn is_folded(payload: &str) -> bool {
 struct Clock(u64);
 
 impl Clock {
-    fn of(planned: Timestamp) -> Option<Self> {
+    fn new(planned: Timestamp) -> Option<Self> {
         planned.unix_nanos().map(Self)
     }
 
@@ -75,8 +75,7 @@ impl Clock {
     }
 }
 
-/// Whether both are the same as JSON text. Unlike for `==`, the order of an object's fields matters, and so does the sign
-/// of zero.
+/// `true` if both are the same JSON text. Unlike for `==`, the order of an object's fields and the sign of zero matter.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -103,7 +102,7 @@ fn component(runtime_refs: &[String]) -> Option<&str> {
     runtime_refs.first()?.strip_prefix("component:")
 }
 
-/// Whether `block` is the text block that a model gets of `structured` output.
+/// `true` if `block` is the text block for `structured` output.
 fn is_text_of(block: &Content, structured: &Value) -> bool {
     let text = block
         .as_text()

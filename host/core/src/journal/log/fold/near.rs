@@ -1,4 +1,4 @@
-//! What comes at its usual place in a plain call, in its short form: ids, steps and the types of events.
+//! Short forms of IDs, steps and event types that are at their usual place in a plain call.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub(super) fn event_at(place: usize) -> Option<EventType> {
     EVENTS.get(place).copied()
 }
 
-/// An id; as the distance from that of its call if it was made in the same millisecond, because ids count upwards there.
+/// An ID; as the distance from the call's ID if both are from the same millisecond, because IDs count upwards there.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Near<T> {
@@ -41,7 +41,7 @@ pub(super) enum Near<T> {
 
 impl<T> Near<T> {
     /// The id of which `bits` is the number.
-    pub(super) fn of(id: T, bits: u128, call: InvocationId) -> Self {
+    pub(super) fn new(id: T, bits: u128, call: InvocationId) -> Self {
         let distance = bits
             .checked_sub(call.bits())
             .and_then(|distance| u32::try_from(distance).ok());
@@ -57,7 +57,7 @@ impl<T> Near<T> {
     }
 }
 
-/// A status with its time; without the status if it is that of its place.
+/// A status with its time; without the status if it is the usual one at its place.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Step {
@@ -66,7 +66,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) fn of(place: usize, status: Status, at: i64) -> Self {
+    pub(super) fn new(place: usize, status: Status, at: i64) -> Self {
         match STEPS.get(place) {
             Some(usual) if *usual == status => Self::At(at),
             _ => Self::To(status, at),

@@ -39,7 +39,7 @@ pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Re
             hooks: &hooks,
             changes,
         };
-        return serde_json::to_value(Started::of(start, process));
+        return serde_json::to_value(Started::from_start(start, process));
     }
     if payload.starts_with(ENDED) {
         serde_json::to_value(record(id, payload)?.undeclared())
@@ -48,7 +48,7 @@ pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Re
     }
 }
 
-/// What a line says of the start of a call.
+/// The start of a call in a line.
 #[derive(Deserialize)]
 pub(in crate::journal::log) struct Begun {
     pub(in crate::journal::log) changes: bool,
@@ -122,7 +122,7 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
         let data = match event.data {
             Some(data) => data,
             None => {
-                let usual = Usual::of(event_type, &invocation, &decisions, &result);
+                let usual = Usual::for_event(event_type, &invocation, &decisions, &result);
                 serde_json::to_value(usual.ok_or_else(|| damaged("an event lacks its data"))?)?
             }
         };
@@ -617,7 +617,7 @@ struct Event {
     data: Option<Value>,
 }
 
-/// What an event begins with.
+/// The first element of an event.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum First {

@@ -33,7 +33,8 @@ fn whole(record: &CallRecord) -> Value {
 }
 
 fn folded(record: &CallRecord, what: &str) -> String {
-    let folded = FoldedEnd::of(record).unwrap_or_else(|| panic!("{what}: it is not folded"));
+    let folded =
+        FoldedEnd::from_record(record).unwrap_or_else(|| panic!("{what}: it is not folded"));
     let text = serde_json::to_string(&folded).unwrap();
     assert!(
         text.starts_with(ENDED) && !text.contains('\n'),
@@ -81,9 +82,10 @@ fn a_plain_call_takes_few_bytes_and_comes_back_as_it_was() {
     assert!(end.contains(&*record.invocation.model_input_ref));
     let mut started = record.invocation.clone();
     started.evidence_refs.clear();
-    let start =
-        serde_json::to_string(&FoldedStart::of(Start::of(&started, false), 25_627).unwrap())
-            .unwrap();
+    let start = serde_json::to_string(
+        &FoldedStart::from_start(Start::new(&started, false), 25_627).unwrap(),
+    )
+    .unwrap();
     assert!(
         start.starts_with(STARTED) && start.len() <= START_BYTES,
         "{} bytes: {start}",
@@ -135,7 +137,7 @@ fn every_way_to_success_comes_back() {
 
 type Change = fn(&mut CallRecord);
 
-/// What a plain call may have beside.
+/// The optional parts of a plain call.
 const PLAIN: &[(&str, Change)] = &[
     ("a caller and a surface", |record| {
         let call = &mut record.invocation;
@@ -333,7 +335,7 @@ fn what_a_plain_call_may_have_comes_back() {
     }
 }
 
-/// What makes a call unusual.
+/// Features that make a call unusual.
 const UNUSUAL: &[(&str, Change)] = &[
     ("a hook of the call", |record| {
         record.invocation.hook_refs.push("h".to_owned())
@@ -515,10 +517,10 @@ fn what_is_unusual_is_written_out() {
     for (what, change) in UNUSUAL {
         let mut record = plain();
         change(&mut record);
-        assert!(FoldedEnd::of(&record).is_none(), "{what}");
+        assert!(FoldedEnd::from_record(&record).is_none(), "{what}");
     }
     assert!(
-        FoldedEnd::of(&ended(&TO_RUNNING)).is_none(),
+        FoldedEnd::from_record(&ended(&TO_RUNNING)).is_none(),
         "a call that has not ended"
     );
 }
@@ -530,7 +532,8 @@ fn a_start_comes_back_unless_a_step_has_a_reason() {
         .insert("parent_invocation_id".to_owned(), json!("01"));
     for changes in [false, true] {
         let text =
-            serde_json::to_string(&FoldedStart::of(Start::of(&call, changes), 7).unwrap()).unwrap();
+            serde_json::to_string(&FoldedStart::from_start(Start::new(&call, changes), 7).unwrap())
+                .unwrap();
         let id = call.invocation_id.to_string();
         let whole = json!({ "changes": changes, "process": 7, "invocation": call });
         assert_eq!(unfold(&id, &text).unwrap().to_string(), whole.to_string());
@@ -544,9 +547,9 @@ fn a_start_comes_back_unless_a_step_has_a_reason() {
     let decisions = [decision(&call, id)];
     let start = Start {
         decisions: &decisions,
-        ..Start::of(&call, true)
+        ..Start::new(&call, true)
     };
-    let text = serde_json::to_string(&FoldedStart::of(start, 7).unwrap()).unwrap();
+    let text = serde_json::to_string(&FoldedStart::from_start(start, 7).unwrap()).unwrap();
     let begun = begun(&call.invocation_id.to_string(), &text).unwrap();
     assert_eq!(
         (&begun.invocation, begun.decisions.as_slice()),
@@ -555,7 +558,7 @@ fn a_start_comes_back_unless_a_step_has_a_reason() {
     let mut call = after(&TO_RUNNING[..2]);
     call.advance(Status::Approved, Some("why".to_owned()))
         .unwrap();
-    assert!(FoldedStart::of(Start::of(&call, false), 7).is_none());
+    assert!(FoldedStart::from_start(Start::new(&call, false), 7).is_none());
 }
 
 #[test]
@@ -757,7 +760,8 @@ fn a_damaged_payload_is_an_error() {
 #[test]
 fn damage_of_what_is_short_at_its_place_is_an_error() {
     let sound =
-        serde_json::to_value(FoldedEnd::of(&record(LONGER_ID, LONGER).unwrap()).unwrap()).unwrap();
+        serde_json::to_value(FoldedEnd::from_record(&record(LONGER_ID, LONGER).unwrap()).unwrap())
+            .unwrap();
     for (place, value) in [
         ("/ended/steps/0", json!(i64::MIN)),
         ("/ended/steps/0", json!(1.5)),
@@ -825,7 +829,9 @@ async fn the_readers_of_the_log_see_no_difference() {
         assert_eq!(calls.len(), 1);
         calls.remove(0)
     };
-    log.started(Start::of(&started, true), false).await.unwrap();
+    log.started(Start::new(&started, true), false)
+        .await
+        .unwrap();
     let shown = log.record(&id).unwrap().unwrap();
     let whole_start =
         json!({ "changes": true, "process": std::process::id(), "invocation": started });
@@ -887,7 +893,7 @@ async fn the_call_of_a_killed_process_ends_with_what_its_folded_start_says() {
     let (started, _) = both();
     let writer = log();
     writer
-        .started(Start::of(&started, true), false)
+        .started(Start::new(&started, true), false)
         .await
         .unwrap();
     drop(writer);

@@ -1,4 +1,4 @@
-//! What an event of a plain call says, as far as it follows from the rest of the record.
+//! The data of an event of a plain call, as far as it follows from the rest of the record.
 
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ pub(super) enum Usual<'a> {
 }
 
 impl<'a> Usual<'a> {
-    /// Whether these are the fields, compared without making their JSON: each call has seven such events. `false` if only
+    /// `true` if these are the fields, compared without making their JSON: each call has seven such events. `false` if only
     /// their JSON could tell.
     pub(super) fn is_said(&self, said: &[(&str, EventField)]) -> bool {
         let is_none_or = |said: &EventField, text: Option<&str>| match text {
@@ -129,8 +129,8 @@ impl<'a> Usual<'a> {
         }
     }
 
-    /// What an event of this type says in a call with these records; `None` if that does not follow from them.
-    pub(super) fn of(
+    /// The usual data of such an event in a call with these records; `None` if they do not determine it.
+    pub(super) fn for_event(
         event_type: EventType,
         invocation: &'a ToolInvocation,
         decisions: &'a [PermissionDecision],

@@ -36,7 +36,7 @@ pub(in crate::journal::log) struct FoldedStart<'a> {
 
 impl<'a> FoldedStart<'a> {
     /// `None` if unfolding would not give the same again.
-    pub(in crate::journal::log) fn of(start: Start<'a>, process: u32) -> Option<Self> {
+    pub(in crate::journal::log) fn from_start(start: Start<'a>, process: u32) -> Option<Self> {
         let Start {
             invocation,
             decisions,
@@ -44,7 +44,7 @@ impl<'a> FoldedStart<'a> {
             changes,
         } = start;
         let id = invocation.invocation_id;
-        let clock = Clock::of(invocation.created_at())?;
+        let clock = Clock::new(invocation.created_at())?;
         let decided = &*invocation.permission_decision_refs;
         let known = decisions.iter().map(|decision| &decision.decision_id);
         if !invocation.evidence_refs.is_empty()
@@ -55,13 +55,13 @@ impl<'a> FoldedStart<'a> {
         }
         let decided = if decisions.is_empty() { decided } else { &[] };
         Some(Self {
-            started: Call::of(invocation, clock, decisions, decided)?,
+            started: Call::from_invocation(invocation, clock, decisions, decided)?,
             changes,
             process,
-            extra: Rest::of(&invocation.extra),
+            extra: Rest::new(&invocation.extra),
             decisions: decisions
                 .iter()
-                .map(|decision| Decision::of(decision, id, clock))
+                .map(|decision| Decision::from_decision(decision, id, clock))
                 .collect::<Option<_>>()?,
         })
     }
@@ -83,7 +83,7 @@ pub(in crate::journal::log) struct FoldedEnd<'a> {
 
 impl<'a> FoldedEnd<'a> {
     /// `None` if unfolding would not give the same again.
-    pub(in crate::journal::log) fn of(record: &'a CallRecord) -> Option<Self> {
+    pub(in crate::journal::log) fn from_record(record: &'a CallRecord) -> Option<Self> {
         // No `..`, here and below, so that a new field cannot be left out.
         let CallRecord {
             declaration: _,
@@ -118,7 +118,7 @@ impl<'a> FoldedEnd<'a> {
             return None;
         }
         let id = invocation.invocation_id;
-        let clock = Clock::of(invocation.created_at())?;
+        let clock = Clock::new(invocation.created_at())?;
         let source = &*events.first()?.source;
         let subject = invocation.evidence_ref();
         let unnamed = events
@@ -130,21 +130,21 @@ impl<'a> FoldedEnd<'a> {
             let is_plain = &*event.source == source
                 && event.subject.as_deref() == Some(subject.as_str())
                 && event.tool_id.as_deref() == tool;
-            let usual = Usual::of(event.event_type, invocation, decisions, result);
-            Event::of(at, event, id, clock, usual).filter(|_| is_plain)
+            let usual = Usual::for_event(event.event_type, invocation, decisions, result);
+            Event::from_event(at, event, id, clock, usual).filter(|_| is_plain)
         };
         Some(Self {
-            ended: Call::of(invocation, clock, decisions, &[])?,
-            extra: Rest::of(&invocation.extra),
+            ended: Call::from_invocation(invocation, clock, decisions, &[])?,
+            extra: Rest::new(&invocation.extra),
             decisions: decisions
                 .iter()
-                .map(|decision| Decision::of(decision, id, clock))
+                .map(|decision| Decision::from_decision(decision, id, clock))
                 .collect::<Option<_>>()?,
             persistence: persistence
                 .iter()
-                .map(|decision| Persistence::of(decision, id, result.result_id, clock))
+                .map(|decision| Persistence::from_decision(decision, id, result.result_id, clock))
                 .collect::<Option<_>>()?,
-            result: Outcome::of(result, invocation, clock)?,
+            result: Outcome::from_result(result, invocation, clock)?,
             source,
             unnamed,
             events: events
@@ -185,7 +185,7 @@ struct Call<'a> {
     session: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ran: Vec<&'a str>,
-    /// `None` if they are those of the decisions.
+    /// `None` if they equal the decisions' policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     policies: Option<&'a [String]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -196,7 +196,7 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// The line has `decisions`, and does not have those that are `decided`.
-    fn of(
+    fn from_invocation(
         invocation: &'a ToolInvocation,
         clock: Clock,
         decisions: &[PermissionDecision],
@@ -221,7 +221,7 @@ impl<'a> Call<'a> {
             at: clock.0,
             steps: steps
                 .enumerate()
-                .map(|(place, step)| Some(Step::of(place, step.to, clock.until(step.at)?)))
+                .map(|(place, step)| Some(Step::new(place, step.to, clock.until(step.at)?)))
                 .collect::<Option<_>>()?,
             input: &invocation.model_input,
             reference: &invocation.model_input_ref,
@@ -239,9 +239,9 @@ impl<'a> Call<'a> {
                 .then_some(&*invocation.policy_refs),
             decided: decided
                 .iter()
-                .map(|decided| Near::of(*decided, decided.bits(), invocation.invocation_id))
+                .map(|decided| Near::new(*decided, decided.bits(), invocation.invocation_id))
                 .collect(),
-            scheduled: Scheduled::of(&invocation.extra),
+            scheduled: Scheduled::from_extra(&invocation.extra),
         })
     }
 }
@@ -282,7 +282,11 @@ fn is_default(mode: &Mode) -> bool {
 }
 
 impl<'a> Decision<'a> {
-    fn of(decision: &'a PermissionDecision, id: InvocationId, clock: Clock) -> Option<Self> {
+    fn from_decision(
+        decision: &'a PermissionDecision,
+        id: InvocationId,
+        clock: Clock,
+    ) -> Option<Self> {
         let PermissionDecision {
             schema_version,
             decision_id,
@@ -328,7 +332,7 @@ impl<'a> Decision<'a> {
             return None;
         }
         Some(Self {
-            id: Near::of(*decision_id, decision_id.bits(), id),
+            id: Near::new(*decision_id, decision_id.bits(), id),
             at: clock.until(*decided_at)?,
             behavior: *behavior,
             mode: *mode,
@@ -354,7 +358,7 @@ struct Persistence<'a> {
 }
 
 impl<'a> Persistence<'a> {
-    fn of(
+    fn from_decision(
         decision: &'a ResultPersistence,
         id: InvocationId,
         of: ResultId,
@@ -385,7 +389,7 @@ impl<'a> Persistence<'a> {
             return None;
         }
         Some(Self {
-            id: Near::of(*decision_id, decision_id.bits(), id),
+            id: Near::new(*decision_id, decision_id.bits(), id),
             at: clock.until(*created_at)?,
             strategy: *strategy,
             threshold,
@@ -422,7 +426,11 @@ struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    fn of(result: &'a ToolResult, invocation: &ToolInvocation, clock: Clock) -> Option<Self> {
+    fn from_result(
+        result: &'a ToolResult,
+        invocation: &ToolInvocation,
+        clock: Clock,
+    ) -> Option<Self> {
         if !is_plain(result, invocation) {
             return None;
         }
@@ -435,7 +443,7 @@ impl<'a> Outcome<'a> {
         };
         let usage = result.usage.as_ref();
         Some(Self {
-            id: Near::of(
+            id: Near::new(
                 result.result_id,
                 result.result_id.bits(),
                 invocation.invocation_id,
@@ -455,7 +463,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Whether the fields of a result that [`Outcome`] does not have follow from the rest of the record.
+/// `true` if the fields of a result that [`Outcome`] lacks follow from the rest of the record.
 fn is_plain(result: &ToolResult, invocation: &ToolInvocation) -> bool {
     let ToolResult {
         schema_version,
@@ -509,7 +517,7 @@ fn is_plain(result: &ToolResult, invocation: &ToolInvocation) -> bool {
         && extra.is_empty()
 }
 
-/// Whether these are the references of the call itself, and no others.
+/// `true` if the only reference is the call itself.
 fn is_proven(evidence: &[String], invocation: &ToolInvocation) -> bool {
     matches!(evidence, [one] if *one == invocation.evidence_ref())
 }
@@ -524,7 +532,7 @@ fn are_same(content: &[Content], shown: &[Content]) -> bool {
     content.len() == shown.len() && content.iter().zip(shown).all(is_one)
 }
 
-/// Whether the result is that of the component that ran, without a change.
+/// `true` if the result is the component's, unchanged.
 fn is_of_tool(provenance: &ResultProvenance, invocation: &ToolInvocation) -> bool {
     let ResultProvenance {
         trust: Trust::Untrusted,
@@ -587,7 +595,7 @@ struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    fn of(
+    fn from_event(
         place: usize,
         event: &'a ToolEvent,
         id: InvocationId,
@@ -619,7 +627,7 @@ impl<'a> Event<'a> {
             Some(said) if usual.is_said(said) => true,
             _ => is_written_as(data, &usual),
         });
-        let id = Near::of(*event_id, event_id.bits(), id);
+        let id = Near::new(*event_id, event_id.bits(), id);
         let is_expected =
             is_usual && near::event_at(place) == Some(*event_type) && matches!(id, Near::After(_));
         let named = (!is_expected).then_some(*event_type);
@@ -649,7 +657,7 @@ impl Serialize for Event<'_> {
     }
 }
 
-/// Whether `data` has the same JSON as `usual`. Allocates nothing.
+/// `true` if `data` and `usual` have the same JSON. Allocates nothing.
 fn is_written_as(data: &impl Serialize, usual: &Usual<'_>) -> bool {
     let mut room = [0_u8; USUAL_BYTES];
     let mut rest = room.as_mut_slice();

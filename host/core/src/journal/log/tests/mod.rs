@@ -40,7 +40,7 @@ fn running(tool: &str) -> ToolInvocation {
 }
 
 async fn start(log: &CallLog, tool: &str) {
-    log.started(Start::of(&running(tool), false), false)
+    log.started(Start::new(&running(tool), false), false)
         .await
         .unwrap();
 }
@@ -220,7 +220,7 @@ async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
     let writer = log(&folder, LogSettings::default());
     let call = running("a");
     writer
-        .started(Start::of(&call, false), false)
+        .started(Start::new(&call, false), false)
         .await
         .unwrap();
     writer
@@ -311,7 +311,7 @@ fn large(tool: &str) -> ToolInvocation {
 /// Starts `call` and ends it, under a new id.
 async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     call.invocation_id = InvocationId::new();
-    log.started(Start::of(call, false), true).await.unwrap();
+    log.started(Start::new(call, false), true).await.unwrap();
     log.append(Kind::Dropped, Some(call.invocation_id), &())
         .unwrap();
 }
@@ -324,7 +324,7 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     let reader = log(&folder, LogSettings::default());
     let long = running("long");
     writer
-        .started(Start::of(&long, false), false)
+        .started(Start::new(&long, false), false)
         .await
         .unwrap();
     let mut call = large("a");
@@ -356,10 +356,10 @@ fn what_hooks_said_before_the_start_outlives_their_process() {
     let hooks = [serde_json::from_value(hook.clone()).unwrap()];
     let start = Start {
         hooks: &hooks,
-        ..Start::of(&call, true)
+        ..Start::new(&call, true)
     };
-    assert!(FoldedStart::of(start, 7).is_none());
-    let line = serde_json::to_string(&Started::of(start, 7)).unwrap();
+    assert!(FoldedStart::from_start(start, 7).is_none());
+    let line = serde_json::to_string(&Started::from_start(start, 7)).unwrap();
     let record: Value = serde_json::from_str(&orphan::ended(&id, &line, &[]).unwrap()).unwrap();
     assert_eq!(record["hooks"], json!([hook]));
 }
@@ -500,7 +500,7 @@ async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
     assert_eq!(read(&mut other.follow(Some(1)).unwrap()), (vec![], vec![]));
     let call = running("a");
     writer
-        .started(Start::of(&call, false), false)
+        .started(Start::new(&call, false), false)
         .await
         .unwrap();
     let id = call.invocation_id;
@@ -547,7 +547,7 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     for writer in [&one, &two] {
         let call = running("a");
         writer
-            .started(Start::of(&call, false), false)
+            .started(Start::new(&call, false), false)
             .await
             .unwrap();
         note(

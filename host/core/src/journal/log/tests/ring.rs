@@ -25,7 +25,7 @@ fn memory() -> TempDir {
 }
 
 fn begin(log: &CallLog, call: &ToolInvocation) {
-    log.start(Kind::Started, Start::of(call, false)).unwrap();
+    log.start(Kind::Started, Start::new(call, false)).unwrap();
 }
 
 /// Starts a call and ends it. Returns it.
@@ -421,7 +421,7 @@ fn calls_at_once_have_their_lines_once_and_in_order() {
     assert!(ids.iter().all(|id| of[id.as_str()] == "sx"));
 }
 
-/// What cannot be written to the segment stays on record, and nothing new starts.
+/// Lines that cannot be written to the segment stay on record, and nothing new starts.
 #[test]
 fn a_ring_that_cannot_be_emptied_takes_no_more_calls_and_loses_none() {
     let folder = memory();
@@ -441,7 +441,7 @@ fn a_ring_that_cannot_be_emptied_takes_no_more_calls_and_loses_none() {
         .is_err()
     );
     assert!(
-        log.start(Kind::Started, Start::of(&running("a"), false))
+        log.start(Kind::Started, Start::new(&running("a"), false))
             .is_err()
     );
     let left: PathBuf = folder.path().join("calls/0000000001.ring");

@@ -27,7 +27,7 @@ fn call(caller: &str, bytes: usize) -> ToolInvocation {
 
 /// Writes the start of `call`, and its end. Returns its id.
 async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
-    log.started(Start::of(&call, false), true).await.unwrap();
+    log.started(Start::new(&call, false), true).await.unwrap();
     call.advance(Status::Succeeded, None).unwrap();
     let id = call.invocation_id;
     let error = Refusal::new(ErrorClass::ExecutionFailed, "tool_failed", "it failed");
@@ -120,7 +120,10 @@ async fn large_arguments_are_in_the_log_once() {
     let mut left = call("a", 1 << 20);
     left.observable_input = None;
     let killed = left.invocation_id.to_string();
-    writer.started(Start::of(&left, false), true).await.unwrap();
+    writer
+        .started(Start::new(&left, false), true)
+        .await
+        .unwrap();
     drop(writer);
     let reader = log(&folder, LogSettings::default());
     let record = reader.record(&killed).unwrap().unwrap();

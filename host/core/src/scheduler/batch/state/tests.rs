@@ -101,7 +101,7 @@ impl Run {
         found
     }
 
-    /// Whether `at` waits, and no other call keeps it from starting.
+    /// `true` if `at` waits, and no other call keeps it from starting.
     fn could_start(&self, at: usize) -> bool {
         let siblings = self.policy.siblings;
         let ended = |need: &usize| self.ended.contains(need);
