@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::{Background, Home, Host, Kept, Listener, Request};
+use toolcell::{Background, Home, Host, Listener, Request, StoredApproval};
 use toolcell_core::approval::{Approver, Prompt, Reply, Session};
 use toolcell_core::hook::{Hook, HookOutput, Registration};
-use toolcell_core::journal::{Asking, History};
+use toolcell_core::journal::{ApprovalRequest, History};
 use toolcell_core::journal::{Journal, Role};
 use toolcell_core::policy::Grants;
 use toolcell_core::record::{AbortReason, ApprovalState, InvocationId, ToolEvent};
@@ -23,7 +23,7 @@ use super::doubles::{RecordingHook, RecordingListener, home_with_own_payloads, o
 pub(super) struct Sayer {
     reply: Option<Reply>,
     pub(super) journal: Journal,
-    pub(super) asked: Mutex<Vec<(Prompt, Kept)>>,
+    pub(super) asked: Mutex<Vec<(Prompt, StoredApproval)>>,
 }
 
 impl Approver for Sayer {
@@ -45,7 +45,7 @@ impl Approver for Sayer {
     }
 }
 
-fn kept(journal: &Journal, id: InvocationId) -> Kept {
+fn kept(journal: &Journal, id: InvocationId) -> StoredApproval {
     journal.with(|store| store.kept(id)).unwrap().unwrap()
 }
 
@@ -416,7 +416,7 @@ async fn a_question_has_an_end_even_where_nobody_looks() {
 }
 
 /// An orphaned call that was approved: its stored state, and a host to resume it in.
-pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, Kept) {
+pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal, StoredApproval) {
     let rewriter = RecordingHook::new("rewriter")
         .before([HookOutput::UpdatedInput(input(folder))])
         .shared();
@@ -461,7 +461,7 @@ pub(super) fn again(folder: &Path, actor: &str) -> Request {
 pub(super) async fn resume(
     host: &Host,
     journal: &Journal,
-    kept: &Kept,
+    kept: &StoredApproval,
     request: Request,
 ) -> Called {
     let held = journal
@@ -589,7 +589,7 @@ async fn more_questions_than_somebody_could_answer_are_refused_unasked() {
     let (_guard, folder) = place();
     let (host, journal, kept) = approved(&folder, "agent:7").await;
     let asking = |id| {
-        let mut asking = Asking {
+        let mut asking = ApprovalRequest {
             approval: kept.approval.clone(),
             invocation: kept.invocation.clone(),
             history: History::default(),

@@ -1,7 +1,7 @@
 //! Following the events of a host in its own process.
 
 use serde_json::{Value, json};
-use toolcell::Followed;
+use toolcell::BusEvent;
 
 use crate::support::Test;
 
@@ -17,7 +17,7 @@ async fn a_host_numbers_the_events_of_its_calls_for_those_who_follow() {
         .await;
     let mut seen: Vec<(u64, Value)> = Vec::new();
     while let Some(followed) = follower.try_next() {
-        let Followed::Event { sequence, event } = followed else {
+        let BusEvent::Event { sequence, event } = followed else {
             panic!("{followed:?}")
         };
         seen.push((sequence, serde_json::to_value(&*event).unwrap()));

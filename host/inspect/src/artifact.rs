@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 use toolcell::Home;
-use toolcell_core::journal::{Known, PayloadStore, Reference, StoredPayload};
+use toolcell_core::journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
 
 use super::exit::{BadRequest, Exit};
 use super::{calls, show};
@@ -169,7 +169,7 @@ fn find(
     home: &Home,
     reference: &Reference,
     describe: bool,
-) -> anyhow::Result<(State, Option<Content>, Known)> {
+) -> anyhow::Result<(State, Option<Content>, ReferenceInfo)> {
     let log = calls::log(home)?;
     let stored = match reference {
         Reference::Digest(digest) => PayloadStore::new(home.payloads()).open(digest),
@@ -252,7 +252,7 @@ fn write_file(content: Content, file: &Path, force: bool) -> anyhow::Result<()> 
 fn document(
     reference: &str,
     state: State,
-    known: &Known,
+    known: &ReferenceInfo,
     size: Option<u64>,
     file: Option<&Path>,
 ) -> Value {

@@ -13,7 +13,7 @@ use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
-use toolcell_core::journal::{self, Follower, Held, Kept, LogError, Suspended};
+use toolcell_core::journal::{self, Follower, LogError, RoleLock, StoredApproval, SuspendedCall};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
@@ -396,7 +396,12 @@ impl Host {
     /// Runs an orphaned call that was approved; `held` is the role of its runner. `request` is rebuilt from what `kept`
     /// stores: if it is not for the same call in every respect, nothing runs. `None` on a host without approvals. Both
     /// come from the journal in [`Home::journal`](crate::Home::journal), which `toolcell_core::journal` opens.
-    pub async fn resume(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+    pub async fn resume(
+        &self,
+        request: Request,
+        kept: &StoredApproval,
+        held: RoleLock,
+    ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         Some(pipeline::resume(&self.services, desk, request, kept, held).await)
     }
@@ -409,7 +414,12 @@ impl Host {
 
     /// Ends an orphaned call that cannot be resumed, so that it has a result; `held` is the role of its runner. `None`
     /// if it can be resumed, or has ended.
-    pub async fn close(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
+    pub async fn close(
+        &self,
+        request: Request,
+        kept: &StoredApproval,
+        held: RoleLock,
+    ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         pipeline::close(&self.services, desk, request, kept, held).await
     }
@@ -419,8 +429,8 @@ impl Host {
     pub async fn resume_suspended(
         &self,
         request: Request,
-        kept: &Suspended,
-        held: Held,
+        kept: &SuspendedCall,
+        held: RoleLock,
     ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         Some(pipeline::resume_suspended(&self.services, desk, request, kept, held).await)
@@ -431,8 +441,8 @@ impl Host {
     pub async fn close_suspended(
         &self,
         request: Request,
-        kept: &Suspended,
-        held: Held,
+        kept: &SuspendedCall,
+        held: RoleLock,
     ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         pipeline::close_suspended(&self.services, desk, request, kept, held).await

@@ -44,7 +44,8 @@ pub use toolcell_core::hook::{
     Registration, UpdatedOutput,
 };
 pub use toolcell_core::journal::{
-    Followed, Follower, Held, Keep, Kept, Listener, LogError, LogSettings, Suspended,
+    BusEvent, Follower, Keep, Listener, LogError, LogSettings, RoleLock, StoredApproval,
+    SuspendedCall,
 };
 pub use toolcell_core::pipeline::{
     Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome,

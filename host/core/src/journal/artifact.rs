@@ -63,9 +63,9 @@ impl ArtifactError {
 
 /// The artifacts of one call. Clones are handles to the same ones.
 #[derive(Clone)]
-pub struct Artifacts(Arc<Shared>);
+pub struct Artifacts(Arc<CallArtifacts>);
 
-struct Shared {
+struct CallArtifacts {
     payloads: PayloadStore,
     bytes_max: u64,
     created_max: u64,
@@ -82,12 +82,12 @@ struct State {
     written: u64,
     created: u64,
     open: u64,
-    finished: Vec<Finished>,
+    finished: Vec<FinishedArtifact>,
     redacted: bool,
 }
 
 /// An artifact that its tool finished.
-struct Finished {
+struct FinishedArtifact {
     id: String,
     name: String,
     media_type: String,
@@ -112,7 +112,7 @@ impl Artifacts {
         limits: &Limits,
         redactor: Result<Redactor, &'static str>,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(CallArtifacts {
             payloads: store.clone(),
             bytes_max: limits.artifact_bytes,
             created_max: limits.artifacts,
@@ -159,7 +159,7 @@ impl Artifacts {
             .finished
             .iter()
             .find(|artifact| artifact.reference() == reference)
-            .map(Finished::fields)
+            .map(FinishedArtifact::fields)
     }
 
     /// Returns whether bytes of an artifact were redacted.
@@ -208,7 +208,7 @@ impl Artifacts {
     }
 }
 
-impl Shared {
+impl CallArtifacts {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,7 +292,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for CallArtifacts {
     fn drop(&mut self) {
         let written = self.lock().written;
         self.payloads
@@ -301,7 +301,7 @@ impl Drop for Shared {
     }
 }
 
-impl Finished {
+impl FinishedArtifact {
     /// The reference for the guest. It is not the digest: comparing digests would tell the guest whether something was
     /// redacted, and so let it guess at secrets.
     fn reference(&self) -> String {
@@ -350,7 +350,7 @@ impl Finished {
 
 /// An artifact that is being written. Its file is removed if it is dropped before it is finished.
 pub struct ArtifactDraft {
-    call: Arc<Shared>,
+    call: Arc<CallArtifacts>,
     id: String,
     name: String,
     media_type: String,
@@ -441,7 +441,7 @@ impl ArtifactDraft {
         self.write(rest)?;
         self.close()
             .map_err(|error| ArtifactError::failed(&error))?;
-        let finished = Finished {
+        let finished = FinishedArtifact {
             id: std::mem::take(&mut self.id),
             name: std::mem::take(&mut self.name),
             media_type: std::mem::take(&mut self.media_type),

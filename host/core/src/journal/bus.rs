@@ -24,23 +24,23 @@ const LINGER_MS: i64 = 30_000;
 pub struct EventBus(Arc<Inner>);
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<BusState>,
     /// Wakes followers. Dropped with the bus, so that they end.
     news: watch::Sender<()>,
 }
 
-struct Shared {
+struct BusState {
     /// The sequence of the next event.
     next: AtomicU64,
     followers: AtomicUsize,
     /// Until when events are kept without a follower, in milliseconds since 1970; 0 if they are not.
     until: AtomicI64,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecentEvents>,
 }
 
 /// The latest events, oldest first.
 #[derive(Default)]
-struct Kept {
+struct RecentEvents {
     events: VecDeque<(u64, usize, Arc<ToolEvent>)>,
     bytes: usize,
 }
@@ -59,7 +59,7 @@ struct Kept {
 /// assert_eq!(line(&Followed::Missed(3)), "3 events came too fast");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub enum Followed {
+pub enum BusEvent {
     /// The next event.
     Event {
         /// Its number: from 1, without gaps, for each host of each process.
@@ -89,7 +89,7 @@ pub enum Followed {
 /// }
 /// ```
 pub struct Follower {
-    shared: Arc<Shared>,
+    shared: Arc<BusState>,
     news: watch::Receiver<()>,
     at: u64,
 }
@@ -99,7 +99,7 @@ impl Default for EventBus {
         let next = AtomicU64::new(1);
         let followers = AtomicUsize::new(0);
         let until = AtomicI64::new(0);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BusState {
             next,
             followers,
             until,
@@ -154,8 +154,8 @@ impl EventBus {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+impl BusState {
+    fn lock(&self) -> MutexGuard<'_, RecentEvents> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,12 +171,12 @@ impl Shared {
             return true;
         }
         self.until.store(0, Ordering::Relaxed);
-        *kept = Kept::default();
+        *kept = RecentEvents::default();
         false
     }
 }
 
-impl Kept {
+impl RecentEvents {
     fn push(&mut self, sequence: u64, bytes: usize, event: Arc<ToolEvent>) {
         self.events.push_back((sequence, bytes, event));
         self.bytes += bytes;
@@ -203,7 +203,7 @@ impl Kept {
 
 impl Follower {
     /// Waits for the next event; `None` once the host is dropped and every event that is kept was read.
-    pub async fn next(&mut self) -> Option<Followed> {
+    pub async fn next(&mut self) -> Option<BusEvent> {
         loop {
             self.news.mark_unchanged();
             if let Some(followed) = self.try_next() {
@@ -216,7 +216,7 @@ impl Follower {
     }
 
     /// Returns the next event if it is there already.
-    pub fn try_next(&mut self) -> Option<Followed> {
+    pub fn try_next(&mut self) -> Option<BusEvent> {
         let kept = self.shared.lock();
         let at = kept
             .events
@@ -228,11 +228,11 @@ impl Follower {
         if next > self.at {
             let missed = next - self.at;
             self.at = next;
-            return Some(Followed::Missed(missed));
+            return Some(BusEvent::Missed(missed));
         }
         let event = Arc::clone(event?);
         self.at += 1;
-        Some(Followed::Event {
+        Some(BusEvent::Event {
             sequence: next,
             event,
         })
@@ -307,8 +307,8 @@ mod tests {
         let mut missed = Vec::new();
         while let Some(followed) = follower.try_next() {
             match followed {
-                Followed::Event { sequence, .. } => seen.push(sequence),
-                Followed::Missed(count) => missed.push(count),
+                BusEvent::Event { sequence, .. } => seen.push(sequence),
+                BusEvent::Missed(count) => missed.push(count),
             }
         }
         (seen, missed)
@@ -411,13 +411,13 @@ mod tests {
         let mut follower = bus.follow(None);
         let (followed, ()) = tokio::join!(follower.next(), async { publish(&bus, 2) });
         assert!(
-            matches!(followed, Some(Followed::Event { sequence: 1, .. })),
+            matches!(followed, Some(BusEvent::Event { sequence: 1, .. })),
             "{followed:?}"
         );
         drop(bus);
         assert!(matches!(
             follower.next().await,
-            Some(Followed::Event { sequence: 2, .. })
+            Some(BusEvent::Event { sequence: 2, .. })
         ));
         assert_eq!(follower.next().await, None);
     }

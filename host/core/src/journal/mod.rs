@@ -13,18 +13,18 @@ mod store;
 mod trail;
 
 pub use artifact::{ArtifactDraft, ArtifactError, Artifacts, KeptArtifact};
-pub use bus::{EventBus, Followed, Follower};
+pub use bus::{BusEvent, EventBus, Follower};
 pub(crate) use log::Start;
 pub use log::{
     CallLog, CallQuery, CallSummary, Damage, EventReader, FollowedEvent, Keep, LOG_AGE, LOG_BYTES,
-    LogError, LogSettings, LoggedEvent, Verified,
+    LogError, LogSettings, LoggedEvent, VerifiedLog,
 };
 pub use payload::{PayloadChanged, PayloadStore};
 pub use payload_space::{NoPayloadRoom, PAYLOAD_BYTES};
-pub use reference::{Known, Reference, StoredPayload};
+pub use reference::{Reference, ReferenceInfo, StoredPayload};
 pub use store::{
-    Allowance, Asking, Claim, Given, Held, History, Journal, Kept, Role, Standing, Store,
-    StoreError, Summary, Suspended, Suspending,
+    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Journal, Role, RoleLock, Standing,
+    Store, StoreError, StoredApproval, Summary, SuspendRequest, SuspendedCall,
 };
-pub(crate) use trail::Leaving;
-pub use trail::{Listener, Outlet, Trail, Trailed, WeakTrail, canceled_in_vain, of_no_call};
+pub(crate) use trail::FlushOnDrop;
+pub use trail::{Listener, Outlet, Trail, TrailContents, WeakTrail, canceled_in_vain, of_no_call};

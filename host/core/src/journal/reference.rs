@@ -41,7 +41,7 @@ pub enum Reference {
 
 /// The log's knowledge of a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ReferenceInfo {
     /// The ids of the calls whose records have it, at most 20.
     pub calls: Vec<String>,
     /// The media type of the payload.
@@ -86,7 +86,7 @@ impl Reference {
     }
 
     /// Looks it up in `record`; `None` if it is not there.
-    fn look(&self, record: &Value) -> Option<Known> {
+    fn look(&self, record: &Value) -> Option<ReferenceInfo> {
         let known = match self {
             Self::Digest(digest) => payload(record, digest).or_else(|| input(record, digest)),
             Self::Concealed(hash) => input(record, hash),
@@ -96,7 +96,7 @@ impl Reference {
             .pointer("/invocation/invocation_id")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        known.map(|known| Known {
+        known.map(|known| ReferenceInfo {
             calls: vec![id.to_owned()],
             ..known
         })
@@ -109,8 +109,8 @@ impl CallLog {
     /// # Errors
     ///
     /// The log cannot be read.
-    pub fn look_up(&self, reference: &Reference) -> Result<Option<Known>, LogError> {
-        let mut found: Option<Known> = None;
+    pub fn look_up(&self, reference: &Reference) -> Result<Option<ReferenceInfo>, LogError> {
+        let mut found: Option<ReferenceInfo> = None;
         self.scan(reference.as_str(), |record| {
             let Some(one) = reference.look(record) else {
                 return ControlFlow::Continue(());
@@ -179,7 +179,7 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// A payload that a call stored.
-fn payload(record: &Value, digest: &str) -> Option<Known> {
+fn payload(record: &Value, digest: &str) -> Option<ReferenceInfo> {
     let stored = record["persistence"]
         .as_array()
         .into_iter()
@@ -198,14 +198,14 @@ fn payload(record: &Value, digest: &str) -> Option<Known> {
         .chain(others)
         .find(|reference| reference["digest"] == digest)?;
     let media_type = found["media_type"].as_str().map(str::to_owned);
-    Some(Known {
+    Some(ReferenceInfo {
         media_type,
-        ..Known::default()
+        ..ReferenceInfo::default()
     })
 }
 
 /// An input of a call. Its text is known if it still has the digest: with sensitive values, the record has another one.
-fn input(record: &Value, reference: &str) -> Option<Known> {
+fn input(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     let invocation = &record["invocation"];
     let name = INPUTS
         .iter()
@@ -222,16 +222,16 @@ fn input(record: &Value, reference: &str) -> Option<Known> {
     let shows = |value: &Value| MARKS.iter().any(|mark| value.to_string().contains(mark));
     let marked = || invocation.get(*name).is_some_and(shows);
     let redacted = text.is_none() && (!reference.starts_with("sha256:") || marked());
-    Some(Known {
+    Some(ReferenceInfo {
         media_type: Some("application/json".to_owned()),
         redacted,
         text,
-        ..Known::default()
+        ..ReferenceInfo::default()
     })
 }
 
 /// A partial result. The tool's text of sensitive data is nowhere.
-fn partial(record: &Value, reference: &str) -> Option<Known> {
+fn partial(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     let mut all = record["progress"].as_array()?.iter();
     let has = |progress: &&Value| {
         let mut references = progress["partial_result_refs"]
@@ -246,11 +246,11 @@ fn partial(record: &Value, reference: &str) -> Option<Known> {
         .is_array()
         .then(|| content.to_string())
         .filter(|_| !redacted);
-    Some(Known {
+    Some(ReferenceInfo {
         media_type: Some("application/json".to_owned()),
         redacted,
         text,
-        ..Known::default()
+        ..ReferenceInfo::default()
     })
 }
 

@@ -12,7 +12,7 @@ use crate::record::{
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
 use super::bus::{EventBus, size};
-use super::log::{CallLog, Keep, Noted, Noting};
+use super::log::{CallLog, EventNote, Keep, NoteSource};
 
 /// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
 const NOTED_BYTES_MAX: usize = 1 << 20;
@@ -150,15 +150,15 @@ struct Inner {
     trace_refs: Vec<Value>,
     /// `None` for a call that does not run.
     outlet: Option<Outlet>,
-    kept: Mutex<Trailed>,
+    kept: Mutex<TrailContents>,
     /// Held while events are noted.
     noting: Mutex<()>,
 }
 
 /// Notes the events of a call that is dropped before its end, because another process may go on with it.
-pub(crate) struct Leaving(Trail);
+pub(crate) struct FlushOnDrop(Trail);
 
-impl Drop for Leaving {
+impl Drop for FlushOnDrop {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -166,7 +166,7 @@ impl Drop for Leaving {
 
 /// The contents of a trail.
 #[derive(Default)]
-pub struct Trailed {
+pub struct TrailContents {
     pub events: Vec<ToolEvent>,
     pub progress: Vec<ToolProgress>,
     tool_id: Option<Arc<str>>,
@@ -205,15 +205,15 @@ impl Trail {
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
-        let kept = Trailed {
+        let kept = TrailContents {
             events: Vec::with_capacity(12),
-            ..Trailed::default()
+            ..TrailContents::default()
         };
         Self::holding(kept, invocation, source, listeners, outlet)
     }
 
     fn holding(
-        kept: Trailed,
+        kept: TrailContents,
         invocation: &ToolInvocation,
         source: Arc<str>,
         listeners: Arc<[Arc<dyn Listener>]>,
@@ -247,22 +247,22 @@ impl Trail {
             .filter_map(|said| ToolProgress::deserialize(said).ok())
             .collect();
         let is_task = progress.iter().any(|said| said.task_id.is_some());
-        let kept = Trailed {
+        let kept = TrailContents {
             events,
             progress,
             is_task,
-            ..Trailed::default()
+            ..TrailContents::default()
         };
         Self::holding(kept, invocation, source, listeners, Some(outlet))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Trailed> {
+    fn kept(&self) -> MutexGuard<'_, TrailContents> {
         self.0.kept()
     }
 
     /// To be dropped before another process can go on with the call.
-    pub(crate) fn leaving(&self) -> Leaving {
-        Leaving(self.clone())
+    pub(crate) fn leaving(&self) -> FlushOnDrop {
+        FlushOnDrop(self.clone())
     }
 
     /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
@@ -343,7 +343,7 @@ impl Trail {
 
     fn event(
         &self,
-        kept: &Trailed,
+        kept: &TrailContents,
         time: Timestamp,
         event_type: EventType,
         mut data: EventData,
@@ -371,7 +371,7 @@ impl Trail {
         }
     }
 
-    fn publish(&self, kept: &mut Trailed, event: ToolEvent) {
+    fn publish(&self, kept: &mut TrailContents, event: ToolEvent) {
         for listener in self.0.listeners.iter() {
             listener.event(&event);
         }
@@ -394,7 +394,7 @@ impl Trail {
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
-            let Trailed {
+            let TrailContents {
                 redactor,
                 meter,
                 is_silent,
@@ -542,20 +542,20 @@ impl Trail {
     }
 
     /// Takes the contents out of the trail.
-    pub fn finish(&self) -> Trailed {
+    pub fn finish(&self) -> TrailContents {
         let mut kept = self.kept();
         std::mem::replace(
             &mut *kept,
-            Trailed {
+            TrailContents {
                 ended: true,
-                ..Trailed::default()
+                ..TrailContents::default()
             },
         )
     }
 }
 
 impl Inner {
-    fn kept(&self) -> MutexGuard<'_, Trailed> {
+    fn kept(&self) -> MutexGuard<'_, TrailContents> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -573,7 +573,7 @@ impl Inner {
             && log
                 .noted(
                     self.invocation_id,
-                    &Noted {
+                    &EventNote {
                         session,
                         first,
                         events: &events,
@@ -589,7 +589,7 @@ impl Inner {
     /// The events that the log does not have yet, as far as they fit, and the place of the first one.
     fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
         let mut kept = self.kept();
-        let Trailed { events, noted, .. } = &mut *kept;
+        let TrailContents { events, noted, .. } = &mut *kept;
         noted.is_due = false;
         if noted.is_over {
             return (noted.events, Vec::new());
@@ -610,7 +610,7 @@ impl Inner {
     }
 }
 
-impl Noting for Inner {
+impl NoteSource for Inner {
     fn note(&self, log: &CallLog) {
         let _noting = self.noting();
         self.note_rest(log);

@@ -6,7 +6,8 @@ use crate::approval::Session;
 use crate::catalog::Tool;
 use crate::executor::{InputCheck, PreflightAccess};
 use crate::journal::{
-    Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Start, Suspended, Trail,
+    Artifacts, History, Listener, Outlet, PayloadStore, RoleLock, Start, StoredApproval,
+    SuspendedCall, Trail,
 };
 use crate::policy::{Limits, Opinion};
 use crate::record::{
@@ -65,9 +66,9 @@ pub(super) struct StoredCallState<'k> {
     pub(super) suspension: Option<&'k Suspension>,
 }
 
-impl<'k> From<&'k Kept> for StoredCallState<'k> {
-    fn from(kept: &'k Kept) -> Self {
-        let Kept {
+impl<'k> From<&'k StoredApproval> for StoredCallState<'k> {
+    fn from(kept: &'k StoredApproval) -> Self {
+        let StoredApproval {
             invocation,
             history,
             approval,
@@ -82,9 +83,9 @@ impl<'k> From<&'k Kept> for StoredCallState<'k> {
     }
 }
 
-impl<'k> From<&'k Suspended> for StoredCallState<'k> {
-    fn from(kept: &'k Suspended) -> Self {
-        let Suspended {
+impl<'k> From<&'k SuspendedCall> for StoredCallState<'k> {
+    fn from(kept: &'k SuspendedCall) -> Self {
+        let SuspendedCall {
             invocation,
             history,
             approval,
@@ -268,7 +269,7 @@ impl<'a> CallState<'a> {
         mut request: Request,
         left: StoredCallState<'_>,
         desk: &ApprovalService,
-        held: Held,
+        held: RoleLock,
         events: Vec<ToolEvent>,
     ) -> Box<Self> {
         let StoredCallState {

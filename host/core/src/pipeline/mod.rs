@@ -45,7 +45,8 @@ use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::HookList;
 use crate::journal::{
-    CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended,
+    CallLog, EventBus, Listener, LogError, Outlet, PayloadStore, RoleLock, StoredApproval,
+    SuspendedCall,
 };
 use crate::record::{
     AbortReason, Approval, CallRecord, ErrorClass, Input, OutputRetention, Plan, Refusal,
@@ -166,8 +167,8 @@ pub async fn resume(
     services: &Services,
     desk: &ApprovalService,
     request: Request,
-    kept: &Kept,
-    held: Held,
+    kept: &StoredApproval,
+    held: RoleLock,
 ) -> CallRecord {
     let request = rebuilt(request, &kept.approval.plan, &kept.invocation);
     let events = events_so_far(services, kept.into()).await;
@@ -182,8 +183,8 @@ pub async fn close(
     services: &Services,
     desk: &ApprovalService,
     request: Request,
-    kept: &Kept,
-    held: Held,
+    kept: &StoredApproval,
+    held: RoleLock,
 ) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
     let events = events_so_far(services, kept.into()).await;
@@ -197,8 +198,8 @@ pub async fn resume_suspended(
     services: &Services,
     desk: &ApprovalService,
     request: Request,
-    kept: &Suspended,
-    held: Held,
+    kept: &SuspendedCall,
+    held: RoleLock,
 ) -> CallRecord {
     let request = rebuilt(request, &kept.suspension.plan, &kept.invocation);
     let events = events_so_far(services, kept.into()).await;
@@ -213,8 +214,8 @@ pub async fn close_suspended(
     services: &Services,
     desk: &ApprovalService,
     request: Request,
-    kept: &Suspended,
-    held: Held,
+    kept: &SuspendedCall,
+    held: RoleLock,
 ) -> Option<CallRecord> {
     let refusal = suspend::closing(kept)?;
     if kept.state == SuspensionState::Withdrawn {
@@ -380,7 +381,10 @@ fn unwritten(record: &mut CallRecord, error: &LogError) {
 
 /// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its
 /// secrets, what hooks make of the input, and the decision.
-async fn return_to(journey: &mut CallState<'_>, kept: &Kept) -> Result<Executed, Refusal> {
+async fn return_to(
+    journey: &mut CallState<'_>,
+    kept: &StoredApproval,
+) -> Result<Executed, Refusal> {
     let returned = resolve::again(journey, &kept.approval.plan).await?;
     let remade = pre_hooks::again(journey, returned).await?;
     let permitted = approval::re_enter(journey, remade, kept).await?;

@@ -9,7 +9,7 @@ use data_encoding::BASE64;
 use crate::approval::{Inquiry, RequestedInput, bind};
 use crate::catalog::Tool;
 use crate::executor::{Execution, GuestOutcome, NeededInput, canceled};
-use crate::journal::{Artifacts, Keep, Role, Suspended, Suspending};
+use crate::journal::{Artifacts, Keep, Role, SuspendRequest, SuspendedCall};
 use crate::policy::{DecisionOutcome, Permit, PolicyVerdict};
 use crate::record::{
     AbortReason, Behavior, CallRecord, Content, ErrorClass, Input, PermissionDecision, Plan,
@@ -113,7 +113,7 @@ pub(super) async fn suspend(journey: &mut CallState<'_>, paused: &PausedRound<'_
     let suspension = describe(journey, &tool, paused);
     let invocation = journey.invocation.clone();
     let events = journey.trail.events();
-    let suspending = Suspending {
+    let suspending = SuspendRequest {
         suspension,
         invocation,
         history: journey.history(events),
@@ -330,7 +330,7 @@ pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, QuestionRou
 }
 
 /// The final refusal of an orphaned, suspended call; `None` if its questions can still be answered.
-pub(super) fn closing(kept: &Suspended) -> Option<Refusal> {
+pub(super) fn closing(kept: &SuspendedCall) -> Option<Refusal> {
     match kept.state {
         SuspensionState::Claimed => Some(approval::interrupted()),
         SuspensionState::Withdrawn => Some(canceled(AbortReason::UserInterruption)),

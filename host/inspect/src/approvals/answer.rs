@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolcell::Kept;
+use toolcell::StoredApproval;
 use toolcell_core::approval::legible;
-use toolcell_core::journal::{Given, Role};
+use toolcell_core::journal::{AnswerOutcome, Role};
 use toolcell_core::record::{Answer, ApprovalState, InvocationId, Timestamp};
 
 use crate::ask;
@@ -75,23 +75,24 @@ impl ApprovalCommands {
             answered_at: Timestamp::now(),
         };
         match self.journal.with(|store| store.answer(id, &answer))? {
-            Given::Taken => {}
+            AnswerOutcome::Taken => {}
             // Approved earlier, by a process that ended before the call ran: it can still run, once.
-            Given::TooLate(ApprovalState::Approved) if again && !self.is_attended(id)? => {}
-            Given::TooLate(state) => {
+            AnswerOutcome::TooLate(ApprovalState::Approved)
+                if again && !self.is_attended(id)? => {}
+            AnswerOutcome::TooLate(state) => {
                 show::say(&format!(
                     "{id} is not open: it is {state}; nothing was changed, and nothing ran"
                 ));
                 return Ok(Exit::Refused);
             }
-            Given::OwnCall => {
+            AnswerOutcome::OwnCall => {
                 show::say(&format!(
                     "{} called {id}, and so cannot approve it",
                     answer.approver
                 ));
                 return Ok(Exit::Refused);
             }
-            Given::Unknown => return Err(unknown(id)),
+            AnswerOutcome::Unknown => return Err(unknown(id)),
         }
         self.see_to_it(id, json)
     }
@@ -104,7 +105,7 @@ impl ApprovalCommands {
         edit: Option<&str>,
         accept_partial_view: bool,
     ) -> anyhow::Result<()> {
-        let open = |kept: &Kept| kept.state == ApprovalState::Pending;
+        let open = |kept: &StoredApproval| kept.state == ApprovalState::Pending;
         let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(open) else {
             return Ok(());
         };

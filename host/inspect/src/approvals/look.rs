@@ -1,7 +1,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use toolcell::Kept;
+use toolcell::StoredApproval;
 use toolcell_core::approval::{PromptSheet, Whitespace, visible};
 use toolcell_core::journal::Summary;
 use toolcell_core::record::{Answer, Approval, ApprovalState, InvocationId};
@@ -138,7 +138,7 @@ fn line(summary: &Summary, known: &[String], lead: &str) -> String {
 }
 
 /// Everything that is stored about a call, as its original records.
-pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
+pub(super) fn record(kept: &StoredApproval) -> anyhow::Result<Value> {
     let mut result: Option<Value> = kept
         .result
         .as_deref()
@@ -159,7 +159,7 @@ pub(super) fn record(kept: &Kept) -> anyhow::Result<Value> {
 }
 
 /// The approval, redacted for display.
-fn approval(kept: &Kept) -> Approval {
+fn approval(kept: &StoredApproval) -> Approval {
     let mut approval = kept.approval.clone();
     if let Some(shown) = &approval.plan.shown_input {
         approval.plan.permission_input.clone_from(shown);
@@ -172,7 +172,7 @@ fn approval(kept: &Kept) -> Approval {
 }
 
 /// The answer, redacted for display: if the arguments are hidden, so are the edit and the note.
-fn answer(kept: &Kept) -> Option<Answer> {
+fn answer(kept: &StoredApproval) -> Option<Answer> {
     let hidden = kept.approval.plan.shown_input.is_some();
     kept.answer.clone().map(|answer| Answer {
         edit: answer.edit.filter(|_| !hidden),
@@ -182,7 +182,7 @@ fn answer(kept: &Kept) -> Option<Answer> {
 }
 
 /// The question, as the approver sees it.
-fn prompt(kept: &Kept) -> String {
+fn prompt(kept: &StoredApproval) -> String {
     let prompt: String = kept
         .approval
         .prompt
@@ -192,7 +192,7 @@ fn prompt(kept: &Kept) -> String {
     visible(&prompt, Whitespace::Kept)
 }
 
-fn for_people(kept: &Kept, full: bool) -> String {
+fn for_people(kept: &StoredApproval, full: bool) -> String {
     let mut sheet = PromptSheet::new(show::columns());
     let rows_max = if full { usize::MAX } else { ROWS_MAX };
     if full {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use toolcell::{Callee, Cancellation, Held, Host, Kept, Loaded, Request};
+use toolcell::{Callee, Cancellation, Host, Loaded, Request, RoleLock, StoredApproval};
 use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
 use toolcell_core::catalog::pick;
@@ -31,7 +31,11 @@ impl ApprovalCommands {
     }
 
     /// Ends the call `id` if it cannot be resumed, and stores its result.
-    pub(super) fn close(&self, id: InvocationId, held: Held) -> anyhow::Result<Option<CallRecord>> {
+    pub(super) fn close(
+        &self,
+        id: InvocationId,
+        held: RoleLock,
+    ) -> anyhow::Result<Option<CallRecord>> {
         // Read now that no other process handles the call, so what is stored no longer changes.
         let Some(kept) = self
             .journal
@@ -52,7 +56,11 @@ impl ApprovalCommands {
 
     /// Runs the approved call of `kept`, with its original options, in its original folder. Fails if it cannot be tried
     /// from here, and releases `held` then.
-    pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
+    pub(super) fn resume(
+        &self,
+        kept: &StoredApproval,
+        held: RoleLock,
+    ) -> anyhow::Result<CallRecord> {
         let origin = kept
             .approval
             .plan
@@ -122,7 +130,7 @@ impl ApprovalCommands {
 impl ApprovalCommands {
     /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
     /// loaded from here, because the process that runs the call decides.
-    pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
+    pub(super) fn check_edit(&self, kept: &StoredApproval, edit: &str) -> Result<(), String> {
         let origin = kept
             .approval
             .plan
@@ -190,7 +198,7 @@ fn failed(refusal: &Refusal) -> anyhow::Error {
 }
 
 /// Returns a request without the options of the call: enough to end it.
-fn request(kept: &Kept, cancellation: Cancellation) -> Request {
+fn request(kept: &StoredApproval, cancellation: Cancellation) -> Request {
     let plan = &kept.approval.plan;
     Request::new(plan.tool.as_str(), plan.model_input.as_str())
         .actor(kept.approval.actor_ref.clone())

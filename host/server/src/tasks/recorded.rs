@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell::Kept;
-use toolcell_core::journal::{Given, Summary};
+use toolcell::StoredApproval;
+use toolcell_core::journal::{AnswerOutcome, Summary};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{Answer, InvocationId, Refusal, ToolResult};
 
@@ -158,7 +158,7 @@ impl Server {
         &self,
         id: InvocationId,
         callers: &[Arc<str>],
-    ) -> Result<Option<Kept>, Refusal> {
+    ) -> Result<Option<StoredApproval>, Refusal> {
         let Some(tasks) = self
             .tasks
             .as_ref()
@@ -175,14 +175,14 @@ impl Server {
         self: &Arc<Self>,
         id: InvocationId,
         answer: Answer,
-    ) -> Result<Given, Refusal> {
+    ) -> Result<AnswerOutcome, Refusal> {
         let Some(tasks) = &self.tasks else {
-            return Ok(Given::Unknown);
+            return Ok(AnswerOutcome::Unknown);
         };
         let given = tasks
             .approvals(move |store| store.answer(id, &answer))
             .await?;
-        if given != Given::Taken {
+        if given != AnswerOutcome::Taken {
             return Ok(given);
         }
         match tasks.read(id).await? {

@@ -10,9 +10,9 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::json;
-use toolcell::{CancelOutcome, Suspended};
+use toolcell::{CancelOutcome, SuspendedCall};
 use toolcell_core::approval::visible_json;
-use toolcell_core::journal::{Given, Keep};
+use toolcell_core::journal::{AnswerOutcome, Keep};
 use toolcell_core::record::{
     AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp,
     ToolError,
@@ -360,8 +360,8 @@ impl ClientSession {
             .await
         {
             // What was answered elsewhere first counts.
-            Ok(Given::Taken | Given::TooLate(_) | Given::Unknown) => Ok(()),
-            Ok(Given::OwnCall) => Err(ErrorData::invalid_params(
+            Ok(AnswerOutcome::Taken | AnswerOutcome::TooLate(_) | AnswerOutcome::Unknown) => Ok(()),
+            Ok(AnswerOutcome::OwnCall) => Err(ErrorData::invalid_params(
                 "a caller cannot approve its own call",
                 None,
             )),
@@ -455,7 +455,7 @@ impl ClientSession {
 }
 
 /// Returns whether `responses` answer a question of the call.
-fn answers(kept: &Suspended, responses: &InputResponses) -> bool {
+fn answers(kept: &SuspendedCall, responses: &InputResponses) -> bool {
     let asked = suspended(&kept.suspension);
     asked.is_some_and(|(questions, _)| questions.keys().any(|key| responses.contains_key(key)))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rmcp::model::InputResponses;
 use serde_json::Value;
-use toolcell::{Background, Callee, Held, Kept, Request, Suspended, Terms};
+use toolcell::{Background, Callee, Request, RoleLock, StoredApproval, SuspendedCall, Terms};
 use toolcell_core::record::{Plan, ToolInvocation};
 
 use crate::asking::{ApprovalAnnouncers, AskChannel, ReopenedQuestion, messenger, reopen};
@@ -24,8 +24,8 @@ impl Server {
         self: &Arc<Self>,
         tasks: &Arc<Tasks>,
         owner: &str,
-        kept: Box<Kept>,
-        held: Held,
+        kept: Box<StoredApproval>,
+        held: RoleLock,
         channel: AskChannel,
     ) {
         let id = kept.approval.invocation_id;
@@ -88,8 +88,8 @@ impl Server {
         self: &Arc<Self>,
         tasks: &Arc<Tasks>,
         owner: &str,
-        kept: Box<Suspended>,
-        held: Held,
+        kept: Box<SuspendedCall>,
+        held: RoleLock,
         responses: &InputResponses,
     ) -> Result<bool, TooLarge> {
         let id = kept.suspension.invocation_id;
@@ -158,7 +158,11 @@ impl Server {
     }
 
     /// Ends a suspended call that cannot be resumed; `None` if it can.
-    pub(super) async fn end_suspended(&self, kept: &Suspended, held: Held) -> Option<CallEnd> {
+    pub(super) async fn end_suspended(
+        &self,
+        kept: &SuspendedCall,
+        held: RoleLock,
+    ) -> Option<CallEnd> {
         let offering = self.offering();
         let record = offering
             .host
@@ -169,7 +173,11 @@ impl Server {
     }
 
     /// Ends a call that can no longer run; `None` if it turns out that it can, or has ended.
-    pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<CallEnd> {
+    pub(super) async fn end_orphan(
+        &self,
+        kept: &StoredApproval,
+        held: RoleLock,
+    ) -> Option<CallEnd> {
         let offering = self.offering();
         let record = offering
             .host
@@ -188,9 +196,9 @@ struct ResumableCall<'k> {
     invocation: &'k ToolInvocation,
 }
 
-impl<'k> From<&'k Kept> for ResumableCall<'k> {
-    fn from(kept: &'k Kept) -> Self {
-        let Kept {
+impl<'k> From<&'k StoredApproval> for ResumableCall<'k> {
+    fn from(kept: &'k StoredApproval) -> Self {
+        let StoredApproval {
             approval,
             invocation,
             ..
@@ -203,9 +211,9 @@ impl<'k> From<&'k Kept> for ResumableCall<'k> {
     }
 }
 
-impl<'k> From<&'k Suspended> for ResumableCall<'k> {
-    fn from(kept: &'k Suspended) -> Self {
-        let Suspended {
+impl<'k> From<&'k SuspendedCall> for ResumableCall<'k> {
+    fn from(kept: &'k SuspendedCall) -> Self {
+        let SuspendedCall {
             suspension,
             invocation,
             ..

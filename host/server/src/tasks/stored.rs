@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{Held, Kept, Suspended};
+use toolcell::{RoleLock, StoredApproval, SuspendedCall};
 use toolcell_core::journal::{CallLog, Journal, LogError, Role, Store, StoreError};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{
@@ -25,13 +25,13 @@ pub(super) enum StoredState {
     /// It waits for an approval.
     Waits(Box<Approval>),
     /// It was approved, and no living process runs it.
-    Approved(Box<Kept>, Held),
+    Approved(Box<StoredApproval>, RoleLock),
     /// It can no longer run, and has no result yet.
-    Over(Box<Kept>, Held),
+    Over(Box<StoredApproval>, RoleLock),
     /// Its tool asked, and no living process has it.
-    Asks(Box<Suspended>),
+    Asks(Box<SuspendedCall>),
     /// Its tool asked, or ran with the answers, and it cannot go on. It has no result yet.
-    Interrupted(Box<Suspended>, Held),
+    Interrupted(Box<SuspendedCall>, RoleLock),
     Ended(Box<CallEnd>),
     /// There is no record.
     Lost,
@@ -50,7 +50,7 @@ impl Tasks {
     pub(super) async fn take_suspended(
         &self,
         id: InvocationId,
-    ) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
+    ) -> Result<Option<(Box<SuspendedCall>, RoleLock)>, Refusal> {
         let store = Arc::clone(&self.store);
         let taken = STORE.run(move || take_suspended(&store, id)).await;
         taken.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
@@ -108,11 +108,11 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal
         let held = approvals.hold(id, Role::Runner)?;
         match approvals.with(|store| store.kept(id))? {
             // The log has more than the result.
-            Some(Kept {
+            Some(StoredApproval {
                 result: Some(ended),
                 ..
             }) => {
-                held.into_iter().for_each(Held::retire);
+                held.into_iter().for_each(RoleLock::retire);
                 result = Some(ended);
             }
             Some(kept) => match unfinished(kept, held) {
@@ -160,7 +160,7 @@ fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<StoredState>,
         (LoggedState::Ended(ended), held) => {
             // Its process was killed before it could remove the row, or before the log had it as one that waits.
             approvals.with(|store| store.forget_suspended(id))?;
-            held.into_iter().for_each(Held::retire);
+            held.into_iter().for_each(RoleLock::retire);
             StoredState::Ended(ended)
         }
         // Its process ends at this moment, and the log has to tell how.
@@ -174,7 +174,7 @@ fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<StoredState>,
 fn take_suspended(
     store: &CallStore,
     id: InvocationId,
-) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
+) -> Result<Option<(Box<SuspendedCall>, RoleLock)>, Refusal> {
     let CallStore { calls, approvals } = store;
     let Some(held) = hold(approvals, id)? else {
         return Ok(None);
@@ -189,7 +189,7 @@ fn take_suspended(
 
 /// Takes the role of a runner; `None` if a living process has it for longer than a look at the call takes. Blocks the
 /// thread.
-fn hold(approvals: &Journal, id: InvocationId) -> Result<Option<Held>, Refusal> {
+fn hold(approvals: &Journal, id: InvocationId) -> Result<Option<RoleLock>, Refusal> {
     for _ in 1..TRIES {
         if let Some(held) = approvals.hold(id, Role::Runner)? {
             return Ok(Some(held));
@@ -199,7 +199,7 @@ fn hold(approvals: &Journal, id: InvocationId) -> Result<Option<Held>, Refusal> 
     Ok(approvals.hold(id, Role::Runner)?)
 }
 
-fn is_open(kept: &Suspended) -> bool {
+fn is_open(kept: &SuspendedCall) -> bool {
     kept.state == SuspensionState::Waiting && kept.suspension.expires_at > Timestamp::now()
 }
 
@@ -249,7 +249,7 @@ fn unreadable(error: LogError) -> Refusal {
 }
 
 /// The state of a call that needed an approval and has no result; `held`: no living process runs it.
-fn unfinished(kept: Kept, held: Option<Held>) -> StoredState {
+fn unfinished(kept: StoredApproval, held: Option<RoleLock>) -> StoredState {
     let is_open = kept.approval.expires_at > Timestamp::now();
     match (kept.state, held) {
         (ApprovalState::Pending, _) if is_open => StoredState::Waits(Box::new(kept.approval)),

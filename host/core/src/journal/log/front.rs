@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::record::InvocationId;
 
-use super::line::{self, Kind, Unlinked};
+use super::line::{self, Kind, UnlinkedLine};
 use super::ring::{self, Ring};
 use super::segment::{self, Segment};
 use super::{CallLog, Inner, Key, LogError, Writer};
@@ -112,7 +112,7 @@ impl Inner {
     }
 
     /// Adds a line to the ring; `false` if there is none, or if the line has to be written to a segment at once.
-    pub(super) fn push(&self, kind: Kind, id: Option<InvocationId>, line: &Unlinked) -> bool {
+    pub(super) fn push(&self, kind: Kind, id: Option<InvocationId>, line: &UnlinkedLine) -> bool {
         let mut front = self.front();
         id.zip(front.as_mut())
             .is_some_and(|(id, front)| front.push(kind, id, line.content()))

@@ -19,7 +19,7 @@ use super::fold::{self, Gist};
 use super::line::{Kind, Line};
 use super::numbers::{self, Numbers, Place};
 use super::once;
-use super::prune::Pruned;
+use super::prune::PrunedSegments;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::share;
 use super::{CallLog, Damage, LogError};
@@ -89,7 +89,7 @@ pub struct CallSummary {
 }
 
 /// How far the index has read a segment.
-pub(super) struct Seen {
+pub(super) struct IndexedSegment {
     pub(super) number: u64,
     pub(super) bytes: u64,
     pub(super) chain: [u8; 32],
@@ -303,15 +303,15 @@ impl CallLog {
     }
 
     /// How far the index has read each segment; empty if there is none.
-    pub(super) fn seen(&self) -> Result<Vec<Seen>, LogError> {
+    pub(super) fn seen(&self) -> Result<Vec<IndexedSegment>, LogError> {
         if !self.dir().join(FILE_NAME).exists() {
             return Ok(Vec::new());
         }
-        let read = || -> rusqlite::Result<Vec<Seen>> {
+        let read = || -> rusqlite::Result<Vec<IndexedSegment>> {
             let index = open(self.dir(), FIRST)?;
             let mut seen = index.prepare("SELECT number, bytes, chain FROM segments")?;
             let rows = seen.query_map([], |row| {
-                Ok(Seen {
+                Ok(IndexedSegment {
                     number: row.get(0)?,
                     bytes: row.get(1)?,
                     chain: row.get(2)?,
@@ -540,7 +540,7 @@ fn note(
             return Ok(());
         }
         Kind::Pruned => {
-            let said = serde_json::from_str::<Pruned>(line.payload).unwrap_or_default();
+            let said = serde_json::from_str::<PrunedSegments>(line.payload).unwrap_or_default();
             for (segment, calls) in said.evicted_calls {
                 transaction.execute(
                     "INSERT OR REPLACE INTO evicted VALUES (?1, ?2)",

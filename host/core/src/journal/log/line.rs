@@ -85,7 +85,7 @@ fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &Hash) -> Hash
 }
 
 /// A line that does not know yet which line it follows.
-pub(super) struct Unlinked {
+pub(super) struct UnlinkedLine {
     pub(super) kind: Kind,
     /// The line, with room for its chain.
     line: Vec<u8>,
@@ -96,7 +96,7 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-impl Unlinked {
+impl UnlinkedLine {
     /// A line with `payload`, which is JSON without line breaks.
     pub(super) fn from_text(kind: Kind, id: &str, payload: &str) -> Self {
         let mut line = begin(
@@ -129,9 +129,9 @@ impl Unlinked {
 
     /// Hashes the content: before it is known which line it follows, because all calls of a process wait for each other
     /// from there on, and a line can have megabytes.
-    pub(super) fn hashed(self) -> Hashed {
+    pub(super) fn hashed(self) -> HashedLine {
         let content = hash(&self.line);
-        Hashed {
+        HashedLine {
             kind: self.kind,
             line: self.line,
             content,
@@ -156,14 +156,14 @@ fn begin(mut line: Vec<u8>, kind: Kind, id: &str) -> Vec<u8> {
 }
 
 /// A line without its chain.
-pub(super) struct Hashed {
+pub(super) struct HashedLine {
     pub(super) kind: Kind,
     line: Vec<u8>,
     /// The hash of what follows the chain.
     content: Hash,
 }
 
-impl Hashed {
+impl HashedLine {
     /// Returns the line that follows `before`, with its line break, and its chain.
     pub(super) fn after(self, before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> (Vec<u8>, Hash) {
         let mut line = self.line;
@@ -253,11 +253,11 @@ mod tests {
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let payload = json!({ "a": "b\n c" });
         let first = beginning(&key, 1);
-        let (bytes, chain) = Unlinked::from_payload(Kind::Ended, id, &payload)
+        let (bytes, chain) = UnlinkedLine::from_payload(Kind::Ended, id, &payload)
             .unwrap()
             .hashed()
             .after(&first, &key);
-        let (same, _) = Unlinked::from_text(Kind::Ended, id, &payload.to_string())
+        let (same, _) = UnlinkedLine::from_text(Kind::Ended, id, &payload.to_string())
             .hashed()
             .after(&first, &key);
         assert_eq!(bytes, same);

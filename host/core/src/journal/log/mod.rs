@@ -58,11 +58,11 @@ pub use events::{EventReader, FollowedEvent, LoggedEvent};
 use fold::{FoldedEnd, FoldedStart};
 use front::{Front, Pace};
 pub use index::{CallQuery, CallSummary};
-use line::{Hashed, Kind, Unlinked};
-use notes::{Followed, Notes};
-pub(super) use notes::{Noted, Noting};
+use line::{HashedLine, Kind, UnlinkedLine};
+pub(super) use notes::{EventNote, NoteSource};
+use notes::{LogFollowers, Notes};
 use segment::Segment;
-pub use verify::{Damage, Verified};
+pub use verify::{Damage, VerifiedLog};
 
 /// Default maximum size of the log, in bytes. A call takes about 2 kB.
 pub const LOG_BYTES: u64 = 1 << 30;
@@ -200,7 +200,7 @@ impl<'a> Start<'a> {
 
 /// The payload of a start that is not folded.
 #[derive(Serialize)]
-struct Started<'a> {
+struct StartRecord<'a> {
     changes: bool,
     process: u32,
     invocation: &'a ToolInvocation,
@@ -210,7 +210,7 @@ struct Started<'a> {
     hooks: &'a [ToolHook],
 }
 
-impl<'a> Started<'a> {
+impl<'a> StartRecord<'a> {
     fn from_start(start: Start<'a>, process: u32) -> Self {
         let Start {
             invocation,
@@ -247,7 +247,7 @@ struct Inner {
     /// `true` while a thread removes segments.
     is_pruned: AtomicBool,
     notes: Arc<Notes>,
-    followed: Followed,
+    followed: LogFollowers,
 }
 
 /// The segments of this process.
@@ -315,7 +315,7 @@ impl CallLog {
             front: Mutex::new(None),
             is_pruned: AtomicBool::new(false),
             notes: Arc::default(),
-            followed: Followed::default(),
+            followed: LogFollowers::default(),
         }))
     }
 
@@ -416,7 +416,7 @@ impl CallLog {
         };
         match FoldedStart::from_start(start, *PROCESS) {
             Some(folded) => self.append(kind, id, &folded),
-            None => self.append(kind, id, &Started::from_start(start, *PROCESS)),
+            None => self.append(kind, id, &StartRecord::from_start(start, *PROCESS)),
         }
     }
 
@@ -431,7 +431,7 @@ impl CallLog {
         if let Some(folded) = FoldedStart::from_start(start, *PROCESS) {
             return self.append(kind, id, &folded);
         }
-        let mut started = serde_json::to_value(Started::from_start(start, *PROCESS))
+        let mut started = serde_json::to_value(StartRecord::from_start(start, *PROCESS))
             .map_err(|error| self.failed("write", &error))?;
         once::shorten(&mut started);
         self.append(kind, id, &started)
@@ -537,7 +537,7 @@ impl CallLog {
         payload: &impl Serialize,
     ) -> Result<Option<File>, LogError> {
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
-        let line = Unlinked::from_payload(kind, &name, payload)
+        let line = UnlinkedLine::from_payload(kind, &name, payload)
             .map_err(|error| self.failed("write", &error))?;
         if self.0.push(kind, id, &line) {
             line.discard();
@@ -547,7 +547,7 @@ impl CallLog {
     }
 
     /// Appends a line to a segment.
-    fn write(&self, id: Option<InvocationId>, line: Hashed) -> Result<Option<File>, LogError> {
+    fn write(&self, id: Option<InvocationId>, line: HashedLine) -> Result<Option<File>, LogError> {
         let kind = line.kind;
         let failed = |error: io::Error| self.failed("write", &error);
         let mut kept = self.0.writer();

@@ -33,7 +33,7 @@ const LOOK_MS: u64 = 100;
 
 /// The payload of a note.
 #[derive(Serialize)]
-pub(in crate::journal) struct Noted<'a> {
+pub(in crate::journal) struct EventNote<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::journal) session: Option<&'a str>,
     /// The place of the first event among the events of the call.
@@ -42,7 +42,7 @@ pub(in crate::journal) struct Noted<'a> {
 }
 
 /// A call that runs, and has events that the log does not have yet.
-pub(in crate::journal) trait Noting: Send + Sync {
+pub(in crate::journal) trait NoteSource: Send + Sync {
     /// Appends them to `log`.
     fn note(&self, log: &CallLog);
 }
@@ -50,25 +50,25 @@ pub(in crate::journal) trait Noting: Send + Sync {
 /// The calls with events to note. Apart from the log, so that the thread that waits for them keeps no segment locked.
 #[derive(Default)]
 pub(super) struct Notes {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<NoteQueue>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
-    calls: Vec<Weak<dyn Noting>>,
+struct NoteQueue {
+    calls: Vec<Weak<dyn NoteSource>>,
     /// `true` if there is a thread.
     is_served: bool,
 }
 
 impl Notes {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, NoteQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for calls to note; `false` if none came.
     fn wait(&self) -> bool {
-        let is_empty = |waiting: &mut Waiting| waiting.calls.is_empty();
+        let is_empty = |waiting: &mut NoteQueue| waiting.calls.is_empty();
         let waited = self.more.wait_timeout_while(self.lock(), IDLE, is_empty);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         waiting.is_served = !waiting.calls.is_empty();
@@ -109,7 +109,7 @@ impl CallLog {
     }
 
     /// Has the events of `call` noted soon.
-    pub(in crate::journal) fn note_soon(&self, call: Weak<dyn Noting>) {
+    pub(in crate::journal) fn note_soon(&self, call: Weak<dyn NoteSource>) {
         let mut waiting = self.0.notes.lock();
         waiting.calls.push(call);
         if !std::mem::replace(&mut waiting.is_served, true) {
@@ -128,7 +128,7 @@ impl CallLog {
     pub(in crate::journal) fn noted(
         &self,
         id: InvocationId,
-        note: &Noted<'_>,
+        note: &EventNote<'_>,
     ) -> Result<(), LogError> {
         self.append(Kind::Noted, Some(id), note).map(drop)
     }
@@ -148,7 +148,7 @@ impl CallLog {
         }
         let log = self.clone();
         let append = move || {
-            let note = Noted {
+            let note = EventNote {
                 session: session.as_deref(),
                 first: 0,
                 events: &events,
@@ -177,7 +177,7 @@ impl CallLog {
 
 /// Followers in other processes, as far as they are known.
 #[derive(Default)]
-pub(super) struct Followed {
+pub(super) struct LogFollowers {
     /// When it last looked, in milliseconds since 1970.
     looked: AtomicI64,
     is_so: AtomicBool,

@@ -35,7 +35,7 @@ pub(super) struct Place {
 }
 
 #[derive(Deserialize)]
-struct Counted {
+struct NumberedEvents {
     first: u64,
     events: Vec<IgnoredAny>,
 }
@@ -71,7 +71,7 @@ impl<'a> Numbers<'a> {
     /// Numbers the events of a note that no earlier note has.
     pub(super) fn noted(&mut self, line: &Line, place: Place) -> rusqlite::Result<()> {
         // A damaged line is the affair of `verify`.
-        let Ok(Counted { first, events }) = serde_json::from_str(line.payload) else {
+        let Ok(NumberedEvents { first, events }) = serde_json::from_str(line.payload) else {
             return Ok(());
         };
         if line.id == NO_CALL {

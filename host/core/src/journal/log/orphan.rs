@@ -9,10 +9,10 @@ use crate::record::{
     ToolResult, TraceContext, Trust, Writer,
 };
 
-use super::fold::{self, Begun};
+use super::fold::{self, RecordedStart};
 
 #[derive(Deserialize)]
-struct Noted {
+struct ReadNote {
     first: usize,
     events: Vec<ToolEvent>,
 }
@@ -20,7 +20,7 @@ struct Noted {
 /// Returns the record of the call `id` that `started` and did not end: canceled by the end of its process. Of its events
 /// and its progress, those that were noted are known. `None` if the start cannot be read.
 pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String> {
-    let Begun {
+    let RecordedStart {
         changes,
         mut invocation,
         decisions,
@@ -91,7 +91,7 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
 pub(super) fn noted(notes: &[String]) -> Vec<ToolEvent> {
     let mut events: Vec<ToolEvent> = Vec::new();
     for note in notes {
-        let Ok(Noted {
+        let Ok(ReadNote {
             first,
             events: more,
         }) = serde_json::from_str(note)

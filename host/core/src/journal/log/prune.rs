@@ -19,7 +19,7 @@ const STACK_BYTES: usize = 512 << 10;
 
 /// The segments that were removed, and the segments whose removal these recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Pruned {
+pub(super) struct PrunedSegments {
     pub(super) removed_segments: Vec<u64>,
     /// How many calls each of them had that are nowhere else.
     #[serde(default)]

@@ -53,13 +53,13 @@ pub(super) struct Ring {
 }
 
 /// Frames that are not as they were written.
-struct Changed {
+struct FrameDamage {
     /// The place of the first one, from 0.
     at: u64,
 }
 
 /// The lines that follow in a segment.
-pub(super) struct Behind {
+pub(super) struct FollowingLines {
     pub(super) chain: Hash,
     /// The hashes of the contents of the lines.
     pub(super) lines: Vec<Hash>,
@@ -179,9 +179,9 @@ impl Ring {
     }
 
     /// The frames that the segment does not have.
-    pub(super) fn pending(&self) -> Pending {
+    pub(super) fn pending(&self) -> PendingFrames {
         let frames = Frames(between(&self.map, self.tail, self.head));
-        Pending {
+        PendingFrames {
             frames,
             mac: self.mac.clone(),
             written: self.written,
@@ -191,14 +191,14 @@ impl Ring {
     }
 
     /// Says that the segment has the frames that were `pending`.
-    pub(super) fn written(&mut self, pending: &Pending) {
+    pub(super) fn written(&mut self, pending: &PendingFrames) {
         (self.tail, self.written) = (pending.head, pending.count);
         put(&mut self.map, 2, self.tail);
     }
 }
 
 /// The frames that a segment did not have at one moment.
-pub(super) struct Pending {
+pub(super) struct PendingFrames {
     frames: Frames,
     mac: Mac,
     written: u64,
@@ -207,7 +207,7 @@ pub(super) struct Pending {
     count: u64,
 }
 
-impl Pending {
+impl PendingFrames {
     /// The contents of the frames.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ struct Frames(Vec<u8>);
 
 impl Frames {
     /// The numbers and the contents of the frames, and the first frame that is not as it was written.
-    fn read(&self, mac: &Mac) -> (Vec<(u64, &[u8])>, Option<Changed>) {
+    fn read(&self, mac: &Mac) -> (Vec<(u64, &[u8])>, Option<FrameDamage>) {
         let mut frames = Vec::<(u64, &[u8])>::new();
         let mut rest = self.0.as_slice();
         while !rest.is_empty() {
@@ -249,7 +249,7 @@ impl Frames {
                 first(mac, rest).filter(|(count, ..)| next.is_none_or(|next| next == *count));
             let Some((count, content, more)) = found else {
                 let at = frames.len() as u64;
-                return (frames, Some(Changed { at }));
+                return (frames, Some(FrameDamage { at }));
             };
             frames.push((count, content));
             rest = more;
@@ -365,7 +365,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// A ring that a dead process left.
-pub(super) struct Left {
+pub(super) struct LeftoverRing {
     path: PathBuf,
     header: Option<Header>,
     frames: Frames,
@@ -373,7 +373,7 @@ pub(super) struct Left {
     is_new: bool,
 }
 
-impl Left {
+impl LeftoverRing {
     /// That of the segment `number`, which the caller has locked; `None` if there is none.
     pub(super) fn read(dir: &Path, number: u64) -> io::Result<Option<Self>> {
         Self::at(path(dir, number, SUFFIX))
@@ -411,11 +411,15 @@ impl Left {
 
     /// The contents of the frames that the segment does not have, and whether others are not as they were written. `behind`
     /// is what the segment has behind the base.
-    pub(super) fn contents(&self, key: &Key, behind: Option<&Behind>) -> (Vec<&[u8]>, bool) {
+    pub(super) fn contents(
+        &self,
+        key: &Key,
+        behind: Option<&FollowingLines>,
+    ) -> (Vec<&[u8]>, bool) {
         if self.is_new || self.header.is_some() && self.frames.0.is_empty() {
             return (Vec::new(), false);
         }
-        let Some(Behind { chain, lines }) = behind else {
+        let Some(FollowingLines { chain, lines }) = behind else {
             return (Vec::new(), true);
         };
         let (frames, changed) = self.frames.read(&Mac::new(key, chain));
@@ -455,7 +459,7 @@ pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
     let Some(number) = segment::numbered(dir, CHANGED)?.first().copied() else {
         return Ok(None);
     };
-    let Some(left) = Left::at(path(dir, number, CHANGED))? else {
+    let Some(left) = LeftoverRing::at(path(dir, number, CHANGED))? else {
         return Ok(None);
     };
     let behind = match (left.base(), File::open(segment::path(dir, number))) {

@@ -15,8 +15,8 @@ use serde_json::json;
 use crate::private;
 use crate::record::InvocationId;
 
-use super::line::{self, Hashed, Kind, Line, NO_CALL, Unlinked};
-use super::ring::{self, Behind, Left};
+use super::line::{self, HashedLine, Kind, Line, NO_CALL, UnlinkedLine};
+use super::ring::{self, FollowingLines, LeftoverRing};
 use super::{Key, LogSettings, orphan};
 
 /// How the name of a segment ends.
@@ -162,8 +162,8 @@ impl Segment {
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
-        let found = Found::read(&file, key, number)?;
-        let left = Left::read(dir, number)?;
+        let found = SegmentContent::read(&file, key, number)?;
+        let left = LeftoverRing::read(dir, number)?;
         let mut segment = Self {
             number,
             file,
@@ -196,14 +196,14 @@ impl Segment {
 
     /// Adds the lines that are in the ring of a dead process, as far as they are as they were written. Returns what the
     /// segment has then.
-    fn add_left(&mut self, left: Left, key: &Key) -> io::Result<Found> {
+    fn add_left(&mut self, left: LeftoverRing, key: &Key) -> io::Result<SegmentContent> {
         let behind = left
             .base()
             .map_or(Ok(None), |base| behind(&self.file, base))?;
         let (contents, is_changed) = left.contents(key, behind.as_ref());
         self.add_all(key, &contents)?;
         left.close(is_changed)?;
-        let found = Found::read(&self.file, key, self.number)?;
+        let found = SegmentContent::read(&self.file, key, self.number)?;
         self.open = found.ids();
         Ok(found)
     }
@@ -220,11 +220,11 @@ impl Segment {
         id: &str,
         payload: &str,
     ) -> io::Result<()> {
-        self.add(key, Unlinked::from_text(kind, id, payload).hashed())
+        self.add(key, UnlinkedLine::from_text(kind, id, payload).hashed())
     }
 
     /// Appends a line that was made before its turn, whole or not at all.
-    pub(super) fn add(&mut self, key: &Key, line: Hashed) -> io::Result<()> {
+    pub(super) fn add(&mut self, key: &Key, line: HashedLine) -> io::Result<()> {
         let kind = line.kind;
         let (line, chain) = line.after(&self.chain, key);
         if matches!(kind, Kind::Started | Kind::Suspended | Kind::Noted) {
@@ -313,7 +313,7 @@ impl Drop for Segment {
 }
 
 /// The content of a segment when a process takes it.
-struct Found {
+struct SegmentContent {
     chain: Hash,
     /// Bytes of whole lines.
     bytes: u64,
@@ -332,7 +332,7 @@ struct Open {
     notes: Vec<String>,
 }
 
-impl Found {
+impl SegmentContent {
     /// The open calls.
     fn ids(&self) -> Vec<InvocationId> {
         self.open
@@ -411,15 +411,15 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
 }
 
 /// The lines of a segment after the length `base`; `None` if no line ends there.
-pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<Behind>> {
+pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<FollowingLines>> {
     let mut at = 0;
     let mut found = None;
     each_line(file, |line| {
         at += line.len() as u64 + 1;
         match &mut found {
-            Some(Behind { lines, .. }) => lines.push(line::hash(line)),
+            Some(FollowingLines { lines, .. }) => lines.push(line::hash(line)),
             None if at == base => {
-                found = Line::read(line).map(|line| Behind {
+                found = Line::read(line).map(|line| FollowingLines {
                     chain: line.chain,
                     lines: Vec::new(),
                 })

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::index::Seen;
+use super::index::IndexedSegment;
 use super::line::{self, Kind, Line};
-use super::prune::Pruned;
+use super::prune::PrunedSegments;
 use super::ring;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Key, LogError};
@@ -16,7 +16,7 @@ const REMOVED: &str = "the file was removed";
 
 /// The result of [`CallLog::verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Verified {
+pub struct VerifiedLog {
     pub segments: u64,
     pub lines: u64,
     pub bytes: u64,
@@ -43,7 +43,7 @@ impl CallLog {
     /// # Errors
     ///
     /// The log cannot be read. Damage is a value, in the inner result.
-    pub fn verify(&self) -> Result<Result<Verified, Damage>, LogError> {
+    pub fn verify(&self) -> Result<Result<VerifiedLog, Damage>, LogError> {
         match self.verify_all()? {
             // Another process may have removed it meanwhile, and written that down in a segment that was read before.
             Err(damage) if damage.what == REMOVED => self.verify_all(),
@@ -51,8 +51,8 @@ impl CallLog {
         }
     }
 
-    fn verify_all(&self) -> Result<Result<Verified, Damage>, LogError> {
-        let mut verified = Verified::default();
+    fn verify_all(&self) -> Result<Result<VerifiedLog, Damage>, LogError> {
+        let mut verified = VerifiedLog::default();
         if !self.dir().is_dir() {
             return Ok(Ok(verified));
         }
@@ -65,11 +65,11 @@ impl CallLog {
         }
         let seen = self.seen()?;
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
-        let mut pruned = Pruned::default();
+        let mut pruned = PrunedSegments::default();
         let mut gone = Vec::new();
         for number in &numbers {
             let seen = seen.iter().find(|seen| seen.number == *number);
-            let mut checking = Checking {
+            let mut checking = LogVerification {
                 key: &key,
                 seen,
                 verified: &mut verified,
@@ -107,9 +107,9 @@ impl CallLog {
         let key = self.key()?;
         let seen = self.seen()?;
         let seen = seen.iter().find(|seen| seen.number == number);
-        let mut verified = Verified::default();
-        let mut pruned = Pruned::default();
-        let mut checking = Checking {
+        let mut verified = VerifiedLog::default();
+        let mut pruned = PrunedSegments::default();
+        let mut checking = LogVerification {
             key: &key,
             seen,
             verified: &mut verified,
@@ -123,14 +123,14 @@ impl CallLog {
 
 /// The segments `numbers`, which are about to be removed, with those that they say were removed before. Otherwise nothing
 /// would say so any more. What is not as it was written says nothing.
-pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<Pruned> {
-    let mut verified = Verified::default();
-    let mut pruned = Pruned {
+pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<PrunedSegments> {
+    let mut verified = VerifiedLog::default();
+    let mut pruned = PrunedSegments {
         removed_segments: numbers.to_vec(),
-        ..Pruned::default()
+        ..PrunedSegments::default()
     };
     for number in numbers {
-        let mut checking = Checking {
+        let mut checking = LogVerification {
             key,
             seen: None,
             verified: &mut verified,
@@ -148,16 +148,16 @@ pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result
     Ok(pruned)
 }
 
-struct Checking<'a> {
+struct LogVerification<'a> {
     key: &'a Key,
     /// The index's entry for the segment.
-    seen: Option<&'a Seen>,
-    verified: &'a mut Verified,
+    seen: Option<&'a IndexedSegment>,
+    verified: &'a mut VerifiedLog,
     /// The segments that were pruned.
-    pruned: &'a mut Pruned,
+    pruned: &'a mut PrunedSegments,
 }
 
-impl Checking<'_> {
+impl LogVerification<'_> {
     fn segment(&mut self, dir: &Path, number: u64) -> io::Result<Result<(), Damage>> {
         let file = File::open(segment::path(dir, number))?;
         // A living process may be in the middle of its last line.
@@ -207,7 +207,8 @@ impl Checking<'_> {
                 );
             }
             if content.kind == Kind::Pruned {
-                let said = serde_json::from_str::<Pruned>(content.payload).unwrap_or_default();
+                let said =
+                    serde_json::from_str::<PrunedSegments>(content.payload).unwrap_or_default();
                 self.pruned.removed_segments.extend(said.removed_segments);
                 self.pruned.evicted_calls.extend(said.evicted_calls);
             }

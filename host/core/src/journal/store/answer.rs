@@ -9,7 +9,7 @@ use super::{Store, StoreError, entry};
 
 /// The result of giving an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum AnswerOutcome {
     /// The answer was accepted.
     Taken,
     /// The call no longer waits; this is its state.
@@ -33,12 +33,16 @@ pub struct Claim {
 
 impl Store {
     /// Gives `answer` to the call `id`. Of concurrent answers, one is accepted.
-    pub fn answer(&mut self, id: InvocationId, answer: &Answer) -> Result<Given, StoreError> {
+    pub fn answer(
+        &mut self,
+        id: InvocationId,
+        answer: &Answer,
+    ) -> Result<AnswerOutcome, StoreError> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let Some(standing) = super::read::standing(&transaction, &self.key, id)? else {
-            return Ok(Given::Unknown);
+            return Ok(AnswerOutcome::Unknown);
         };
         let now = Timestamp::now().unix_millis();
         let state = if answer.approved {
@@ -48,7 +52,7 @@ impl Store {
         };
         let own = standing.approval.actor_ref.as_deref() == Some(answer.approver.as_str());
         if answer.approved && own && guard!("self_approval") {
-            return Ok(Given::OwnCall);
+            return Ok(AnswerOutcome::OwnCall);
         }
         let sealed = entry::seal(&self.key, &entry::answer_to(id), answer)?;
         let taken = transaction.execute(
@@ -58,9 +62,9 @@ impl Store {
         )?;
         if taken == 1 {
             transaction.commit()?;
-            return Ok(Given::Taken);
+            return Ok(AnswerOutcome::Taken);
         }
-        Ok(Given::TooLate(match standing.state {
+        Ok(AnswerOutcome::TooLate(match standing.state {
             ApprovalState::Pending => ApprovalState::Expired,
             other => other,
         }))

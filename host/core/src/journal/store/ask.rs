@@ -33,7 +33,7 @@ impl History {
 
 /// A call for which an approval is about to be requested.
 #[derive(Clone, Debug)]
-pub struct Asking {
+pub struct ApprovalRequest {
     pub approval: Approval,
     pub invocation: ToolInvocation,
     pub history: History,
@@ -41,7 +41,7 @@ pub struct Asking {
 
 impl Store {
     /// Stores a call that waits for an approval. When this returns, it is on disk.
-    pub fn ask(&mut self, asking: &Asking) -> Result<(), StoreError> {
+    pub fn ask(&mut self, asking: &ApprovalRequest) -> Result<(), StoreError> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -31,13 +31,13 @@ pub enum Role {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Held {
+pub struct RoleLock {
     path: PathBuf,
     // Closing the file releases the lock.
     _file: File,
 }
 
-impl Held {
+impl RoleLock {
     /// Removes the lock file, because the call has ended and no process takes this role again.
     pub fn retire(self) {
         let _ = std::fs::remove_file(&self.path);
@@ -52,7 +52,7 @@ impl Held {
 
 impl Journal {
     /// Takes `role` for the call `id`, and blocks this thread; `None` if a living process has it.
-    pub fn hold(&self, id: InvocationId, role: Role) -> Result<Option<Held>, StoreError> {
+    pub fn hold(&self, id: InvocationId, role: Role) -> Result<Option<RoleLock>, StoreError> {
         let folder = self.dir().join("waiting");
         let name = match role {
             Role::Runner => "run",
@@ -64,7 +64,7 @@ impl Journal {
         private::close_dir(&folder).map_err(unusable)?;
         let file = private::open_or_create(&path).map_err(unusable)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Held { path, _file: file })),
+            Ok(()) => Ok(Some(RoleLock { path, _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(unusable(error)),
         }
@@ -75,7 +75,7 @@ impl Journal {
         &self,
         id: InvocationId,
         role: Role,
-    ) -> Result<Option<Held>, StoreError> {
+    ) -> Result<Option<RoleLock>, StoreError> {
         let journal = self.clone();
         let held = STORE.run(move || journal.hold(id, role)).await;
         held.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))

@@ -25,12 +25,12 @@ use crate::pool::STORE;
 use crate::record::{ErrorClass, Refusal};
 use crate::secret::SealingKey;
 
-pub use answer::{Claim, Given};
-pub use ask::{Asking, History};
-pub use hold::{Held, Role};
-pub use read::{Kept, Standing, Summary};
+pub use answer::{AnswerOutcome, Claim};
+pub use ask::{ApprovalRequest, History};
+pub use hold::{Role, RoleLock};
+pub use read::{Standing, StoredApproval, Summary};
 pub use session::Allowance;
-pub use suspend::{Suspended, Suspending};
+pub use suspend::{SuspendRequest, SuspendedCall};
 
 /// Why an operation of the store failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +38,13 @@ pub enum StoreError {
     /// Its contents cannot be trusted or understood.
     #[error("the approval store is damaged: {0}")]
     Damaged(String),
-    #[error("the approval store was written by a newer toolcell (format {found}, this one knows {known})")]
+    #[error(
+        "the approval store was written by a newer toolcell (format {found}, this one knows {known})"
+    )]
     Newer { found: i64, known: i64 },
-    #[error("an earlier toolcell wrote the approval store, and this one cannot read them; remove them: rm -r {0}")]
+    #[error(
+        "an earlier toolcell wrote the approval store, and this one cannot read them; remove them: rm -r {0}"
+    )]
     Older(String),
     /// No space, no permission, or a lock that is not released.
     #[error("the approval store cannot be used: {0}")]

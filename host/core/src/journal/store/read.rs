@@ -33,7 +33,7 @@ pub struct Standing {
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct StoredApproval {
     /// The question, and the call that it is about.
     pub approval: Approval,
     /// The state of the question.
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Returns everything that is stored about the call `id`; `None` if no approval was requested for it.
-    pub fn kept(&mut self, id: InvocationId) -> Result<Option<Kept>, StoreError> {
+    pub fn kept(&mut self, id: InvocationId) -> Result<Option<StoredApproval>, StoreError> {
         let transaction = self.connection.transaction()?;
         let Some(Standing {
             approval,
@@ -87,7 +87,7 @@ impl Store {
         };
         let invocation = invocation(&transaction, &key)?
             .ok_or_else(|| StoreError::Damaged("an approval has no invocation".to_owned()))?;
-        Ok(Some(Kept {
+        Ok(Some(StoredApproval {
             approval,
             state,
             answer,

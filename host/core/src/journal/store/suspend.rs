@@ -16,7 +16,7 @@ const SUSPENDED_BYTES_MAX: usize = 1 << 20;
 
 /// A call that is about to wait for answers.
 #[derive(Clone, Debug)]
-pub struct Suspending {
+pub struct SuspendRequest {
     pub suspension: Suspension,
     pub invocation: ToolInvocation,
     pub history: History,
@@ -35,7 +35,7 @@ pub struct Suspending {
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Suspended {
+pub struct SuspendedCall {
     pub suspension: Suspension,
     pub state: SuspensionState,
     /// The invocation, as it was last stored.
@@ -49,8 +49,8 @@ pub struct Suspended {
 impl Store {
     /// Stores a call that waits for answers, in place of what is stored of its earlier questions. When this returns `true`,
     /// it is on disk. `false` if it is too large, or if too many calls wait: then the call can only wait in its process.
-    pub fn suspend(&mut self, suspending: &Suspending) -> Result<bool, StoreError> {
-        let Suspending {
+    pub fn suspend(&mut self, suspending: &SuspendRequest) -> Result<bool, StoreError> {
+        let SuspendRequest {
             suspension,
             invocation,
             history,
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// Returns everything that is stored about the suspended call `id`; `None` if there is no such call.
-    pub fn suspended(&mut self, id: InvocationId) -> Result<Option<Suspended>, StoreError> {
+    pub fn suspended(&mut self, id: InvocationId) -> Result<Option<SuspendedCall>, StoreError> {
         let transaction = self.connection.transaction()?;
         let key = id.to_string();
         let row: Option<(String, i64, Vec<u8>)> = transaction
@@ -154,7 +154,7 @@ impl Store {
         let history = read::history(&transaction, &key)?;
         let approval =
             read::standing(&transaction, &self.key, id)?.map(|standing| standing.approval);
-        Ok(Some(Suspended {
+        Ok(Some(SuspendedCall {
             suspension,
             state,
             invocation,
@@ -197,7 +197,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    fn suspending(resume_state: String, lasts: Duration) -> Suspending {
+    fn suspending(resume_state: String, lasts: Duration) -> SuspendRequest {
         let invocation = ToolInvocation::planned("a.b", &Input::from_text("{}"));
         let [component, declaration, capability, arguments, actor] = [const { String::new() }; 5];
         let suspension = Suspension {
@@ -234,7 +234,7 @@ mod tests {
             logs: Vec::new(),
             redacted: false,
         };
-        Suspending {
+        SuspendRequest {
             suspension,
             invocation,
             history: History::default(),
@@ -301,7 +301,7 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
-        let calls: Vec<Suspending> = (0..=SUSPENDED_MAX)
+        let calls: Vec<SuspendRequest> = (0..=SUSPENDED_MAX)
             .map(|_| suspending("x".to_owned(), HOUR))
             .collect();
         let stored = |store: &mut Store| {

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::approval::{Approver, EXPIRE_MAX, Prompt, PromptContent, bind, scope};
 use crate::catalog::Tool;
-use crate::journal::{Allowance, Asking, Held, Journal, Leaving, Role};
+use crate::journal::{Allowance, ApprovalRequest, FlushOnDrop, Journal, Role, RoleLock};
 use crate::policy::{ApprovalBrief, ApprovalQuestion, DecisionOutcome, Permit, PolicyVerdict};
 use crate::record::{
     Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, Input, PermissionDecision,
@@ -50,9 +50,9 @@ pub(super) struct StoredCall {
     /// Suspension state, for a question of its tool.
     pub(super) stage: SuspensionStage,
     /// Before `held`: what is left to note is in the log when another process can take the call.
-    pub(super) leaving: Leaving,
+    pub(super) leaving: FlushOnDrop,
     /// Marks this process as the owner of the call for other processes.
-    pub(super) held: Held,
+    pub(super) held: RoleLock,
 }
 
 /// Stores the question, asks it, and waits for the answer.
@@ -221,7 +221,7 @@ async fn store(
     };
     let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": binding });
     let (events, event) = journey.trail.prepare(EventType::PermissionRequested, data);
-    let asking = Asking {
+    let asking = ApprovalRequest {
         approval: approval.clone(),
         invocation: journey.invocation.clone(),
         history: journey.history(events),

@@ -1,5 +1,5 @@
 use crate::approval::bind;
-use crate::journal::Kept;
+use crate::journal::StoredApproval;
 use crate::record::{AbortReason, ApprovalState, ErrorClass, Input, Refusal, Timestamp};
 
 use super::super::call_state::{CallState, PreparedCall};
@@ -14,7 +14,7 @@ use super::{decide_again, expired, settle, withdrawn};
 pub(in super::super) async fn re_enter(
     journey: &mut CallState<'_>,
     remade: Remade,
-    kept: &Kept,
+    kept: &StoredApproval,
 ) -> Result<Permitted, Refusal> {
     // Nothing says any more what its caller could do, and so what it may do.
     if children::is_orphan(&kept.invocation) {
@@ -67,7 +67,7 @@ pub(in super::super) fn interrupted() -> Refusal {
 }
 
 /// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
-pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
+pub(in super::super) fn closing(kept: &StoredApproval) -> Option<Refusal> {
     let reject =
         |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
     match kept.state {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::executor::{InputCheck, PreflightAccess};
-use crate::journal::{Allowance, Claim, Kept};
+use crate::journal::{Allowance, Claim, StoredApproval};
 use crate::policy::Permit;
 use crate::record::{
     Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation,
@@ -219,7 +219,7 @@ async fn claim(
 }
 
 /// Why an approval cannot be used, from what is stored of its call.
-fn unclaimed(kept: Option<&Kept>) -> Refusal {
+fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
     // The end of a call withdraws its approval too, and then the call has a result.
     if kept.is_some_and(|kept| kept.state == ApprovalState::Canceled && kept.result.is_none()) {
         return withdrawn();

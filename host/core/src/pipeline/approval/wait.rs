@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::approval::{Approver, Prompt, Reply};
 use crate::executor::canceled;
-use crate::journal::{Given, Standing};
+use crate::journal::{AnswerOutcome, Standing};
 use crate::record::{
     AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, PermissionChannel, Refusal,
     Timestamp,
@@ -85,9 +85,9 @@ async fn answer_here(
         .await?
     {
         // The stored answer counts, even if another approver was faster.
-        Given::Taken | Given::TooLate(_) => Ok(()),
-        Given::OwnCall => Err(own_call()),
-        Given::Unknown => Err(Refusal::host_fault(
+        AnswerOutcome::Taken | AnswerOutcome::TooLate(_) => Ok(()),
+        AnswerOutcome::OwnCall => Err(own_call()),
+        AnswerOutcome::Unknown => Err(Refusal::host_fault(
             "the request is no longer in the approval store",
         )),
     }

@@ -7,9 +7,9 @@ use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::json as value;
-use toolcell::Kept;
+use toolcell::StoredApproval;
 use toolcell_core::approval::{Whitespace, visible, visible_json};
-use toolcell_core::journal::Given;
+use toolcell_core::journal::AnswerOutcome;
 use toolcell_core::record::{Answer, ApprovalState as Standing, InvocationId, Timestamp};
 use toolcell_dialect::http::{ApprovalAnswer, ApprovalDocument, ApprovalState};
 
@@ -50,7 +50,7 @@ pub(super) async fn show(
     RequestApprover(_): RequestApprover,
     PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
-    let Kept {
+    let StoredApproval {
         approval, state, ..
     } = find(&shared, &id).await?;
     let prompt: String = approval
@@ -111,7 +111,7 @@ pub(super) async fn answer(
             format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes"),
         ));
     }
-    let Kept {
+    let StoredApproval {
         approval, state, ..
     } = find(&shared, &id).await?;
     let id = approval.invocation_id;
@@ -149,7 +149,7 @@ pub(super) async fn answer(
         .await
         .map_err(|refusal| Problem::from_refusal(&refusal))?;
     match given {
-        Given::Taken => {
+        AnswerOutcome::Taken => {
             let state = if approved { "approved" } else { "rejected" };
             Ok(json(
                 StatusCode::OK,
@@ -159,21 +159,21 @@ pub(super) async fn answer(
                 },
             ))
         }
-        Given::TooLate(state) => Err(Problem::new(
+        AnswerOutcome::TooLate(state) => Err(Problem::new(
             409,
             "request_closed",
             format!("the question is not open any more: it is {state}"),
         )),
-        Given::OwnCall => Err(Problem::new(
+        AnswerOutcome::OwnCall => Err(Problem::new(
             403,
             "own_call",
             "a caller cannot approve its own call",
         )),
-        Given::Unknown => Err(unknown()),
+        AnswerOutcome::Unknown => Err(unknown()),
     }
 }
 
-async fn find(shared: &ApiState, id: &str) -> Result<Kept, Problem> {
+async fn find(shared: &ApiState, id: &str) -> Result<StoredApproval, Problem> {
     let id: InvocationId = call_id(id).map_err(|_| unknown())?;
     let found = shared
         .server

@@ -63,9 +63,9 @@ const FACTS: [&str; 5] = [
 
 /// The scheduler's facts of a single call that locks nothing: a bit for each, and the place among the unknown fields.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Scheduled(u8, usize);
+pub(super) struct SchedulerFacts(u8, usize);
 
-impl Scheduled {
+impl SchedulerFacts {
     /// `None` if there are none, or others.
     pub(super) fn from_extra(extra: &Extra) -> Option<Self> {
         let (place, (_, facts)) = extra
@@ -110,7 +110,7 @@ impl<'a> Rest<'a> {
     pub(super) fn new(extra: &'a Extra) -> Self {
         Self {
             extra,
-            scheduled: Scheduled::from_extra(extra).is_some(),
+            scheduled: SchedulerFacts::from_extra(extra).is_some(),
         }
     }
 

@@ -40,7 +40,7 @@ use serde_json::Value;
 
 use crate::record::{Content, TEXT, Timestamp, is_json};
 
-pub(super) use read::{Begun, Gist, begun, record, unfold};
+pub(super) use read::{Gist, RecordedStart, begun, record, unfold};
 pub(super) use write::{FoldedEnd, FoldedStart};
 
 /// How a folded start begins.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::{Error, Value};
 
-use crate::journal::log::{Start, Started};
+use crate::journal::log::{Start, StartRecord};
 use crate::record::{
     ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage,
     InvocationId, MeteredUsage, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason,
@@ -14,7 +14,7 @@ use crate::record::{
     ToolInvocation, ToolResult, TouchList, Trust, Usage, Writer,
 };
 
-use super::derived::{self, Scheduled};
+use super::derived::{self, SchedulerFacts};
 use super::near::{self, Near, Step};
 use super::usual::Usual;
 use super::{Clock, ENDED, STARTED, component};
@@ -26,7 +26,7 @@ use super::{Clock, ENDED, STARTED, component};
 /// The payload is damaged.
 pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Result<Value> {
     if payload.starts_with(STARTED) {
-        let Begun {
+        let RecordedStart {
             changes,
             process,
             invocation,
@@ -39,7 +39,7 @@ pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Re
             hooks: &hooks,
             changes,
         };
-        return serde_json::to_value(Started::from_start(start, process));
+        return serde_json::to_value(StartRecord::from_start(start, process));
     }
     if payload.starts_with(ENDED) {
         serde_json::to_value(record(id, payload)?.undeclared())
@@ -50,7 +50,7 @@ pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Re
 
 /// The start of a call in a line.
 #[derive(Deserialize)]
-pub(in crate::journal::log) struct Begun {
+pub(in crate::journal::log) struct RecordedStart {
     pub(in crate::journal::log) changes: bool,
     process: u32,
     pub(in crate::journal::log) invocation: ToolInvocation,
@@ -65,7 +65,7 @@ pub(in crate::journal::log) struct Begun {
 /// # Errors
 ///
 /// The payload is damaged.
-pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Result<Begun> {
+pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Result<RecordedStart> {
     if !payload.starts_with(STARTED) {
         return serde_json::from_str(payload);
     }
@@ -78,7 +78,7 @@ pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Res
     } = serde_json::from_str(payload)?;
     let id = call_id(id)?;
     let (invocation, decisions) = started.unfold_with(id, extra, decisions)?;
-    Ok(Begun {
+    Ok(RecordedStart {
         changes,
         process,
         invocation,
@@ -293,7 +293,7 @@ struct Call {
     policies: Option<Vec<String>>,
     #[serde(default)]
     decided: Vec<Near<DecisionId>>,
-    scheduled: Option<Scheduled>,
+    scheduled: Option<SchedulerFacts>,
 }
 
 impl Call {

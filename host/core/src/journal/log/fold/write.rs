@@ -13,7 +13,7 @@ use crate::record::{
     Trust, Usage, Writer, is_json,
 };
 
-use super::derived::{self, Rest, Scheduled};
+use super::derived::{self, Rest, SchedulerFacts};
 use super::near::{self, Near, Step};
 use super::usual::Usual;
 use super::{Clock, is_same, is_text_of};
@@ -191,7 +191,7 @@ struct Call<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     decided: Vec<Near<DecisionId>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    scheduled: Option<Scheduled>,
+    scheduled: Option<SchedulerFacts>,
 }
 
 impl<'a> Call<'a> {
@@ -241,7 +241,7 @@ impl<'a> Call<'a> {
                 .iter()
                 .map(|decided| Near::new(*decided, decided.bits(), invocation.invocation_id))
                 .collect(),
-            scheduled: Scheduled::from_extra(&invocation.extra),
+            scheduled: SchedulerFacts::from_extra(&invocation.extra),
         })
     }
 }

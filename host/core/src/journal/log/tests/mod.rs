@@ -14,8 +14,8 @@ use crate::record::{EventType, Input, InvocationId, Status, ToolEvent, ToolInvoc
 
 use super::line::Kind;
 use super::{
-    CallLog, CallQuery, EventReader, FoldedStart, FollowedEvent, LogSettings, Noted, Start,
-    Started, orphan, segment,
+    CallLog, CallQuery, EventNote, EventReader, FoldedStart, FollowedEvent, LogSettings, Start,
+    StartRecord, orphan, segment,
 };
 
 fn log(folder: &TempDir, settings: LogSettings) -> CallLog {
@@ -359,7 +359,7 @@ fn what_hooks_said_before_the_start_outlives_their_process() {
         ..Start::new(&call, true)
     };
     assert!(FoldedStart::from_start(start, 7).is_none());
-    let line = serde_json::to_string(&Started::from_start(start, 7)).unwrap();
+    let line = serde_json::to_string(&StartRecord::from_start(start, 7)).unwrap();
     let record: Value = serde_json::from_str(&orphan::ended(&id, &line, &[]).unwrap()).unwrap();
     assert_eq!(record["hooks"], json!([hook]));
 }
@@ -483,7 +483,7 @@ async fn a_record_whose_segment_is_removed_while_others_are_read_is_left_out() {
 fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
     log.noted(
         id,
-        &Noted {
+        &EventNote {
             session: Some("s"),
             first,
             events,
