@@ -48,15 +48,15 @@ struct RecentEvents {
 /// An event or a gap.
 ///
 /// ```
-/// use toolcell_core::journal::Followed;
+/// use toolcell_core::journal::BusEvent;
 ///
-/// fn line(followed: &Followed) -> String {
+/// fn line(followed: &BusEvent) -> String {
 ///     match followed {
-///         Followed::Event { sequence, event } => format!("{sequence} {}", event.event_type.as_str()),
-///         Followed::Missed(count) => format!("{count} events came too fast"),
+///         BusEvent::Event { sequence, event } => format!("{sequence} {}", event.event_type.as_str()),
+///         BusEvent::Missed(count) => format!("{count} events came too fast"),
 ///     }
 /// }
-/// assert_eq!(line(&Followed::Missed(3)), "3 events came too fast");
+/// assert_eq!(line(&BusEvent::Missed(3)), "3 events came too fast");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum BusEvent {
@@ -74,15 +74,15 @@ pub enum BusEvent {
 /// Follows the events of a host from one sequence on. Its host does not wait for it.
 ///
 /// ```
-/// use toolcell_core::journal::{Followed, Follower};
+/// use toolcell_core::journal::{BusEvent, Follower};
 ///
 /// /// Counts events until the host is dropped, and what was missed.
 /// async fn count(mut follower: Follower) -> (u64, u64) {
 ///     let (mut seen, mut missed) = (0, 0);
 ///     while let Some(followed) = follower.next().await {
 ///         match followed {
-///             Followed::Event { .. } => seen += 1,
-///             Followed::Missed(count) => missed += count,
+///             BusEvent::Event { .. } => seen += 1,
+///             BusEvent::Missed(count) => missed += count,
 ///         }
 ///     }
 ///     (seen, missed)

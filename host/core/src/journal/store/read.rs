@@ -23,12 +23,12 @@ pub struct Standing {
 /// Everything that is stored about one call.
 ///
 /// ```
-/// use toolcell_core::journal::{Journal, Kept, StoreError};
+/// use toolcell_core::journal::{Journal, StoreError, StoredApproval};
 /// use toolcell_core::record::{ApprovalState, InvocationId};
 ///
 /// /// `true` if the call may be resumed with `Host::resume`.
 /// async fn is_approved(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
-///     let kept: Option<Kept> = journal.run(move |store| store.kept(id)).await?;
+///     let kept: Option<StoredApproval> = journal.run(move |store| store.kept(id)).await?;
 ///     Ok(kept.is_some_and(|kept| kept.state == ApprovalState::Approved))
 /// }
 /// ```

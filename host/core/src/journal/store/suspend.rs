@@ -25,12 +25,12 @@ pub struct SuspendRequest {
 /// Everything that is stored about a suspended call.
 ///
 /// ```
-/// use toolcell_core::journal::{Journal, StoreError, Suspended};
+/// use toolcell_core::journal::{Journal, StoreError, SuspendedCall};
 /// use toolcell_core::record::{InvocationId, SuspensionState};
 ///
 /// /// `true` if the call may be resumed with `Host::resume_suspended`.
 /// async fn waits(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
-///     let suspended: Option<Suspended> = journal.run(move |store| store.suspended(id)).await?;
+///     let suspended: Option<SuspendedCall> = journal.run(move |store| store.suspended(id)).await?;
 ///     Ok(suspended.is_some_and(|suspended| suspended.state == SuspensionState::Waiting))
 /// }
 /// ```
