@@ -1,6 +1,6 @@
-//! What the operator agreed to when a server started: the most that each of its components could ever ask for, and what each
-//! tool is. The grants of the command are for all components, so one that could ask for more is not served before the server
-//! is restarted.
+//! The operator's agreement when a server started: the most that each of its components could ever ask for, and what
+//! each tool is. The grants of the command are for all components, so one that could ask for more is not served before
+//! the server is restarted.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::serving::Named;
 /// Maximum number of differences that a refusal names.
 const DIFFERENCES_MAX: usize = 8;
 
-/// What was served, by the paths under which it was named.
+/// The components served, by the paths that named them.
 #[derive(Debug, Default)]
 pub(super) struct Agreed(Mutex<Known>);
 

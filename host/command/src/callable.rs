@@ -1,4 +1,4 @@
-//! The tools that the tool of `toolcell call` may call: those of `--with`, else those of the configuration files.
+//! The tools that the tool of `toolcell call` may call: the values of `--with`, else of the configuration files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Callables {
 }
 
 impl Callables {
-    /// Finds the components of the tools `typed`, or of those of the files if there are none. If no call of a tool was
+    /// Finds the components of the tools `typed`, or of the files' tools if there are none. If no call of a tool was
     /// granted, it looks for none. A source folder has to be built before.
     pub fn find(
         home: &Home,

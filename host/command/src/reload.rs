@@ -1,4 +1,4 @@
-//! What clients are told of components while a server loads them anew (AT-DEF-15).
+//! The notices to clients while a server reloads components (AT-DEF-15).
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;

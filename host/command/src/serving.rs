@@ -64,28 +64,28 @@ pub struct Serving {
     /// until that is free [default: half of this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
     memory_total: Option<u64>,
-    /// What the calls of this process share, also those of a configuration that was replaced.
+    /// The memory budget of this process's calls, also after the configuration is replaced.
     #[arg(skip)]
     memory: Mutex<Option<MemoryBudget>>,
-    /// Where the calls of this process take turns, also those of a configuration that was replaced.
+    /// The locks that the calls of this process share, also after the configuration was replaced.
     #[arg(skip)]
     locks: ResourceLocks,
-    /// What the files asked for when the process began; later ones change nothing of it.
+    /// The telemetry that the files set at the start; later ones do not change it.
     #[arg(skip)]
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
-    /// What the components of this process could ask for when they were first served.
+    /// The most access that each component could ask for when it was first served.
     #[arg(skip)]
     agreed: Agreed,
     /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
     #[arg(skip)]
     pub compiles: watch::Sender<usize>,
-    /// The files of the command that hold authority, such as those of tokens.
+    /// The files of the command that hold authority, such as token files.
     #[arg(skip)]
     pub kept: Vec<KeptFile>,
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub callers: usize,
-    /// Whether clients come over a network: none of them may get the server killed.
+    /// `true` if clients come over a network: none may get the server killed.
     #[arg(skip)]
     pub listens: bool,
     /// Where calls and refused access are told.
@@ -167,7 +167,7 @@ impl Named {
         tools.into_iter().map(one)
     }
 
-    /// Whether it is closed by itself, and not with the folder that it was found in.
+    /// `true` if it is closed by itself, not with the folder that it was found in.
     fn is_alone(&self) -> bool {
         self.folder.is_none() || self.target.path.is_symlink()
     }
@@ -207,8 +207,8 @@ pub fn offered(
         .collect::<Result<Vec<PathBuf>, Refusal>>()?;
     let loaded = runtime.block_on(host.load_files(&components));
     let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
-    let entries = EntryPaths::of(layers);
-    let configs = ToolConfigs::of(home, layers);
+    let entries = EntryPaths::new(layers);
+    let configs = ToolConfigs::new(home, layers);
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
         named.target.name(policy, &entries, loaded);
@@ -224,7 +224,7 @@ pub fn offered(
     Ok(offered)
 }
 
-/// Whether `named` is one component, of its own file.
+/// `true` if `named` is one component, of its own file.
 fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
     paths.iter().all(|path| Some(path) == paths.first())
         && named.iter().all(|tool| tool.folder().is_none())
@@ -279,7 +279,7 @@ impl Serving {
         let named = named(&self.tools, &settings.layers)?;
         let approvals = self.approvals(&settings.layers, settings.expire)?;
         let memory = self.budget(&settings.layers, &settings.limits)?;
-        let mut own = CommandFiles::of(
+        let mut own = CommandFiles::from_targets(
             named
                 .iter()
                 .filter(|tool| tool.is_alone())
@@ -314,8 +314,8 @@ impl Serving {
             host.listeners = exporting::listeners(telemetry.as_ref());
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let entries = EntryPaths::of(&layers);
-        let configs = ToolConfigs::of(home, &layers);
+        let entries = EntryPaths::new(&layers);
+        let configs = ToolConfigs::new(home, &layers);
         let failed = |(at, refusal): (usize, Refusal)| {
             if let Some(reload) = reload {
                 reload.failed(named.get(at), &refusal);
@@ -372,7 +372,7 @@ impl Serving {
         Ok(offering)
     }
 
-    /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the
+    /// The memory budget of all calls: from the command line, else the lowest of the files, else a share of the
     /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
     /// count.
     fn budget(&self, layers: &ConfigLayers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
@@ -571,7 +571,7 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
     ))
 }
 
-/// The tools of the command line, else those of the files.
+/// The tools of the command line, else of the files.
 pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
@@ -679,7 +679,7 @@ fn of_entry(
     )
 }
 
-/// The tools that `target` stands for: one, or those of a folder of components.
+/// The tools in `target`: one, or all in a folder of components.
 fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<Named>, Refusal> {
     let unreadable = |why: &str| {
         let message = format!(

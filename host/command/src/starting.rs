@@ -35,7 +35,7 @@ pub struct Loading {
 
 type Load = Pin<Box<dyn Future<Output = (Start, Result<ToolSet, Stop>)> + Send>>;
 
-/// What it takes to load the tools of a server for the first time.
+/// The first loading of a server's tools.
 struct Start {
     serving: Arc<Serving>,
     home: Home,

@@ -28,7 +28,7 @@ pub struct Target {
     pub path: PathBuf,
     pub name: Option<String>,
     typed: String,
-    /// What the name stands for, if it is that of an installed tool, or why it stands for nothing.
+    /// The component, if the name is an installed tool's, or the reason why it has none.
     installed: Option<Result<InstalledComponent, Refusal>>,
 }
 
@@ -78,7 +78,7 @@ impl Target {
         self.installed.as_ref()?.as_ref().ok()
     }
 
-    /// Whether the target was typed as the name of an installed tool.
+    /// Returns whether the user typed the name of an installed tool.
     pub fn is_installed(&self) -> bool {
         self.installed.is_some()
     }
@@ -209,7 +209,7 @@ impl Target {
         }
     }
 
-    /// The files that the target stands for: those of a folder of components, or its own path.
+    /// The files of the target: the components in its folder, or its own path.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.installed {
             Some(Ok(found)) => return vec![found.file.clone()],
@@ -273,7 +273,7 @@ impl Target {
 pub struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
 
 impl EntryPaths {
-    pub fn of(layers: &ConfigLayers) -> Self {
+    pub fn new(layers: &ConfigLayers) -> Self {
         let paths = |layer: &ConfigLayer| {
             let names = layers.names();
             let targets = layer
@@ -300,7 +300,7 @@ impl EntryPaths {
 const FOLDER_ROWS_MAX: usize = 2;
 const WHY_ROWS_MAX: usize = 4;
 
-/// Whether a source folder may be built, which runs its code.
+/// Permission to build a source folder, which runs its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Building {
     /// Never: looking at a tool, or serving it, builds nothing.
@@ -329,7 +329,7 @@ impl Building {
     }
 }
 
-/// What a build of `folder` runs as the user, and what it fetches.
+/// The commands and downloads of a build of `folder`.
 fn building(folder: &Path) -> Vec<String> {
     let lang = Language::detect(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {

@@ -26,13 +26,13 @@ struct Entry {
 }
 
 impl ToolConfigs {
-    pub fn of(home: &Home, layers: &ConfigLayers) -> Self {
+    pub fn new(home: &Home, layers: &ConfigLayers) -> Self {
         let entries = layers
             .files()
             .iter()
             .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
         let entries = entries
-            .filter_map(|(layer, entry)| Entry::of(layer, entry, layers.names()))
+            .filter_map(|(layer, entry)| Entry::new(layer, entry, layers.names()))
             .collect();
         Self {
             home: home.clone(),
@@ -49,7 +49,7 @@ impl ToolConfigs {
     ) -> Self {
         Self {
             home: home.clone(),
-            entries: Entry::of(layer, entry, names).into_iter().collect(),
+            entries: Entry::new(layer, entry, names).into_iter().collect(),
         }
     }
 
@@ -74,7 +74,7 @@ impl ToolConfigs {
 }
 
 impl Entry {
-    fn of(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Option<Self> {
+    fn new(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Option<Self> {
         let config = entry.config.as_ref()?.json().to_owned();
         let target = Target::of_entry(layer, &entry.component, names);
         let paths = target

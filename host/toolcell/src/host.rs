@@ -126,7 +126,7 @@ impl Host {
     }
 
     /// Does what [`Self::load_files`] does, and goes on after a file that cannot be loaded. Returns the outcome of each
-    /// file, in their order; the errors are those of [`Self::load_file`].
+    /// file, in their order, with the errors of [`Self::load_file`].
     pub async fn load_each(&self, files: &[PathBuf]) -> Vec<Result<Loaded, Refusal>> {
         // If they cannot be recalled together, each is recalled at its turn.
         let mut recalled = recall::all(&self.sandbox, files).await.unwrap_or_default();
@@ -301,7 +301,7 @@ impl Host {
         self.services.calls.checked().await
     }
 
-    /// What this host allows to become of the outputs of its tools.
+    /// How this host retains the outputs of its tools.
     pub fn keeping(&self) -> OutputRetention {
         self.services.keeping
     }
@@ -482,7 +482,7 @@ impl Loaded {
         self.component.imports()
     }
 
-    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    /// `true` if the tools are the component's functions, by their types and their documentation.
     pub fn is_of_plain_functions(&self) -> bool {
         self.component.is_of_plain_functions()
     }

@@ -79,7 +79,7 @@ impl Call {
             None => self.locate(&home, &target, &settings),
         };
         let callables = callable::targets(&self.callable, settings.layers.names());
-        let named = CommandFiles::of(callables.iter().chain([&target]));
+        let named = CommandFiles::from_targets(callables.iter().chain([&target]));
         let closed = kept::close(&home, &mut settings, &named);
         let Settings {
             mut grants,
@@ -129,14 +129,14 @@ impl Call {
             }
             let mut naming = (
                 &mut policy,
-                EntryPaths::of(&layers),
-                ToolConfigs::of(&home, &layers),
+                EntryPaths::new(&layers),
+                ToolConfigs::new(&home, &layers),
             );
             match prepare(&host, located, &target, &mut naming, &cancellation).await {
                 Ok(tool) => {
                     let tools = host.catalog().tools();
                     let surface =
-                        surface::of(&host, tools, selection, (&policy, &request.grants)).await;
+                        surface::build(&host, tools, selection, (&policy, &request.grants)).await;
                     request.tool = surface::place(tool, &surface);
                     request.input = input.input(request.tool.tool().map(AsRef::as_ref));
                     request.offered = Some(surface::callable(&surface));
@@ -161,7 +161,7 @@ impl Call {
         saved.map(|()| exit)
     }
 
-    /// Finds the component of the tool, and those of the tools that it may call.
+    /// Finds the components of the tool and of the tools that it may call.
     fn locate(
         &self,
         home: &Home,

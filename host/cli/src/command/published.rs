@@ -1,4 +1,4 @@
-//! What `toolcell check` and `toolcell push` look at: the component of a tool, and what is known beside it.
+//! The input of `toolcell check` and `toolcell push`: a tool's component, and the facts known beside it.
 
 use std::path::{Path, PathBuf};
 

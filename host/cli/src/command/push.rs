@@ -60,20 +60,20 @@ pub(super) struct Push {
     json: bool,
 }
 
-/// What there is to say of a push, also of one that was refused.
+/// The report on a push, also a refused one.
 #[derive(Default)]
 struct Report {
     to: Option<RegistryReference>,
     digest: Option<Digest>,
     component: Option<Digest>,
     size: Option<u64>,
-    /// Whether a second build gave the same; `None` if it is not known.
+    /// `true` if a second build gave the same; `None` if unknown.
     is_reproducible: Option<bool>,
     /// Digest of the attached bill of materials.
     sbom: Option<Digest>,
     /// Number of dependencies that it lists.
     dependencies: Option<usize>,
-    /// Who signed.
+    /// The signer.
     signer: Option<Signer>,
     /// Digest of the attached signature.
     signature: Option<Digest>,
@@ -214,7 +214,7 @@ impl Push {
     }
 }
 
-/// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
+/// Returns whether a second build gives the same component; `None`, which is a finding, if that is unknown.
 fn reproducible(
     folder: &Path,
     home: &Home,
@@ -335,7 +335,7 @@ fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
     })
 }
 
-/// What is attached to the artifact.
+/// Attachments of the artifact.
 struct Attached {
     sbom: Option<Attachment>,
     signature: Option<Attachment>,

@@ -14,10 +14,9 @@ use super::exported::{self, SurfaceOptions};
 use super::options::RunOptions;
 use super::{input, show};
 
-/// Makes the calls in a message of a model as one batch, and prints a JSON array of the messages to send back. Each call has
-/// one result there, also if its tool is unknown or its arguments are not JSON. If the message repeats that its request
-/// forbids parallel calls, they run one after the other. The exit code is that of the first call that
-/// failed.
+/// Makes the calls in a message of a model as one batch, and prints a JSON array of the messages to send back. Each
+/// call has one result there, also if its tool is unknown or its arguments are not JSON. If the message repeats that
+/// its request forbids parallel calls, they run one after the other. The exit code is the first failed call's.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  toolcell respond example-tools/jq --dialect=openai < response.json\n  \

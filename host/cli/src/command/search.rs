@@ -1,4 +1,4 @@
-//! Finds tools among those of components, as `toolcell mcp` would offer them.
+//! Finds tools in components, as `toolcell mcp` would offer them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -50,7 +50,7 @@ fn limit(text: &str) -> Result<usize, String> {
     limit.ok_or_else(|| format!("{text:?} is not a number from 1 to {RESULTS_MAX}"))
 }
 
-/// What was found, and how the command line names each tool, by its id.
+/// The tools found, and each one's name on the command line, by its id.
 struct Found {
     result: ToolSearchResult,
     typed: HashMap<String, String>,
@@ -125,7 +125,7 @@ impl Search {
             grants,
             ..
         } = settings;
-        let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
+        let surface = runtime.block_on(surface::build(&host, tools, selection, (&policy, &grants)));
         let finder = ToolFinder::new(&surface, names)?;
         let mut result = finder.search(&query, self.limit, |_| false)?;
         unavailable.truncate(RESULTS_MAX);
@@ -137,8 +137,8 @@ impl Search {
         })
     }
 
-    /// The tools of the command line, else those of the configuration files, and the settings of these files, which are
-    /// read only for that.
+    /// The tools of the command line, else of the configuration files, and the settings of these files, which are read
+    /// only for that.
     fn named(&self, home: &Home) -> Result<(Vec<Named>, Settings), Stop> {
         let settings = match self.tools.as_slice() {
             [] => self.policy.settings(home)?,

@@ -290,7 +290,7 @@ async fn read_again(
     }
 }
 
-/// Maximum number of connections that the system keeps until they are accepted. With fewer, those of a burst come seconds
+/// Maximum number of connections that the system keeps until they are accepted. With fewer, a burst is accepted seconds
 /// later.
 const BACKLOG: u32 = 1_024;
 

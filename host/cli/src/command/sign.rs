@@ -52,7 +52,7 @@ pub(super) struct Sign {
     json: bool,
 }
 
-/// What was signed.
+/// A signature.
 struct Done {
     /// Path of the signature, or the reference of its manifest.
     signed: String,

@@ -111,10 +111,10 @@ impl ApprovalCommands {
         let record = runtime.block_on(async {
             interrupts::cancel(cancellation)?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
-            let own = load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await?;
+            let own = load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await?;
             let tools = host.catalog().tools();
             let surface =
-                surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
+                surface::build(&host, tools, selection, (&request.policy, &request.grants)).await;
             request.offered = Some(surface::callable(&surface));
             request.tool = surface::place(callee(&own, &kept.approval.plan.tool), &surface);
             host.resume(request, kept, held)
@@ -156,7 +156,7 @@ impl ApprovalCommands {
             return Ok(());
         };
         runtime.block_on(async {
-            match load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await {
+            match load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await {
                 Ok(_) => host.check_edit(&kept.approval, edit).await,
                 Err(_) => Ok(()),
             }
@@ -164,8 +164,8 @@ impl ApprovalCommands {
     }
 }
 
-/// Loads the component of the call, which it returns, and those of the tools that the tool may call, with the settings of
-/// the current files.
+/// Loads and returns the component of the call, and loads the tools that the tool may call, with the settings of the
+/// current files.
 async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Result<Loaded> {
     let own = load_one(host, &origin.component, configs)
         .await

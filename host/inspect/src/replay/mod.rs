@@ -164,14 +164,14 @@ impl Replay {
                     .to_str()
                     .context("the path of the component is not UTF-8")?,
             );
-            target.name(&mut policy, &EntryPaths::of(&layers), &loaded);
+            target.name(&mut policy, &EntryPaths::new(&layers), &loaded);
             // A call that can be replayed had an empty world, so its replay gets no more, whatever is granted now.
             let grants = if guard!("replay_world") {
                 Grants::default()
             } else {
                 grants
             };
-            let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
+            let surface = surface::build(&host, loaded.tools, selection, (&policy, &grants)).await;
             let callee = surface::place(Callee::from(tool).loaded(true), &surface);
             let request = Request::new(callee, recorded.input.clone())
                 .grants(grants)
@@ -229,7 +229,7 @@ impl Replay {
     }
 }
 
-/// The limits of the recorded call, or those of now where they are lower.
+/// The limits of the recorded call, or the current ones where lower.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.
     let artifacts = recorded.artifacts.unwrap_or(ArtifactUsage {
@@ -258,7 +258,7 @@ fn at_most(now: Limits, recorded: &Usage) -> Limits {
     }
 }
 
-/// What the replay says about the recorded call.
+/// Compares the replay with the recorded call.
 fn judge(recorded: &Recorded, replayed: &CallRecord) -> anyhow::Result<Outcome> {
     let invocation = &replayed.invocation;
     let result = &replayed.result;

@@ -86,7 +86,7 @@ impl Recorded {
     }
 }
 
-/// What keeps a call with this result and this data from being replayed.
+/// The reasons why a call with this result and data cannot be replayed.
 fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker> {
     let Some(data) = data else {
         return vec![ReplayBlocker::NotRecorded];
@@ -109,7 +109,7 @@ fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker
     blockers
 }
 
-/// Whether the record leaves the output out, because that may be on no disk.
+/// Returns whether the record omits the output because it may be on no disk.
 fn is_never_persisted(record: &Value) -> bool {
     let decisions = record.get("persistence").and_then(Value::as_array);
     decisions.is_some_and(|all| {
@@ -118,7 +118,7 @@ fn is_never_persisted(record: &Value) -> bool {
     })
 }
 
-/// The input that ran, byte for byte: that of the caller, or what hooks, defaults or the approver made of it.
+/// The input that ran, byte for byte: the caller's, or as hooks, defaults or the approver changed it.
 fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
     let Some(reference) = invocation.call_input_ref.as_deref() else {
         return Err(ReplayBlocker::NeverRan);

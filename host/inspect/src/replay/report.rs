@@ -1,4 +1,4 @@
-//! What `toolcell replay` prints.
+//! Output of `toolcell replay`.
 
 use std::io::{self, Write};
 
@@ -47,7 +47,7 @@ impl Blocked {
     }
 }
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Same,
@@ -178,7 +178,7 @@ fn place(difference: &Difference) -> String {
     )
 }
 
-/// What a tool wrote, in one row.
+/// Text of a tool, in one row.
 fn quoted(text: &str) -> String {
     visible(text, Whitespace::WrittenOut)
 }

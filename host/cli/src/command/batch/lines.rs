@@ -19,7 +19,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 /// The arguments of a call whose line has none.
 const NO_INPUT: &str = "{}";
 
-/// What a line looks like, for errors.
+/// The form of a line, for errors.
 const FORM: &str = r#"{"id": .., "tool": .., "input": {..}, "depends_on": [..]}"#;
 
 /// One call, as it was written.

@@ -70,7 +70,7 @@ pub(super) struct Batch {
     options: RunOptions,
 }
 
-/// What runs at once, in which order, and what a failure means for the other calls.
+/// Parallelism and order of the calls, and the effect of a failure on the others.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Order")]
 pub(super) struct OrderOptions {
@@ -81,17 +81,17 @@ pub(super) struct OrderOptions {
     /// preserve_terminal_order]
     #[arg(long, value_name = "POLICY", value_parser = words::<OrderingPolicy, 3>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)))]
     ordering: Option<OrderingPolicy>,
-    /// What is printed at once [default: progress_immediate_results_ordered]
+    /// Results printed early [default: progress_immediate_results_ordered]
     #[arg(long, value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
     output_order: Option<YieldPolicy>,
     /// On the first Ctrl-C, wait for running calls (block) or cancel them. No new call starts [default: block]
     #[arg(long, value_name = "POLICY", value_parser = words::<InterruptBehavior, 2>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)))]
     on_interrupt: Option<InterruptBehavior>,
-    /// What the failure of a call means for the others [default: cancel_dependent]
+    /// Effect of a failed call on the other calls [default: cancel_dependent]
     #[arg(long, value_name = "POLICY", value_parser = words::<SiblingFailurePolicy, 3>(SiblingFailurePolicy::ALL.map(SiblingFailurePolicy::as_str)))]
     on_failure: Option<SiblingFailurePolicy>,
-    /// What becomes of the context modifiers of tools: their calls run one at a time, or the modifiers come after all results,
-    /// or tools can make none [default: allow_serial_only]
+    /// Context modifiers of tools: the calls run one at a time, or the modifiers apply after all results, or tools can
+    /// make none [default: allow_serial_only]
     #[arg(long, value_name = "POLICY", value_parser = words::<ContextModifierPolicy, 3>(ContextModifierPolicy::ALL.map(ContextModifierPolicy::as_str)))]
     context_modifiers: Option<ContextModifierPolicy>,
 }
@@ -140,7 +140,7 @@ impl OrderOptions {
     }
 }
 
-/// What every call of the batch gets.
+/// Shared by all calls of the batch.
 struct Shared {
     settings: Settings,
     named: CommandFiles,
@@ -156,11 +156,11 @@ struct Shared {
 pub(super) enum Naming<'a> {
     /// By a path, or by the name of a tool of the command.
     Typed,
-    /// By a name of this dialect: the calls are those of a model.
+    /// By a name of this dialect: a model makes the calls.
     Exported(Dialect, &'a SurfaceOptions, &'a CallTerms),
 }
 
-/// What runs the calls of a command as one batch.
+/// Runs the calls of a command as one batch.
 pub(super) struct Job<'a> {
     /// The tools of the command, as they were typed.
     pub(super) tools: &'a [String],
@@ -187,7 +187,7 @@ impl Batch {
     }
 }
 
-/// What `--json` and `--print-record` ask for; `None` without either.
+/// The form for `--json` and `--print-record`; `None` without either.
 pub(super) fn form(json: bool, record: bool) -> Option<Form> {
     match (record, json) {
         (true, _) => Some(Form::Record),
@@ -286,7 +286,7 @@ impl Job<'_> {
         let targets: BTreeMap<&str, Target> = named
             .map(|typed| (typed.as_str(), Target::named(typed, names)))
             .collect();
-        CommandFiles::of(targets.values())
+        CommandFiles::from_targets(targets.values())
     }
 
     fn host(
@@ -410,8 +410,8 @@ impl Job<'_> {
             selection,
             ..
         } = settings;
-        let entries = EntryPaths::of(layers);
-        let configs = ToolConfigs::of(home, layers);
+        let entries = EntryPaths::new(layers);
+        let configs = ToolConfigs::new(home, layers);
         let selection = std::mem::take(selection);
         let mut tools = Tools {
             host,
@@ -445,7 +445,7 @@ impl Job<'_> {
                 for line in lines {
                     chosen.push(tools.find(&line.tool).await);
                 }
-                let surface = surface::of(
+                let surface = surface::build(
                     host,
                     host.catalog().tools(),
                     selection,

@@ -1,4 +1,4 @@
-//! What a batch prints: progress on standard error, results on standard output, and nothing while a question is open.
+//! Output of a batch: progress on standard error, results on standard output, and nothing while a question is open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ pub(in crate::command) struct Output {
 
 #[derive(Default)]
 struct State {
-    /// Whether a question is open. A tool that runs beside it must not write what the reader takes for a part of it.
+    /// `true` while a question is open. A tool beside it must not write text that the reader takes for a part of it.
     paused: bool,
     waiting: VecDeque<Said>,
     /// By call.
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// The exit code: that of the first call, in their order, that did not succeed.
+    /// The exit code of the first call, in their order, that did not succeed.
     pub(in crate::command) fn exit(&self) -> anyhow::Result<Exit> {
         let mut state = self.state();
         if let Some(error) = state.failure.take() {

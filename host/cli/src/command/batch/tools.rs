@@ -61,9 +61,9 @@ pub(super) struct Component {
 pub(super) struct Chosen {
     pub(super) tool: Callee,
     pub(super) origin: Option<Arc<Value>>,
-    /// Wall time limit of the call; the lower of this and that of all calls counts.
+    /// Wall time limit of the call; a lower limit for all calls wins.
     pub(super) wall: Option<Duration>,
-    /// What a model was told of the tool; `None` if no model calls it.
+    /// The tool's description for a model; `None` if no model calls it.
     pub(super) described: Option<Value>,
 }
 

@@ -46,16 +46,16 @@ pub(super) struct Bundle {
     /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
     #[arg(value_name = "TOOL", required = true)]
     tools: Vec<String>,
-    /// Who publishes the bundle
+    /// Publisher of the bundle
     #[arg(long, value_name = "NAME")]
     author: String,
-    /// The name of the bundle: letters, digits, `-`, `_` and `.` [default: that of its first tool's file]
+    /// The name of the bundle: letters, digits, `-`, `_` and `.` [default: its first tool's file name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The name that clients show
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What the tools are for [default: their names]
+    /// Purpose of the tools [default: their names]
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// The version of the bundle
@@ -94,7 +94,7 @@ pub(super) struct Bundle {
     limits: LimitOptions,
 }
 
-/// What goes into a bundle.
+/// The parts of a bundle.
 struct Parts {
     files: Vec<Entry>,
     /// As TOOL on the command line, with `/` in front.
@@ -103,7 +103,7 @@ struct Parts {
     tools: Vec<(String, String)>,
 }
 
-/// What was written.
+/// The bundle file.
 struct Made {
     sha256: String,
     bytes: usize,
@@ -370,7 +370,7 @@ impl Bundle {
     }
 }
 
-/// Whether two paths lead to one file, although neither may exist.
+/// `true` if two paths lead to one file, even if neither exists.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |file: &Path| {
         let folder = file
@@ -439,7 +439,7 @@ fn argument(named: &Named, place: &str) -> String {
     }
 }
 
-/// What the bundle is for, if its author does not say.
+/// The default description of the bundle.
 fn describe(tools: &[(String, String)]) -> String {
     match tools {
         [(_, description)] => description.lines().next().unwrap_or_default().to_owned(),

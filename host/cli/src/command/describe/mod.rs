@@ -111,7 +111,7 @@ fn for_people(target: &Target, loaded: &Loaded, tools: &[Arc<Tool>]) -> String {
             [_] => path.clone(),
             _ => format!("{path}#{}", tool.declaration().name),
         };
-        overview::of(tool, &called, columns)
+        overview::render(tool, &called, columns)
     });
     // What a tool says of itself could act on the terminal.
     show::printable(&shown.collect::<Vec<_>>().join("\n"), true)

@@ -95,7 +95,7 @@ impl Info {
         Ok(shown.printed())
     }
 
-    /// What is installed under the name that was given, unless it is the name of a file. Nothing is fetched.
+    /// The tool installed under the given name, unless it names a file. Nothing is fetched.
     fn installed<'i>(
         &self,
         shop: &Shop,
@@ -142,7 +142,7 @@ fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
     ComponentFile::read(bytes).map(|component| Vec::from_iter(component.imports))
 }
 
-/// What is known of a component.
+/// The facts about a component.
 struct Shown<'a> {
     reference: String,
     digest: Digest,
