@@ -27,16 +27,16 @@ use toolcell_server::{
     InterruptFuture, OperatorLog, Provider, Server, ToolOffer, ToolSet,
 };
 
-use super::agreed::Agreed;
+use super::agreed::AgreedComponents;
 use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};
 use super::kept::{self, CommandFiles, KeptFile};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
 use super::runtime::Runtime;
-use super::target::{self, Building, EntryPaths, Target};
+use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::watching::{self, Stamp, Watched};
+use super::watching::{self, Stamp, WatchedFiles};
 use super::{exporting, folder, hooks, show};
 
 /// How long to wait before a reload is retried that failed because the host was busy.
@@ -44,7 +44,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
-pub struct Serving {
+pub struct ServingOptions {
     /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
@@ -75,7 +75,7 @@ pub struct Serving {
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
     /// The most access that each component could ask for when it was first served.
     #[arg(skip)]
-    agreed: Agreed,
+    agreed: AgreedComponents,
     /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
     #[arg(skip)]
     pub compiles: watch::Sender<usize>,
@@ -109,12 +109,12 @@ enum AwayWord {
 }
 
 /// A server, and the state that it takes to follow changes on disk.
-pub struct Served {
+pub struct ReloadableServer {
     pub server: Arc<Server>,
-    pub serving: Arc<Serving>,
+    pub serving: Arc<ServingOptions>,
     pub home: Home,
     pub components: Components,
-    pub watched: Watched,
+    pub watched: WatchedFiles,
     /// Notified to read the configuration again, changed or not.
     pub reload: Arc<Notify>,
 }
@@ -124,7 +124,7 @@ pub struct Served {
 pub type Components = HashMap<PathBuf, PathBuf>;
 
 /// One tool to offer, as it was named.
-pub struct Named {
+pub struct NamedTool {
     pub target: Target,
     /// How it was written, for messages.
     pub typed: String,
@@ -133,7 +133,7 @@ pub struct Named {
     folder: Option<(PathBuf, Stamp)>,
 }
 
-impl Named {
+impl NamedTool {
     /// The folder of components that it was found in, and its state.
     pub(super) fn folder(&self) -> Option<(&PathBuf, Stamp)> {
         self.folder.as_ref().map(|(folder, state)| (folder, *state))
@@ -179,8 +179,8 @@ impl Named {
     }
 }
 
-/// Does what [`Named::failed`] does for the tool with the index `at`.
-pub fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
+/// Does what [`NamedTool::failed`] does for the tool with the index `at`.
+pub fn failed(named: &[NamedTool], at: usize, refusal: Refusal) -> Refusal {
     match named.get(at) {
         Some(named) => named.failed(refusal),
         None => refusal,
@@ -195,10 +195,10 @@ pub fn offered(
     (home, host, runtime): (&Home, &Host, &Runtime),
 ) -> Result<Vec<ToolOffer>, Refusal> {
     let named = named(typed, layers)?;
-    let locate = |named: &Named| {
+    let locate = |named: &NamedTool| {
         named
             .target
-            .locate(home, Building::No)
+            .locate(home, BuildPermission::No)
             .map_err(|refusal| named.failed(refusal))
     };
     let components = named
@@ -225,12 +225,12 @@ pub fn offered(
 }
 
 /// `true` if `named` is one component, of its own file.
-fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
+fn is_one(named: &[NamedTool], paths: &[PathBuf]) -> bool {
     paths.iter().all(|path| Some(path) == paths.first())
         && named.iter().all(|tool| tool.folder().is_none())
 }
 
-impl Serving {
+impl ServingOptions {
     pub fn settings(&self, home: &Home) -> anyhow::Result<server::ServerSettings> {
         let recorder = self
             .record_to
@@ -271,7 +271,7 @@ impl Serving {
         &self,
         home: &Home,
         components: &mut Components,
-        watched: &mut Watched,
+        watched: &mut WatchedFiles,
         reload: Option<&Reload<'_>>,
     ) -> Result<ToolSet, Stop> {
         let mut settings = self.options.settings(home)?;
@@ -458,14 +458,14 @@ impl Serving {
     /// index of the first tool that has none.
     fn locate(
         home: &Home,
-        named: &[Named],
+        named: &[NamedTool],
         components: &Components,
     ) -> Result<Vec<PathBuf>, (usize, Refusal)> {
-        let locate = |(at, tool): (usize, &Named)| match components.get(&tool.target.path) {
+        let locate = |(at, tool): (usize, &NamedTool)| match components.get(&tool.target.path) {
             Some(component) => Ok(component.clone()),
             None => tool
                 .target
-                .locate(home, Building::No)
+                .locate(home, BuildPermission::No)
                 .map_err(|refusal| (at, refusal)),
         };
         named.iter().enumerate().map(locate).collect()
@@ -474,8 +474,9 @@ impl Serving {
 
 /// Watches the folders of tools. Returns where they are: a component that a tool puts there would be served with the grants of
 /// all.
-fn watch_folders(named: &[Named], watched: &mut Watched) -> Vec<PathBuf> {
-    let folders: BTreeMap<&PathBuf, Stamp> = named.iter().rev().filter_map(Named::folder).collect();
+fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf> {
+    let folders: BTreeMap<&PathBuf, Stamp> =
+        named.iter().rev().filter_map(NamedTool::folder).collect();
     let places = folders
         .keys()
         .map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone()))
@@ -486,7 +487,7 @@ fn watch_folders(named: &[Named], watched: &mut Watched) -> Vec<PathBuf> {
     places
 }
 
-impl Served {
+impl ReloadableServer {
     /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
     /// offering.
     pub async fn follow(mut self) {
@@ -496,7 +497,7 @@ impl Served {
                 () = self.reload.notified() => Vec::new(),
             };
             let reload = Reload::new(&self.server, &changed, &self.components);
-            let mut watched = Watched::new(&self.home, &self.serving.options.policy);
+            let mut watched = WatchedFiles::new(&self.home, &self.serving.options.policy);
             let assembled = loop {
                 match self
                     .serving
@@ -572,7 +573,7 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
 }
 
 /// The tools of the command line, else of the files.
-pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named>, Refusal> {
+pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
         named.extend(each(
@@ -653,7 +654,7 @@ fn of_entry(
     layer: &ConfigLayer,
     entry: &config::ToolEntry,
     names: &InstalledNames,
-) -> Result<Vec<Named>, Refusal> {
+) -> Result<Vec<NamedTool>, Refusal> {
     let path = hooks::path(layer, Path::new(&*entry.component));
     if path.to_str().is_none() {
         return Err(unreadable(
@@ -680,7 +681,11 @@ fn of_entry(
 }
 
 /// The tools in `target`: one, or all in a folder of components.
-fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<Named>, Refusal> {
+fn each(
+    target: Target,
+    typed: String,
+    timeout: Option<Duration>,
+) -> Result<Vec<NamedTool>, Refusal> {
     let unreadable = |why: &str| {
         let message = format!(
             "{typed}: the folder of components cannot be read: {why}; name its files one by one"
@@ -695,19 +700,19 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
         _ => None,
     };
     let Some(files) = found else {
-        return Ok(vec![Named {
+        return Ok(vec![NamedTool {
             target,
             typed,
             timeout,
             folder: None,
         }]);
     };
-    let one = |file: PathBuf| -> Result<Named, Refusal> {
+    let one = |file: PathBuf| -> Result<NamedTool, Refusal> {
         let text = file
             .to_str()
             .ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
         let folder = Some((target.path.clone(), state));
-        Ok(Named {
+        Ok(NamedTool {
             target: Target::parse(text),
             typed: text.to_owned(),
             timeout,

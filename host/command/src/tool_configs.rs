@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcell::{Home, Loaded, Refusal};
+use toolcell::{ComponentTools, Home, Refusal};
 use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry};
 
-use super::target::{Building, Target};
+use super::target::{BuildPermission, Target};
 
 /// The entries that have a `config`.
 pub struct ToolConfigs {
@@ -58,7 +58,7 @@ impl ToolConfigs {
     /// # Errors
     ///
     /// Settings for a component that takes none, or that differ from others for the same tool, or are too large.
-    pub fn give(&self, path: &Path, loaded: &Loaded) -> Result<(), Refusal> {
+    pub fn give(&self, path: &Path, loaded: &ComponentTools) -> Result<(), Refusal> {
         // Most files have no settings: then nothing is looked up.
         if self.entries.is_empty() {
             return Ok(());
@@ -102,7 +102,7 @@ impl Entry {
         let find = || {
             self.target.source_folder()?;
             self.target
-                .locate(home, Building::No)
+                .locate(home, BuildPermission::No)
                 .ok()?
                 .canonicalize()
                 .ok()
@@ -110,7 +110,7 @@ impl Entry {
         self.built.get_or_init(find).as_deref()
     }
 
-    fn give(&self, loaded: &Loaded) -> Result<(), Refusal> {
+    fn give(&self, loaded: &ComponentTools) -> Result<(), Refusal> {
         for tool in self.target.tools(loaded)? {
             tool.configure(&self.config).map_err(|refusal| {
                 let message = format!("{}: {}", self.place, refusal.message);

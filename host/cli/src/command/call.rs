@@ -12,11 +12,11 @@ use toolcell_core::record::{AbortReason, Refusal};
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};
 use super::exit::Exit;
-use super::exporting::{self, Exporting};
+use super::exporting::{self, TelemetryGuard};
 use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
-use super::target::{self, Building, EntryPaths, Target};
+use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, interrupts, saved};
 
@@ -92,7 +92,8 @@ impl Call {
         } = settings;
         grants.for_one = callables.is_empty();
         self.options.retry.apply(&mut policy);
-        let exporting = Exporting(exporting::start(&layers, &self.options.call.grants, "call"));
+        let exporting =
+            TelemetryGuard(exporting::start(&layers, &self.options.call.grants, "call"));
         let mut listeners = exporting::listeners(exporting.0.as_ref());
         listeners.extend(
             bar.iter()
@@ -176,9 +177,9 @@ impl Call {
         let component = target.locate(
             home,
             if self.build {
-                Building::Yes
+                BuildPermission::Yes
             } else {
-                Building::Asked
+                BuildPermission::Asked
             },
         )?;
         Ok((

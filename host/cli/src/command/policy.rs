@@ -12,7 +12,7 @@ use toolcell_core::record::{Behavior, Refusal};
 use super::exit::{self, Exit, Stop};
 use super::kept::{self, CommandFiles};
 use super::options::{CallOptions, Settings};
-use super::target::{self, Building, EntryPaths, Target};
+use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, show};
 
@@ -100,10 +100,10 @@ impl Check {
         &self,
         home: &Home,
         mut settings: Settings,
-        input: input::Typed,
+        input: input::CallArguments,
     ) -> Result<CallExplanation, Stop> {
         let target = Target::named(&self.tool, settings.layers.names());
-        let component = target.locate(home, Building::No);
+        let component = target.locate(home, BuildPermission::No);
         let closed = kept::close(home, &mut settings, &CommandFiles::from_targets([&target]));
         let Settings {
             grants,

@@ -8,7 +8,7 @@ use toolcell::PlanError;
 use toolcell_core::scheduler::batch::CALLS_MAX;
 use toolcell_dialect::{CallTerms, Dialect, FinishedCall, ModelCall};
 
-use super::batch::{self, Job, Line, Naming, OrderOptions, Output};
+use super::batch::{self, Job, Line, OrderOptions, Output, ToolNaming};
 use super::exit::{BadRequest, Exit};
 use super::exported::{self, SurfaceOptions};
 use super::options::RunOptions;
@@ -77,7 +77,7 @@ impl Respond {
             calls.iter().map(|call| call.id.clone()).collect(),
         ));
         let terms = CallTerms::read(&text);
-        let naming = Naming::Exported(self.dialect, &self.surface, &terms);
+        let naming = ToolNaming::Exported(self.dialect, &self.surface, &terms);
         let job = Job {
             tools: &self.tools,
             naming,

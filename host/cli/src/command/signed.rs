@@ -13,7 +13,7 @@ use toolcell_install::source::{ComponentSink, ComponentSource, Referrer, Referre
 
 use super::exit::{BadRequest, Stop};
 
-/// A signed thing.
+/// Signed bytes.
 pub(super) struct Artifact {
     pub(super) digest: Digest,
     pub(super) bytes: Vec<u8>,

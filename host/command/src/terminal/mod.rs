@@ -115,14 +115,14 @@ async fn read<T: Send + 'static>(
 
 /// State that a question shares with the thread that reads its answer.
 #[derive(Default)]
-struct Asked {
+struct QuestionState {
     /// If `true`, the answer is no longer needed.
     is_over: AtomicBool,
     /// `true` if the cursor is behind a question.
     is_open: AtomicBool,
 }
 
-impl Asked {
+impl QuestionState {
     /// Ends the line of an open question with `why` there is no answer to it.
     fn close(&self, why: &str) -> io::Result<()> {
         if self.is_open.swap(false, Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl Asked {
 /// Tells the [`Keyboard`], when dropped, that the answer is not needed any more. It ends the line of the question, because
 /// the result of the call is printed before the thread notices.
 #[derive(Default)]
-struct Over(Arc<Asked>);
+struct Over(Arc<QuestionState>);
 
 impl Drop for Over {
     fn drop(&mut self) {
@@ -146,7 +146,7 @@ impl Drop for Over {
 }
 
 /// Reads lines until the answer is not needed any more.
-struct Keyboard(Arc<Asked>);
+struct Keyboard(Arc<QuestionState>);
 
 impl Keyboard {
     fn is_over(&self) -> bool {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use toolcell::{Callee, Cancellation, Host, Loaded, Request, RoleLock, StoredApproval};
+use toolcell::{Callee, Cancellation, ComponentTools, Host, Request, RoleLock, StoredApproval};
 use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
 use toolcell_core::catalog::pick;
@@ -166,7 +166,11 @@ impl ApprovalCommands {
 
 /// Loads and returns the component of the call, and loads the tools that the tool may call, with the settings of the
 /// current files.
-async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Result<Loaded> {
+async fn load(
+    host: &Host,
+    origin: &Origin,
+    configs: &ToolConfigs,
+) -> anyhow::Result<ComponentTools> {
     let own = load_one(host, &origin.component, configs)
         .await
         .map_err(|refusal| failed(&refusal))?;
@@ -178,14 +182,18 @@ async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Re
     Ok(own)
 }
 
-async fn load_one(host: &Host, component: &Path, configs: &ToolConfigs) -> Result<Loaded, Refusal> {
+async fn load_one(
+    host: &Host,
+    component: &Path,
+    configs: &ToolConfigs,
+) -> Result<ComponentTools, Refusal> {
     let loaded = host.load_file(component).await?;
     configs.give(component, &loaded)?;
     Ok(loaded)
 }
 
 /// The tool `name` of the call's own component, because a tool of another one may have that name too.
-fn callee(own: &Loaded, name: &str) -> Callee {
+fn callee(own: &ComponentTools, name: &str) -> Callee {
     match pick(&own.tools, name) {
         Ok(Some(tool)) => Callee::from(tool).called(name),
         // The call ends with the reason why the host finds no such tool, or one that was not asked about.

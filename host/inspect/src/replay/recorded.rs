@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage};
 use toolcell::{ErrorClass, Input, ToolResult};
 
-use super::report::Blocked;
+use super::report::ReplayObstacle;
 
 /// The error code of a call whose wall time is over.
 pub(super) const OUT_OF_TIME: &str = "deadline_exceeded";
 
 /// A recorded call that can be replayed, as far as its record says.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct ReplayableCall {
     pub(super) id: InvocationId,
     pub(super) tool_id: String,
     /// `component:sha256:<hex>`.
@@ -27,12 +27,15 @@ pub(super) struct Recorded {
     pub(super) result: Value,
 }
 
-impl Recorded {
+impl ReplayableCall {
     /// Reads `record`. Fails with all reasons for which the call cannot be replayed.
-    pub(super) fn read(record: &Value) -> Result<Self, Vec<Blocked>> {
+    pub(super) fn read(record: &Value) -> Result<Self, Vec<ReplayObstacle>> {
         let of = |name: &str| record.get(name).cloned().unwrap_or_default();
         let damaged = |error: serde_json::Error| {
-            vec![Blocked::with(ReplayBlocker::LogDamaged, &error.to_string())]
+            vec![ReplayObstacle::with(
+                ReplayBlocker::LogDamaged,
+                &error.to_string(),
+            )]
         };
         let invocation: ToolInvocation =
             serde_json::from_value(of("invocation")).map_err(damaged)?;
@@ -81,7 +84,7 @@ impl Recorded {
                 usage,
                 result: of("result"),
             }),
-            _ => Err(blockers.into_iter().map(Blocked::from).collect()),
+            _ => Err(blockers.into_iter().map(ReplayObstacle::from).collect()),
         }
     }
 }
@@ -179,7 +182,7 @@ mod tests {
             json!(null),
             json!({ "invocation": { "status": 1 } }),
         ] {
-            let reasons = Recorded::read(&record).unwrap_err();
+            let reasons = ReplayableCall::read(&record).unwrap_err();
             assert_eq!(
                 reasons.iter().map(|reason| reason.code).collect::<Vec<_>>(),
                 [ReplayBlocker::LogDamaged]

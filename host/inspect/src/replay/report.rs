@@ -14,12 +14,12 @@ use super::compare::Difference;
 
 /// Why a call cannot be replayed, or why its replay says nothing.
 #[derive(Debug, Serialize)]
-pub(super) struct Blocked {
+pub(super) struct ReplayObstacle {
     pub(super) code: ReplayBlocker,
     message: String,
 }
 
-impl From<ReplayBlocker> for Blocked {
+impl From<ReplayBlocker> for ReplayObstacle {
     fn from(code: ReplayBlocker) -> Self {
         Self {
             code,
@@ -28,7 +28,7 @@ impl From<ReplayBlocker> for Blocked {
     }
 }
 
-impl Blocked {
+impl ReplayObstacle {
     /// `code`, with the value that caused it.
     pub(super) fn with(code: ReplayBlocker, value: &str) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Blocked {
 pub(super) enum Outcome {
     Same,
     Differs(Difference),
-    Blocked(Vec<Blocked>),
+    Blocked(Vec<ReplayObstacle>),
 }
 
 /// Result of the command.
@@ -72,7 +72,7 @@ impl Report {
             Outcome::Differs(_) => Exit::ToolFailed,
             Outcome::Blocked(reasons) => match reasons.as_slice() {
                 [
-                    Blocked {
+                    ReplayObstacle {
                         code: ReplayBlocker::CanceledNow,
                         ..
                     },
@@ -142,7 +142,7 @@ impl Report {
                 Ok(())
             }
             Outcome::Blocked(reasons) => {
-                for Blocked { code, message } in reasons {
+                for ReplayObstacle { code, message } in reasons {
                     let code = json!(code);
                     let code = code.as_str().unwrap_or_default();
                     show::say(&format!(

@@ -24,8 +24,8 @@ use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;
 use super::exit::{BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
-use super::serving::{self, Named};
-use super::target::{self, Building};
+use super::serving::{self, NamedTool};
+use super::target::{self, BuildPermission};
 use super::{show, wrap};
 
 /// Maximum size of the program in a bundle, in bytes: a build with debug information has 200 MiB.
@@ -104,7 +104,7 @@ struct Parts {
 }
 
 /// The bundle file.
-struct Made {
+struct WrittenBundle {
     sha256: String,
     bytes: usize,
     tools: Vec<String>,
@@ -135,7 +135,7 @@ impl Bundle {
         )
     }
 
-    fn make(&self) -> Result<Made, Stop> {
+    fn make(&self) -> Result<WrittenBundle, Stop> {
         for file in [Some(&self.output), self.server_json.as_ref()]
             .into_iter()
             .flatten()
@@ -206,7 +206,7 @@ impl Bundle {
             )?;
         }
         let tools = parts.tools.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Made {
+        Ok(WrittenBundle {
             sha256,
             bytes: archive.len(),
             tools,
@@ -278,7 +278,7 @@ impl Bundle {
         for named in serving::named(&self.tools, &ConfigLayers::default())? {
             let file = named
                 .target
-                .locate(&home, Building::No)
+                .locate(&home, BuildPermission::No)
                 .map_err(|refusal| named.failed(refusal))?;
             let bytes = read_component(&file)?;
             let loaded = runtime
@@ -432,7 +432,7 @@ fn stem(file: &Path) -> String {
 }
 
 /// The component at `place` as TOOL, with `/` in front.
-fn argument(named: &Named, place: &str) -> String {
+fn argument(named: &NamedTool, place: &str) -> String {
     match &named.target.name {
         Some(name) => format!("/{place}#{name}"),
         None => format!("/{place}"),

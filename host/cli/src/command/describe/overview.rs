@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 3;
 /// Maximum length of what is said of one field, in characters.
 const SAID_CHARS_MAX: usize = 1_000;
 
-/// Returns what `tool`, which the command line names `called`, does, takes, returns and asks for, and how to call it.
+/// Describes the purpose, arguments, output and access of `tool`, and how to call it as `called`.
 pub(super) fn render(tool: &Tool, called: &str, columns: usize) -> String {
     let mut rows = Rows {
         text: String::new(),

@@ -80,7 +80,7 @@ impl Info {
                 .await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
-        let shown = Shown {
+        let shown = ComponentFacts {
             reference: reference.to_string(),
             digest: obtained.digest(),
             component: obtained.component,
@@ -100,7 +100,7 @@ impl Info {
         &self,
         shop: &Shop,
         installed: &'i InstalledTools,
-    ) -> Result<Option<Shown<'i>>, Refusal> {
+    ) -> Result<Option<ComponentFacts<'i>>, Refusal> {
         let here = std::env::current_dir().unwrap_or_default();
         let known = installed.lock.0.contains_key(&self.reference);
         if !known || here.join(&self.reference).symlink_metadata().is_ok() {
@@ -114,7 +114,7 @@ impl Info {
             .version
             .iter()
             .map(|version| ("version".to_owned(), version.clone()));
-        Ok(Some(Shown {
+        Ok(Some(ComponentFacts {
             reference: entry.reference.clone(),
             digest: entry.digest,
             component: entry.component,
@@ -143,7 +143,7 @@ fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
 }
 
 /// The facts about a component.
-struct Shown<'a> {
+struct ComponentFacts<'a> {
     reference: String,
     digest: Digest,
     component: Digest,
@@ -157,7 +157,7 @@ struct Shown<'a> {
     names: Vec<&'a str>,
 }
 
-impl Shown<'_> {
+impl ComponentFacts<'_> {
     /// For people, and for programs.
     fn printed(&self) -> (Vec<String>, Value) {
         let mut lines = vec![

@@ -13,7 +13,7 @@ use toolcell_install::tls;
 use toolcell_install::web::WebSource;
 
 use super::super::exit::BadRequest;
-use super::super::target::{Building, Target};
+use super::super::target::{BuildPermission, Target};
 use super::options::SourceOptions;
 
 /// The sources that `options` allow.
@@ -76,5 +76,5 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
             message,
         ));
     }
-    target.locate(home, Building::No)
+    target.locate(home, BuildPermission::No)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolcell::{Home, Loaded, Refusal, Tool};
+use toolcell::{ComponentTools, Home, Refusal, Tool};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{
     self as config, ConfigLayers, DeclaredTool, LayerOptions, TrustStore, WITHOUT_FILES,
@@ -217,7 +217,7 @@ impl Shop {
             self.layers.compilation().apply(settings)
         })
         .map_err(fault)?;
-        let loaded: Loaded = self.runtime.block_on(host.load(bytes))?;
+        let loaded: ComponentTools = self.runtime.block_on(host.load(bytes))?;
         Ok(loaded.tools)
     }
 
