@@ -1,27 +1,27 @@
-//! What the operator agreed to when a server started: the most that each of its components could ever ask for, and what each
-//! tool is. The grants of the command are for all components, so one that could ask for more is not served before the server
-//! is restarted.
+//! The operator's agreement when a server started: the most that each of its components could ever ask for, and what
+//! each tool is. The grants of the command are for all components, so one that could ask for more is not served before
+//! the server is restarted.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use toolcell::{Loaded, Tool};
+use toolcell::{ComponentTools, Tool};
 use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal, ToolKind};
 use toolcell_install::ceiling::AccessCeiling;
 
-use super::serving::Named;
+use super::serving::NamedTool;
 
 /// Maximum number of differences that a refusal names.
 const DIFFERENCES_MAX: usize = 8;
 
-/// What was served, by the paths under which it was named.
+/// The components served, by the paths that named them.
 #[derive(Debug, Default)]
-pub(super) struct Agreed(Mutex<Known>);
+pub(super) struct AgreedComponents(Mutex<AgreedAccess>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct AgreedAccess {
     components: HashMap<PathBuf, AccessCeiling>,
     /// The folders of components. What appears in one later is new, and not what the operator saw there.
     folders: HashSet<PathBuf>,
@@ -29,13 +29,13 @@ struct Known {
     tools: HashMap<String, (ToolKind, String)>,
 }
 
-impl Agreed {
+impl AgreedComponents {
     /// Fails, with its index, at the first of `tools` that could ask for more than what was served under its path. A path
     /// that nothing was served under is new in the settings, which the operator has changed. A tool that was of another kind
     /// or namespace fails whatever its path is.
     pub(super) fn check<'a>(
         &self,
-        tools: impl Iterator<Item = (&'a Named, &'a Loaded)>,
+        tools: impl Iterator<Item = (&'a NamedTool, &'a ComponentTools)>,
     ) -> Result<(), (usize, Refusal)> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let nothing = AccessCeiling::default();
@@ -67,7 +67,10 @@ impl Agreed {
     }
 
     /// Notes what is served from now on. What a component could ask for before still counts.
-    pub(super) fn note<'a>(&self, tools: impl Iterator<Item = (&'a Named, &'a Loaded)>) {
+    pub(super) fn note<'a>(
+        &self,
+        tools: impl Iterator<Item = (&'a NamedTool, &'a ComponentTools)>,
+    ) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (named, loaded) in tools {
             let path = named.target.path.clone();
@@ -90,7 +93,7 @@ impl Agreed {
     }
 }
 
-impl Known {
+impl AgreedAccess {
     /// The refusal of `tool`, if one with the same id was of another kind, or of another namespace.
     fn changed(&self, tool: &Tool) -> Option<Refusal> {
         let declaration = tool.declaration();

@@ -1,23 +1,23 @@
-//! The tools that the tool of `toolcell call` may call: those of `--with`, else those of the configuration files.
+//! The tools that the tool of `toolcell call` may call: the values of `--with`, else of the configuration files.
 
 use std::path::{Path, PathBuf};
 
-use toolcell::{Grants, Home, Host, Loaded, Policy, Refusal};
+use toolcell::{ComponentTools, Grants, Home, Host, Policy, Refusal};
 use toolcell_config::{ConfigLayers, InstalledNames};
 
-use super::serving::{self, Named};
-use super::target::{Building, EntryPaths, Target};
+use super::serving::{self, NamedTool};
+use super::target::{BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 
 /// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
 /// others.
 #[derive(Default)]
 pub struct Callables {
-    tools: Vec<(Named, Result<PathBuf, Refusal>)>,
+    tools: Vec<(NamedTool, Result<PathBuf, Refusal>)>,
 }
 
 impl Callables {
-    /// Finds the components of the tools `typed`, or of those of the files if there are none. If no call of a tool was
+    /// Finds the components of the tools `typed`, or of the files' tools if there are none. If no call of a tool was
     /// granted, it looks for none. A source folder has to be built before.
     pub fn find(
         home: &Home,
@@ -33,8 +33,8 @@ impl Callables {
         if grants.tools.is_empty() || !is_named {
             return Ok(Self::default());
         }
-        let find = |named: Named| {
-            let file = named.target.locate(home, Building::No);
+        let find = |named: NamedTool| {
+            let file = named.target.locate(home, BuildPermission::No);
             let file = file
                 .map(|file| std::path::absolute(&file).unwrap_or(file))
                 .map_err(|refusal| named.failed(refusal));
@@ -59,7 +59,7 @@ impl Callables {
     pub async fn load(
         &self,
         host: &Host,
-        caller: &Loaded,
+        caller: &ComponentTools,
         policy: &mut Policy,
         (entries, configs): (&EntryPaths, &ToolConfigs),
     ) -> Result<(), Refusal> {

@@ -1,4 +1,4 @@
-//! What a terminal shows while a component is compiled.
+//! The progress line while a component is compiled.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -36,7 +36,7 @@ pub(crate) fn shown() -> Option<CompileWatch> {
     }))
 }
 
-/// What is said of a component of `bytes` bytes while it is compiled.
+/// The text while a component of `bytes` bytes is compiled.
 pub(crate) fn running(bytes: usize) -> String {
     let size = match bytes.saturating_mul(10) >> 20 {
         0..10 => format!("{} KiB", bytes.div_ceil(1 << 10)),

@@ -83,7 +83,7 @@ pub fn of_result(result: &ToolResult) -> Exit {
     })
 }
 
-/// The exit code of a refusal: that of a call that ends with it.
+/// The exit code of a call that ends with the refusal.
 pub fn of_refusal(refusal: &Refusal) -> Exit {
     of_error_code(refusal.class, refusal.code)
 }

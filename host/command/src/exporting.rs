@@ -8,9 +8,9 @@ use super::options::GrantOptions;
 use super::show;
 
 /// The telemetry of a command that ends with its calls. Sends what waits when it is dropped.
-pub struct Exporting(pub Option<Arc<Telemetry>>);
+pub struct TelemetryGuard(pub Option<Arc<Telemetry>>);
 
-impl Drop for Exporting {
+impl Drop for TelemetryGuard {
     fn drop(&mut self) {
         self.0.iter().for_each(|telemetry| telemetry.close());
     }

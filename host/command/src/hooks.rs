@@ -10,7 +10,7 @@ use toolcell_core::record::RuleSource;
 
 use super::exit::BadRequest;
 use super::show;
-use super::target::{Building, Target};
+use super::target::{BuildPermission, Target};
 
 /// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. A hook that cannot be loaded is
 /// reported on standard error, and blocks the calls that it guards.
@@ -62,6 +62,6 @@ fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBu
         bail!("a hook is a whole component, and has no #NAME: there is no {text}");
     }
     target
-        .locate(home, Building::No)
+        .locate(home, BuildPermission::No)
         .map_err(|refusal| anyhow::anyhow!(refusal.message))
 }

@@ -1,5 +1,5 @@
-//! What no tool and no hook of a command may reach, whatever is granted: files that hold authority or evidence, which are
-//! closed for reading and writing, and what decides what runs (components, sources), which is closed for writing.
+//! The files that no tool and no hook of a command may reach, whatever is granted: files that hold authority or
+//! evidence are closed for reading and writing; components and sources, which decide what runs, for writing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,9 +32,9 @@ const USER_CLIENTS: [&str; 4] = [
 pub struct KeptFile {
     /// Absolute, because another process reads it, too. The file need not exist.
     path: PathBuf,
-    /// What it is, for the message of a refusal.
+    /// A name for the message of a refusal.
     what: String,
-    /// Whether it is closed for reading, too.
+    /// `true` if it is closed for reading, too.
     read: bool,
 }
 
@@ -66,7 +66,7 @@ impl KeptFile {
     }
 }
 
-/// What the command line names, and no guest may change or reach.
+/// The files of the command line, closed to every guest.
 #[derive(Clone, Debug, Default)]
 pub struct CommandFiles {
     /// Source folders of tools, and folders of components.
@@ -76,7 +76,7 @@ pub struct CommandFiles {
 
 impl CommandFiles {
     /// The sources and the components of `targets`.
-    pub fn of<'a>(targets: impl IntoIterator<Item = &'a Target> + Clone) -> Self {
+    pub fn from_targets<'a>(targets: impl IntoIterator<Item = &'a Target> + Clone) -> Self {
         let files = targets.clone().into_iter().flat_map(components).collect();
         Self {
             sources: source_folders(targets),
@@ -85,7 +85,7 @@ impl CommandFiles {
     }
 }
 
-/// The files that every command closes: those of its settings. `here` is the folder that it runs in.
+/// The settings files, which every command closes. `here` is the folder that it runs in.
 pub fn of_settings(
     home: &Home,
     here: Option<&Path>,

@@ -1,5 +1,5 @@
-//! What the commands of `toolcell` share: the options of a call, what a path or a name on the command line stands for,
-//! questions on the terminal, output and exit codes, and the start of servers.
+//! The shared parts of `toolcell` commands: the options of a call, the resolution of paths and names on the command
+//! line, questions on the terminal, output and exit codes, and the start of servers.
 
 #[macro_use(guard)]
 extern crate toolcell_core;

@@ -24,7 +24,7 @@ use super::exit::{BadRequest, Stop};
 use super::kept::{self, KeptFile};
 use super::retrying::RetryOptions;
 
-/// What a call gets, and what decides on it.
+/// Access, limits and approval of a call.
 #[derive(Clone, Debug, Args)]
 pub struct CallOptions {
     #[command(flatten)]
@@ -228,11 +228,11 @@ fn dns_server(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// What decides besides grants: the mode, and the files with rules.
+/// The policy besides grants: the mode, and the files with rules.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyOptions {
-    /// What happens to a call that needs an approval: it is asked about, it is denied, or it is denied and nothing with effects runs
+    /// Mode for calls that need an approval: toolcell asks, denies them, or denies them and runs nothing with effects
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
     /// Use FILE instead of the project's toolcell.toml
@@ -259,7 +259,7 @@ impl PolicyOptions {
         self.config.as_deref()
     }
 
-    /// Whether no configuration file is read.
+    /// `true` if no configuration file is read.
     pub fn reads_none(&self) -> bool {
         self.no_config
     }
@@ -354,7 +354,7 @@ pub struct LimitOptions {
     /// Maximum bytes written to files, holes in sparse files included [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_disk: Option<u64>,
-    /// What the tool may write to artifacts, all together [default: 1GiB]
+    /// Maximum size of all artifacts of the tool together [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_artifact_bytes: Option<u64>,
 }
@@ -411,7 +411,7 @@ impl LimitOptions {
 /// The environment variable that names the session if `--session` does not.
 pub const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 
-/// What happens when the call needs an approval.
+/// The way to approve a call that needs it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Approvals")]
 pub struct ApprovalOptions {

@@ -1,4 +1,4 @@
-//! What clients are told of components while a server loads them anew (AT-DEF-15).
+//! The notices to clients while a server reloads components (AT-DEF-15).
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use toolcell_core::find::RESULTS_MAX;
 use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
 use toolcell_server::{Provider, Providers, Server};
 
-use super::serving::{Components, Named};
+use super::serving::{Components, NamedTool};
 
 /// A reload of the tools of a server, which offers what it had before until the reload has ended.
 pub struct Reload<'s> {
@@ -28,7 +28,7 @@ impl<'s> Reload<'s> {
     }
 
     /// Tells which components are loaded now: those that changed, and those that are new.
-    pub fn begins(&self, named: &[Named], components: &[PathBuf]) {
+    pub fn begins(&self, named: &[NamedTool], components: &[PathBuf]) {
         let is_loaded = |component: &PathBuf| {
             self.changed.contains(component) || !self.known.contains(component)
         };
@@ -46,7 +46,7 @@ impl<'s> Reload<'s> {
     }
 
     /// Tells that the component of `tool` cannot be loaded. While the host is only too busy for it, it stays pending.
-    pub fn failed(&self, tool: Option<&Named>, refusal: &Refusal) {
+    pub fn failed(&self, tool: Option<&NamedTool>, refusal: &Refusal) {
         if refusal.class == ErrorClass::RateLimited {
             return;
         }

@@ -27,16 +27,16 @@ use toolcell_server::{
     InterruptFuture, OperatorLog, Provider, Server, ToolOffer, ToolSet,
 };
 
-use super::agreed::Agreed;
+use super::agreed::AgreedComponents;
 use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};
 use super::kept::{self, CommandFiles, KeptFile};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
 use super::runtime::Runtime;
-use super::target::{self, Building, EntryPaths, Target};
+use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::watching::{self, Stamp, Watched};
+use super::watching::{self, Stamp, WatchedFiles};
 use super::{exporting, folder, hooks, show};
 
 /// How long to wait before a reload is retried that failed because the host was busy.
@@ -44,7 +44,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
-pub struct Serving {
+pub struct ServingOptions {
     /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
@@ -64,28 +64,28 @@ pub struct Serving {
     /// until that is free [default: half of this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
     memory_total: Option<u64>,
-    /// What the calls of this process share, also those of a configuration that was replaced.
+    /// The memory budget of this process's calls, also after the configuration is replaced.
     #[arg(skip)]
     memory: Mutex<Option<MemoryBudget>>,
-    /// Where the calls of this process take turns, also those of a configuration that was replaced.
+    /// The locks that the calls of this process share, also after the configuration was replaced.
     #[arg(skip)]
     locks: ResourceLocks,
-    /// What the files asked for when the process began; later ones change nothing of it.
+    /// The telemetry that the files set at the start; later ones do not change it.
     #[arg(skip)]
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
-    /// What the components of this process could ask for when they were first served.
+    /// The most access that each component could ask for when it was first served.
     #[arg(skip)]
-    agreed: Agreed,
+    agreed: AgreedComponents,
     /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
     #[arg(skip)]
     pub compiles: watch::Sender<usize>,
-    /// The files of the command that hold authority, such as those of tokens.
+    /// The files of the command that hold authority, such as token files.
     #[arg(skip)]
     pub kept: Vec<KeptFile>,
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub callers: usize,
-    /// Whether clients come over a network: none of them may get the server killed.
+    /// `true` if clients come over a network: none may get the server killed.
     #[arg(skip)]
     pub listens: bool,
     /// Where calls and refused access are told.
@@ -109,12 +109,12 @@ enum AwayWord {
 }
 
 /// A server, and the state that it takes to follow changes on disk.
-pub struct Served {
+pub struct ReloadableServer {
     pub server: Arc<Server>,
-    pub serving: Arc<Serving>,
+    pub serving: Arc<ServingOptions>,
     pub home: Home,
     pub components: Components,
-    pub watched: Watched,
+    pub watched: WatchedFiles,
     /// Notified to read the configuration again, changed or not.
     pub reload: Arc<Notify>,
 }
@@ -124,7 +124,7 @@ pub struct Served {
 pub type Components = HashMap<PathBuf, PathBuf>;
 
 /// One tool to offer, as it was named.
-pub struct Named {
+pub struct NamedTool {
     pub target: Target,
     /// How it was written, for messages.
     pub typed: String,
@@ -133,7 +133,7 @@ pub struct Named {
     folder: Option<(PathBuf, Stamp)>,
 }
 
-impl Named {
+impl NamedTool {
     /// The folder of components that it was found in, and its state.
     pub(super) fn folder(&self) -> Option<(&PathBuf, Stamp)> {
         self.folder.as_ref().map(|(folder, state)| (folder, *state))
@@ -167,7 +167,7 @@ impl Named {
         tools.into_iter().map(one)
     }
 
-    /// Whether it is closed by itself, and not with the folder that it was found in.
+    /// `true` if it is closed by itself, not with the folder that it was found in.
     fn is_alone(&self) -> bool {
         self.folder.is_none() || self.target.path.is_symlink()
     }
@@ -179,8 +179,8 @@ impl Named {
     }
 }
 
-/// Does what [`Named::failed`] does for the tool with the index `at`.
-pub fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
+/// Does what [`NamedTool::failed`] does for the tool with the index `at`.
+pub fn failed(named: &[NamedTool], at: usize, refusal: Refusal) -> Refusal {
     match named.get(at) {
         Some(named) => named.failed(refusal),
         None => refusal,
@@ -195,10 +195,10 @@ pub fn offered(
     (home, host, runtime): (&Home, &Host, &Runtime),
 ) -> Result<Vec<ToolOffer>, Refusal> {
     let named = named(typed, layers)?;
-    let locate = |named: &Named| {
+    let locate = |named: &NamedTool| {
         named
             .target
-            .locate(home, Building::No)
+            .locate(home, BuildPermission::No)
             .map_err(|refusal| named.failed(refusal))
     };
     let components = named
@@ -207,8 +207,8 @@ pub fn offered(
         .collect::<Result<Vec<PathBuf>, Refusal>>()?;
     let loaded = runtime.block_on(host.load_files(&components));
     let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
-    let entries = EntryPaths::of(layers);
-    let configs = ToolConfigs::of(home, layers);
+    let entries = EntryPaths::new(layers);
+    let configs = ToolConfigs::new(home, layers);
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
         named.target.name(policy, &entries, loaded);
@@ -224,13 +224,13 @@ pub fn offered(
     Ok(offered)
 }
 
-/// Whether `named` is one component, of its own file.
-fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
+/// `true` if `named` is one component, of its own file.
+fn is_one(named: &[NamedTool], paths: &[PathBuf]) -> bool {
     paths.iter().all(|path| Some(path) == paths.first())
         && named.iter().all(|tool| tool.folder().is_none())
 }
 
-impl Serving {
+impl ServingOptions {
     pub fn settings(&self, home: &Home) -> anyhow::Result<server::ServerSettings> {
         let recorder = self
             .record_to
@@ -271,7 +271,7 @@ impl Serving {
         &self,
         home: &Home,
         components: &mut Components,
-        watched: &mut Watched,
+        watched: &mut WatchedFiles,
         reload: Option<&Reload<'_>>,
     ) -> Result<ToolSet, Stop> {
         let mut settings = self.options.settings(home)?;
@@ -279,7 +279,7 @@ impl Serving {
         let named = named(&self.tools, &settings.layers)?;
         let approvals = self.approvals(&settings.layers, settings.expire)?;
         let memory = self.budget(&settings.layers, &settings.limits)?;
-        let mut own = CommandFiles::of(
+        let mut own = CommandFiles::from_targets(
             named
                 .iter()
                 .filter(|tool| tool.is_alone())
@@ -314,8 +314,8 @@ impl Serving {
             host.listeners = exporting::listeners(telemetry.as_ref());
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let entries = EntryPaths::of(&layers);
-        let configs = ToolConfigs::of(home, &layers);
+        let entries = EntryPaths::new(&layers);
+        let configs = ToolConfigs::new(home, &layers);
         let failed = |(at, refusal): (usize, Refusal)| {
             if let Some(reload) = reload {
                 reload.failed(named.get(at), &refusal);
@@ -372,7 +372,7 @@ impl Serving {
         Ok(offering)
     }
 
-    /// The memory budget of all calls: that of the command line, else the lowest of the files, else a share of the
+    /// The memory budget of all calls: from the command line, else the lowest of the files, else a share of the
     /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
     /// count.
     fn budget(&self, layers: &ConfigLayers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
@@ -458,14 +458,14 @@ impl Serving {
     /// index of the first tool that has none.
     fn locate(
         home: &Home,
-        named: &[Named],
+        named: &[NamedTool],
         components: &Components,
     ) -> Result<Vec<PathBuf>, (usize, Refusal)> {
-        let locate = |(at, tool): (usize, &Named)| match components.get(&tool.target.path) {
+        let locate = |(at, tool): (usize, &NamedTool)| match components.get(&tool.target.path) {
             Some(component) => Ok(component.clone()),
             None => tool
                 .target
-                .locate(home, Building::No)
+                .locate(home, BuildPermission::No)
                 .map_err(|refusal| (at, refusal)),
         };
         named.iter().enumerate().map(locate).collect()
@@ -474,8 +474,9 @@ impl Serving {
 
 /// Watches the folders of tools. Returns where they are: a component that a tool puts there would be served with the grants of
 /// all.
-fn watch_folders(named: &[Named], watched: &mut Watched) -> Vec<PathBuf> {
-    let folders: BTreeMap<&PathBuf, Stamp> = named.iter().rev().filter_map(Named::folder).collect();
+fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf> {
+    let folders: BTreeMap<&PathBuf, Stamp> =
+        named.iter().rev().filter_map(NamedTool::folder).collect();
     let places = folders
         .keys()
         .map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone()))
@@ -486,7 +487,7 @@ fn watch_folders(named: &[Named], watched: &mut Watched) -> Vec<PathBuf> {
     places
 }
 
-impl Served {
+impl ReloadableServer {
     /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
     /// offering.
     pub async fn follow(mut self) {
@@ -496,7 +497,7 @@ impl Served {
                 () = self.reload.notified() => Vec::new(),
             };
             let reload = Reload::new(&self.server, &changed, &self.components);
-            let mut watched = Watched::new(&self.home, &self.serving.options.policy);
+            let mut watched = WatchedFiles::new(&self.home, &self.serving.options.policy);
             let assembled = loop {
                 match self
                     .serving
@@ -571,8 +572,8 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
     ))
 }
 
-/// The tools of the command line, else those of the files.
-pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named>, Refusal> {
+/// The tools of the command line, else of the files.
+pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
         named.extend(each(
@@ -653,7 +654,7 @@ fn of_entry(
     layer: &ConfigLayer,
     entry: &config::ToolEntry,
     names: &InstalledNames,
-) -> Result<Vec<Named>, Refusal> {
+) -> Result<Vec<NamedTool>, Refusal> {
     let path = hooks::path(layer, Path::new(&*entry.component));
     if path.to_str().is_none() {
         return Err(unreadable(
@@ -679,8 +680,12 @@ fn of_entry(
     )
 }
 
-/// The tools that `target` stands for: one, or those of a folder of components.
-fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<Named>, Refusal> {
+/// The tools in `target`: one, or all in a folder of components.
+fn each(
+    target: Target,
+    typed: String,
+    timeout: Option<Duration>,
+) -> Result<Vec<NamedTool>, Refusal> {
     let unreadable = |why: &str| {
         let message = format!(
             "{typed}: the folder of components cannot be read: {why}; name its files one by one"
@@ -695,19 +700,19 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
         _ => None,
     };
     let Some(files) = found else {
-        return Ok(vec![Named {
+        return Ok(vec![NamedTool {
             target,
             typed,
             timeout,
             folder: None,
         }]);
     };
-    let one = |file: PathBuf| -> Result<Named, Refusal> {
+    let one = |file: PathBuf| -> Result<NamedTool, Refusal> {
         let text = file
             .to_str()
             .ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
         let folder = Some((target.path.clone(), state));
-        Ok(Named {
+        Ok(NamedTool {
             target: Target::parse(text),
             typed: text.to_owned(),
             timeout,

@@ -21,7 +21,7 @@ use super::exit::{self, Exit};
 
 type LineTaker = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What takes the lines of [`say`] instead of standard error.
+/// Takes the lines of [`say`] instead of standard error.
 static TAKES: OnceLock<LineTaker> = OnceLock::new();
 
 /// Gives the lines of [`say`] to `takes` from now on.
@@ -53,7 +53,7 @@ fn emphasized(line: &str, colours: bool) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal gets colours, by the variables NO_COLOR and TERM.
+/// Returns whether a terminal gets colours: reads NO_COLOR and TERM.
 pub fn wants_colours() -> bool {
     wants_colours_by(variable)
 }
@@ -63,7 +63,7 @@ fn wants_colours_by(variable: impl Fn(&str) -> Option<String>) -> bool {
         && variable("TERM").is_some_and(|name| name != "dumb")
 }
 
-/// Whether the locale's character set is UTF-8, by the first of its variables that is set and not empty.
+/// Returns whether the locale's character set is UTF-8, by its first variable that is set and not empty.
 fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -508,7 +508,7 @@ pub struct Bar {
     bar: ProgressBar,
     /// The styles of a spinner and of a bar.
     styles: [ProgressStyle; 2],
-    /// Whether the bar moves by itself.
+    /// `true` if the bar moves by itself.
     ticks: AtomicBool,
 }
 

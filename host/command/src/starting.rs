@@ -11,39 +11,39 @@ use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, 
 
 use super::exit::{self, Exit, Stop};
 use super::runtime::Runtime;
-use super::serving::{Components, Served, Serving};
-use super::watching::Watched;
+use super::serving::{Components, ReloadableServer, ServingOptions};
+use super::watching::WatchedFiles;
 use super::{compiling, show, target};
 
 /// A server that is ready, or the exit code of a refusal that was printed on standard error.
 pub enum Ready {
-    Server(Served),
+    Server(ReloadableServer),
     Refused(Exit),
 }
 
 /// A server that may speak before it is ready.
 pub enum Early {
     Ready(Ready),
-    Loading(Loading),
+    Loading(LoadingServer),
 }
 
 /// A server whose tools are still loaded, because a component is compiled.
-pub struct Loading {
+pub struct LoadingServer {
     pub server: Arc<Server>,
     load: Load,
 }
 
 type Load = Pin<Box<dyn Future<Output = (Start, Result<ToolSet, Stop>)> + Send>>;
 
-/// What it takes to load the tools of a server for the first time.
+/// The first loading of a server's tools.
 struct Start {
-    serving: Arc<Serving>,
+    serving: Arc<ServingOptions>,
     home: Home,
     components: Components,
-    watched: Watched,
+    watched: WatchedFiles,
 }
 
-impl Serving {
+impl ServingOptions {
     /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
     /// surprise.
     pub fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
@@ -70,14 +70,14 @@ impl Serving {
         }
         let reason = compiling::running(*compiles.borrow());
         let server = Server::loading(serving.settings(&home)?, interim(&home, &serving)?, reason);
-        Ok(Early::Loading(Loading { server, load }))
+        Ok(Early::Loading(LoadingServer { server, load }))
     }
 }
 
 impl Start {
-    fn new(serving: Serving) -> anyhow::Result<Self> {
+    fn new(serving: ServingOptions) -> anyhow::Result<Self> {
         let home = Home::find()?;
-        let watched = Watched::new(&home, &serving.options.policy);
+        let watched = WatchedFiles::new(&home, &serving.options.policy);
         Ok(Self {
             serving: Arc::new(serving),
             home,
@@ -104,14 +104,14 @@ impl Start {
         Ok(Ready::Server(self.served(server)))
     }
 
-    fn served(self, server: Arc<Server>) -> Served {
+    fn served(self, server: Arc<Server>) -> ReloadableServer {
         let Self {
             serving,
             home,
             components,
             watched,
         } = self;
-        Served {
+        ReloadableServer {
             server,
             serving,
             home,
@@ -122,7 +122,7 @@ impl Start {
     }
 }
 
-impl Loading {
+impl LoadingServer {
     /// Loads the tools, and then follows their changes. The receiver gets what ends the server if they cannot be loaded,
     /// and closes once they are.
     pub fn spawn(self, runtime: &Runtime) -> oneshot::Receiver<anyhow::Result<Exit>> {
@@ -156,7 +156,7 @@ fn refused(stop: Stop) -> anyhow::Result<Exit> {
 
 /// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told
 /// of them.
-fn interim(home: &Home, serving: &Serving) -> anyhow::Result<ToolSet> {
+fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ToolSet> {
     // What is wrong with the files is said when the tools are loaded.
     let grants = serving
         .options

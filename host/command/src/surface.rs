@@ -8,7 +8,7 @@ use toolcell::{Callee, Grants, Host, Policy, Tool};
 use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
 
 /// Builds the surface of `tools` for calls with these rules and grants.
-pub async fn of(
+pub async fn build(
     host: &Host,
     tools: Vec<Arc<Tool>>,
     selection: ToolSelection,

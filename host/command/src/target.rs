@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
+use toolcell::{Callee, ComponentTools, Home, Host, HostBuilder, Limits, Policy};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
 };
@@ -28,7 +28,7 @@ pub struct Target {
     pub path: PathBuf,
     pub name: Option<String>,
     typed: String,
-    /// What the name stands for, if it is that of an installed tool, or why it stands for nothing.
+    /// The component, if the name is an installed tool's, or the reason why it has none.
     installed: Option<Result<InstalledComponent, Refusal>>,
 }
 
@@ -78,7 +78,7 @@ impl Target {
         self.installed.as_ref()?.as_ref().ok()
     }
 
-    /// Whether the target was typed as the name of an installed tool.
+    /// Returns whether the user typed the name of an installed tool.
     pub fn is_installed(&self) -> bool {
         self.installed.is_some()
     }
@@ -92,7 +92,7 @@ impl Target {
     }
 
     /// Fails if the target is an installed tool, and what was loaded from the store is not what was installed.
-    pub fn check(&self, loaded: &Loaded) -> Result<(), Refusal> {
+    pub fn check(&self, loaded: &ComponentTools) -> Result<(), Refusal> {
         let Some(found) = self.found() else {
             return Ok(());
         };
@@ -127,8 +127,8 @@ impl Target {
 
     /// Returns the component file. A source folder that was never built is built if `building` allows it, else refused. One
     /// whose sources changed since is used as it was built, which standard error says once, unless `building` is
-    /// [`Building::Yes`].
-    pub fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
+    /// [`BuildPermission::Yes`].
+    pub fn locate(&self, home: &Home, building: BuildPermission) -> Result<PathBuf, Refusal> {
         match &self.installed {
             Some(Err(refusal)) => return Err(refusal.clone()),
             Some(Ok(found)) if !self.path.exists() => return Err(store::missing(&found.component)),
@@ -148,7 +148,7 @@ impl Target {
         }
         match self.standing(home)? {
             BuildState::Built(component) => Ok(component),
-            BuildState::Outdated(..) if building == Building::Yes => self.build(home),
+            BuildState::Outdated(..) if building == BuildPermission::Yes => self.build(home),
             // What was built was agreed to, so it runs, whatever its sources are now.
             BuildState::Outdated(component, why) => {
                 note_age(&self.path, &why);
@@ -182,7 +182,7 @@ impl Target {
         match self.standing(home)? {
             // A source that changed during the build and that it did not read is one for the next.
             BuildState::Built(component) | BuildState::Outdated(component, _) => Ok(component),
-            BuildState::NotBuilt(why) => Err(not_built(&self.path, &why, Building::No)),
+            BuildState::NotBuilt(why) => Err(not_built(&self.path, &why, BuildPermission::No)),
         }
     }
 
@@ -193,7 +193,7 @@ impl Target {
 
     /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
     /// allow it by name.
-    pub fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &Loaded) {
+    pub fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &ComponentTools) {
         let Some(component) = loaded.tools.first().map(|tool| tool.component()) else {
             return;
         };
@@ -209,7 +209,7 @@ impl Target {
         }
     }
 
-    /// The files that the target stands for: those of a folder of components, or its own path.
+    /// The files of the target: the components in its folder, or its own path.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.installed {
             Some(Ok(found)) => return vec![found.file.clone()],
@@ -228,7 +228,7 @@ impl Target {
     }
 
     /// Returns the selected tools: all of the component, or the one that was named.
-    pub fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
+    pub fn tools(&self, loaded: &ComponentTools) -> Result<Vec<Arc<Tool>>, Refusal> {
         self.check(loaded)?;
         match self.name {
             None => Ok(loaded.tools.clone()),
@@ -237,7 +237,7 @@ impl Target {
     }
 
     /// Returns the one selected tool, for a call. Fails if there is none, or if the choice is ambiguous.
-    pub fn choose(&self, loaded: &Loaded) -> Result<Callee, Refusal> {
+    pub fn choose(&self, loaded: &ComponentTools) -> Result<Callee, Refusal> {
         let tool = self.find(loaded)?;
         let callee = Callee::from(Arc::clone(&tool));
         Ok(match &self.name {
@@ -249,7 +249,7 @@ impl Target {
     }
 
     /// The one selected tool, which is a tool of `loaded`.
-    fn find(&self, loaded: &Loaded) -> Result<Arc<Tool>, Refusal> {
+    fn find(&self, loaded: &ComponentTools) -> Result<Arc<Tool>, Refusal> {
         self.check(loaded)?;
         let refuse = |what: &str| {
             // Only available tools are suggested, not deprecated ones.
@@ -273,7 +273,7 @@ impl Target {
 pub struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
 
 impl EntryPaths {
-    pub fn of(layers: &ConfigLayers) -> Self {
+    pub fn new(layers: &ConfigLayers) -> Self {
         let paths = |layer: &ConfigLayer| {
             let names = layers.names();
             let targets = layer
@@ -300,9 +300,9 @@ impl EntryPaths {
 const FOLDER_ROWS_MAX: usize = 2;
 const WHY_ROWS_MAX: usize = 4;
 
-/// Whether a source folder may be built, which runs its code.
+/// Permission to build a source folder, which runs its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Building {
+pub enum BuildPermission {
     /// Never: looking at a tool, or serving it, builds nothing.
     No,
     /// If the user at the terminal agrees.
@@ -311,7 +311,7 @@ pub enum Building {
     Yes,
 }
 
-impl Building {
+impl BuildPermission {
     fn is_agreed(self, folder: &Path, why: &str) -> bool {
         match self {
             Self::No => !guard!("building_is_consent"),
@@ -329,7 +329,7 @@ impl Building {
     }
 }
 
-/// What a build of `folder` runs as the user, and what it fetches.
+/// The commands and downloads of a build of `folder`.
 fn building(folder: &Path) -> Vec<String> {
     let lang = Language::detect(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {
@@ -382,10 +382,10 @@ fn note_age(folder: &Path, why: &str) {
 pub const NOT_BUILT: &str = "not_built";
 
 /// Returns the refusal of a source folder that must be built first.
-fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
+fn not_built(folder: &Path, why: &str, building: BuildPermission) -> Refusal {
     let folder = folder.display();
     let why = legible(why);
-    let or = if building == Building::No {
+    let or = if building == BuildPermission::No {
         ""
     } else {
         ", or add --build"

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcell::{Home, Loaded, Refusal};
+use toolcell::{ComponentTools, Home, Refusal};
 use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry};
 
-use super::target::{Building, Target};
+use super::target::{BuildPermission, Target};
 
 /// The entries that have a `config`.
 pub struct ToolConfigs {
@@ -26,13 +26,13 @@ struct Entry {
 }
 
 impl ToolConfigs {
-    pub fn of(home: &Home, layers: &ConfigLayers) -> Self {
+    pub fn new(home: &Home, layers: &ConfigLayers) -> Self {
         let entries = layers
             .files()
             .iter()
             .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
         let entries = entries
-            .filter_map(|(layer, entry)| Entry::of(layer, entry, layers.names()))
+            .filter_map(|(layer, entry)| Entry::new(layer, entry, layers.names()))
             .collect();
         Self {
             home: home.clone(),
@@ -49,7 +49,7 @@ impl ToolConfigs {
     ) -> Self {
         Self {
             home: home.clone(),
-            entries: Entry::of(layer, entry, names).into_iter().collect(),
+            entries: Entry::new(layer, entry, names).into_iter().collect(),
         }
     }
 
@@ -58,7 +58,7 @@ impl ToolConfigs {
     /// # Errors
     ///
     /// Settings for a component that takes none, or that differ from others for the same tool, or are too large.
-    pub fn give(&self, path: &Path, loaded: &Loaded) -> Result<(), Refusal> {
+    pub fn give(&self, path: &Path, loaded: &ComponentTools) -> Result<(), Refusal> {
         // Most files have no settings: then nothing is looked up.
         if self.entries.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ impl ToolConfigs {
 }
 
 impl Entry {
-    fn of(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Option<Self> {
+    fn new(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Option<Self> {
         let config = entry.config.as_ref()?.json().to_owned();
         let target = Target::of_entry(layer, &entry.component, names);
         let paths = target
@@ -102,7 +102,7 @@ impl Entry {
         let find = || {
             self.target.source_folder()?;
             self.target
-                .locate(home, Building::No)
+                .locate(home, BuildPermission::No)
                 .ok()?
                 .canonicalize()
                 .ok()
@@ -110,7 +110,7 @@ impl Entry {
         self.built.get_or_init(find).as_deref()
     }
 
-    fn give(&self, loaded: &Loaded) -> Result<(), Refusal> {
+    fn give(&self, loaded: &ComponentTools) -> Result<(), Refusal> {
         for tool in self.target.tools(loaded)? {
             tool.configure(&self.config).map_err(|refusal| {
                 let message = format!("{}: {}", self.place, refusal.message);

@@ -21,12 +21,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The watched files, and their last states. A state is taken before its file is read: one that is taken later would
 /// hide a change between the two, and the server would keep what it read.
-pub struct Watched(BTreeMap<PathBuf, Stamp>);
+pub struct WatchedFiles(BTreeMap<PathBuf, Stamp>);
 
 /// The state of a file: device, inode, size, and times; `None` if the file does not exist.
 pub(crate) type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
-impl Watched {
+impl WatchedFiles {
     /// Watches the paths of the configuration files, and the trusted list.
     pub fn new(home: &Home, policy: &PolicyOptions) -> Self {
         let mut watched = Self(BTreeMap::new());
@@ -163,7 +163,7 @@ mod tests {
             ["changed", "same", "made"].map(|name| folder.path().join(name));
         fs::write(&changed, "before").unwrap();
         fs::write(&same, "before").unwrap();
-        let mut watched = Watched(BTreeMap::new());
+        let mut watched = WatchedFiles(BTreeMap::new());
         [&changed, &same, &made]
             .into_iter()
             .for_each(|file| watched.add(file.clone()));
@@ -180,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tool.wasm");
         fs::write(&file, "before").unwrap();
-        let mut watched = Watched(BTreeMap::new());
+        let mut watched = WatchedFiles(BTreeMap::new());
         watched.add(file.clone());
         // It is read, and changes. Then it is named once more.
         fs::write(&file, "afterwards").unwrap();

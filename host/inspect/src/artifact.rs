@@ -36,7 +36,7 @@ pub struct Artifact {
     json: bool,
 }
 
-/// What became of the thing that a reference refers to.
+/// The state of the artifact that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Available,
@@ -46,7 +46,7 @@ enum State {
     Redacted,
     /// No call on record refers to it, and older calls were removed from the log.
     Expired,
-    /// Its bytes on disk are not those of its digest.
+    /// Its bytes on disk do not match its digest.
     Damaged,
     /// No call ever referred to it.
     Unknown,

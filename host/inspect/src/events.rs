@@ -202,7 +202,7 @@ impl Events {
     }
 }
 
-/// Whether the reader of standard output has closed it.
+/// Returns whether the reader closed standard output.
 fn is_closed() -> bool {
     let out = std::io::stdout();
     let mut fds = [PollFd::new(&out, PollFlags::empty())];
@@ -214,7 +214,7 @@ fn is_closed() -> bool {
     poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
 }
 
-/// Whether `text` is `wanted`, or one of the names below it, or begins with what is before its `*`.
+/// Returns whether `text` is `wanted`, or a name below it, or begins with the text before its `*`.
 fn matches(wanted: &str, text: &str) -> bool {
     let is_below = || {
         text.strip_prefix(wanted)

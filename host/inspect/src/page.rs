@@ -31,7 +31,7 @@ pub(super) fn render(log: &CallLog, record: &Value) -> String {
     sheet.into_text()
 }
 
-/// What was called, by whom, with which arguments, and the calls around it.
+/// Adds the tool, the caller, the arguments, and the calls around it.
 fn head(log: &CallLog, record: &Value, sheet: &mut PromptSheet) {
     let invocation = &record["invocation"];
     let status = plain(&invocation["status"]);
@@ -76,7 +76,7 @@ fn cut(line: &str) -> String {
     cut
 }
 
-/// What the tool read, wrote, removed and requested, one line each.
+/// Adds the reads, writes, removals and requests, one line each.
 fn touched(touched: &Value, sheet: &mut PromptSheet) {
     for thing in touched["listed"].as_array().into_iter().flatten() {
         let answer = match (text(&thing["how"]), &thing["status"]) {

@@ -59,7 +59,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Whether a query for `tool`, an id, a component or the beginning of ids, finds a tool.
+/// `true` if a query for `tool`, an id, a component or the beginning of ids, finds a tool.
 fn is_of(tool: &str, tool_id: &str) -> bool {
     match tool.strip_suffix('*') {
         Some(beginning) => tool_id.starts_with(beginning),

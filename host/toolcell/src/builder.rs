@@ -51,7 +51,7 @@ pub struct HostBuilder {
     /// Number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of the
     /// capacity for nested calls. Default: 1.
     pub callers: usize,
-    /// Whether to pool instance memory: faster calls, slower startup. If `false`, each call allocates its own. Default:
+    /// `true` to pool instance memory: faster calls, slower startup. If `false`, each call allocates its own. Default:
     /// `true`.
     pub pooled: bool,
     /// Highest memory limit that a call may have, in bytes. Default: 1 GiB.
@@ -96,7 +96,7 @@ pub struct HostBuilder {
     pub listeners: Vec<Arc<dyn Listener>>,
     /// Which calls the log keeps. Default: all.
     pub journal: LogSettings,
-    /// Whether calls that need approval wait for it, stored in the journal. Otherwise they are refused. Default:
+    /// If `true`, calls that need approval wait for it, stored in the journal; otherwise they are refused. Default:
     /// `false`.
     pub approvals: bool,
     /// The approver in this process. Without one, answers come from other processes.

@@ -12,7 +12,7 @@ pub(crate) const COMPILE_COMMAND: &str = "compile-component";
 /// Exit status of a process that was started with other arguments than a host gives.
 const USAGE: i32 = 64;
 
-/// Whether [`compile_if_asked`] ran in this process.
+/// If `true`, [`compile_if_asked`] ran in this process.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
 /// Compiles a component and exits, if a [`Host`](crate::Host) started this process as its compiler; otherwise returns

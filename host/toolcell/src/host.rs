@@ -25,7 +25,7 @@ use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
 
 use crate::HostBuilder;
 use crate::imports;
-use crate::recall::{self, Recalled};
+use crate::recall::{self, RecalledComponent};
 
 /// Loads tools and calls them.
 ///
@@ -59,7 +59,7 @@ impl Host {
     ///
     /// Fails if `bytes` is not a component, if compilation exceeds its time or memory limit, if the description is
     /// invalid, if no tool declares an import, or if another component has a tool with the same name or id.
-    pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
+    pub async fn load(&self, bytes: &[u8]) -> Result<ComponentTools, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self
             .sandbox
@@ -74,7 +74,7 @@ impl Host {
     /// # Errors
     ///
     /// Those of [`Self::load`] and of [`read_component`].
-    pub async fn load_file(&self, file: &Path) -> Result<Loaded, Refusal> {
+    pub async fn load_file(&self, file: &Path) -> Result<ComponentTools, Refusal> {
         let (open, _) = open_component(file)?;
         let path = absolute(file)?;
         if let Some(component) = self.sandbox.recall(&path, &open)? {
@@ -111,7 +111,10 @@ impl Host {
     /// # Errors
     ///
     /// Those of [`Self::load_file`].
-    pub async fn load_files(&self, files: &[PathBuf]) -> Result<Vec<Loaded>, (usize, Refusal)> {
+    pub async fn load_files(
+        &self,
+        files: &[PathBuf],
+    ) -> Result<Vec<ComponentTools>, (usize, Refusal)> {
         let mut recalled = recall::all(&self.sandbox, files)
             .await
             .map_err(|refusal| (0, refusal))?;
@@ -126,8 +129,8 @@ impl Host {
     }
 
     /// Does what [`Self::load_files`] does, and goes on after a file that cannot be loaded. Returns the outcome of each
-    /// file, in their order; the errors are those of [`Self::load_file`].
-    pub async fn load_each(&self, files: &[PathBuf]) -> Vec<Result<Loaded, Refusal>> {
+    /// file, in their order, with the errors of [`Self::load_file`].
+    pub async fn load_each(&self, files: &[PathBuf]) -> Vec<Result<ComponentTools, Refusal>> {
         // If they cannot be recalled together, each is recalled at its turn.
         let mut recalled = recall::all(&self.sandbox, files).await.unwrap_or_default();
         let mut loaded = Vec::with_capacity(files.len());
@@ -142,11 +145,11 @@ impl Host {
 
     async fn load_recalled(
         &self,
-        recalled: Option<Recalled>,
+        recalled: Option<RecalledComponent>,
         file: &Path,
-    ) -> Result<Loaded, Refusal> {
+    ) -> Result<ComponentTools, Refusal> {
         match recalled {
-            Some(Recalled {
+            Some(RecalledComponent {
                 component,
                 tools,
                 path,
@@ -156,9 +159,13 @@ impl Host {
     }
 
     /// Adds the tools of a component whose records were accepted before.
-    async fn admit(&self, component: Arc<LoadedComponent>, path: &Path) -> Result<Loaded, Refusal> {
+    async fn admit(
+        &self,
+        component: Arc<LoadedComponent>,
+        path: &Path,
+    ) -> Result<ComponentTools, Refusal> {
         if let Some(tools) = self.services.catalog.of_component(component.digest()) {
-            return Ok(Loaded { tools, component });
+            return Ok(ComponentTools { tools, component });
         }
         let described = Arc::clone(&component);
         let file = path.to_owned();
@@ -172,9 +179,9 @@ impl Host {
         component: Arc<LoadedComponent>,
         from: &str,
         file: Option<&Path>,
-    ) -> Result<Loaded, Refusal> {
+    ) -> Result<ComponentTools, Refusal> {
         if let Some(tools) = self.services.catalog.of_component(component.digest()) {
-            return Ok(Loaded { tools, component });
+            return Ok(ComponentTools { tools, component });
         }
         let digest: Arc<str> = component.digest().into();
         // The schemas come from a guest: compiling them takes time, and stack.
@@ -192,9 +199,9 @@ impl Host {
         component: Arc<LoadedComponent>,
         tools: Vec<Arc<Tool>>,
         path: &Path,
-    ) -> Result<Loaded, Refusal> {
+    ) -> Result<ComponentTools, Refusal> {
         match self.services.catalog.of_component(component.digest()) {
-            Some(tools) => Ok(Loaded { tools, component }),
+            Some(tools) => Ok(ComponentTools { tools, component }),
             None => self.enter(component, tools, &path.display().to_string()),
         }
     }
@@ -204,7 +211,7 @@ impl Host {
         component: Arc<LoadedComponent>,
         tools: Vec<Arc<Tool>>,
         from: &str,
-    ) -> Result<Loaded, Refusal> {
+    ) -> Result<ComponentTools, Refusal> {
         imports::check(&component, &tools)?;
         self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
@@ -222,7 +229,7 @@ impl Host {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(declared);
         }
-        Ok(Loaded { tools, component })
+        Ok(ComponentTools { tools, component })
     }
 
     /// Adds a hook, which runs around every call that it matches. Fails, and adds nothing, if another hook has the same
@@ -301,7 +308,7 @@ impl Host {
         self.services.calls.checked().await
     }
 
-    /// What this host allows to become of the outputs of its tools.
+    /// How this host retains the outputs of its tools.
     pub fn keeping(&self) -> OutputRetention {
         self.services.keeping
     }
@@ -449,23 +456,23 @@ impl Host {
     }
 }
 
-/// A component that was loaded.
+/// A loaded component's tools.
 ///
 /// ```
-/// use toolcell::Loaded;
+/// use toolcell::ComponentTools;
 ///
-/// fn listed(loaded: &Loaded) -> Vec<String> {
+/// fn listed(loaded: &ComponentTools) -> Vec<String> {
 ///     let tools = loaded.tools.iter().map(|tool| tool.declaration().qualified_name());
-///     tools.chain(Loaded::notes(&loaded.tools).iter().map(|note| format!("no effect: {note}"))).collect()
+///     tools.chain(ComponentTools::notes(&loaded.tools).iter().map(|note| format!("no effect: {note}"))).collect()
 /// }
 /// ```
-pub struct Loaded {
+pub struct ComponentTools {
     /// The component's tools, in the order in which it declares them.
     pub tools: Vec<Arc<Tool>>,
     component: Arc<LoadedComponent>,
 }
 
-impl Loaded {
+impl ComponentTools {
     /// Returns what of the records of `tools` has no effect on this host, without duplicates.
     pub fn notes(tools: &[Arc<Tool>]) -> Vec<&Finding> {
         let mut notes: Vec<&Finding> = Vec::new();
@@ -482,7 +489,7 @@ impl Loaded {
         self.component.imports()
     }
 
-    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    /// `true` if the tools are the component's functions, by their types and their documentation.
     pub fn is_of_plain_functions(&self) -> bool {
         self.component.is_of_plain_functions()
     }

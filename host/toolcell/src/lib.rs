@@ -31,7 +31,7 @@ pub use builder::{
 };
 pub use compiling::compile_if_asked;
 pub use home::{FILE_NAME, HOME_VARIABLE, Home};
-pub use host::{Host, Loaded, read_component};
+pub use host::{ComponentTools, Host, read_component};
 pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
 pub use toolcell_core::approval::{
     Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent, Session, Terms,

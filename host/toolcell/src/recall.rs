@@ -22,7 +22,7 @@ const THREADS_MAX: usize = 8;
 const STACK_BYTES: usize = 64 << 20;
 
 /// A component that was accepted before, and its tools.
-pub(crate) struct Recalled {
+pub(crate) struct RecalledComponent {
     pub(crate) component: Arc<LoadedComponent>,
     pub(crate) tools: Vec<Arc<Tool>>,
     /// The absolute path of its file.
@@ -33,13 +33,13 @@ pub(crate) struct Recalled {
 pub(crate) async fn all(
     sandbox: &Arc<Sandbox>,
     files: &[PathBuf],
-) -> Result<Vec<Option<Recalled>>, Refusal> {
+) -> Result<Vec<Option<RecalledComponent>>, Refusal> {
     let sandbox = Arc::clone(sandbox);
     let files = files.to_vec();
     pipeline::load(move || on_threads(&sandbox, &files)).await
 }
 
-fn on_threads(sandbox: &Sandbox, files: &[PathBuf]) -> Vec<Option<Recalled>> {
+fn on_threads(sandbox: &Sandbox, files: &[PathBuf]) -> Vec<Option<RecalledComponent>> {
     let threads = thread::available_parallelism()
         .map_or(1, usize::from)
         .min(THREADS_MAX);
@@ -73,12 +73,12 @@ fn on_threads(sandbox: &Sandbox, files: &[PathBuf]) -> Vec<Option<Recalled>> {
 }
 
 /// `None` also for a file that cannot be read: loading it says why.
-fn one(sandbox: &Sandbox, file: &Path) -> Option<Recalled> {
+fn one(sandbox: &Sandbox, file: &Path) -> Option<RecalledComponent> {
     let (open, _) = open_component(file).ok()?;
     let path = absolute(file).ok()?;
     let component = sandbox.recall(&path, &open).ok()??;
     let tools = tools(&component, &path).ok()?;
-    Some(Recalled {
+    Some(RecalledComponent {
         component,
         tools,
         path,

@@ -1,4 +1,4 @@
-//! What those who follow a host hear of its surfaces (AT-EV-02..05).
+//! Notices to the followers of a host's surfaces (AT-EV-02..05).
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};

@@ -12,11 +12,11 @@ use toolcell_core::record::{AbortReason, Refusal};
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};
 use super::exit::Exit;
-use super::exporting::{self, Exporting};
+use super::exporting::{self, TelemetryGuard};
 use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
-use super::target::{self, Building, EntryPaths, Target};
+use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, interrupts, saved};
 
@@ -79,7 +79,7 @@ impl Call {
             None => self.locate(&home, &target, &settings),
         };
         let callables = callable::targets(&self.callable, settings.layers.names());
-        let named = CommandFiles::of(callables.iter().chain([&target]));
+        let named = CommandFiles::from_targets(callables.iter().chain([&target]));
         let closed = kept::close(&home, &mut settings, &named);
         let Settings {
             mut grants,
@@ -92,7 +92,8 @@ impl Call {
         } = settings;
         grants.for_one = callables.is_empty();
         self.options.retry.apply(&mut policy);
-        let exporting = Exporting(exporting::start(&layers, &self.options.call.grants, "call"));
+        let exporting =
+            TelemetryGuard(exporting::start(&layers, &self.options.call.grants, "call"));
         let mut listeners = exporting::listeners(exporting.0.as_ref());
         listeners.extend(
             bar.iter()
@@ -129,14 +130,14 @@ impl Call {
             }
             let mut naming = (
                 &mut policy,
-                EntryPaths::of(&layers),
-                ToolConfigs::of(&home, &layers),
+                EntryPaths::new(&layers),
+                ToolConfigs::new(&home, &layers),
             );
             match prepare(&host, located, &target, &mut naming, &cancellation).await {
                 Ok(tool) => {
                     let tools = host.catalog().tools();
                     let surface =
-                        surface::of(&host, tools, selection, (&policy, &request.grants)).await;
+                        surface::build(&host, tools, selection, (&policy, &request.grants)).await;
                     request.tool = surface::place(tool, &surface);
                     request.input = input.input(request.tool.tool().map(AsRef::as_ref));
                     request.offered = Some(surface::callable(&surface));
@@ -161,7 +162,7 @@ impl Call {
         saved.map(|()| exit)
     }
 
-    /// Finds the component of the tool, and those of the tools that it may call.
+    /// Finds the components of the tool and of the tools that it may call.
     fn locate(
         &self,
         home: &Home,
@@ -176,9 +177,9 @@ impl Call {
         let component = target.locate(
             home,
             if self.build {
-                Building::Yes
+                BuildPermission::Yes
             } else {
-                Building::Asked
+                BuildPermission::Asked
             },
         )?;
         Ok((

@@ -10,9 +10,9 @@ use toolcell_core::record::Refusal;
 use toolcell_install::check::Severity;
 
 use super::exit::{self, Exit};
-use super::published::{self, Published};
+use super::published::{self, CheckedTool};
 use super::show;
-use super::target::Building;
+use super::target::BuildPermission;
 
 /// Checks a tool before it is published.
 #[derive(Debug, Args)]
@@ -35,12 +35,13 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let (published, refusal) = match Published::examine(&home, &self.path, Building::No) {
-            Ok(published) => (Some(published), None),
-            Err(stop) => (None, Some(stop.refusal()?)),
-        };
+        let (published, refusal) =
+            match CheckedTool::examine(&home, &self.path, BuildPermission::No) {
+                Ok(published) => (Some(published), None),
+                Err(stop) => (None, Some(stop.refusal()?)),
+            };
         refusal.iter().for_each(show::detail);
-        let failed = published.as_ref().is_some_and(Published::has_errors);
+        let failed = published.as_ref().is_some_and(CheckedTool::has_errors);
         let exit = match &refusal {
             Some(refusal) => exit::of_refusal(refusal),
             None if failed => Exit::ToolFailed,

@@ -127,8 +127,8 @@ fn found(command: &str) -> Option<PathBuf> {
     on_path(command, &std::env::var_os("PATH")?)
 }
 
-/// A relative folder in `path`, such as that of an empty entry, is left out: it is in the current folder, which can be a
-/// project of others.
+/// A relative folder in `path`, such as an empty entry, is skipped: it is in the current folder, which can be an
+/// untrusted project.
 fn on_path(command: &str, path: &OsStr) -> Option<PathBuf> {
     let folders = std::env::split_paths(path)
         .filter(|folder| folder.is_absolute() || !guard!("client_folders"));

@@ -34,7 +34,7 @@ impl Client {
 
 /// Options that take no value.
 const FLAGS: [&str; 2] = ["--no-config", "--no-elicitation"];
-/// Options whose value is a path, beside those of grants.
+/// Options whose value is a path, beside the grants.
 const PATHS: [&str; 3] = ["--tls-ca", "--config", "--record-to"];
 const PRINT: &str = "--print-config";
 
@@ -123,8 +123,8 @@ fn arguments(
     Ok(arguments)
 }
 
-/// Whether the value of `option` is one or more paths. Clients start programs in a folder of their own choice, so paths
-/// must be absolute.
+/// Returns whether `option` takes paths. Clients start programs in a folder of their own choice, so paths must be
+/// absolute.
 fn takes_paths(option: &str) -> bool {
     PATHS.contains(&option)
         || GrantWord::ALL

@@ -1,6 +1,6 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
-use toolcell::{Home, Loaded, memory_bytes, memory_share_bytes};
+use toolcell::{ComponentTools, Home, memory_bytes, memory_share_bytes};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
 use toolcell_core::record::Refusal;
@@ -10,7 +10,7 @@ use toolcell_server::beside_calls_bytes;
 use super::doctor::Check;
 use super::hooks;
 use super::options::{PolicyOptions, Settings};
-use super::target::{self, Building, Target};
+use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 
 /// Checks the configuration files of this folder: whether they can be used, and whether everything that they name
@@ -119,7 +119,7 @@ fn tool(
 ) -> anyhow::Result<Vec<Check>> {
     let word = &*entry.component;
     let target = Target::of_entry(layer, word, names);
-    let component = match target.locate(home, Building::No) {
+    let component = match target.locate(home, BuildPermission::No) {
         Ok(component) => component,
         Err(refusal) if refusal.code == target::NOT_BUILT => {
             let fix = format!("toolcell build {}", target.path.display());
@@ -144,7 +144,7 @@ fn tool(
                 .iter()
                 .map(|tool| tool.declaration().qualified_name())
                 .collect();
-            let notes = Loaded::notes(&tools)
+            let notes = ComponentTools::notes(&tools)
                 .into_iter()
                 .map(|note| Check::ready("note", format!("{word}: {note}")));
             std::iter::once(Check::ready(
@@ -160,7 +160,7 @@ fn tool(
 
 /// Checks whether a name of `[tools]` is installed.
 fn declared(home: &Home, layer: &ConfigLayer, name: &str, names: &InstalledNames) -> Check {
-    match Target::declared(layer, name, names).locate(home, Building::No) {
+    match Target::declared(layer, name, names).locate(home, BuildPermission::No) {
         Ok(_) => Check::ready("tool", format!("{name}: installed")),
         Err(refusal) => Check::missing(
             "tool",

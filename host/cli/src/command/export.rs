@@ -7,7 +7,7 @@ use toolcell_command::runtime::Runtime;
 use toolcell_dialect::Dialect;
 
 use super::exit::{self, Exit, Stop};
-use super::exported::{self, Exported, SurfaceOptions};
+use super::exported::{self, DialectTools, SurfaceOptions};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target;
 use super::{serving, show};
@@ -72,7 +72,8 @@ impl Export {
         let runtime = Runtime::on_this_thread()?;
         let offered =
             serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
-        let exported = Exported::build(&host, offered, selection, (&policy, &grants), self.dialect);
+        let exported =
+            DialectTools::build(&host, offered, selection, (&policy, &grants), self.dialect);
         Ok(runtime.block_on(exported).described())
     }
 }

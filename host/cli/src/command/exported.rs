@@ -49,14 +49,14 @@ pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Va
 }
 
 /// Tools with their names in a dialect.
-pub(super) struct Exported {
+pub(super) struct DialectTools {
     tools: Vec<Arc<Tool>>,
     offers: ExposedTools,
     names: DialectNames,
     dialect: Dialect,
 }
 
-impl Exported {
+impl DialectTools {
     /// Names `offered`, in their order; a duplicate counts once.
     pub(super) async fn build(
         host: &Host,

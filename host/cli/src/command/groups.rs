@@ -45,7 +45,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["explain", "doctor", "schema", "completions", "man", "help"],
     ),
 ];
-/// What is said of the command that clap adds itself.
+/// Help of the command that clap adds.
 const HELP: &str = "Print the help of a command";
 /// Columns of a name.
 const NAME_COLUMNS: usize = 12;

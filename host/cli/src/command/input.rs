@@ -14,12 +14,12 @@ use super::named_arguments::NamedArguments;
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// The arguments of a call, before its tool is known.
-pub(super) enum Typed {
+pub(super) enum CallArguments {
     Whole(Input),
     Named(NamedArguments),
 }
 
-impl Typed {
+impl CallArguments {
     /// The arguments for `tool`, which says the types of those that were typed one by one; `None` if it is not known.
     pub(super) fn input(&self, tool: Option<&Tool>) -> Input {
         match self {
@@ -30,11 +30,11 @@ impl Typed {
 }
 
 /// Reads the arguments that `typed` holds or names: one word, or one for each argument.
-pub(super) fn read(typed: &[String]) -> Result<Typed, BadRequest> {
+pub(super) fn read(typed: &[String]) -> Result<CallArguments, BadRequest> {
     match typed {
-        [] => Ok(Typed::Whole(Input::from_text("{}"))),
-        [whole] if !NamedArguments::is_one(whole) => read_whole(whole).map(Typed::Whole),
-        named => NamedArguments::read(named).map(Typed::Named),
+        [] => Ok(CallArguments::Whole(Input::from_text("{}"))),
+        [whole] if !NamedArguments::is_one(whole) => read_whole(whole).map(CallArguments::Whole),
+        named => NamedArguments::read(named).map(CallArguments::Named),
     }
 }
 

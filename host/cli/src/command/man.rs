@@ -7,7 +7,7 @@ use clap_mangen::{Man, generate_to};
 use super::exit::{BadRequest, Exit};
 use super::{Cli, show};
 
-/// Prints the manual page of toolcell, or writes those of all its commands.
+/// Prints the manual page of toolcell, or writes all commands' pages.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcell man ~/.local/share/man/man1 && man toolcell-call")]
 pub(super) struct ManPages {

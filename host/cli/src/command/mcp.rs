@@ -9,9 +9,9 @@ use toolcell_config::InstalledNames;
 
 use super::clients::{self, Client};
 use super::exit::{BadRequest, Exit};
-use super::serving::{self, Serving};
+use super::serving::{self, ServingOptions};
 use super::starting::{Early, Ready};
-use super::target::{Building, Target};
+use super::target::{BuildPermission, Target};
 use super::{ask, folder, show};
 
 /// Offers tools to an MCP client, on standard input and output. A tool starts with nothing: grant what it needs.
@@ -22,7 +22,7 @@ use super::{ask, folder, show};
 )]
 pub(super) struct Mcp {
     #[command(flatten)]
-    serving: Serving,
+    serving: ServingOptions,
     /// Print the configuration entry that makes CLIENT start this command, and exit
     #[arg(long, value_name = "CLIENT")]
     print_config: Option<Client>,
@@ -89,7 +89,7 @@ impl Mcp {
                 continue;
             }
             target
-                .locate(&home, Building::No)
+                .locate(&home, BuildPermission::No)
                 .map_err(|refusal| BadRequest(refusal.message))?;
         }
         show::say(&format!("paste this into {}:", client.file()));

@@ -19,7 +19,7 @@ struct Argument {
 }
 
 impl NamedArguments {
-    /// Whether `word` is one argument, rather than all of them as JSON, a file, or standard input.
+    /// Returns whether `word` is one argument, not all of them as JSON, a file, or standard input.
     pub(super) fn is_one(word: &str) -> bool {
         !word.trim_start().starts_with(['{', '[', '"', '@']) && word.contains('=')
     }
@@ -141,7 +141,7 @@ fn items(schema: &Value, depth: usize) -> Option<&Value> {
     })
 }
 
-/// Whether a value of the type `kind` can satisfy `schema`.
+/// `true` if a value of the type `kind` can satisfy `schema`.
 fn accepts(schema: &Value, kind: &str, depth: usize) -> bool {
     let Value::Object(words) = schema else {
         return schema != &Value::Bool(false);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use toolcell::{Grants, Home, Host, Loaded, read_component};
+use toolcell::{ComponentTools, Grants, Home, Host, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_core::record::{Finding, Refusal};
@@ -26,7 +26,12 @@ pub(super) fn of_component(
 
 async fn load(host: &Host, file: &Path) -> Result<Vec<Finding>, Refusal> {
     let no_tool = match host.load_file(file).await {
-        Ok(loaded) => return Ok(Loaded::notes(&loaded.tools).into_iter().cloned().collect()),
+        Ok(loaded) => {
+            return Ok(ComponentTools::notes(&loaded.tools)
+                .into_iter()
+                .cloned()
+                .collect());
+        }
         Err(refusal) if refusal.code == "not_a_tool" => refusal,
         Err(refusal) => return Err(refusal),
     };

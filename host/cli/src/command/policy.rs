@@ -12,7 +12,7 @@ use toolcell_core::record::{Behavior, Refusal};
 use super::exit::{self, Exit, Stop};
 use super::kept::{self, CommandFiles};
 use super::options::{CallOptions, Settings};
-use super::target::{self, Building, EntryPaths, Target};
+use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, show};
 
@@ -100,11 +100,11 @@ impl Check {
         &self,
         home: &Home,
         mut settings: Settings,
-        input: input::Typed,
+        input: input::CallArguments,
     ) -> Result<CallExplanation, Stop> {
         let target = Target::named(&self.tool, settings.layers.names());
-        let component = target.locate(home, Building::No);
-        let closed = kept::close(home, &mut settings, &CommandFiles::of([&target]));
+        let component = target.locate(home, BuildPermission::No);
+        let closed = kept::close(home, &mut settings, &CommandFiles::from_targets([&target]));
         let Settings {
             grants,
             limits,
@@ -122,9 +122,9 @@ impl Check {
             hooks::add(&mut host, home, &layers, &closed).await?;
             let loaded = host.load_file(&component?).await?;
             let tool = target.choose(&loaded)?;
-            target.name(&mut policy, &EntryPaths::of(&layers), &loaded);
-            ToolConfigs::of(home, &layers).give(&target.path, &loaded)?;
-            let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
+            target.name(&mut policy, &EntryPaths::new(&layers), &loaded);
+            ToolConfigs::new(home, &layers).give(&target.path, &loaded)?;
+            let surface = surface::build(&host, loaded.tools, selection, (&policy, &grants)).await;
             let tool = surface::place(tool, &surface);
             let input = input.input(tool.tool().map(AsRef::as_ref));
             let request = Request::new(tool, input)

@@ -1,4 +1,4 @@
-//! What `toolcell check` and `toolcell push` look at: the component of a tool, and what is known beside it.
+//! The input of `toolcell check` and `toolcell push`: a tool's component, and the facts known beside it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use toolcell_install::package::PackageInfo;
 
 use super::exit::{BadRequest, Stop};
 use super::show;
-use super::target::{self, Building, Target};
+use super::target::{self, BuildPermission, Target};
 
 /// A tool that was loaded and checked.
-pub(super) struct Published {
+pub(super) struct CheckedTool {
     /// The bytes of the component.
     pub(super) bytes: Vec<u8>,
     pub(super) component: ComponentFile,
@@ -27,9 +27,13 @@ pub(super) struct Published {
     pub(super) found: Vec<CheckFinding>,
 }
 
-impl Published {
+impl CheckedTool {
     /// Loads and checks the tool at `path`.
-    pub(super) fn examine(home: &Home, path: &Path, building: Building) -> Result<Self, Stop> {
+    pub(super) fn examine(
+        home: &Home,
+        path: &Path,
+        building: BuildPermission,
+    ) -> Result<Self, Stop> {
         // The path is taken as it is: it names no tool of a component.
         let mut target = Target::parse(&path.to_string_lossy());
         (target.path, target.name) = (path.to_owned(), None);

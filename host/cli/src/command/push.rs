@@ -18,9 +18,9 @@ use toolcell_install::source::REFERRER_BYTES_MAX;
 use toolcell_install::verifier::Signer;
 
 use super::exit::{BadRequest, Exit, Stop};
-use super::published::{self, Published};
+use super::published::{self, CheckedTool};
 use super::reproduce::Again;
-use super::target::Building;
+use super::target::BuildPermission;
 use super::{reproduce, show, sign};
 
 /// When a component counts as created, because the time is a part of its digest: the same component has the same one.
@@ -60,20 +60,20 @@ pub(super) struct Push {
     json: bool,
 }
 
-/// What there is to say of a push, also of one that was refused.
+/// The report on a push, also a refused one.
 #[derive(Default)]
 struct Report {
     to: Option<RegistryReference>,
     digest: Option<Digest>,
     component: Option<Digest>,
     size: Option<u64>,
-    /// Whether a second build gave the same; `None` if it is not known.
+    /// `true` if a second build gave the same; `None` if unknown.
     is_reproducible: Option<bool>,
     /// Digest of the attached bill of materials.
     sbom: Option<Digest>,
     /// Number of dependencies that it lists.
     dependencies: Option<usize>,
-    /// Who signed.
+    /// The signer.
     signer: Option<Signer>,
     /// Digest of the attached signature.
     signature: Option<Digest>,
@@ -136,7 +136,7 @@ impl Push {
             .as_deref()
             .map(|file| sign::key(file, self.password_file.as_deref()))
             .transpose()?;
-        let published = Published::examine(&home, &self.path, Building::Yes)?;
+        let published = CheckedTool::examine(&home, &self.path, BuildPermission::Yes)?;
         report.found.clone_from(&published.found);
         report.component = Some(published.digest);
         report.size = Some(published.component.size);
@@ -165,7 +165,7 @@ impl Push {
         }
         report.to = Some(to.clone());
         let artifact = artifact(&published);
-        let mut attached = Attached {
+        let mut attached = PushAttachments {
             sbom: bill(&published, report),
             signature: None,
         };
@@ -214,7 +214,7 @@ impl Push {
     }
 }
 
-/// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
+/// Returns whether a second build gives the same component; `None`, which is a finding, if that is unknown.
 fn reproducible(
     folder: &Path,
     home: &Home,
@@ -251,7 +251,7 @@ fn reproducible(
 }
 
 /// The tag of a reference that has none: the version, in the characters that a tag can have.
-fn tag(published: &Published) -> Result<String, Refusal> {
+fn tag(published: &CheckedTool) -> Result<String, Refusal> {
     let missing = || {
         let message =
             "the reference has no tag, and no manifest says the version; write HOST/REPOSITORY:TAG";
@@ -275,7 +275,7 @@ fn tag(published: &Published) -> Result<String, Refusal> {
     }
 }
 
-fn artifact(published: &Published) -> ComponentArtifact {
+fn artifact(published: &CheckedTool) -> ComponentArtifact {
     let package = &published.package;
     let fields = [
         ("title", Some(&package.name)),
@@ -300,7 +300,7 @@ fn artifact(published: &Published) -> ComponentArtifact {
 }
 
 /// The bill of materials; `None` if it is too large to be read by those who pull it.
-fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
+fn bill(published: &CheckedTool, report: &mut Report) -> Option<Attachment> {
     let bill = Sbom::new(
         &published.package,
         published.digest,
@@ -335,8 +335,8 @@ fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
     })
 }
 
-/// What is attached to the artifact.
-struct Attached {
+/// Attachments of the artifact.
+struct PushAttachments {
     sbom: Option<Attachment>,
     signature: Option<Attachment>,
 }
@@ -345,7 +345,7 @@ async fn send(
     registries: &Registries,
     to: &RegistryReference,
     artifact: &ComponentArtifact,
-    attached: &Attached,
+    attached: &PushAttachments,
     report: &mut Report,
 ) -> Result<PushResult, Refusal> {
     let pushed = registries.push(to, artifact).await?;

@@ -27,7 +27,7 @@ const OUTPUT: &str = "target";
 const FILES_MAX: usize = 100_000;
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What a second build gave.
+/// Result of a second build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
     /// The same component.
@@ -42,7 +42,7 @@ pub(super) enum Again {
 /// numbers of its files. componentize-py has no setting for them.
 const SNAPSHOTS_DIFFER: [&str; 1] = ["python"];
 
-/// What a build of a copy of `folder` gives in place of the component `built`.
+/// Builds a copy of `folder`, and compares the result with `built`.
 ///
 /// # Errors
 ///

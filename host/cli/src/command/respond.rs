@@ -8,16 +8,15 @@ use toolcell::PlanError;
 use toolcell_core::scheduler::batch::CALLS_MAX;
 use toolcell_dialect::{CallTerms, Dialect, FinishedCall, ModelCall};
 
-use super::batch::{self, Job, Line, Naming, OrderOptions, Output};
+use super::batch::{self, Job, Line, OrderOptions, Output, ToolNaming};
 use super::exit::{BadRequest, Exit};
 use super::exported::{self, SurfaceOptions};
 use super::options::RunOptions;
 use super::{input, show};
 
-/// Makes the calls in a message of a model as one batch, and prints a JSON array of the messages to send back. Each call has
-/// one result there, also if its tool is unknown or its arguments are not JSON. If the message repeats that its request
-/// forbids parallel calls, they run one after the other. The exit code is that of the first call that
-/// failed.
+/// Makes the calls in a message of a model as one batch, and prints a JSON array of the messages to send back. Each
+/// call has one result there, also if its tool is unknown or its arguments are not JSON. If the message repeats that
+/// its request forbids parallel calls, they run one after the other. The exit code is the first failed call's.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  toolcell respond example-tools/jq --dialect=openai < response.json\n  \
@@ -78,7 +77,7 @@ impl Respond {
             calls.iter().map(|call| call.id.clone()).collect(),
         ));
         let terms = CallTerms::read(&text);
-        let naming = Naming::Exported(self.dialect, &self.surface, &terms);
+        let naming = ToolNaming::Exported(self.dialect, &self.surface, &terms);
         let job = Job {
             tools: &self.tools,
             naming,

@@ -1,4 +1,4 @@
-//! Finds tools among those of components, as `toolcell mcp` would offer them.
+//! Finds tools in components, as `toolcell mcp` would offer them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use toolcell::{Home, Host, Loaded};
+use toolcell::{ComponentTools, Home, Host};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::{ConfigLayers, configured_compilation};
@@ -15,9 +15,9 @@ use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};
-use super::serving::{self, Named};
+use super::serving::{self, NamedTool};
 use super::show;
-use super::target::{self, Building};
+use super::target::{self, BuildPermission};
 
 /// Finds tools by words in their names, descriptions and hints, or by exact names. Exits with 0 also if it finds none.
 #[derive(Debug, Args)]
@@ -50,8 +50,8 @@ fn limit(text: &str) -> Result<usize, String> {
     limit.ok_or_else(|| format!("{text:?} is not a number from 1 to {RESULTS_MAX}"))
 }
 
-/// What was found, and how the command line names each tool, by its id.
-struct Found {
+/// The tools found, and each one's name on the command line, by its id.
+struct FoundTools {
     result: ToolSearchResult,
     typed: HashMap<String, String>,
     /// Why components could not be loaded.
@@ -82,7 +82,7 @@ impl Search {
         printed.map(|()| Exit::Succeeded).or_else(show::closed)
     }
 
-    fn search(&self) -> Result<Found, Stop> {
+    fn search(&self) -> Result<FoundTools, Stop> {
         let query = ToolQuery::parse(&self.query)?;
         let home = Home::find()?;
         let compilation =
@@ -125,21 +125,21 @@ impl Search {
             grants,
             ..
         } = settings;
-        let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
+        let surface = runtime.block_on(surface::build(&host, tools, selection, (&policy, &grants)));
         let finder = ToolFinder::new(&surface, names)?;
         let mut result = finder.search(&query, self.limit, |_| false)?;
         unavailable.truncate(RESULTS_MAX);
         result.unavailable_providers = unavailable;
-        Ok(Found {
+        Ok(FoundTools {
             result,
             typed,
             failed,
         })
     }
 
-    /// The tools of the command line, else those of the configuration files, and the settings of these files, which are
-    /// read only for that.
-    fn named(&self, home: &Home) -> Result<(Vec<Named>, Settings), Stop> {
+    /// The tools of the command line, else of the configuration files, and the settings of these files, which are read
+    /// only for that.
+    fn named(&self, home: &Home) -> Result<(Vec<NamedTool>, Settings), Stop> {
         let settings = match self.tools.as_slice() {
             [] => self.policy.settings(home)?,
             _ => Settings {
@@ -156,11 +156,11 @@ impl Search {
 async fn load<'n>(
     host: &Host,
     home: &Home,
-    named: &'n [Named],
-) -> Vec<(&'n Named, Result<Loaded, Refusal>)> {
+    named: &'n [NamedTool],
+) -> Vec<(&'n NamedTool, Result<ComponentTools, Refusal>)> {
     let located: Vec<Result<PathBuf, Refusal>> = named
         .iter()
-        .map(|named| named.target.locate(home, Building::No))
+        .map(|named| named.target.locate(home, BuildPermission::No))
         .collect();
     let files: Vec<PathBuf> = located.iter().flatten().cloned().collect();
     let mut loaded = host.load_each(&files).await.into_iter();
@@ -168,7 +168,8 @@ async fn load<'n>(
         Ok(_) => loaded.next(),
         Err(refusal) => Some(Err(refusal)),
     };
-    let outcomes: Vec<Result<Loaded, Refusal>> = located.into_iter().filter_map(outcome).collect();
+    let outcomes: Vec<Result<ComponentTools, Refusal>> =
+        located.into_iter().filter_map(outcome).collect();
     named.iter().zip(outcomes).collect()
 }
 
@@ -186,7 +187,7 @@ fn at_word(line: &str, columns: usize) -> String {
     format!("{}\u{2026}", head.trim_end_matches([' ', ',', ';', ':']))
 }
 
-impl Found {
+impl FoundTools {
     /// Prints each match with the command that describes it. What is missing is said on standard error.
     fn for_people(&self) -> std::io::Result<()> {
         let columns = show::columns();

@@ -19,7 +19,7 @@ use toolcell_server::{
 
 use super::exit::{BadRequest, Exit};
 use super::kept::KeptFile;
-use super::serving::{self, Serving};
+use super::serving::{self, ServingOptions};
 use super::show;
 use super::starting::Ready;
 
@@ -29,7 +29,7 @@ use super::starting::Ready;
                         toolcell serve example-tools/files --allow-read=. --token-file=tokens --listen=127.0.0.1:8080")]
 pub(super) struct Serve {
     #[command(flatten)]
-    serving: Serving,
+    serving: ServingOptions,
     /// Address to listen on; port 0 picks a free port
     #[arg(
         long,
@@ -290,7 +290,7 @@ async fn read_again(
     }
 }
 
-/// Maximum number of connections that the system keeps until they are accepted. With fewer, those of a burst come seconds
+/// Maximum number of connections that the system keeps until they are accepted. With fewer, a burst is accepted seconds
 /// later.
 const BACKLOG: u32 = 1_024;
 

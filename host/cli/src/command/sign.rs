@@ -52,8 +52,8 @@ pub(super) struct Sign {
     json: bool,
 }
 
-/// What was signed.
-struct Done {
+/// A signature.
+struct NewSignature {
     /// Path of the signature, or the reference of its manifest.
     signed: String,
     digest: Digest,
@@ -84,7 +84,7 @@ impl Sign {
         show::outcome(refusal.as_ref(), record.as_ref(), signed)
     }
 
-    fn sign(&self) -> Result<Done, Stop> {
+    fn sign(&self) -> Result<NewSignature, Stop> {
         let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
         match ComponentReference::parse(&self.target, &here)? {
             ComponentReference::Path(file) => self.sign_file(&file),
@@ -98,7 +98,7 @@ impl Sign {
         }
     }
 
-    fn sign_file(&self, file: &Path) -> Result<Done, Stop> {
+    fn sign_file(&self, file: &Path) -> Result<NewSignature, Stop> {
         // It says how large a component may be.
         configured_compilation(&Home::find()?).map_err(|error| BadRequest(format!("{error:#}")))?;
         let bytes = signed::component(file)?;
@@ -115,7 +115,7 @@ impl Sign {
             .clone()
             .unwrap_or_else(|| beside::path(Path::new(&self.target), ending));
         wrap::write(&output, &signature, self.force)?;
-        Ok(Done {
+        Ok(NewSignature {
             signed: output.display().to_string(),
             digest: Digest::of(&bytes),
             key,
@@ -123,7 +123,7 @@ impl Sign {
     }
 
     /// Signs the manifest in a registry, and attaches the signature to it, or writes it into a file.
-    fn sign_artifact(&self, reference: &ComponentReference) -> Result<Done, Stop> {
+    fn sign_artifact(&self, reference: &ComponentReference) -> Result<NewSignature, Stop> {
         let home = Home::find()?;
         let key = self.key()?;
         let registries = install::registries(&home)?;
@@ -144,7 +144,7 @@ impl Sign {
         let made = key.sign_manifest(&manifest.bytes)?;
         if let Some(output) = &self.output {
             wrap::write(output, &made.bytes, self.force)?;
-            return Ok(Done {
+            return Ok(NewSignature {
                 signed: output.display().to_string(),
                 digest,
                 key,
@@ -156,7 +156,7 @@ impl Sign {
         };
         let subject = Descriptor::new(MANIFEST, &manifest.bytes);
         let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
-        Ok(Done {
+        Ok(NewSignature {
             signed: format!("oci://{}@{attached}", to.name()),
             digest,
             key,

@@ -1,4 +1,4 @@
-//! What `toolcell sign` and `toolcell verify` are about: the bytes that a signature is over, and the signatures there are.
+//! The input of `toolcell sign` and `toolcell verify`: the bytes that a signature covers, and the existing signatures.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use toolcell_install::source::{ComponentSink, ComponentSource, Referrer, Referre
 
 use super::exit::{BadRequest, Stop};
 
-/// What is signed.
+/// Signed bytes.
 pub(super) struct Artifact {
     pub(super) digest: Digest,
     pub(super) bytes: Vec<u8>,

@@ -94,7 +94,7 @@ impl ShowSurface {
             .iter()
             .map(|tool| tool.declaration().qualified_name())
             .collect();
-        let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
+        let surface = runtime.block_on(surface::build(&host, tools, selection, (&policy, &grants)));
         let scope = match surface.selection().role {
             Some(_) => SurfaceScope::Role,
             None if self.tools.is_empty() => SurfaceScope::Workspace,

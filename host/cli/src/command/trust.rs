@@ -88,7 +88,7 @@ fn project_file(dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(config::project_file(&folder).ok_or_else(missing)?)
 }
 
-/// What a file sets, one line for each word, in its own words: no setting can be left out.
+/// The settings of a file, one line a word, in its own words: no setting can be left out.
 fn settings(bytes: &[u8]) -> Vec<String> {
     let table: Table = str::from_utf8(bytes)
         .ok()

@@ -62,7 +62,7 @@ pub(super) struct Verify {
     sources: SourceOptions,
 }
 
-/// What was found out.
+/// The findings.
 #[derive(Default)]
 struct Report {
     reference: Option<ComponentReference>,
@@ -152,7 +152,7 @@ impl Verify {
         Ok(())
     }
 
-    /// The policy of the files, or that of the options in its place.
+    /// The policy of the options, else of the files.
     fn policy(&self, of_files: &TrustPolicy) -> anyhow::Result<TrustPolicy> {
         let (signer, place) = match (&self.key, &self.identity, &self.issuer) {
             (Some(file), _, _) => (public_key(file)?, "--key"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
-use toolcell::{Home, Loaded, Tool, read_component};
+use toolcell::{ComponentTools, Home, Tool, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling};
 use toolcell_core::dialect::near;
@@ -83,7 +83,7 @@ impl Wrap {
         };
         let notes = loaded
             .as_ref()
-            .map(|loaded| Loaded::notes(&loaded.tools))
+            .map(|loaded| ComponentTools::notes(&loaded.tools))
             .unwrap_or_default();
         let tools = loaded.iter().flat_map(|loaded| &loaded.tools);
         let record = self.json.then(|| {
@@ -108,7 +108,7 @@ impl Wrap {
     }
 
     /// Writes the copy, if it can be loaded with what was written into it.
-    fn wrap(&self) -> Result<Loaded, Stop> {
+    fn wrap(&self) -> Result<ComponentTools, Stop> {
         if [&self.wit, &self.profile, &self.policy, &self.manifest]
             .iter()
             .all(|file| file.is_none())

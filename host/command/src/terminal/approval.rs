@@ -22,7 +22,7 @@ pub(super) struct Dialog {
     edit: Option<String>,
     /// An edit that the tool rejected, to be corrected.
     draft: Option<String>,
-    /// Whether all of the call was shown.
+    /// `true` if all of the call was shown.
     seen: bool,
 }
 
@@ -82,8 +82,8 @@ impl Dialog {
         }
     }
 
-    /// Whether "always" is offered. After an edit it is not, because the question says what it covers for the call that
-    /// was asked about.
+    /// Returns whether "always" is offered. After an edit it is not, because the question says what it covers for the
+    /// original call.
     fn can_remember(&self) -> bool {
         self.prompt.can_remember() && self.edit.is_none()
     }

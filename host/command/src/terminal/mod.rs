@@ -76,7 +76,7 @@ impl Respondent for Terminal {
     }
 }
 
-/// Whether there is a terminal at which a question can be asked.
+/// Returns whether the terminal can show a question.
 pub fn is_there() -> bool {
     Terminal::if_there(String::new()).is_some() && Display::of_terminal().is_wide_enough()
 }
@@ -113,16 +113,16 @@ async fn read<T: Send + 'static>(
         .ok()?
 }
 
-/// What a question and the thread that reads its answer have in common.
+/// State that a question shares with the thread that reads its answer.
 #[derive(Default)]
-struct Asked {
-    /// Whether the answer is not needed any more.
+struct QuestionState {
+    /// If `true`, the answer is no longer needed.
     is_over: AtomicBool,
-    /// Whether the cursor is behind a question.
+    /// `true` if the cursor is behind a question.
     is_open: AtomicBool,
 }
 
-impl Asked {
+impl QuestionState {
     /// Ends the line of an open question with `why` there is no answer to it.
     fn close(&self, why: &str) -> io::Result<()> {
         if self.is_open.swap(false, Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl Asked {
 /// Tells the [`Keyboard`], when dropped, that the answer is not needed any more. It ends the line of the question, because
 /// the result of the call is printed before the thread notices.
 #[derive(Default)]
-struct Over(Arc<Asked>);
+struct Over(Arc<QuestionState>);
 
 impl Drop for Over {
     fn drop(&mut self) {
@@ -146,7 +146,7 @@ impl Drop for Over {
 }
 
 /// Reads lines until the answer is not needed any more.
-struct Keyboard(Arc<Asked>);
+struct Keyboard(Arc<QuestionState>);
 
 impl Keyboard {
     fn is_over(&self) -> bool {
@@ -217,7 +217,7 @@ impl Display {
         }
     }
 
-    /// Whether a question can be shown: a row that wraps by itself could be forged.
+    /// Returns whether a question fits: a row that wraps by itself could be forged.
     fn is_wide_enough(self) -> bool {
         self.columns >= COLUMNS_MIN
     }

@@ -99,7 +99,7 @@ impl ApprovalCommands {
     }
 }
 
-/// The rows of `prompt` about the call, without those of the next value.
+/// The rows of `prompt` about the call, without the next value's rows.
 fn lead_of(prompt: &str) -> String {
     let mut rows = prompt.lines().skip_while(|row| !row.starts_with("| call "));
     let first = rows.next().into_iter();

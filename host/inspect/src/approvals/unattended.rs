@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use toolcell::{Callee, Cancellation, Host, Loaded, Request, RoleLock, StoredApproval};
+use toolcell::{Callee, Cancellation, ComponentTools, Host, Request, RoleLock, StoredApproval};
 use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
 use toolcell_core::catalog::pick;
@@ -111,10 +111,10 @@ impl ApprovalCommands {
         let record = runtime.block_on(async {
             interrupts::cancel(cancellation)?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
-            let own = load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await?;
+            let own = load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await?;
             let tools = host.catalog().tools();
             let surface =
-                surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
+                surface::build(&host, tools, selection, (&request.policy, &request.grants)).await;
             request.offered = Some(surface::callable(&surface));
             request.tool = surface::place(callee(&own, &kept.approval.plan.tool), &surface);
             host.resume(request, kept, held)
@@ -156,7 +156,7 @@ impl ApprovalCommands {
             return Ok(());
         };
         runtime.block_on(async {
-            match load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await {
+            match load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await {
                 Ok(_) => host.check_edit(&kept.approval, edit).await,
                 Err(_) => Ok(()),
             }
@@ -164,9 +164,13 @@ impl ApprovalCommands {
     }
 }
 
-/// Loads the component of the call, which it returns, and those of the tools that the tool may call, with the settings of
-/// the current files.
-async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Result<Loaded> {
+/// Loads and returns the component of the call, and loads the tools that the tool may call, with the settings of the
+/// current files.
+async fn load(
+    host: &Host,
+    origin: &Origin,
+    configs: &ToolConfigs,
+) -> anyhow::Result<ComponentTools> {
     let own = load_one(host, &origin.component, configs)
         .await
         .map_err(|refusal| failed(&refusal))?;
@@ -178,14 +182,18 @@ async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Re
     Ok(own)
 }
 
-async fn load_one(host: &Host, component: &Path, configs: &ToolConfigs) -> Result<Loaded, Refusal> {
+async fn load_one(
+    host: &Host,
+    component: &Path,
+    configs: &ToolConfigs,
+) -> Result<ComponentTools, Refusal> {
     let loaded = host.load_file(component).await?;
     configs.give(component, &loaded)?;
     Ok(loaded)
 }
 
 /// The tool `name` of the call's own component, because a tool of another one may have that name too.
-fn callee(own: &Loaded, name: &str) -> Callee {
+fn callee(own: &ComponentTools, name: &str) -> Callee {
     match pick(&own.tools, name) {
         Ok(Some(tool)) => Callee::from(tool).called(name),
         // The call ends with the reason why the host finds no such tool, or one that was not asked about.

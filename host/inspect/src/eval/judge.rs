@@ -1,4 +1,4 @@
-//! Who decides on the assertions that only reading can settle.
+//! Decisions on assertions that only a reader can settle.
 
 use std::path::Path;
 use std::time::Duration;

@@ -38,7 +38,7 @@ impl Drop for Group {
 }
 
 impl Program {
-    /// A program that gets the variable PATH, those of `variables` that are set, and no others.
+    /// A program with the variable PATH, the `variables` that are set, and no others.
     pub(super) fn new(
         program: &OsStr,
         arguments: &[OsString],

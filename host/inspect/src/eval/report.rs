@@ -1,4 +1,4 @@
-//! What a person reads of an evaluation.
+//! An evaluation's report for people.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -6,17 +6,17 @@ use toolcell_dialect::http;
 
 use crate::exit::{self, Exit};
 
-/// What is known of an error code.
+/// The page of an error code.
 #[derive(Debug)]
 pub(super) struct Page {
     /// The code. A final `N` stands for a number: `exit_N` is the page of `exit_3`.
     pub(super) code: &'static str,
     pub(super) origins: &'static [Origin],
-    /// What happened.
+    /// The cause.
     pub(super) means: &'static str,
     /// Why it happens.
     pub(super) cause: &'static str,
-    /// What to do.
+    /// The remedy.
     pub(super) remedy: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Origin {
 }
 
 impl Page {
-    /// Whether this is the page of `code`, as it is printed: with or without its class and brackets.
+    /// Returns whether this is the page of `code`, with or without its class and brackets.
     pub(super) fn is_of(&self, code: &str) -> bool {
         match self.code.strip_suffix('N') {
             Some(start) => code.strip_prefix(start).is_some_and(|rest| {
@@ -46,7 +46,7 @@ impl Page {
         }
     }
 
-    /// Whether an error of `class` can have the code.
+    /// `true` if an error of `class` can have the code.
     pub(super) fn has(&self, class: ErrorClass) -> bool {
         self.origins
             .iter()

@@ -23,10 +23,10 @@ pub(super) struct Difference {
     pub(super) line: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) byte: Option<usize>,
-    /// What the recorded result has there, from the difference on; absent if it has nothing.
+    /// The recorded result from the difference on; absent if it ends before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recorded: Option<String>,
-    /// What the result of the replay has there.
+    /// The result of the replay from there on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replayed: Option<String>,
 }

@@ -14,7 +14,8 @@ use clap::Args;
 use serde_json::Value;
 use toolcell::record::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{
-    CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool,
+    CallRecord, Callee, Cancellation, ComponentTools, ErrorClass, Grants, Home, Host, Limits,
+    Request, Tool,
 };
 use toolcell_command::runtime::Runtime;
 
@@ -24,8 +25,8 @@ use super::options::{ApprovalOptions, PolicyOptions, Settings};
 use super::target::{self, EntryPaths, Target};
 use super::{ask, calls, hooks, interrupts, surface};
 
-use recorded::Recorded;
-use report::{Blocked, Outcome, Report};
+use recorded::ReplayableCall;
+use report::{Outcome, ReplayObstacle, Report};
 
 /// Runs a recorded call again: the same component on the same input, with the random numbers and the clock that it had.
 #[derive(Debug, Args)]
@@ -63,7 +64,7 @@ impl Replay {
         {
             Ok(record) => self.report(&home, &record)?,
             Err(damage) => {
-                let damaged = Blocked::with(ReplayBlocker::LogDamaged, &damage.to_string());
+                let damaged = ReplayObstacle::with(ReplayBlocker::LogDamaged, &damage.to_string());
                 Report {
                     of: self.id.clone(),
                     replayed_as: None,
@@ -80,7 +81,7 @@ impl Replay {
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned();
-        let recorded = match Recorded::read(record) {
+        let recorded = match ReplayableCall::read(record) {
             Ok(recorded) => recorded,
             Err(reasons) => {
                 return Ok(Report {
@@ -108,8 +109,8 @@ impl Replay {
     fn again(
         &self,
         home: &Home,
-        recorded: &Recorded,
-    ) -> anyhow::Result<Result<CallRecord, Blocked>> {
+        recorded: &ReplayableCall,
+    ) -> anyhow::Result<Result<CallRecord, ReplayObstacle>> {
         let component = match self.component.as_ref().or(recorded.component_file.as_ref()) {
             Some(component) if component.is_file() => component,
             Some(component) if self.component.is_some() => {
@@ -120,17 +121,17 @@ impl Replay {
                 .into());
             }
             Some(component) => {
-                return Ok(Err(Blocked::with(
+                return Ok(Err(ReplayObstacle::with(
                     ReplayBlocker::ComponentMissing,
                     &component.display().to_string(),
                 )));
             }
-            None => return Ok(Err(Blocked::from(ReplayBlocker::ComponentMissing))),
+            None => return Ok(Err(ReplayObstacle::from(ReplayBlocker::ComponentMissing))),
         };
         let mut settings = match self.policy.settings(home) {
             Ok(settings) => settings,
             Err(Stop::Refused(refusal)) => {
-                return Ok(Err(Blocked::refused(&refusal.message, refusal.code)));
+                return Ok(Err(ReplayObstacle::refused(&refusal.message, refusal.code)));
             }
             Err(Stop::Failed(error)) => return Err(error),
         };
@@ -164,14 +165,14 @@ impl Replay {
                     .to_str()
                     .context("the path of the component is not UTF-8")?,
             );
-            target.name(&mut policy, &EntryPaths::of(&layers), &loaded);
+            target.name(&mut policy, &EntryPaths::new(&layers), &loaded);
             // A call that can be replayed had an empty world, so its replay gets no more, whatever is granted now.
             let grants = if guard!("replay_world") {
                 Grants::default()
             } else {
                 grants
             };
-            let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
+            let surface = surface::build(&host, loaded.tools, selection, (&policy, &grants)).await;
             let callee = surface::place(Callee::from(tool).loaded(true), &surface);
             let request = Request::new(callee, recorded.input.clone())
                 .grants(grants)
@@ -197,11 +198,13 @@ impl Replay {
         &self,
         host: &Host,
         component: &Path,
-        recorded: &Recorded,
-    ) -> anyhow::Result<Result<(Arc<Tool>, Loaded), Blocked>> {
+        recorded: &ReplayableCall,
+    ) -> anyhow::Result<Result<(Arc<Tool>, ComponentTools), ReplayObstacle>> {
         let loaded = match host.load_file(component).await {
             Ok(loaded) => loaded,
-            Err(refusal) => return Ok(Err(Blocked::refused(&refusal.message, refusal.code))),
+            Err(refusal) => {
+                return Ok(Err(ReplayObstacle::refused(&refusal.message, refusal.code)));
+            }
         };
         let found = loaded
             .tools
@@ -212,7 +215,7 @@ impl Replay {
             |tool: &Arc<Tool>| tool.runtime_refs().first() == recorded.runtime_refs.first();
         match (found, &self.component) {
             (Some(tool), None) if is_same(&tool) => Ok(Ok((tool, loaded))),
-            (_, None) => Ok(Err(Blocked::with(
+            (_, None) => Ok(Err(ReplayObstacle::with(
                 ReplayBlocker::ComponentChanged,
                 &component.display().to_string(),
             ))),
@@ -229,7 +232,7 @@ impl Replay {
     }
 }
 
-/// The limits of the recorded call, or those of now where they are lower.
+/// The limits of the recorded call, or the current ones where lower.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.
     let artifacts = recorded.artifacts.unwrap_or(ArtifactUsage {
@@ -258,8 +261,8 @@ fn at_most(now: Limits, recorded: &Usage) -> Limits {
     }
 }
 
-/// What the replay says about the recorded call.
-fn judge(recorded: &Recorded, replayed: &CallRecord) -> anyhow::Result<Outcome> {
+/// Compares the replay with the recorded call.
+fn judge(recorded: &ReplayableCall, replayed: &CallRecord) -> anyhow::Result<Outcome> {
     let invocation = &replayed.invocation;
     let result = &replayed.result;
     let error = result.error.as_ref();
@@ -268,7 +271,7 @@ fn judge(recorded: &Recorded, replayed: &CallRecord) -> anyhow::Result<Outcome> 
         return blocked(ReplayBlocker::CanceledNow);
     }
     if let Some(error) = error.filter(|_| result.usage.is_none()) {
-        return Ok(Outcome::Blocked(vec![Blocked::refused(
+        return Ok(Outcome::Blocked(vec![ReplayObstacle::refused(
             &error.message,
             &error.error_code,
         )]));

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage};
 use toolcell::{ErrorClass, Input, ToolResult};
 
-use super::report::Blocked;
+use super::report::ReplayObstacle;
 
 /// The error code of a call whose wall time is over.
 pub(super) const OUT_OF_TIME: &str = "deadline_exceeded";
 
 /// A recorded call that can be replayed, as far as its record says.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct ReplayableCall {
     pub(super) id: InvocationId,
     pub(super) tool_id: String,
     /// `component:sha256:<hex>`.
@@ -27,12 +27,15 @@ pub(super) struct Recorded {
     pub(super) result: Value,
 }
 
-impl Recorded {
+impl ReplayableCall {
     /// Reads `record`. Fails with all reasons for which the call cannot be replayed.
-    pub(super) fn read(record: &Value) -> Result<Self, Vec<Blocked>> {
+    pub(super) fn read(record: &Value) -> Result<Self, Vec<ReplayObstacle>> {
         let of = |name: &str| record.get(name).cloned().unwrap_or_default();
         let damaged = |error: serde_json::Error| {
-            vec![Blocked::with(ReplayBlocker::LogDamaged, &error.to_string())]
+            vec![ReplayObstacle::with(
+                ReplayBlocker::LogDamaged,
+                &error.to_string(),
+            )]
         };
         let invocation: ToolInvocation =
             serde_json::from_value(of("invocation")).map_err(damaged)?;
@@ -81,12 +84,12 @@ impl Recorded {
                 usage,
                 result: of("result"),
             }),
-            _ => Err(blockers.into_iter().map(Blocked::from).collect()),
+            _ => Err(blockers.into_iter().map(ReplayObstacle::from).collect()),
         }
     }
 }
 
-/// What keeps a call with this result and this data from being replayed.
+/// The reasons why a call with this result and data cannot be replayed.
 fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker> {
     let Some(data) = data else {
         return vec![ReplayBlocker::NotRecorded];
@@ -109,7 +112,7 @@ fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker
     blockers
 }
 
-/// Whether the record leaves the output out, because that may be on no disk.
+/// Returns whether the record omits the output because it may be on no disk.
 fn is_never_persisted(record: &Value) -> bool {
     let decisions = record.get("persistence").and_then(Value::as_array);
     decisions.is_some_and(|all| {
@@ -118,7 +121,7 @@ fn is_never_persisted(record: &Value) -> bool {
     })
 }
 
-/// The input that ran, byte for byte: that of the caller, or what hooks, defaults or the approver made of it.
+/// The input that ran, byte for byte: the caller's, or as hooks, defaults or the approver changed it.
 fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
     let Some(reference) = invocation.call_input_ref.as_deref() else {
         return Err(ReplayBlocker::NeverRan);
@@ -179,7 +182,7 @@ mod tests {
             json!(null),
             json!({ "invocation": { "status": 1 } }),
         ] {
-            let reasons = Recorded::read(&record).unwrap_err();
+            let reasons = ReplayableCall::read(&record).unwrap_err();
             assert_eq!(
                 reasons.iter().map(|reason| reason.code).collect::<Vec<_>>(),
                 [ReplayBlocker::LogDamaged]

@@ -1,4 +1,4 @@
-//! What `toolcell replay` prints.
+//! Output of `toolcell replay`.
 
 use std::io::{self, Write};
 
@@ -14,12 +14,12 @@ use super::compare::Difference;
 
 /// Why a call cannot be replayed, or why its replay says nothing.
 #[derive(Debug, Serialize)]
-pub(super) struct Blocked {
+pub(super) struct ReplayObstacle {
     pub(super) code: ReplayBlocker,
     message: String,
 }
 
-impl From<ReplayBlocker> for Blocked {
+impl From<ReplayBlocker> for ReplayObstacle {
     fn from(code: ReplayBlocker) -> Self {
         Self {
             code,
@@ -28,7 +28,7 @@ impl From<ReplayBlocker> for Blocked {
     }
 }
 
-impl Blocked {
+impl ReplayObstacle {
     /// `code`, with the value that caused it.
     pub(super) fn with(code: ReplayBlocker, value: &str) -> Self {
         Self {
@@ -47,12 +47,12 @@ impl Blocked {
     }
 }
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Same,
     Differs(Difference),
-    Blocked(Vec<Blocked>),
+    Blocked(Vec<ReplayObstacle>),
 }
 
 /// Result of the command.
@@ -72,7 +72,7 @@ impl Report {
             Outcome::Differs(_) => Exit::ToolFailed,
             Outcome::Blocked(reasons) => match reasons.as_slice() {
                 [
-                    Blocked {
+                    ReplayObstacle {
                         code: ReplayBlocker::CanceledNow,
                         ..
                     },
@@ -142,7 +142,7 @@ impl Report {
                 Ok(())
             }
             Outcome::Blocked(reasons) => {
-                for Blocked { code, message } in reasons {
+                for ReplayObstacle { code, message } in reasons {
                     let code = json!(code);
                     let code = code.as_str().unwrap_or_default();
                     show::say(&format!(
@@ -178,7 +178,7 @@ fn place(difference: &Difference) -> String {
     )
 }
 
-/// What a tool wrote, in one row.
+/// Text of a tool, in one row.
 fn quoted(text: &str) -> String {
     visible(text, Whitespace::WrittenOut)
 }

@@ -35,7 +35,7 @@ const RECORDS_BYTES_MAX: u64 = 64 << 20;
 pub struct Trace {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The session, as `toolcell calls --json` names it [default: that of the latest call]
+    /// The session, as `toolcell calls --json` names it [default: the latest call's]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
     /// The status is loop_detected after so many calls of one tool with equal arguments

@@ -65,7 +65,7 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
     io::stdout().write_all(sheet.into_text().as_bytes())
 }
 
-/// What a step is about, and its content.
+/// A step's subject and content.
 fn line(step: &TraceStep) -> (String, String) {
     let json = |value: &Value| visible_json(&value.to_string()).into_owned();
     match (step.kind.known(), &step.tool_call, &step.tool_result) {

@@ -30,7 +30,7 @@ const SESSION_BYTES_MAX: u64 = 8 << 20;
 /// How often a file is opened again that was removed at the same moment.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Adds the steps in `file` to those of `session`: all of them, or none.
+/// Adds the steps in `file` to `session`: all of them, or none.
 pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> anyhow::Result<Exit> {
     if session.trim().is_empty() {
         return Err(

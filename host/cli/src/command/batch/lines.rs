@@ -19,7 +19,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 /// The arguments of a call whose line has none.
 const NO_INPUT: &str = "{}";
 
-/// What a line looks like, for errors.
+/// The form of a line, for errors.
 const FORM: &str = r#"{"id": .., "tool": .., "input": {..}, "depends_on": [..]}"#;
 
 /// One call, as it was written.
@@ -34,8 +34,8 @@ pub(in crate::command) struct Line {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written<'a> {
+#[serde(deny_unknown_fields, expecting = "struct Written")]
+struct LineFields<'a> {
     id: String,
     tool: String,
     #[serde(borrow, default)]
@@ -121,13 +121,13 @@ fn line(text: &str) -> Result<Line, String> {
     if !text.trim_start().starts_with('{') {
         return Err(format!("the line is not a JSON object; write {FORM}"));
     }
-    let written: Written<'_> = serde_json::from_str(text).map_err(|error| {
+    let written: LineFields<'_> = serde_json::from_str(text).map_err(|error| {
         let why = error.to_string();
         // The error counts lines within this one.
         let why = why.split(" at line ").next().unwrap_or_default();
         format!("{why}, at column {}; write {FORM}", error.column())
     })?;
-    let Written {
+    let LineFields {
         id,
         tool,
         input,

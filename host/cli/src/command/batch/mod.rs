@@ -31,7 +31,7 @@ use toolcell_server::telemetry::Telemetry;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
-use super::exporting::{self, Exporting};
+use super::exporting::{self, TelemetryGuard};
 use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
@@ -39,7 +39,7 @@ use super::target::{self, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::{ask, hooks, interrupts, serving};
 use questions::Questions;
-use tools::{Chosen, Tools};
+use tools::{ChosenTool, Tools};
 
 /// Makes many calls, in parallel where they cannot disturb each other. The grants are for each of them.
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ pub(super) struct Batch {
     options: RunOptions,
 }
 
-/// What runs at once, in which order, and what a failure means for the other calls.
+/// Parallelism and order of the calls, and the effect of a failure on the others.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Order")]
 pub(super) struct OrderOptions {
@@ -81,17 +81,17 @@ pub(super) struct OrderOptions {
     /// preserve_terminal_order]
     #[arg(long, value_name = "POLICY", value_parser = words::<OrderingPolicy, 3>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)))]
     ordering: Option<OrderingPolicy>,
-    /// What is printed at once [default: progress_immediate_results_ordered]
+    /// Results printed early [default: progress_immediate_results_ordered]
     #[arg(long, value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
     output_order: Option<YieldPolicy>,
     /// On the first Ctrl-C, wait for running calls (block) or cancel them. No new call starts [default: block]
     #[arg(long, value_name = "POLICY", value_parser = words::<InterruptBehavior, 2>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)))]
     on_interrupt: Option<InterruptBehavior>,
-    /// What the failure of a call means for the others [default: cancel_dependent]
+    /// Effect of a failed call on the other calls [default: cancel_dependent]
     #[arg(long, value_name = "POLICY", value_parser = words::<SiblingFailurePolicy, 3>(SiblingFailurePolicy::ALL.map(SiblingFailurePolicy::as_str)))]
     on_failure: Option<SiblingFailurePolicy>,
-    /// What becomes of the context modifiers of tools: their calls run one at a time, or the modifiers come after all results,
-    /// or tools can make none [default: allow_serial_only]
+    /// Context modifiers of tools: the calls run one at a time, or the modifiers apply after all results, or tools can
+    /// make none [default: allow_serial_only]
     #[arg(long, value_name = "POLICY", value_parser = words::<ContextModifierPolicy, 3>(ContextModifierPolicy::ALL.map(ContextModifierPolicy::as_str)))]
     context_modifiers: Option<ContextModifierPolicy>,
 }
@@ -140,8 +140,8 @@ impl OrderOptions {
     }
 }
 
-/// What every call of the batch gets.
-struct Shared {
+/// Shared by all calls of the batch.
+struct BatchContext {
     settings: Settings,
     named: CommandFiles,
     questions: Questions,
@@ -153,18 +153,18 @@ struct Shared {
 
 /// How the calls of a batch name their tools.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Naming<'a> {
+pub(super) enum ToolNaming<'a> {
     /// By a path, or by the name of a tool of the command.
     Typed,
-    /// By a name of this dialect: the calls are those of a model.
+    /// By a name of this dialect: a model makes the calls.
     Exported(Dialect, &'a SurfaceOptions, &'a CallTerms),
 }
 
-/// What runs the calls of a command as one batch.
+/// Runs the calls of a command as one batch.
 pub(super) struct Job<'a> {
     /// The tools of the command, as they were typed.
     pub(super) tools: &'a [String],
-    pub(super) naming: Naming<'a>,
+    pub(super) naming: ToolNaming<'a>,
     pub(super) order: &'a OrderOptions,
     pub(super) options: &'a RunOptions,
 }
@@ -179,7 +179,7 @@ impl Batch {
         ));
         let job = Job {
             tools: &self.with,
-            naming: Naming::Typed,
+            naming: ToolNaming::Typed,
             order: &self.order,
             options: &self.options,
         };
@@ -187,7 +187,7 @@ impl Batch {
     }
 }
 
-/// What `--json` and `--print-record` ask for; `None` without either.
+/// The form for `--json` and `--print-record`; `None` without either.
 pub(super) fn form(json: bool, record: bool) -> Option<Form> {
     match (record, json) {
         (true, _) => Some(Form::Record),
@@ -214,11 +214,11 @@ impl Job<'_> {
         let named = self.named(&lines, settings.layers.names());
         let closed = kept::close(&home, &mut settings, &named);
         let mut policy = self.order.policy(&settings, lines.len());
-        if matches!(self.naming, Naming::Exported(.., terms) if terms.is_serial()) {
+        if matches!(self.naming, ToolNaming::Exported(.., terms) if terms.is_serial()) {
             policy.max_parallel = 1;
         }
         let questions = Questions::new(output);
-        let exporting = Exporting(exporting::start(
+        let exporting = TelemetryGuard(exporting::start(
             &settings.layers,
             &self.options.call.grants,
             "batch",
@@ -237,7 +237,7 @@ impl Job<'_> {
             let host = Arc::new(host);
             let interrupted = interrupt.clone();
             let telemetry = exporting.0.clone();
-            let mut shared = Shared {
+            let mut shared = BatchContext {
                 settings,
                 named,
                 questions,
@@ -269,7 +269,7 @@ impl Job<'_> {
 
     fn settings(&self, home: &Home) -> Result<Settings, Stop> {
         let mut settings = self.options.call.settings(home)?;
-        if let Naming::Exported(_, surface, _) = self.naming {
+        if let ToolNaming::Exported(_, surface, _) = self.naming {
             settings.selection = surface.selection(&settings.layers)?;
         }
         Ok(settings)
@@ -277,7 +277,7 @@ impl Job<'_> {
 
     /// The sources and components that the command and the lines name. A model names none.
     fn named(&self, lines: &[Line], names: &InstalledNames) -> CommandFiles {
-        let typed = if matches!(self.naming, Naming::Typed) {
+        let typed = if matches!(self.naming, ToolNaming::Typed) {
             lines
         } else {
             &[]
@@ -286,7 +286,7 @@ impl Job<'_> {
         let targets: BTreeMap<&str, Target> = named
             .map(|typed| (typed.as_str(), Target::named(typed, names)))
             .collect();
-        CommandFiles::of(targets.values())
+        CommandFiles::from_targets(targets.values())
     }
 
     fn host(
@@ -313,11 +313,11 @@ impl Job<'_> {
         &self,
         host: &Host,
         home: &Home,
-        shared: &mut Shared,
+        shared: &mut BatchContext,
         lines: Vec<Line>,
     ) -> Result<Vec<BatchCall>, Refusal> {
         let mut settings = std::mem::take(&mut shared.settings);
-        let (chosen, surface): (Vec<Result<Chosen, Refusal>>, Surface) = match &shared.refused {
+        let (chosen, surface): (Vec<Result<ChosenTool, Refusal>>, Surface) = match &shared.refused {
             Some(refusal) => (
                 lines.iter().map(|_| Err(refusal.clone())).collect(),
                 Surface::default(),
@@ -339,7 +339,7 @@ impl Job<'_> {
         let policy = Arc::new(policy);
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
         let telemetry = shared.telemetry.clone();
-        let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
+        let make = |(line, chosen): (Line, Result<ChosenTool, Refusal>)| {
             let described = chosen
                 .as_ref()
                 .ok()
@@ -353,7 +353,7 @@ impl Job<'_> {
                 native_id,
             } = line;
             let (tool, origin, wall, refusal) = match chosen {
-                Ok(Chosen {
+                Ok(ChosenTool {
                     tool, origin, wall, ..
                 }) => (surface::place(tool, &surface), origin, wall, None),
                 Err(refusal) => (tool.into(), None, None, Some(refusal)),
@@ -384,7 +384,7 @@ impl Job<'_> {
 
     /// How the API of a model identifies the call, for its record (AT-MAP-03).
     fn mapping(&self, line: &Line, described: Option<&Value>) -> Option<ExternalMapping> {
-        let Naming::Exported(dialect, _, terms) = self.naming else {
+        let ToolNaming::Exported(dialect, _, terms) = self.naming else {
             return None;
         };
         Some(terms.mapping(
@@ -400,9 +400,9 @@ impl Job<'_> {
         host: &Host,
         home: &Home,
         settings: &mut Settings,
-        shared: &Shared,
+        shared: &BatchContext,
         lines: &[Line],
-    ) -> Result<(Vec<Result<Chosen, Refusal>>, Surface), Refusal> {
+    ) -> Result<(Vec<Result<ChosenTool, Refusal>>, Surface), Refusal> {
         let Settings {
             grants,
             policy,
@@ -410,8 +410,8 @@ impl Job<'_> {
             selection,
             ..
         } = settings;
-        let entries = EntryPaths::of(layers);
-        let configs = ToolConfigs::of(home, layers);
+        let entries = EntryPaths::new(layers);
+        let configs = ToolConfigs::new(home, layers);
         let selection = std::mem::take(selection);
         let mut tools = Tools {
             host,
@@ -424,15 +424,15 @@ impl Job<'_> {
             options: &self.options.call,
             interrupt: &shared.interrupt,
             role: match self.naming {
-                Naming::Typed => None,
-                Naming::Exported(_, surface, _) => surface.role(),
+                ToolNaming::Typed => None,
+                ToolNaming::Exported(_, surface, _) => surface.role(),
             },
             offered: Vec::new(),
             components: HashMap::new(),
         };
         let mut chosen = Vec::with_capacity(lines.len());
         match self.naming {
-            Naming::Typed => {
+            ToolNaming::Typed => {
                 for typed in self.tools {
                     tools
                         .offer(&Target::named(typed, tools.names), None)
@@ -445,7 +445,7 @@ impl Job<'_> {
                 for line in lines {
                     chosen.push(tools.find(&line.tool).await);
                 }
-                let surface = surface::of(
+                let surface = surface::build(
                     host,
                     host.catalog().tools(),
                     selection,
@@ -454,7 +454,7 @@ impl Job<'_> {
                 .await;
                 Ok((chosen, surface))
             }
-            Naming::Exported(dialect, ..) => {
+            ToolNaming::Exported(dialect, ..) => {
                 for named in serving::named(self.tools, layers)? {
                     let offered = tools.offer(&named.target, named.timeout).await;
                     offered.map_err(|refusal| named.failed(refusal))?;

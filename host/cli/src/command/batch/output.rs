@@ -1,4 +1,4 @@
-//! What a batch prints: progress on standard error, results on standard output, and nothing while a question is open.
+//! Output of a batch: progress on standard error, results on standard output, and nothing while a question is open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,9 +26,9 @@ pub(in crate::command) struct Output {
 
 #[derive(Default)]
 struct State {
-    /// Whether a question is open. A tool that runs beside it must not write what the reader takes for a part of it.
+    /// `true` while a question is open. A tool beside it must not write text that the reader takes for a part of it.
     paused: bool,
-    waiting: VecDeque<Said>,
+    waiting: VecDeque<OutputEvent>,
     /// By call.
     exits: Vec<Option<Exit>>,
     /// By call, if results are kept.
@@ -36,7 +36,7 @@ struct State {
     failure: Option<anyhow::Error>,
 }
 
-enum Said {
+enum OutputEvent {
     Line(String),
     End(usize, Box<CallRecord>),
     Modified(usize, Vec<ContextModifier>),
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// The exit code: that of the first call, in their order, that did not succeed.
+    /// The exit code of the first call, in their order, that did not succeed.
     pub(in crate::command) fn exit(&self) -> anyhow::Result<Exit> {
         let mut state = self.state();
         if let Some(error) = state.failure.take() {
@@ -96,10 +96,10 @@ impl Output {
         self.ids.get(at).map_or("", String::as_str)
     }
 
-    fn print(&self, said: Said) {
+    fn print(&self, said: OutputEvent) {
         match said {
-            Said::Line(line) => show::say(&line),
-            Said::End(at, record) => {
+            OutputEvent::Line(line) => show::say(&line),
+            OutputEvent::End(at, record) => {
                 let printed = match self.form {
                     Some(form) => show::record_of_batch(self.id(at), &record, form),
                     // The messages of a model have no place for them.
@@ -123,7 +123,7 @@ impl Output {
                     Err(error) => _ = state.failure.get_or_insert(error),
                 }
             }
-            Said::Modified(at, modifiers) => {
+            OutputEvent::Modified(at, modifiers) => {
                 if let Err(error) = show::modifiers_of_batch(
                     self.id(at),
                     &modifiers,
@@ -136,7 +136,7 @@ impl Output {
     }
 
     /// Prints it, or keeps it while a question is open.
-    fn tell(&self, said: Said) {
+    fn tell(&self, said: OutputEvent) {
         let _screen = self.screen();
         let mut state = self.state();
         if state.paused {
@@ -148,7 +148,7 @@ impl Output {
     }
 
     /// The next thing that waited for the end of a question. After the last one, the others are printed at once again.
-    fn next_waiting(&self) -> Option<Said> {
+    fn next_waiting(&self) -> Option<OutputEvent> {
         let mut state = self.state();
         let said = state.waiting.pop_front();
         state.paused = said.is_some();
@@ -165,16 +165,16 @@ impl BatchListener for Output {
         if !state.paused {
             show::say(&line);
         } else if state.waiting.len() < LINES_MAX {
-            state.waiting.push_back(Said::Line(line));
+            state.waiting.push_back(OutputEvent::Line(line));
         }
     }
 
     fn ended(&self, at: usize, record: CallRecord) {
-        self.tell(Said::End(at, Box::new(record)));
+        self.tell(OutputEvent::End(at, Box::new(record)));
     }
 
     fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
-        self.tell(Said::Modified(at, modifiers));
+        self.tell(OutputEvent::Modified(at, modifiers));
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Questions {
 }
 
 /// One question. Fields are dropped in this order: what waited is printed before the next question.
-struct Asking<'a> {
+struct BatchQuestion<'a> {
     _pause: Pause,
     _turn: MutexGuard<'a, ()>,
 }
@@ -31,9 +31,9 @@ impl Questions {
         }
     }
 
-    async fn begin(&self) -> Asking<'_> {
+    async fn begin(&self) -> BatchQuestion<'_> {
         let turn = self.turn.lock().await;
-        Asking {
+        BatchQuestion {
             _pause: self.output.pause(),
             _turn: turn,
         }

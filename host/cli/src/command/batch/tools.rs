@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{Callee, Cancellation, Grants, Home, Host, Loaded, Policy, Tool};
+use toolcell::{Callee, Cancellation, ComponentTools, Grants, Home, Host, Policy, Tool};
 use toolcell_config::InstalledNames;
 use toolcell_core::catalog::ToolSelection;
 use toolcell_core::executor::canceled;
@@ -15,11 +15,11 @@ use toolcell_dialect::Dialect;
 use toolcell_server as server;
 
 use super::super::ask::Origin;
-use super::super::exported::Exported;
+use super::super::exported::DialectTools;
 use super::super::kept::CommandFiles;
 use super::super::options::CallOptions;
 use super::super::show;
-use super::super::target::{Building, EntryPaths, Target};
+use super::super::target::{BuildPermission, EntryPaths, Target};
 use super::super::tool_configs::ToolConfigs;
 
 /// Maximum number of names that an error lists.
@@ -38,32 +38,32 @@ pub(super) struct Tools<'a> {
     pub(super) interrupt: &'a Cancellation,
     /// The role of the callers, if the command line named it.
     pub(super) role: Option<&'a str>,
-    pub(super) offered: Vec<Offered>,
+    pub(super) offered: Vec<OfferedTool>,
     /// By the path as it was typed.
     pub(super) components: HashMap<PathBuf, Result<Component, Refusal>>,
 }
 
 /// A tool of a component that `--with` names.
-pub(super) struct Offered {
+pub(super) struct OfferedTool {
     tool: Arc<Tool>,
     origin: Option<Arc<Value>>,
-    /// As in [`Chosen`].
+    /// As in [`ChosenTool`].
     wall: Option<Duration>,
 }
 
 #[derive(Clone)]
 pub(super) struct Component {
-    loaded: Arc<Loaded>,
+    loaded: Arc<ComponentTools>,
     origin: Option<Arc<Value>>,
 }
 
 /// The tool of a call, and what another process needs to make the call again.
-pub(super) struct Chosen {
+pub(super) struct ChosenTool {
     pub(super) tool: Callee,
     pub(super) origin: Option<Arc<Value>>,
-    /// Wall time limit of the call; the lower of this and that of all calls counts.
+    /// Wall time limit of the call; a lower limit for all calls wins.
     pub(super) wall: Option<Duration>,
-    /// What a model was told of the tool; `None` if no model calls it.
+    /// The tool's description for a model; `None` if no model calls it.
     pub(super) described: Option<Value>,
 }
 
@@ -76,11 +76,12 @@ impl Tools<'_> {
     ) -> Result<(), Refusal> {
         let Component { loaded, origin } = self.component(target).await?;
         let tools = target.tools(&loaded)?;
-        self.offered.extend(tools.into_iter().map(|tool| Offered {
-            tool,
-            origin: origin.clone(),
-            wall,
-        }));
+        self.offered
+            .extend(tools.into_iter().map(|tool| OfferedTool {
+                tool,
+                origin: origin.clone(),
+                wall,
+            }));
         Ok(())
     }
 
@@ -90,14 +91,14 @@ impl Tools<'_> {
         selection: ToolSelection,
         grants: &Grants,
         dialect: Dialect,
-    ) -> Exported {
+    ) -> DialectTools {
         let offered = self.offered.iter().map(|offered| server::ToolOffer {
             tool: Arc::clone(&offered.tool),
             wall: offered.wall,
             origin: offered.origin.clone(),
             provider: None,
         });
-        Exported::build(
+        DialectTools::build(
             self.host,
             offered.collect(),
             selection,
@@ -111,9 +112,9 @@ impl Tools<'_> {
     /// offered.
     pub(super) async fn find_exported(
         &mut self,
-        exported: &Exported,
+        exported: &DialectTools,
         name: &str,
-    ) -> Result<Chosen, Refusal> {
+    ) -> Result<ChosenTool, Refusal> {
         let Some((tool, is_loaded)) = exported.find(name) else {
             return if guard!("exported_names") {
                 Err(exported.unknown(name))
@@ -129,7 +130,7 @@ impl Tools<'_> {
             (offered.origin.clone(), offered.wall)
         });
         let described = exported.description(name);
-        Ok(Chosen {
+        Ok(ChosenTool {
             tool: Callee::from(Arc::clone(tool)).loaded(is_loaded),
             origin,
             wall,
@@ -138,7 +139,7 @@ impl Tools<'_> {
     }
 
     /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
-    pub(super) async fn find(&mut self, typed: &str) -> Result<Chosen, Refusal> {
+    pub(super) async fn find(&mut self, typed: &str) -> Result<ChosenTool, Refusal> {
         let target = Target::named(typed, self.names);
         // An installed name means its bytes, whatever a tool of the command calls itself.
         let is_meant = |callee: &Callee| match (target.found(), callee.tool()) {
@@ -154,7 +155,7 @@ impl Tools<'_> {
             .component(&target)
             .await
             .map_err(|refusal| self.or_offered(refusal))?;
-        Ok(Chosen {
+        Ok(ChosenTool {
             tool: target.choose(&loaded)?,
             origin,
             wall: None,
@@ -163,7 +164,7 @@ impl Tools<'_> {
     }
 
     /// The offered tool with this qualified name, name or alias, in this order.
-    fn named(&self, word: &str) -> Result<Option<Chosen>, Refusal> {
+    fn named(&self, word: &str) -> Result<Option<ChosenTool>, Refusal> {
         let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
         let kinds: [&dyn Fn(&Tool) -> bool; 3] = [
             &|tool| tool.declaration().qualified_name() == word,
@@ -171,7 +172,7 @@ impl Tools<'_> {
             &is_alias,
         ];
         for (kind, is_meant) in kinds.into_iter().enumerate() {
-            let mut found: Vec<&Offered> = self
+            let mut found: Vec<&OfferedTool> = self
                 .offered
                 .iter()
                 .filter(|offered| is_meant(&offered.tool))
@@ -186,7 +187,7 @@ impl Tools<'_> {
                     let tool = Callee::from(Arc::clone(&one.tool));
                     let by_alias = kind == 2;
                     let tool = if by_alias { tool.called(word) } else { tool };
-                    return Ok(Some(Chosen {
+                    return Ok(Some(ChosenTool {
                         tool,
                         origin,
                         wall: one.wall,
@@ -251,7 +252,7 @@ impl Tools<'_> {
 
     /// A source folder has to be built before: a batch may come from a program, and building runs code as the user.
     async fn load(&self, target: &Target) -> Result<Component, Refusal> {
-        let file = target.locate(self.home, Building::No)?;
+        let file = target.locate(self.home, BuildPermission::No)?;
         let loaded = Arc::new(self.host.load_file(&file).await?);
         self.configs.give(&target.path, &loaded)?;
         Ok(Component {
@@ -270,7 +271,7 @@ impl Tools<'_> {
     }
 }
 
-fn names<'a>(offered: impl Iterator<Item = &'a Offered>) -> String {
+fn names<'a>(offered: impl Iterator<Item = &'a OfferedTool>) -> String {
     let names: Vec<String> = offered
         .take(NAMES_MAX)
         .map(|one| one.tool.declaration().qualified_name())

@@ -19,9 +19,9 @@ pub(super) const PROGRAM: &str = "server/toolcell";
 
 /// A folder that the user of a bundle chooses.
 pub(super) struct AskedFolder {
-    /// What the client shows.
+    /// Label in the client.
     pub(super) title: String,
-    /// Whether tools may change it.
+    /// `true` if tools may change it.
     pub(super) writable: bool,
 }
 
@@ -64,7 +64,7 @@ impl AskedFolder {
     }
 }
 
-/// What a bundle is made of.
+/// The contents of a bundle.
 pub(super) struct Facts<'a> {
     pub(super) name: &'a str,
     pub(super) title: Option<&'a str>,
@@ -129,7 +129,7 @@ impl Facts<'_> {
         manifest
     }
 
-    /// What the bundle grants, for the user who decides whether to install it.
+    /// The bundle's grants, for the user who decides whether to install it.
     fn long_description(&self) -> String {
         let folders = self.folders.iter().map(|folder| {
             let may = if folder.writable {
@@ -185,7 +185,7 @@ fn short(text: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// Whether the registry takes `name`: a namespace in reverse-DNS form, a slash, and the name of the server.
+/// `true` if the registry takes `name`: a namespace in reverse-DNS form, a slash, and the server's name.
 pub(super) fn is_server_name(name: &str) -> bool {
     let fits = |part: &str, more: &[char]| {
         let is_meant = |c: char| c.is_ascii_alphanumeric() || more.contains(&c);

@@ -24,8 +24,8 @@ use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;
 use super::exit::{BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
-use super::serving::{self, Named};
-use super::target::{self, Building};
+use super::serving::{self, NamedTool};
+use super::target::{self, BuildPermission};
 use super::{show, wrap};
 
 /// Maximum size of the program in a bundle, in bytes: a build with debug information has 200 MiB.
@@ -46,16 +46,16 @@ pub(super) struct Bundle {
     /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
     #[arg(value_name = "TOOL", required = true)]
     tools: Vec<String>,
-    /// Who publishes the bundle
+    /// Publisher of the bundle
     #[arg(long, value_name = "NAME")]
     author: String,
-    /// The name of the bundle: letters, digits, `-`, `_` and `.` [default: that of its first tool's file]
+    /// The name of the bundle: letters, digits, `-`, `_` and `.` [default: its first tool's file name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The name that clients show
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What the tools are for [default: their names]
+    /// Purpose of the tools [default: their names]
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// The version of the bundle
@@ -94,7 +94,7 @@ pub(super) struct Bundle {
     limits: LimitOptions,
 }
 
-/// What goes into a bundle.
+/// The parts of a bundle.
 struct Parts {
     files: Vec<Entry>,
     /// As TOOL on the command line, with `/` in front.
@@ -103,8 +103,8 @@ struct Parts {
     tools: Vec<(String, String)>,
 }
 
-/// What was written.
-struct Made {
+/// The bundle file.
+struct WrittenBundle {
     sha256: String,
     bytes: usize,
     tools: Vec<String>,
@@ -135,7 +135,7 @@ impl Bundle {
         )
     }
 
-    fn make(&self) -> Result<Made, Stop> {
+    fn make(&self) -> Result<WrittenBundle, Stop> {
         for file in [Some(&self.output), self.server_json.as_ref()]
             .into_iter()
             .flatten()
@@ -206,7 +206,7 @@ impl Bundle {
             )?;
         }
         let tools = parts.tools.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Made {
+        Ok(WrittenBundle {
             sha256,
             bytes: archive.len(),
             tools,
@@ -278,7 +278,7 @@ impl Bundle {
         for named in serving::named(&self.tools, &ConfigLayers::default())? {
             let file = named
                 .target
-                .locate(&home, Building::No)
+                .locate(&home, BuildPermission::No)
                 .map_err(|refusal| named.failed(refusal))?;
             let bytes = read_component(&file)?;
             let loaded = runtime
@@ -370,7 +370,7 @@ impl Bundle {
     }
 }
 
-/// Whether two paths lead to one file, although neither may exist.
+/// `true` if two paths lead to one file, even if neither exists.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |file: &Path| {
         let folder = file
@@ -432,14 +432,14 @@ fn stem(file: &Path) -> String {
 }
 
 /// The component at `place` as TOOL, with `/` in front.
-fn argument(named: &Named, place: &str) -> String {
+fn argument(named: &NamedTool, place: &str) -> String {
     match &named.target.name {
         Some(name) => format!("/{place}#{name}"),
         None => format!("/{place}"),
     }
 }
 
-/// What the bundle is for, if its author does not say.
+/// The default description of the bundle.
 fn describe(tools: &[(String, String)]) -> String {
     match tools {
         [(_, description)] => description.lines().next().unwrap_or_default().to_owned(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcell::{Home, Loaded};
+use toolcell::{ComponentTools, Home};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{InstalledNames, configured_compilation};
 use toolcell_core::catalog::Tool;
@@ -18,7 +18,7 @@ use toolcell_core::record::SchemaVersion;
 
 use super::exit::{self, BadRequest, Exit};
 use super::show;
-use super::target::{self, Building, Target};
+use super::target::{self, BuildPermission, Target};
 
 /// Shows the tools of a component: what they do, take, return and ask for, and how to call them.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ impl Describe {
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let target = Target::named(&self.tool, &InstalledNames::here(&home, None));
         let loaded = Runtime::on_this_thread()?.block_on(async {
-            let component = target.locate(&home, Building::No)?;
+            let component = target.locate(&home, BuildPermission::No)?;
             host.load_file(&component).await
         });
         let chosen = loaded.and_then(|loaded| {
@@ -70,7 +70,7 @@ impl Describe {
     }
 }
 
-fn records(loaded: &Loaded, tools: &[Arc<Tool>]) -> Value {
+fn records(loaded: &ComponentTools, tools: &[Arc<Tool>]) -> Value {
     json!({
         "declarations": tools.iter().map(|tool| tool.declaration()).collect::<Vec<_>>(),
         "namespaces": namespaces(tools),
@@ -78,7 +78,7 @@ fn records(loaded: &Loaded, tools: &[Arc<Tool>]) -> Value {
         "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
         "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
         "imports": loaded.imports(),
-        "notes": Loaded::notes(tools),
+        "notes": ComponentTools::notes(tools),
     })
 }
 
@@ -102,7 +102,7 @@ fn namespaces(tools: &[Arc<Tool>]) -> Vec<Value> {
     known.into_iter().map(record).collect()
 }
 
-fn for_people(target: &Target, loaded: &Loaded, tools: &[Arc<Tool>]) -> String {
+fn for_people(target: &Target, loaded: &ComponentTools, tools: &[Arc<Tool>]) -> String {
     let path = target.shown();
     let columns = show::columns();
     let shown = tools.iter().map(|tool| {
@@ -111,7 +111,7 @@ fn for_people(target: &Target, loaded: &Loaded, tools: &[Arc<Tool>]) -> String {
             [_] => path.clone(),
             _ => format!("{path}#{}", tool.declaration().name),
         };
-        overview::of(tool, &called, columns)
+        overview::render(tool, &called, columns)
     });
     // What a tool says of itself could act on the terminal.
     show::printable(&shown.collect::<Vec<_>>().join("\n"), true)

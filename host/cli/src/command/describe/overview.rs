@@ -21,8 +21,8 @@ const DEPTH_MAX: usize = 3;
 /// Maximum length of what is said of one field, in characters.
 const SAID_CHARS_MAX: usize = 1_000;
 
-/// Returns what `tool`, which the command line names `called`, does, takes, returns and asks for, and how to call it.
-pub(super) fn of(tool: &Tool, called: &str, columns: usize) -> String {
+/// Describes the purpose, arguments, output and access of `tool`, and how to call it as `called`.
+pub(super) fn render(tool: &Tool, called: &str, columns: usize) -> String {
     let mut rows = Rows {
         text: String::new(),
         columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX),
@@ -286,7 +286,7 @@ struct Fields<'a, 'r> {
     reader: Reader<'a>,
     /// How many more fields are shown.
     left: usize,
-    /// Whether the rows say that not all fields are shown.
+    /// If `true`, the rows say that fields are left out.
     cut: bool,
     rows: &'r mut Rows,
 }

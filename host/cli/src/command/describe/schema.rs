@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A type by its name, with that of its items.
+    /// The names of a type and of its items' type.
     fn named(&mut self, kind: &str, schema: &'a Value, depth: usize) -> String {
         match schema.get("items").filter(|_| kind == "array") {
             Some(items) if items.is_object() => {
@@ -104,8 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The object whose fields a value of `schema` has: its own, or those of its items or of its only alternative to
-    /// null.
+    /// The object whose fields a value of `schema` has: its own, its items' or its only non-null alternative's.
     pub(super) fn object(&self, schema: &'a Value) -> Option<&'a Value> {
         let mut at = self.resolved(schema);
         for _ in 0..DEPTH_MAX {
@@ -146,7 +145,7 @@ pub(super) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, 
     })
 }
 
-/// What a value has to satisfy beyond its type: `1 to 100`, `at most 3 items`, `matches ^a`.
+/// The constraints on a value beyond its type: `1 to 100`, `at most 3 items`, `matches ^a`.
 pub(super) fn bounds(schema: &Value) -> Vec<String> {
     let of = |keyword: &str| schema.get(keyword).filter(|bound| bound.is_number());
     let range = |least: &str, most: &str| match (of(least), of(most)) {

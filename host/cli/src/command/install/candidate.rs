@@ -21,7 +21,7 @@ use super::options::Consent;
 use super::report::{Report, State};
 use super::shop::Shop;
 
-/// What to install under a name.
+/// A tool to install.
 pub(super) struct Want {
     pub(super) name: String,
     pub(super) reference: ComponentReference,
@@ -31,9 +31,9 @@ pub(super) struct Want {
     pub(super) pinned: Option<LockEntry>,
     pub(super) is_unsigned_allowed: bool,
     pub(super) is_declared: bool,
-    /// Whether `[tools]` of a project is to name it from now on.
+    /// If `true`, `[tools]` of a project gets the name.
     pub(super) is_new: bool,
-    /// Whether the lock may not change.
+    /// `true` if the lock is fixed.
     pub(super) is_locked: bool,
 }
 
@@ -153,7 +153,7 @@ impl Shop {
         (is_same && store::read(self.home.folder(), &entry.component).is_ok()).then_some(entry)
     }
 
-    /// What `want` would become in the lock. `last_signer` signed what is installed under its name.
+    /// The new lock entry for `want`. `last_signer` signed the version installed under its name.
     fn candidate(
         &self,
         want: &Want,
@@ -275,7 +275,7 @@ impl Shop {
         Ok(Some((ToolVersion { entry, declared }, notes)))
     }
 
-    /// What the settings of this project say of the signer of `known`, whose signature was checked before: another lock
+    /// Applies the settings of this project to the signer of `known`, whose signature was checked before: another lock
     /// may have been less strict.
     fn judged(&self, want: &Want, known: &LockEntry) -> Result<Vec<String>, Refusal> {
         let earlier = known.signer.iter().map(|signer| SignatureCheck {

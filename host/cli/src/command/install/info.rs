@@ -80,7 +80,7 @@ impl Info {
                 .await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
-        let shown = Shown {
+        let shown = ComponentFacts {
             reference: reference.to_string(),
             digest: obtained.digest(),
             component: obtained.component,
@@ -95,12 +95,12 @@ impl Info {
         Ok(shown.printed())
     }
 
-    /// What is installed under the name that was given, unless it is the name of a file. Nothing is fetched.
+    /// The tool installed under the given name, unless it names a file. Nothing is fetched.
     fn installed<'i>(
         &self,
         shop: &Shop,
         installed: &'i InstalledTools,
-    ) -> Result<Option<Shown<'i>>, Refusal> {
+    ) -> Result<Option<ComponentFacts<'i>>, Refusal> {
         let here = std::env::current_dir().unwrap_or_default();
         let known = installed.lock.0.contains_key(&self.reference);
         if !known || here.join(&self.reference).symlink_metadata().is_ok() {
@@ -114,7 +114,7 @@ impl Info {
             .version
             .iter()
             .map(|version| ("version".to_owned(), version.clone()));
-        Ok(Some(Shown {
+        Ok(Some(ComponentFacts {
             reference: entry.reference.clone(),
             digest: entry.digest,
             component: entry.component,
@@ -142,8 +142,8 @@ fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
     ComponentFile::read(bytes).map(|component| Vec::from_iter(component.imports))
 }
 
-/// What is known of a component.
-struct Shown<'a> {
+/// The facts about a component.
+struct ComponentFacts<'a> {
     reference: String,
     digest: Digest,
     component: Digest,
@@ -157,7 +157,7 @@ struct Shown<'a> {
     names: Vec<&'a str>,
 }
 
-impl Shown<'_> {
+impl ComponentFacts<'_> {
     /// For people, and for programs.
     fn printed(&self) -> (Vec<String>, Value) {
         let mut lines = vec![

@@ -67,7 +67,7 @@ impl List {
     }
 }
 
-/// Whether the name can be used, and the bytes are those that were installed.
+/// Checks that the name is usable and that the bytes match the lock.
 fn state(installed: &InstalledTools, entry: &LockEntry, home: &Home) -> Result<(), Refusal> {
     installed.get(&entry.name).transpose()?;
     store::read(home.folder(), &entry.component).map(|_| ())

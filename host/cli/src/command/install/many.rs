@@ -1,4 +1,4 @@
-//! What `toolcell install` without a reference removes.
+//! Removals of `toolcell install` without a reference.
 
 use std::collections::BTreeMap;
 

@@ -109,7 +109,7 @@ impl Install {
         Ok(())
     }
 
-    /// What REF asks for.
+    /// The tool in REF.
     fn want(&self, shop: &Shop, installed: &InstalledTools, typed: &str) -> Result<Want, Stop> {
         let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
@@ -149,11 +149,11 @@ impl Install {
     }
 }
 
-/// The reference that was typed.
+/// Parses the typed reference.
 ///
 /// # Errors
 ///
-/// What is not a reference, such as the name of a tool that has one.
+/// Text that is no reference, such as the name of a tool that has one.
 fn reference(
     typed: &str,
     shop: &Shop,
@@ -189,10 +189,10 @@ fn name(chosen: Option<&str>, reference: &ComponentReference) -> Result<String, 
     }
 }
 
-/// What is said in place of a signer.
+/// Text in place of a signer.
 const UNSIGNED: &str = "none, it is not signed";
 
-/// Who signed, in words.
+/// Describes the signer.
 fn signer(signer: Option<&Signer>) -> String {
     signer.map_or_else(|| UNSIGNED.to_owned(), ToString::to_string)
 }

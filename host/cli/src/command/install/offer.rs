@@ -1,4 +1,4 @@
-//! What the user reads before a tool is installed, and the question.
+//! The text before an installation, and the question.
 
 use std::collections::HashSet;
 
@@ -23,12 +23,12 @@ const RECORDS_ROWS_MAX: usize = 100;
 
 pub(super) struct Offer<'a> {
     pub(super) entry: &'a LockEntry,
-    /// What the name stood for.
+    /// The entry before.
     pub(super) before: Option<&'a LockEntry>,
     pub(super) ceiling: Option<&'a AccessCeiling>,
     pub(super) plan: &'a InstallPlan,
     pub(super) notes: &'a [String],
-    /// Whether each value that differs is shown.
+    /// If `true`, each differing value is shown.
     pub(super) details: bool,
 }
 

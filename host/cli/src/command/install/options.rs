@@ -26,7 +26,7 @@ pub(in crate::command) struct SourceOptions {
     pub(super) tls_ca: Option<PathBuf>,
 }
 
-/// Who agrees.
+/// User consent.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::command) struct Consent {
     /// Agree to all that would be asked, such as another signer; for scripts

@@ -26,7 +26,7 @@ pub(in crate::command) struct Outdated {
     json: bool,
 }
 
-/// What a reference resolves to.
+/// The target of a reference.
 struct Latest {
     digest: Digest,
     version: Option<String>,
@@ -100,8 +100,8 @@ fn row(name: &str, versions: &str, from: &str) -> String {
     format!("{name:<20} {versions:<24} {from}")
 }
 
-/// What the reference of `entry` resolves to now. The component is fetched only where nothing else tells the digest, or the
-/// version of a new one.
+/// Resolves the reference of `entry` now. Fetches the component only if nothing else tells the digest, or the version
+/// of a new one.
 fn latest(shop: &Shop, installed: &InstalledTools, entry: &LockEntry) -> Result<Latest, Refusal> {
     let want = shop.again(installed, entry)?;
     let source = shop.sources.for_reference(&want.reference)?;

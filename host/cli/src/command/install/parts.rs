@@ -13,7 +13,7 @@ use toolcell_install::tls;
 use toolcell_install::web::WebSource;
 
 use super::super::exit::BadRequest;
-use super::super::target::{Building, Target};
+use super::super::target::{BuildPermission, Target};
 use super::options::SourceOptions;
 
 /// The sources that `options` allow.
@@ -42,7 +42,7 @@ pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadReque
     trusting(home, Vec::new())
 }
 
-/// As [`registries`], with certificates of the command line beside those of the file.
+/// As [`registries`], with the certificates of the command line and of the file.
 fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> {
     let mut settings =
         configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
@@ -50,7 +50,7 @@ fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> 
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }
 
-/// What checks signatures, as the settings of `layers` say.
+/// The signature verifier for the settings of `layers`.
 pub(super) fn verifier(layers: &ConfigLayers) -> SignatureVerifier {
     SignatureVerifier::new(layers.signers().clone())
 }
@@ -76,5 +76,5 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
             message,
         ));
     }
-    target.locate(home, Building::No)
+    target.locate(home, BuildPermission::No)
 }

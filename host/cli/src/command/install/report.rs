@@ -1,4 +1,4 @@
-//! What a command did, for people and for programs.
+//! Reports of a command, for people and programs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::super::exit::{self, Exit, Stop};
 use super::super::show;
 use super::offer::Offer;
 
-/// What became of a name.
+/// Outcome for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {

@@ -1,10 +1,10 @@
-//! What the commands work with: a lock, the store, and where components come from.
+//! The resources of the commands: a lock, the store, and sources of components.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolcell::{Home, Loaded, Refusal, Tool};
+use toolcell::{ComponentTools, Home, Refusal, Tool};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{
     self as config, ConfigLayers, DeclaredTool, LayerOptions, TrustStore, WITHOUT_FILES,
@@ -37,7 +37,7 @@ pub(super) struct Shop {
     pub(super) sources: ComponentSources,
     pub(super) verifier: SignatureVerifier,
     pub(super) runtime: Runtime,
-    /// Whether the lock is the user's own, and not that of a project.
+    /// If `true`, the lock is the user's own, not a project's.
     pub(super) is_user: bool,
     layers: ConfigLayers,
 }
@@ -145,7 +145,7 @@ impl Shop {
         layer.map_or(&NONE, |layer| &layer.file.declared)
     }
 
-    /// What the lock and `[tools]` name, by name.
+    /// The requests in the lock and `[tools]`.
     pub(super) fn all(&self, installed: &InstalledTools) -> Vec<(String, Result<Want, Refusal>)> {
         let declared = self.declared().iter().map(|(name, declared)| {
             let want = ComponentReference::parse(&declared.reference, self.place.folder()).map(
@@ -179,7 +179,7 @@ impl Shop {
             .collect()
     }
 
-    /// What an entry of the lock asks for: its own bytes.
+    /// Requests the exact bytes of a lock entry.
     pub(super) fn again(
         &self,
         installed: &InstalledTools,
@@ -217,11 +217,11 @@ impl Shop {
             self.layers.compilation().apply(settings)
         })
         .map_err(fault)?;
-        let loaded: Loaded = self.runtime.block_on(host.load(bytes))?;
+        let loaded: ComponentTools = self.runtime.block_on(host.load(bytes))?;
         Ok(loaded.tools)
     }
 
-    /// What `entry` stands for. Its component is loaded only if it has other digests than `than`.
+    /// The version in `entry`. Its component is loaded only if it has other digests than `than`.
     pub(super) fn version(&self, entry: &LockEntry, than: (Digest, Digest)) -> ToolVersion {
         let is_same = (entry.ceiling, entry.declarations) == than;
         let declared = if is_same {

@@ -89,7 +89,7 @@ impl Update {
 }
 
 impl Shop {
-    /// Whether the reference of `want` still stands for `entry`, as far as that is known without the component.
+    /// Returns whether `want` still resolves to `entry`, as far as is known without the component.
     fn stands(&self, want: &Want, entry: &LockEntry) -> Result<bool, Refusal> {
         let source = self.sources.for_reference(&want.reference)?;
         let resolved = self.runtime.block_on(source.resolve(&want.reference))?;
