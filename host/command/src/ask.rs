@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell::{Approver, Prompt, Reply, Respondent};
 
-use super::kept::{CommandFiles, KeptFile};
 use super::options::{CallOptions, GrantOptions, LimitOptions, PolicyOptions};
+use super::protected_sources::{CommandFiles, KeptFile};
 use super::show;
 use super::terminal::Terminal;
 

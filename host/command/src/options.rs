@@ -21,7 +21,7 @@ use toolcell_core::record::{ErrorClass, Mode, Refusal};
 use toolcell_install::tls;
 
 use super::exit::{BadRequest, Stop};
-use super::kept::{self, KeptFile};
+use super::protected_sources::{self, KeptFile};
 use super::retrying::RetryOptions;
 
 /// Access, limits and approval of a call.
@@ -285,7 +285,7 @@ pub struct Settings {
     pub expire: Option<Duration>,
     /// Which tools can be selected.
     pub selection: ToolSelection,
-    /// The files of the settings that [`kept::close`] closes to guests.
+    /// The files of the settings that [`protected_sources::close`] closes to guests.
     pub kept: Vec<KeptFile>,
 }
 
@@ -318,7 +318,7 @@ pub fn settings(
     let selection = config::selection(&layers, None, None)?;
     granted.extend(layers.grants()).map_err(bad)?;
     layers.note_changeable(&granted);
-    let kept = kept::of_settings(home, cwd.as_deref(), grants, policy, &layers);
+    let kept = protected_sources::of_settings(home, cwd.as_deref(), grants, policy, &layers);
     let mode = policy.mode.map(|mode| match mode {
         ModeWord::Default => Mode::Default,
         ModeWord::NonInteractive => Mode::NonInteractive,

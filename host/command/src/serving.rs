@@ -30,8 +30,8 @@ use toolcell_server::{
 use super::agreed::AgreedComponents;
 use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};
-use super::kept::{self, CommandFiles, KeptFile};
 use super::options::{ApprovalOptions, CallOptions, Settings};
+use super::protected_sources::{self, CommandFiles, KeptFile};
 use super::reload::Reload;
 use super::runtime::Runtime;
 use super::target::{self, BuildPermission, EntryPaths, Target};
@@ -290,7 +290,7 @@ impl ServingOptions {
         let record = self.record_to.iter();
         let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
         own.files.extend(record.chain(self.kept.iter().cloned()));
-        let closed = kept::close(home, &mut settings, &own);
+        let closed = protected_sources::close(home, &mut settings, &own);
         let Settings {
             mut grants,
             limits,

@@ -20,7 +20,7 @@ use toolcell_toolchain::{
     ToolchainSearch,
 };
 
-use super::{folder, shipped, terminal};
+use super::{bundled, folder, terminal};
 
 /// TOOL as it was typed: a path or an installed name, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ impl Target {
             Some((path, name)) if !whole.exists() => (PathBuf::from(path), Some(name.to_owned())),
             _ => (whole.to_owned(), None),
         };
-        let path = shipped::component(&path).unwrap_or(path);
+        let path = bundled::component(&path).unwrap_or(path);
         Self {
             path,
             name,

@@ -17,7 +17,7 @@ macro_rules! guard {
 #[macro_export]
 macro_rules! guard {
     ($name:literal) => {
-        $crate::guard::stands($name)
+        $crate::guard::is_enabled($name)
     };
 }
 
@@ -28,7 +28,7 @@ compile_error!(
 
 /// Returns whether the environment leaves the guard `name` active.
 #[cfg(feature = "mutants")]
-pub fn stands(name: &str) -> bool {
+pub fn is_enabled(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     MUTANT
         .get_or_init(|| std::env::var("TOOLCELL_MUTANT").ok())

@@ -18,7 +18,8 @@ mod trace;
 mod waiting;
 
 use toolcell_command::{
-    ask, exit, hooks, interrupts, kept, options, serving, show, surface, target, tool_configs,
+    ask, exit, hooks, interrupts, options, protected_sources, serving, show, surface, target,
+    tool_configs,
 };
 
 pub use approvals::{Approvals, Approve, Deny};

@@ -13,8 +13,8 @@ use super::ask::{self, Origin};
 use super::callable::{self, Callables};
 use super::exit::Exit;
 use super::exporting::{self, TelemetryGuard};
-use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
+use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Bar, Form};
 use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
@@ -67,11 +67,8 @@ impl Call {
             .as_deref()
             .map(saved::Folder::make)
             .transpose()?;
-        let bar = if self.json || self.print_record {
-            None
-        } else {
-            Bar::if_seen()
-        };
+        let is_for_people = !self.json && !self.print_record;
+        let bar = is_for_people.then(Bar::if_seen).flatten();
         let target = Target::named(&self.tool, settings.layers.names());
         // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
         let located = match refused {
@@ -80,7 +77,7 @@ impl Call {
         };
         let callables = callable::targets(&self.callable, settings.layers.names());
         let named = CommandFiles::from_targets(callables.iter().chain([&target]));
-        let closed = kept::close(&home, &mut settings, &named);
+        let closed = protected_sources::close(&home, &mut settings, &named);
         let Settings {
             mut grants,
             limits,
@@ -95,10 +92,8 @@ impl Call {
         let exporting =
             TelemetryGuard(exporting::start(&layers, &self.options.call.grants, "call"));
         let mut listeners = exporting::listeners(exporting.0.as_ref());
-        listeners.extend(
-            bar.iter()
-                .map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>),
-        );
+        let shows = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as _);
+        listeners.extend::<Vec<Arc<dyn Listener>>>(shows.collect());
         let mut host = self.host(&home, &limits, &layers, listeners)?;
         let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {

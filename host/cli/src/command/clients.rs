@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use toolcell::{GrantWord, HOME_VARIABLE};
 use toolcell_config::InstalledNames;
 
+use super::bundled;
 use super::exit::BadRequest;
-use super::shipped;
 
 /// Clients whose configuration is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -145,7 +145,7 @@ fn tool(typed: &str, folder: &Path, names: &InstalledNames) -> anyhow::Result<St
         Some((path, name)) if !folder.join(typed).exists() => (path, Some(name)),
         _ => (typed, None),
     };
-    let shipped = shipped::component(Path::new(path));
+    let shipped = bundled::component(Path::new(path));
     if shipped.is_none() && !folder.join(path).exists() {
         return Err(BadRequest(format!("there is no tool at {path}")).into());
     }

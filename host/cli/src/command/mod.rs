@@ -45,8 +45,8 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deferred_args::DeferredArgs;
 use toolcell_command::exit::{self, Exit};
 use toolcell_command::{
-    ask, callable, exporting, folder, hooks, interrupts, kept, options, serving, shipped, show,
-    starting, target, terminal, tool_configs,
+    ask, bundled, callable, exporting, folder, hooks, interrupts, options, protected_sources,
+    serving, show, starting, target, terminal, tool_configs,
 };
 
 /// Run untrusted tools in a WebAssembly sandbox, with only the permissions you grant.

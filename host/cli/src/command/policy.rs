@@ -10,8 +10,8 @@ use toolcell_core::policy::{Capability, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
-use super::kept::{self, CommandFiles};
 use super::options::{CallOptions, Settings};
+use super::protected_sources::{self, CommandFiles};
 use super::target::{self, BuildPermission, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, show};
@@ -104,7 +104,8 @@ impl Check {
     ) -> Result<CallExplanation, Stop> {
         let target = Target::named(&self.tool, settings.layers.names());
         let component = target.locate(home, BuildPermission::No);
-        let closed = kept::close(home, &mut settings, &CommandFiles::from_targets([&target]));
+        let closed =
+            protected_sources::close(home, &mut settings, &CommandFiles::from_targets([&target]));
         let Settings {
             grants,
             limits,

@@ -18,7 +18,7 @@ use toolcell_server::{
 };
 
 use super::exit::{BadRequest, Exit};
-use super::kept::KeptFile;
+use super::protected_sources::KeptFile;
 use super::serving::{self, ServingOptions};
 use super::show;
 use super::starting::Ready;

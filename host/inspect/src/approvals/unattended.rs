@@ -14,8 +14,8 @@ use toolcell_core::record::{CallRecord, InvocationId, Refusal};
 use super::ApprovalCommands;
 use crate::ask::Origin;
 use crate::exit::Stop;
-use crate::kept::{self, CommandFiles};
 use crate::options::{self, Settings};
+use crate::protected_sources::{self, CommandFiles};
 use crate::tool_configs::ToolConfigs;
 use crate::{hooks, interrupts, surface, target};
 
@@ -90,7 +90,7 @@ impl ApprovalCommands {
             sources: origin.sources.clone(),
             files: origin.kept.clone(),
         };
-        let closed = kept::close(&self.home, &mut settings, &named);
+        let closed = protected_sources::close(&self.home, &mut settings, &named);
         let Settings {
             grants,
             limits,

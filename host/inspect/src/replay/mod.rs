@@ -20,8 +20,8 @@ use toolcell::{
 use toolcell_command::runtime::Runtime;
 
 use super::exit::{BadRequest, Exit, Stop};
-use super::kept::{self, CommandFiles};
 use super::options::{ApprovalOptions, PolicyOptions, Settings};
+use super::protected_sources::{self, CommandFiles};
 use super::target::{self, EntryPaths, Target};
 use super::{ask, calls, hooks, interrupts, surface};
 
@@ -135,7 +135,7 @@ impl Replay {
             }
             Err(Stop::Failed(error)) => return Err(error),
         };
-        let closed = kept::close(home, &mut settings, &CommandFiles::default());
+        let closed = protected_sources::close(home, &mut settings, &CommandFiles::default());
         let Settings {
             grants,
             limits,

@@ -32,8 +32,8 @@ use toolcell_server::telemetry::Telemetry;
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
 use super::exporting::{self, TelemetryGuard};
-use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
+use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
@@ -212,7 +212,7 @@ impl Job<'_> {
         };
         self.options.retry.apply(&mut settings.policy);
         let named = self.named(&lines, settings.layers.names());
-        let closed = kept::close(&home, &mut settings, &named);
+        let closed = protected_sources::close(&home, &mut settings, &named);
         let mut policy = self.order.policy(&settings, lines.len());
         if matches!(self.naming, ToolNaming::Exported(.., terms) if terms.is_serial()) {
             policy.max_parallel = 1;

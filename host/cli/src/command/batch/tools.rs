@@ -16,8 +16,8 @@ use toolcell_server as server;
 
 use super::super::ask::Origin;
 use super::super::exported::DialectTools;
-use super::super::kept::CommandFiles;
 use super::super::options::CallOptions;
+use super::super::protected_sources::CommandFiles;
 use super::super::show;
 use super::super::target::{BuildPermission, EntryPaths, Target};
 use super::super::tool_configs::ToolConfigs;

@@ -7,8 +7,8 @@ use toolcell_install::lock::{FILE_NAME, LockEntry};
 use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
+use super::super::bundled;
 use super::super::exit::Exit;
-use super::super::shipped;
 use super::options::PlaceOptions;
 use super::{report, shop};
 
@@ -59,7 +59,7 @@ impl List {
         } else {
             lines.insert(0, row("NAME", "VERSION", "FROM"))
         }
-        let shipped = shipped::names();
+        let shipped = bundled::names();
         if !shipped.is_empty() {
             lines.push(format!("came with toolcell: {}", shipped.join(", ")));
         }
