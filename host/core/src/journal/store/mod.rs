@@ -43,7 +43,7 @@ pub enum StoreError {
     )]
     Newer { found: i64, known: i64 },
     #[error(
-        "an earlier toolcell wrote the approval store, and this one cannot read them; remove them: rm -r {0}"
+        "an earlier toolcell wrote the approval store, and this one cannot read it; remove it: rm -r {0}"
     )]
     Older(String),
     /// No space, no permission, or a lock that is not released.

@@ -319,7 +319,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "approval_store_older",
         origins: &[Call(PolicyBlocked)],
-        means: "An earlier toolcell wrote the approval store, and this one cannot read them.",
+        means: "An earlier toolcell wrote the approval store, and this one cannot read it.",
         cause: "The program was replaced by a newer one.",
         remedy: "Remove the folder `journal` of toolcell's data folder, which ends the calls that wait.",
     },
