@@ -279,7 +279,7 @@ fn steps_are_added_all_or_none_and_only_their_user_can_read_them() {
         ),
         (
             "{\"type\": \"tool_call\", \"tool_call\": {\"id\": \"1\", \"name\": \"n\", \"arguments\": {}}}",
-            "journal",
+            "call log",
         ),
         ("{\"type\": \"end\", \"status\": \"paused\"}", "paused"),
         ("", "no step"),
