@@ -301,7 +301,7 @@ mod tests {
             ("{\"type\":\"end\",\"type\":\"end\"}", "duplicate key"),
             ("7", "not an object"),
             ("{\"type\":\"reasoning\"}", "`content`"),
-            ("{\"type\":\"tool_call\"}", "journal"),
+            ("{\"type\":\"tool_call\"}", "call log"),
             ("{\"type\":\"thought\"}", "`type`"),
             ("{\"type\":\"end\",\"status\":\"fine\"}", "fine"),
             ("{\"type\":\"end\",\"total_cost_usd\":-1}", "negative"),
