@@ -12,7 +12,7 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "deny": dict,
     "limits": dict,
     "mode": str,
-    "approval_away": str,
+    "if_client_cannot_ask": str,
     "environment": dict,
     "start_timeout": (int, float),
 }
@@ -44,7 +44,7 @@ class Options:
             *_lists(config.get("deny", {}), _DENY, "deny", "--deny-"),
             *_limits(config.get("limits", {})),
         ]
-        for key in ("config", "mode", "approval_away"):
+        for key in ("config", "mode", "if_client_cannot_ask"):
             if key in config:
                 options.append(f"--{key.replace('_', '-')}={config[key]}")
         tools = [_text(tool, "tools") for tool in config.get("tools", [])]

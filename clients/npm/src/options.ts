@@ -28,12 +28,12 @@ export interface Options {
   /** How long a question about a call stays open: milliseconds, or a text such as `5m`. */
   approvalTimeout?: number | string;
   tlsCa?: string;
-  nameServer?: string;
+  dnsServer?: string;
   /** The `toolcell.toml` to read instead of the project's; false to read none. */
   config?: string | false;
   role?: string;
-  toolBudget?: number;
-  record?: string;
+  maxListed?: number;
+  recordTo?: string;
   session?: string;
 }
 
@@ -57,10 +57,10 @@ const VALUES = [
   "memoryTotal",
   "mode",
   "tlsCa",
-  "nameServer",
+  "dnsServer",
   "role",
-  "toolBudget",
-  "record",
+  "maxListed",
+  "recordTo",
   "session",
 ] as const;
 const DURATIONS = ["timeout", "approvalTimeout"] as const;

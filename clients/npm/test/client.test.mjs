@@ -241,7 +241,7 @@ describe("questions", () => {
       return true;
     };
     assert.equal(await ask(test, { approve }), "1");
-    assert.match(asked[0].message, /Run this tool run\?/);
+    assert.match(asked[0].message, /Run this call\?/);
     assert.deepEqual(asked[0].arguments, { filter: "length", input: [1] });
     assert.ok(asked[0].invocationId && asked[0].expiresAt && !asked[0].isCut);
     const throws = () => {

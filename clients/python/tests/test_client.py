@@ -266,7 +266,7 @@ class Questions(unittest.TestCase):
         tool = "test_input_required_result_elicitation"
         with Toolcell(example("everything"), config=False, fill=fill, approve=approve) as cell:
             self.assertIn("Ada", cell.call(tool).text)
-        self.assertTrue(asked[0].schema["properties"]["name"] and "asks, in its own words" in asked[0].message)
+        self.assertTrue(asked[0].schema["properties"]["name"] and "asks (its own words)" in asked[0].message)
         with Toolcell(example("everything"), config=False) as cell:
             with self.assertRaises(ToolcellError) as caught:
                 cell.call(tool)

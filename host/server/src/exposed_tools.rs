@@ -200,10 +200,10 @@ impl ExposedTools {
                     _ if self.defers() => {
                         format!("{} finds the tools that there are", mcp::SEARCH_TOOLS)
                     }
-                    [] => "none is offered".to_owned(),
-                    names => format!("there are: {}", names.join(", ")),
+                    [] => "no tools are available".to_owned(),
+                    names => format!("available: {}", names.join(", ")),
                 };
-                let message = format!("there is no tool `{name}` here; {known}");
+                let message = format!("no tool named `{name}`; {known}");
                 Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
             })
     }

@@ -31,10 +31,10 @@ _VALUES = (
     "memory_total",
     "mode",
     "tls_ca",
-    "name_server",
+    "dns_server",
     "role",
     "max_listed",
-    "record",
+    "record_to",
     "session",
 )
 _DURATIONS = ("timeout", "approval_timeout")
@@ -68,12 +68,12 @@ class Options:
     approval_timeout: Optional[Union[float, str]] = None
     """How long a question about a call stays open."""
     tls_ca: Optional[PathLike] = None
-    name_server: Optional[str] = None
+    dns_server: Optional[str] = None
     config: Optional[Union[PathLike, Literal[False]]] = None
     """The `toolcell.toml` to read instead of the project's; False to read none."""
     role: Optional[str] = None
     max_listed: Optional[int] = None
-    record: Optional[PathLike] = None
+    record_to: Optional[PathLike] = None
     session: Optional[str] = None
     folder: Optional[PathLike] = None
     """The folder in which the program starts, and which relative paths refer to."""

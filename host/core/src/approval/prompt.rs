@@ -452,7 +452,7 @@ fn touches(brief: &ApprovalBrief, capability: &Capability) -> Vec<String> {
     lines.extend(each("see the environment variable", &touches.environment));
     lines.extend(each("call the tool", &touches.tools));
     if lines.is_empty() {
-        lines.push("nothing outside its sandbox".to_owned());
+        lines.push("touch nothing outside its sandbox".to_owned());
     }
     lines
 }

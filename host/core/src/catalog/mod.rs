@@ -198,7 +198,7 @@ impl Catalog {
             .take(CANDIDATES_MAX)
             .collect();
         let message = match names.as_slice() {
-            [] => format!("there is no tool `{name}`: none is offered"),
+            [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
         Err(Refusal::new(

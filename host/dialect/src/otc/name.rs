@@ -97,11 +97,11 @@ impl OtcToolNames {
                 .take(CANDIDATES_MAX)
                 .collect();
             let known = if known.is_empty() {
-                "none is offered".to_owned()
+                "no tools are available".to_owned()
             } else {
-                format!("there are: {}", known.join(", "))
+                format!("available: {}", known.join(", "))
             };
-            let message = format!("there is no tool `{called}` here; {known}");
+            let message = format!("no tool named `{called}`; {known}");
             return Err(Refusal::new(
                 ErrorClass::UnknownTool,
                 "unknown_tool",
