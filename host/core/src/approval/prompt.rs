@@ -292,9 +292,7 @@ impl Prompt {
         }
         let cut = sheet.is_cut() || left_out;
         if cut {
-            sheet.host(
-                "WARNING: this view is incomplete. It leaves out arguments or permissions.",
-            );
+            sheet.host("WARNING: this view is incomplete. It leaves out arguments or permissions.");
         }
         sheet.host("Run this call?");
         (sheet.into_text(), cut)
