@@ -29,7 +29,7 @@ fn outputs_max() -> u32 {
 struct Answer {
     /// Every output of the filter, in order.
     outputs: Vec<Value>,
-    /// Whether outputs were dropped because of a limit.
+    /// True if outputs were dropped because of a limit.
     truncated: bool,
 }
 

@@ -57,7 +57,7 @@ impl InputForm {
             .as_object()
             .filter(|shape| shape.get("type").is_some_and(|kind| kind == "object"));
         let fields = shape.and_then(|shape| shape.get("properties")?.as_object());
-        let fields = fields.ok_or("its schema is that of no object with properties")?;
+        let fields = fields.ok_or("its schema is not an object with properties")?;
         if fields.is_empty() || fields.len() > FIELDS_MAX {
             return Err(format!("a form has 1 to {FIELDS_MAX} fields"));
         }

@@ -24,7 +24,7 @@ pub const PAYLOAD_BYTES: u64 = 4 << 30;
 /// How long to wait while another process changes who has what.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The owner of payloads whose owner is unknown.
-const NOBODY: &str = "";
+const UNKNOWN_OWNER: &str = "";
 /// The caller of calls without one.
 const UNNAMED: &str = "-";
 const VERSION: i64 = 1;
@@ -108,7 +108,7 @@ impl PayloadSpace {
                 }
             }
             while used(transaction, None)? > self.total && guard!("payload_bytes") {
-                let removed = self.remove_oldest(transaction, NOBODY, name)?;
+                let removed = self.remove_oldest(transaction, UNKNOWN_OWNER, name)?;
                 if !removed && !self.remove_oldest(transaction, owner, name)? {
                     return Ok(Err(NoPayloadRoom::Total { total: self.total }));
                 }
@@ -288,7 +288,10 @@ impl PayloadSpace {
             let metadata = entry.metadata().ok().filter(fs::Metadata::is_file);
             if let Some(metadata) = metadata.filter(|_| super::payload::is_name(&name)) {
                 let at = metadata.modified().map_or(0, millis);
-                transaction.execute(added, params![name, NOBODY, stored(metadata.len()), at])?;
+                transaction.execute(
+                    added,
+                    params![name, UNKNOWN_OWNER, stored(metadata.len()), at],
+                )?;
             }
         }
         Ok(())

@@ -107,7 +107,7 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
     Persisted(stored)
 }
 
-/// Withholds an output that the operator lets nobody have, with its artifacts.
+/// Withholds an output that the operator's settings keep from every caller, and removes its artifacts.
 async fn withhold(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,

@@ -54,7 +54,6 @@ pub struct ToolResult {
 
 /// A call and its result in one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Exchange")]
 pub struct CallExchange {
     pub tool_call: ToolCall,
     pub tool_result: ToolResult,

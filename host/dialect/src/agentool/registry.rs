@@ -27,7 +27,6 @@ pub struct ToolRegistry {
 
 /// One tool of a registry (AO-RG-02).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Entry")]
 pub struct RegistryEntry {
     pub spec: ToolSpec,
     /// The URL that takes a `tool_call`.

@@ -33,7 +33,6 @@ pub struct ToolSpec {
 
 /// `metadata` of a [`ToolSpec`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Metadata")]
 pub struct SpecMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<Word<Category>>,

@@ -73,7 +73,6 @@ impl StepType {
 
 /// One step. Its type says which of the other fields it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Step")]
 pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
@@ -157,7 +156,6 @@ impl TraceStep {
 
 /// `metrics` of a trace (AO-RT-10).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Metrics")]
 pub struct TraceMetrics {
     pub total_tokens: Number,
     pub total_cost_usd: Number,

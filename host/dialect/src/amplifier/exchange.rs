@@ -17,7 +17,6 @@ const CALL: &str = "tool_call";
 
 /// A `ChatResponse`, or a `Message` of an assistant.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Written")]
 struct AmplifierResponse<'a> {
     #[serde(borrow, default)]
     tool_calls: Option<Vec<&'a RawValue>>,
@@ -27,7 +26,6 @@ struct AmplifierResponse<'a> {
 
 /// A `ToolCall`, or a block that calls a tool, which has `input`.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Call")]
 struct AmplifierCall<'a> {
     id: String,
     name: String,

@@ -28,7 +28,6 @@ pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
 
 /// A message, or one block of it.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Written")]
 struct MessageOrBlock<'a> {
     #[serde(rename = "type", default)]
     kind: Option<String>,
@@ -37,7 +36,6 @@ struct MessageOrBlock<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "struct Call")]
 struct ToolUse<'a> {
     id: String,
     name: String,

@@ -28,7 +28,6 @@ struct JudgeQuestion<'a> {
 
 /// A judge's verdict.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "struct Verdict")]
 pub struct JudgeVerdict {
     pub passed: bool,
     /// From 0 to 1.

@@ -25,7 +25,6 @@ pub struct EvaluationTrace {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(expecting = "struct Step")]
 struct EvaluatedStep {
     #[serde(default)]
     step_id: String,

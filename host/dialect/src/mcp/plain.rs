@@ -19,7 +19,6 @@ pub const PLAIN: MessageExchange = MessageExchange {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[serde(expecting = "struct Call")]
 struct PlainCall<'a> {
     #[serde(default)]
     id: Option<String>,

@@ -35,7 +35,6 @@ pub fn tool(listed: &ListedTool<'_>) -> Value {
 
 /// A response of the API, or one message of it.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Written")]
 struct CompletionOrMessage<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
@@ -52,14 +51,12 @@ struct Choice<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "struct Message")]
 struct ChoiceMessage<'a> {
     #[serde(borrow, default)]
     tool_calls: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "struct Call")]
 struct ChatCall<'a> {
     id: String,
     #[serde(borrow, default)]
@@ -69,7 +66,6 @@ struct ChatCall<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "struct Function")]
 struct FunctionCall<'a> {
     name: String,
     #[serde(borrow, default)]
@@ -78,7 +74,6 @@ struct FunctionCall<'a> {
 
 /// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Custom")]
 struct CustomCall<'a> {
     name: String,
     #[serde(borrow, default)]

@@ -32,7 +32,6 @@ pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
 
 /// A response, or one item of it.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Written")]
 struct ResponseOrItem<'a> {
     #[serde(borrow, default)]
     output: Option<Vec<&'a RawValue>>,
@@ -41,7 +40,6 @@ struct ResponseOrItem<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "struct Call")]
 struct FunctionCallItem<'a> {
     call_id: String,
     name: String,

@@ -26,7 +26,7 @@ const RECORDS_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "The status is that of the added `end`. Without one it is timeout if the last call ended so, error \
+    after_help = "The added `end` sets the status. Without one it is timeout if the last call ended so, error \
                         if any call failed, and otherwise success. loop_detected and context_overflow are found by \
                         toolcell, and take precedence. Calls that tools made are not steps of the agent.\n\n\
                         Examples:\n  toolcell trace --session=review --json\n  \

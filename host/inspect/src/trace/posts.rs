@@ -214,7 +214,7 @@ fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
     added.push_str(lines);
     if size + added.len() as u64 > SESSION_BYTES_MAX && guard!("trace_bytes") {
         let message = format!(
-            "cannot add steps: those of the session {session:?} would take more than {SESSION_BYTES_MAX} bytes; name \
+            "cannot add steps: the steps of the session {session:?} would take more than {SESSION_BYTES_MAX} bytes; name \
              another session"
         );
         return Err(BadRequest(message).into());

@@ -205,7 +205,7 @@ impl ComponentStore {
         let mut damages = Vec::new();
         for (file, digest) in self.files()? {
             let why = match digest {
-                None => Some("its name is not that of a component".to_owned()),
+                None => Some("its name is not the name of a component".to_owned()),
                 Some(digest) => damage(&file, &digest),
             };
             damages.extend(why.map(|why| DamagedFile { file, why }));

@@ -34,7 +34,7 @@ pub(in crate::command) struct Line {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "struct Written")]
+#[serde(deny_unknown_fields)]
 struct LineFields<'a> {
     id: String,
     tool: String,

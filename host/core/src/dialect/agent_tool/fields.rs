@@ -451,8 +451,8 @@ fn redaction_rules(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Va
     }
 }
 
-/// Accepts a feature gate and the name of a fact. With any other predicate the tool is not enabled, because nobody evaluates
-/// it (AT-IF-04).
+/// Accepts a feature gate and the name of a fact. Any other predicate disables the tool, because the host does not evaluate it
+/// (AT-IF-04).
 fn is_enabled(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match EnabledState::deserialize(value) {
         Ok(enabled) if enabled.feature().is_some() => {}

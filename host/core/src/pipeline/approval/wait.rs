@@ -18,7 +18,7 @@ const EDITS_MAX: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_millis(75);
 
 /// The channel of approvers that only announce a call.
-const NOBODY: &str = "none";
+const ANNOUNCE_ONLY: &str = "none";
 
 /// Waits for an answer from this or another process, until the question expires. A call that waits holds no place in
 /// the scheduler.
@@ -66,8 +66,9 @@ async fn answer_here(
     let Some(approver) = own.or(desk.approver.as_deref()) else {
         return Ok(());
     };
-    let counts = channel
-        .is_none_or(|channel| channel.takes(approver.channel()) || approver.channel() == NOBODY);
+    let counts = channel.is_none_or(|channel| {
+        channel.takes(approver.channel()) || approver.channel() == ANNOUNCE_ONLY
+    });
     let reply = if counts || !guard!("asked_channel") {
         checked(approver, prompt).await
     } else {

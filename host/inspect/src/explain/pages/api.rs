@@ -65,7 +65,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "too_many_keys",
         origins: &[Api(429)],
-        means: "All remembered keys are those of calls that run.",
+        means: "All remembered keys belong to running calls.",
         cause: "The number of keys of a principal is bounded.",
         remedy: "Wait until some calls have ended.",
     },

@@ -192,7 +192,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "registry_unauthorized",
         origins: &[Call(CredentialMissing)],
         means: "The registry wants other credentials.",
-        cause: "There are none, or it refuses those of docker's configuration.",
+        cause: "The docker configuration has no credentials for it, or the registry refuses them.",
         remedy: "Run `docker login HOST`.",
     },
     Page {

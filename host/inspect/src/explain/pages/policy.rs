@@ -109,7 +109,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(PolicyBlocked)],
         means: "A component that the server offers changed: one of its tools has a different kind or namespace. The server still \
                 serves the previous version.",
-        cause: "Its `tool_kind` or `namespace` differs from that of the tool that was served under the same `tool_id`.",
+        cause: "The tool that was served under the same `tool_id` had another `tool_kind` or `namespace`.",
         remedy: "Give the new tool a `tool_id` of its own; or restart the server.",
     },
     Page {

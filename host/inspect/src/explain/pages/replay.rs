@@ -155,7 +155,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "input_changed",
         origins: &[Replay],
         means: "A hook or a default changed the arguments of the replay.",
-        cause: "The hooks or the contract are others than those of the call.",
+        cause: "The hooks or the contract changed since the call.",
         remedy: "Replay without the hook.",
     },
     Page {

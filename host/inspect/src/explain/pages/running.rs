@@ -24,7 +24,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "input_expired",
         origins: &[Call(Timeout)],
         means: "The user did not answer the tool's question in time.",
-        cause: "A question has the deadline of the call, or that of approvals.",
+        cause: "A question expires with the call, or with the time for approvals.",
         remedy: "Call again to be asked again.",
     },
     Page {

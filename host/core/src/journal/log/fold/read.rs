@@ -234,7 +234,7 @@ fn damaged(what: &'static str) -> Error {
 
 fn call_id(id: &str) -> serde_json::Result<InvocationId> {
     id.parse()
-        .map_err(|_| damaged("its ID is not that of a call"))
+        .map_err(|_| damaged("its ID is not the ID of a call"))
 }
 
 fn time(clock: Clock, nanos: i64) -> serde_json::Result<Timestamp> {
