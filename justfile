@@ -52,7 +52,7 @@ book:
     python_tools docs/requirements.txt
     "$(dirname "$PYTHON")/mdbook" build docs
 
-# What a call costs, beside bare wasmtime in the same run. CI runs each bench in a short form, which measures nothing
+# What a call costs, beside bare wasmtime in the same run. `just nightly` runs each bench in a short form, which measures nothing
 bench:
     cargo bench -p toolcell-cli --bench call
     cargo bench -p toolcell-cli --bench cli

@@ -397,7 +397,8 @@ fn a_component_that_is_new_is_declared_once() {
     let (_guard, folder) = scratch();
     let file = folder.join("news.wasm");
     // No cache has it: another home may have compiled a component of the same bytes.
-    let name = format!("event_news{}", std::process::id());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let name = format!("event_news{}", now.unwrap().as_nanos());
     std::fs::write(&file, crowd(&name, 2, |_| {})).unwrap();
     let call = format!("{}#t0", file.display());
     for _ in 0..2 {

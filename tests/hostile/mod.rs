@@ -21,7 +21,7 @@
 //! both is not the host's fault.
 //!
 //! `cargo test` leaves the attacks out, because they take long and need most of the machine: `just attacks` runs each
-//! once, as CI does. `TOOLCELL_ATTACKS=CPU-1,MEM-2` selects attacks, `TOOLCELL_ATTACK_RUNS=20` repeats each; `just
+//! once, as `just nightly` does. `TOOLCELL_ATTACKS=CPU-1,MEM-2` selects attacks, `TOOLCELL_ATTACK_RUNS=20` repeats each; `just
 //! hostile` does the latter, alone on the machine.
 
 mod arena;

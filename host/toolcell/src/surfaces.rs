@@ -97,13 +97,7 @@ impl Host {
 
     /// Writes to the log which tools the component `digest` declares, which was compiled just now (AT-EV-01).
     pub(crate) async fn log_new(&self, digest: &str) {
-        let declared = {
-            let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_new = |event: &mut ToolEvent| {
-                event.data.get("component").and_then(Value::as_str) == Some(digest)
-            };
-            declared.extract_if(.., is_new).collect()
-        };
+        let declared = self.take_declared(|event| component_of(event) == Some(digest));
         // As in `announce`.
         let _ = self.services.calls.announced(declared, None).await;
     }
@@ -112,21 +106,25 @@ impl Host {
     /// (AT-EV-01). A command that makes single calls announces no surface, and writes only of components that are new to
     /// this home: the log would hold more about tools than about calls.
     async fn log_declared(&self, before: Option<&Surface>) {
-        let mut declared =
-            std::mem::take(&mut *self.declared.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut declared = self.take_declared(|_| true);
         if let Some(before) = before {
             let known: HashSet<(&str, &str)> = before
                 .tools()
                 .map(|(tool, _)| (tool.declaration().tool_id.as_str(), &**tool.component()))
                 .collect();
             let place = |event: &ToolEvent| {
-                let component = event.data.get("component").and_then(Value::as_str);
-                Some(known.contains(&(event.tool_id.as_deref()?, component?)))
+                Some(known.contains(&(event.tool_id.as_deref()?, component_of(event)?)))
             };
             declared.retain(|event| place(event) != Some(true));
         }
         // As in `announce`.
         let _ = self.services.calls.announced(declared, None).await;
+    }
+
+    /// Takes the declarations that are not in the log yet, as far as `is_wanted`.
+    fn take_declared(&self, is_wanted: impl Fn(&ToolEvent) -> bool) -> Vec<ToolEvent> {
+        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        declared.extract_if(.., |event| is_wanted(event)).collect()
     }
 
     /// Announces which deferred tools a search through the surface `surface_id` found, if it found any.
@@ -177,4 +175,9 @@ impl Host {
         self.announce(EventType::CancelFailed, None, failed, session)
             .await;
     }
+}
+
+/// The component that declares the tool of a `tool.declared`.
+fn component_of(declared: &ToolEvent) -> Option<&str> {
+    declared.data.get("component").and_then(Value::as_str)
 }

@@ -1,5 +1,7 @@
 use std::fs;
 
+use serde_json::json;
+
 use super::Place;
 
 /// Whatever damage the journal has, nothing runs, and the approver gets an error.
@@ -96,7 +98,10 @@ fn a_journal_of_an_earlier_toolcell_or_another_program_is_left_alone() {
     let database = place.home.join("journal/journal.db");
     let whole = fs::read(&database).unwrap();
     // `user_version` and `application_id` in the header of the file.
-    for (at, value, words) in [(60, *b"\0\0\0\x03", "rm -r "), (68, *b"else", "damaged")] {
+    for (at, value, words) in [
+        (68, *b"else", "damaged"),
+        (60, *b"\0\0\0\x03", "remove it: "),
+    ] {
         let mut bytes = whole.clone();
         bytes[at..at + 4].copy_from_slice(&value);
         fs::write(&database, &bytes).unwrap();
@@ -105,6 +110,22 @@ fn a_journal_of_an_earlier_toolcell_or_another_program_is_left_alone() {
         assert_eq!(fs::read(&database).unwrap()[at..at + 4], value);
     }
     assert!(place.lines().is_empty());
+    // Who calls learns no path of this machine, and the command that the operator is told removes no record of a call.
+    let called = place.call("two", &["--json"]).run().exits(3).json();
+    assert_eq!(called["error"]["error_code"], "approval_store_older");
+    let message = called["error"]["message"].as_str().unwrap();
+    assert!(!message.contains(place.home.to_str().unwrap()), "{message}");
+    let told = place.run(&["approvals", "list"]).exits(3).stderr;
+    let command = told.split("remove it: ").nth(1).unwrap().trim_end();
+    let removed = std::process::Command::new("sh")
+        .args(["-c", command])
+        .status();
+    assert!(removed.unwrap().success(), "{command}");
+    assert!(place.list(&["--all"]).is_empty());
+    place.run(&["log", "verify"]).exits(0);
+    let refused = called["invocation_id"].as_str().unwrap();
+    let shown = place.run(&["show", refused, "--json"]).exits(0).json();
+    assert_eq!(shown["invocation"]["invocation_id"], json!(refused));
 }
 
 #[test]

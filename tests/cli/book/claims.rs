@@ -93,6 +93,23 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// SECURITY.md has each promise in a line, by the first words of its row.
+#[test]
+fn security_lists_each_promise_in_its_order() {
+    let promises = read("docs/security/promises.md");
+    let promised: Vec<&str> = promises
+        .lines()
+        .filter_map(|line| line.strip_prefix("| **")?.split("**").next())
+        .collect();
+    let security = read("SECURITY.md");
+    let listed: Vec<&str> = security
+        .lines()
+        .filter_map(|line| line.strip_prefix("- "))
+        .collect();
+    assert!(promised.len() > 60, "only {} were found", promised.len());
+    assert_eq!(listed, promised);
+}
+
 #[test]
 fn unsafe_code_is_where_security_says() {
     let mut files = Vec::new();

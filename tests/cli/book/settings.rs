@@ -154,7 +154,7 @@ pub(super) fn page() -> String {
                 Some(_) if field.kind == GRANTS => {
                     writeln!(
                         text,
-                        "| `{}` | table | {} The settings are those of `[grants]`. |",
+                        "| `{}` | table | {} It takes the settings of `[grants]`. |",
                         field.name,
                         told(field)
                     )

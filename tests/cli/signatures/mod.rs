@@ -783,7 +783,7 @@ fn a_key_that_cannot_sign_is_refused_before_anything_is_written() {
     );
 }
 
-/// Where the program is not installed, this shows nothing; CI installs it.
+/// Where the program is not installed, this shows nothing; `.ci/run` installs it.
 #[test]
 fn the_program_minisign_verifies_what_toolcell_signs_and_the_other_way_round() {
     let place = Place::new();

@@ -211,6 +211,26 @@ async def test_the_tools_follow_their_component(mounted: Any, components: Path, 
     await until(lambda: "ticker" in coordinator.get("tools") and "files_search" not in coordinator.get("tools"))
 
 
+def test_every_option_is_one_of_the_program() -> None:
+    from amplifier_module_tool_toolcell._options import _DENY, _GRANTS, _LIMITS, Options
+
+    values = {"timeout": "5s", "fuel": 1}
+    command = Options.read(
+        {
+            "config": "x.toml",
+            "mode": "plan",
+            "if_client_cannot_ask": "return",
+            "grants": {name: ["x"] for name in _GRANTS},
+            "deny": {name: ["x"] for name in _DENY},
+            "limits": {name: values.get(name, "1MiB") for name in _LIMITS},
+        }
+    ).command
+    program = os.environ.get("TOOLCELL", "toolcell")
+    options = subprocess.run([program, "mcp", "--help"], capture_output=True, text=True, check=True).stdout
+    for argument in command[2:-1]:
+        assert f" {argument.partition('=')[0]} <" in options, argument
+
+
 def test_names_are_those_of_the_program() -> None:
     """The table of `dialect/amplifier/tool.rs`."""
     from amplifier_module_tool_toolcell._mounting import _names

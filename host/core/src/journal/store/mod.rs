@@ -43,9 +43,10 @@ pub enum StoreError {
     )]
     Newer { found: i64, known: i64 },
     #[error(
-        "an earlier toolcell wrote the approval store, and this one cannot read it; remove it: rm -r {0}"
+        "an earlier toolcell wrote the approval store, and this one cannot read it; remove it: rm '{file}'*"
     )]
-    Older(String),
+    /// `file` is escaped for single quotes. The star is for the files that SQLite keeps beside it.
+    Older { file: String },
     /// No space, no permission, or a lock that is not released.
     #[error("the approval store cannot be used: {0}")]
     Unavailable(String),
@@ -77,7 +78,7 @@ impl From<StoreError> for Refusal {
         let (class, code) = match &error {
             StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "approval_store_damaged"),
             StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "approval_store_newer"),
-            StoreError::Older(_) => (ErrorClass::PolicyBlocked, "approval_store_older"),
+            StoreError::Older { .. } => (ErrorClass::PolicyBlocked, "approval_store_older"),
             StoreError::Unavailable(_) => {
                 (ErrorClass::DependencyUnavailable, "journal_unavailable")
             }
@@ -94,6 +95,12 @@ impl From<StoreError> for Refusal {
             StoreError::Unavailable(_) => {
                 "the approval store cannot be used, so no call that needs an approval runs; `toolcell approvals \
                  list` says why"
+                    .to_owned()
+            }
+            // The command names a path, which is for the operator alone.
+            StoreError::Older { .. } => {
+                "an earlier toolcell wrote the approval store, and this one cannot read it; `toolcell approvals list` \
+                 prints the command that removes it"
                     .to_owned()
             }
             other => other.to_string(),

@@ -93,11 +93,11 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     }
     // Acknowledged writes survive a crash of the machine too.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    create_tables(&mut connection, dir)?;
+    create_tables(&mut connection, &path)?;
     Ok(connection)
 }
 
-fn create_tables(connection: &mut Connection, dir: &Path) -> Result<(), StoreError> {
+fn create_tables(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     match (pragma("application_id")?, pragma("user_version")?) {
@@ -109,7 +109,10 @@ fn create_tables(connection: &mut Connection, dir: &Path) -> Result<(), StoreErr
                 known: VERSION,
             });
         }
-        (APPLICATION, 1..) => return Err(StoreError::Older(dir.display().to_string())),
+        (APPLICATION, 1..) => {
+            let file = file.display().to_string().replace('\'', r"'\''");
+            return Err(StoreError::Older { file });
+        }
         _ => {
             return Err(StoreError::Damaged(
                 "the file is not an approval store of toolcell".to_owned(),

@@ -321,7 +321,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(PolicyBlocked)],
         means: "An earlier toolcell wrote the approval store, and this one cannot read it.",
         cause: "The program was replaced by a newer one.",
-        remedy: "Remove the folder `journal` of toolcell's data folder, which ends the calls that wait.",
+        remedy: "Run `toolcell approvals list`, and then the command that it prints, which ends the calls that wait.",
     },
     Page {
         code: "journal_unavailable",
