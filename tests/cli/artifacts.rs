@@ -1,4 +1,4 @@
-//! `toolcell artifact get`: every reference in a record leads to its bytes, or to the reason why there are none.
+//! `toolcell artifact`: every reference in a record leads to its bytes, or to the reason why there are none.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

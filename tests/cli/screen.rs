@@ -76,7 +76,7 @@ fn an_error_has_the_colours_of_the_command_line_where_they_are_wanted() {
         json!({ "class": "execution_failed" })
     );
     // A mistake that clap finds, one that toolcell finds, and the error of a tool.
-    for command in ["nonsense", "policy trust nowhere", &failing] {
+    for command in ["nonsense", "trust nowhere", &failing] {
         let plain = |variables: &str| {
             let seen = seen(&place, variables, command);
             assert!(
