@@ -11,7 +11,7 @@ use toolcell::{Home, Host, HostBuilder, MemoryBudget, RetryPolicy};
 use toolcell_core::approval::{Reply, Session};
 use toolcell_core::journal::{CallLog, LogSettings};
 use toolcell_core::policy::{Limits, Provenance, Rule, RuleWords};
-use toolcell_core::record::{AbortReason, ErrorClass};
+use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode};
 
 use crate::support::{Called, Server, Test, check_record, host, scratch};
 
@@ -257,7 +257,7 @@ async fn a_component_that_calls_tools_and_says_of_none_that_it_does_is_not_loade
         .load()
         .await
         .unwrap_err();
-    assert_eq!(refusal.code, "imports_undeclared");
+    assert_eq!(refusal.code, ErrorCode::ImportsUndeclared);
     assert!(
         refusal.message.contains("toolcell:tool/tools@0.2.0"),
         "{}",

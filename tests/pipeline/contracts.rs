@@ -1,6 +1,6 @@
 //! Contracts that a host refuses to load, and the part of a contract that a model may see.
-
 use serde_json::{Value, json};
+use toolcell::ErrorCode;
 
 use super::doubles::{declaring, echoing, own_host};
 use crate::support::{Test, fixture};
@@ -13,7 +13,7 @@ async fn refused(change: impl FnOnce(&mut Value)) -> String {
         .load()
         .await
         .unwrap_err();
-    assert_eq!(refusal.code, "description_invalid", "{refusal:?}");
+    assert_eq!(refusal.code, ErrorCode::DescriptionInvalid, "{refusal:?}");
     refusal.message
 }
 

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use toolcell::ErrorCode;
 
 use serde_json::json;
 use toolcell_core::pipeline::Request;
@@ -125,7 +126,7 @@ async fn two_components_cannot_share_a_qualified_name() {
         (refusal.class.result_status(), refusal.code),
         (
             toolcell_core::record::ResultStatus::Failed,
-            "tool_name_taken"
+            ErrorCode::ToolNameTaken
         )
     );
     let called = echo("names_taken").on(&host).call(json!({})).await;

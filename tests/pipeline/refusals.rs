@@ -4,7 +4,7 @@
 use serde_json::json;
 use toolcell_core::pipeline::Request;
 use toolcell_core::policy::Limits;
-use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
+use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, Refusal};
 
 use crate::support::{Called, Test, check_record};
 
@@ -196,11 +196,7 @@ async fn a_canceled_call_ends_as_canceled_with_its_reason() {
 #[tokio::test]
 async fn a_component_that_could_not_be_loaded_still_ends_in_a_result() {
     let host = own_host(|_| {});
-    let refusal = Refusal::new(
-        ErrorClass::SetupRequired,
-        "build_failed",
-        "it did not build",
-    );
+    let refusal = Refusal::new(ErrorCode::BuildFailed, "it did not build");
     let record = host.refuse(Request::new("some.wasm", "{}"), refusal).await;
     check_record(&serde_json::to_value(&record).unwrap());
     let called = Called(record);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{Mode, RuleSource, digest};
+use toolcell_core::record::{ErrorCode, Mode, RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, scratch};
 
@@ -764,7 +764,7 @@ async fn a_component_that_imports_more_than_its_tools_declare_is_refused_at_load
     let refusal = load(http, "rules_undeclared", json!(["file_read"]))
         .await
         .unwrap_err();
-    assert_eq!(refusal.code, "imports_undeclared");
+    assert_eq!(refusal.code, ErrorCode::ImportsUndeclared);
     assert!(refusal.message.contains(http), "{}", refusal.message);
     assert!(
         load(http, "rules_declared", json!(["network"]))
@@ -802,7 +802,11 @@ async fn subjects_that_lead_to_no_argument_are_refused_at_load() {
             .load()
             .await
             .unwrap_err();
-        assert_eq!(refusal.code, "description_invalid", "{pointer} {kind}");
+        assert_eq!(
+            refusal.code,
+            ErrorCode::DescriptionInvalid,
+            "{pointer} {kind}"
+        );
     }
 }
 

@@ -21,8 +21,8 @@ use toolcell_core::pipeline::{
 };
 use toolcell_core::policy::{Grants, Permit, Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, HookEvent, Mode,
-    OutputRetention, Refusal, SafetyFacts, ToolEvent, Usage,
+    AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, ErrorCode,
+    HookEvent, Mode, OutputRetention, Refusal, SafetyFacts, ToolEvent, Usage,
 };
 use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
@@ -243,11 +243,7 @@ impl Executor for Actors {
             let outcome = match (run.cancellation.requested(), script.fails) {
                 (Some(reason), _) => Err(canceled(reason)),
                 (None, true) => {
-                    let refusal = Refusal::new(
-                        ErrorClass::ExecutionFailed,
-                        Refusal::TOOL_FAILED,
-                        "as the script says",
-                    );
+                    let refusal = Refusal::new(ErrorCode::ToolFailed, "as the script says");
                     Ok(GuestOutcome::Failure(refusal))
                 }
                 (None, false) => Ok(GuestOutcome::Success(GuestOutput {

@@ -1,11 +1,11 @@
 //! Compiled components on disk. Loading one means running it, so toolcell loads only what it wrote itself.
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolcell::ErrorCode;
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -60,7 +60,7 @@ impl Cached {
             .load()
             .await
             .unwrap_err();
-        assert_eq!(refusal.code, "host_fault", "{refusal:?}");
+        assert_eq!(refusal.code, ErrorCode::HostFault, "{refusal:?}");
         let host = Arc::new(host(|settings| {
             settings.home = Some(self.home.clone());
             settings.pooled = false;
@@ -104,7 +104,7 @@ async fn a_compiled_component_is_loaded_without_compiling_it_again() {
         .load()
         .await
         .unwrap_err();
-    assert_eq!(refusal.code, "host_fault", "{refusal:?}");
+    assert_eq!(refusal.code, ErrorCode::HostFault, "{refusal:?}");
     assert!(!refusal.message.contains("/nowhere"), "{}", refusal.message);
 }
 
@@ -122,7 +122,7 @@ async fn an_entry_with_one_changed_bit_is_not_loaded() {
             .load()
             .await
             .unwrap_err();
-        assert_eq!(refusal.code, "host_fault", "byte {at}: {refusal:?}");
+        assert_eq!(refusal.code, ErrorCode::HostFault, "byte {at}: {refusal:?}");
     }
     cached.echo_is_not_taken_from_disk().await;
 }
@@ -147,7 +147,7 @@ async fn an_entry_that_was_cut_or_made_longer_is_not_loaded() {
             .unwrap_err();
         assert_eq!(
             refusal.code,
-            "host_fault",
+            ErrorCode::HostFault,
             "{} bytes: {refusal:?}",
             bad.len()
         );
@@ -246,7 +246,11 @@ async fn refused(home: &Home) -> String {
         .await
         .err()
         .unwrap();
-    assert_eq!(refusal.code, "component_key_unreadable", "{refusal:?}");
+    assert_eq!(
+        refusal.code,
+        ErrorCode::ComponentKeyUnreadable,
+        "{refusal:?}"
+    );
     refusal.message
 }
 
@@ -298,7 +302,7 @@ async fn an_entry_that_others_can_write_to_is_not_loaded() {
             .load()
             .await
             .unwrap_err();
-        assert_eq!(refusal.code, "host_fault", "{open:o}: {refusal:?}");
+        assert_eq!(refusal.code, ErrorCode::HostFault, "{open:o}: {refusal:?}");
     }
     cached.echo_is_not_taken_from_disk().await;
 }

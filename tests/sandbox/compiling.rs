@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
 use crate::support::{Test, host};
 
@@ -38,7 +38,7 @@ async fn a_component_that_takes_too_long_to_compile_is_refused() {
     let refusal = compile(2, 4 << 30).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SandboxViolation, "compile_limit"),
+        (ErrorClass::SandboxViolation, ErrorCode::CompileLimit),
         "{refusal:?}"
     );
     assert!(refusal.message.contains("2 s"), "{}", refusal.message);
@@ -49,7 +49,7 @@ async fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
     let refusal = compile(60, 160 << 20).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SandboxViolation, "compile_limit"),
+        (ErrorClass::SandboxViolation, ErrorCode::CompileLimit),
         "{refusal:?}"
     );
     assert!(refusal.message.contains("memory"), "{}", refusal.message);
@@ -71,7 +71,7 @@ async fn a_component_that_makes_the_compiler_overflow_its_stack_is_refused() {
     let refusal = refused(component, 60, 4 << 30).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SandboxViolation, "compile_crash"),
+        (ErrorClass::SandboxViolation, ErrorCode::CompileCrash),
         "{refusal:?}"
     );
     assert!(

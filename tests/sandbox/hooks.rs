@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcell::{Grants, Host};
 use toolcell_config::{ConfigFile, ConfiguredHook, add_hook};
 use toolcell_core::policy::Provenance;
-use toolcell_core::record::{RuleSource, digest};
+use toolcell_core::record::{ErrorCode, RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
 
@@ -421,7 +421,7 @@ async fn the_code_of_a_hook_is_cached_apart_from_that_of_a_tool() {
     // The same bytes, first as a tool, which is refused; the caches of the two must not mix.
     let component = std::fs::read(fixture("hooks")).unwrap();
     let refusal = Test::of_bytes(component, None).load().await.unwrap_err();
-    assert_eq!(refusal.code, "not_a_tool");
+    assert_eq!(refusal.code, ErrorCode::NotATool);
     let began = Instant::now();
     for _ in 0..2 {
         at(&scripted("").await, "pre_tool_use", json!([]))

@@ -16,7 +16,11 @@ async fn bytes(bytes: &[u8]) -> Refusal {
 
 #[track_caller]
 fn is(refusal: &Refusal, class: ErrorClass, code: &str) {
-    assert_eq!((refusal.class, refusal.code), (class, code), "{refusal:?}");
+    assert_eq!(
+        (refusal.class, refusal.code.as_str()),
+        (class, code),
+        "{refusal:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Limits on space: memory, tables, stack, host handles, instances.
-
 use std::sync::Arc;
+use toolcell::ErrorCode;
 
 use serde_json::json;
 use toolcell::Host;
@@ -103,10 +103,10 @@ async fn a_component_that_starts_too_large_does_not_load_anywhere() {
             "sandbox_violation",
             "{name}: {refusal:?}"
         );
-        assert_eq!(refusal.code, code, "{name}: {refusal:?}");
+        assert_eq!(refusal.code.as_str(), code, "{name}: {refusal:?}");
     }
     let refusal = Test::new("wat:big-memory").load().await.unwrap_err();
-    assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+    assert_eq!(refusal.code, ErrorCode::MemoryLimit, "{refusal:?}");
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn instances_are_counted_also_where_they_have_nothing() {
             .await;
         assert_eq!(loaded.is_ok(), loads, "{count}: {loaded:?}");
         if let Err(refusal) = loaded {
-            assert_eq!(refusal.code, "instance_limit", "{refusal:?}");
+            assert_eq!(refusal.code, ErrorCode::InstanceLimit, "{refusal:?}");
         }
     }
 }
@@ -152,7 +152,7 @@ async fn what_the_engine_keeps_of_an_instance_is_limited_in_both_engines() {
         let loaded = Test::of_bytes(large, None).on(&without_pool()).load().await;
         assert_eq!(loaded.is_ok(), loads, "{count} {needs}: {loaded:?}");
         if let Err(refusal) = loaded {
-            assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+            assert_eq!(refusal.code, ErrorCode::MemoryLimit, "{refusal:?}");
         }
     }
 }
@@ -183,7 +183,7 @@ async fn components_count_each_time_that_they_are_instantiated() {
             .await;
         assert_eq!(loaded.is_ok(), loads, "{levels} {needs}: {loaded:?}");
         if let Err(refusal) = loaded {
-            assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+            assert_eq!(refusal.code, ErrorCode::MemoryLimit, "{refusal:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use toolcell::{ComponentTools, Tool};
 use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorClass, Refusal, ToolKind};
+use toolcell_core::record::{ErrorCode, Refusal, ToolKind};
 use toolcell_install::ceiling::AccessCeiling;
 
 use super::serving::NamedTool;
@@ -112,11 +112,7 @@ impl AgreedAccess {
             legible(before),
             legible(now),
         );
-        Some(Refusal::new(
-            ErrorClass::PolicyBlocked,
-            "tool_kind_changed",
-            message,
-        ))
+        Some(Refusal::new(ErrorCode::ToolKindChanged, message))
     }
 }
 
@@ -135,5 +131,5 @@ fn refusal(grown: &[String]) -> Refusal {
         "the component changed, and could ask for more than when this server started ({}{more}); restart the server to agree",
         lines.join("; ")
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "ceiling_grew", message)
+    Refusal::new(ErrorCode::CeilingGrew, message)
 }

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use toolcell_core::journal::LogError;
-use toolcell_core::record::{ErrorClass, Refusal, ToolResult};
+use toolcell_core::record::{ErrorCode, Refusal, ToolResult};
 
 /// Exit codes, and what they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,22 @@ pub enum Exit {
     WouldAsk = 6,
     /// A fault of toolcell itself.
     HostFault = 70,
+}
+
+impl Exit {
+    /// The exit code with this number, of which `errors.toml` has one for each error.
+    fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Succeeded,
+            1 => Self::ToolFailed,
+            2 => Self::BadRequest,
+            3 => Self::Refused,
+            4 => Self::Limit,
+            5 => Self::Canceled,
+            6 => Self::WouldAsk,
+            _ => Self::HostFault,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -79,13 +95,15 @@ pub fn of_error(error: &anyhow::Error) -> Exit {
 
 pub fn of_result(result: &ToolResult) -> Exit {
     result.error.as_ref().map_or(Exit::Succeeded, |error| {
-        of_error_code(error.error_class, &error.error_code)
+        let class = error.error_class;
+        let code = ErrorCode::from_name(&error.error_code);
+        Exit::from_number(code.map_or_else(|| class.exit_code(), |code| code.exit_code(class)))
     })
 }
 
 /// The exit code of a call that ends with the refusal.
 pub fn of_refusal(refusal: &Refusal) -> Exit {
-    of_error_code(refusal.class, refusal.code)
+    Exit::from_number(refusal.code.exit_code(refusal.class))
 }
 
 /// The exit code of a command that was refused several things and went on: the highest.
@@ -95,35 +113,4 @@ pub fn of_refusals<'r>(refusals: impl IntoIterator<Item = &'r Refusal>) -> Exit 
         .map(of_refusal)
         .max_by_key(|exit| *exit as u8)
         .unwrap_or(Exit::Succeeded)
-}
-
-fn of_error_code(class: ErrorClass, code: &str) -> Exit {
-    match (class, code) {
-        (_, Refusal::HOST_FAULT) => Exit::HostFault,
-        // A violation that is not a limit: the sandbox refused a network request.
-        (ErrorClass::SandboxViolation, "network_denied" | "network_request_refused") => {
-            Exit::Refused
-        }
-        (class, _) => of_class(class),
-    }
-}
-
-fn of_class(class: ErrorClass) -> Exit {
-    use ErrorClass::*;
-    match class {
-        UnknownTool
-        | InvalidArguments
-        | SchemaValidationFailed
-        | SchemaNotLoaded
-        | SetupRequired
-        | CredentialMissing => Exit::BadRequest,
-        PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap => {
-            Exit::Refused
-        }
-        Timeout | SandboxViolation | ResultTooLarge | RateLimited => Exit::Limit,
-        Canceled | SiblingCanceled | StreamingFallbackDiscarded => Exit::Canceled,
-        DependencyUnavailable | ExecutionFailed | PartialFailure | ResultRedacted => {
-            Exit::ToolFailed
-        }
-    }
 }

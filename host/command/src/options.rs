@@ -17,7 +17,7 @@ use toolcell_config::{
 use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_core::catalog::ToolSelection;
 use toolcell_core::policy::Provenance;
-use toolcell_core::record::{ErrorClass, Mode, Refusal};
+use toolcell_core::record::{ErrorCode, Mode, Refusal};
 use toolcell_install::tls;
 
 use super::exit::{BadRequest, Stop};
@@ -454,7 +454,7 @@ pub fn expiry_of_files(layers: &ConfigLayers) -> Result<Option<Duration>, Refusa
         let said = configured_expiry(&layer.file).map_err(|error| {
             let message =
                 format!("all calls are refused, because the policy cannot be read: {error}");
-            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+            Refusal::new(ErrorCode::PolicyUnreadable, message)
         })?;
         shortest = [shortest, said].into_iter().flatten().min();
     }

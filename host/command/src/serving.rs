@@ -20,7 +20,7 @@ use toolcell_config::{
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Surface, SurfaceConditions};
 use toolcell_core::journal::{CallLog, Journal};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
@@ -383,11 +383,7 @@ impl ServingOptions {
                  --memory or --max-output",
                 limits.host_bytes()
             );
-            return Err(Refusal::new(
-                ErrorClass::SetupRequired,
-                "memory_total_too_small",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::MemoryTotalTooSmall, message));
         }
         if self.listens {
             fits(said, limits)?;
@@ -565,11 +561,7 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
         mib(beside),
         mib(calls.saturating_add(beside)),
     );
-    Err(Refusal::new(
-        ErrorClass::SetupRequired,
-        "memory_too_small",
-        message,
-    ))
+    Err(Refusal::new(ErrorCode::MemoryTooSmall, message))
 }
 
 /// The tools of the command line, else of the files.
@@ -607,7 +599,7 @@ pub fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, 
     if named.is_empty() {
         let message = "no tools to serve: name an installed tool, a .wasm file or a source folder, or list tools under \
          [tools] or [[tool]] in toolcell.toml";
-        return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
+        return Err(Refusal::new(ErrorCode::NoTools, message));
     }
     Ok(named)
 }
@@ -690,7 +682,7 @@ fn each(
         let message = format!(
             "{typed}: the folder of components cannot be read: {why}; name its files one by one"
         );
-        Refusal::new(ErrorClass::SetupRequired, "folder_unreadable", message)
+        Refusal::new(ErrorCode::FolderUnreadable, message)
     };
     let state = watching::stamp(&target.path);
     let found = match target.name {
@@ -727,7 +719,7 @@ fn unreadable(layer: &ConfigLayer, why: &str, word: &ConfigText) -> Refusal {
         "the configuration cannot be read: {}: {why}",
         layer.file.place_of(word)
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+    Refusal::new(ErrorCode::PolicyUnreadable, message)
 }
 
 fn unwritable(error: &std::io::Error) {

@@ -11,7 +11,7 @@ use toolcell_config::{
 };
 use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_install::lock::is_name;
 use toolcell_install::package::PackageInfo;
 use toolcell_install::store;
@@ -141,7 +141,7 @@ impl Target {
                 ""
             };
             let message = format!("no tool at {}: {error}{none}", self.path.display());
-            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+            Refusal::new(ErrorCode::UnknownTool, message)
         })?;
         if !metadata.is_dir() {
             return Ok(self.path.clone());
@@ -162,23 +162,14 @@ impl Target {
     fn standing(&self, home: &Home) -> Result<BuildState, Refusal> {
         if Language::detect(&self.path).is_none() {
             let message = toolchain::no_project(&self.path);
-            return Err(Refusal::new(
-                ErrorClass::SetupRequired,
-                "not_a_tool_folder",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::NotAToolFolder, message));
         }
         Ok(toolchain::standing(&self.path, &home.builds()))
     }
 
     fn build(&self, home: &Home) -> Result<PathBuf, Refusal> {
-        build(&self.path, home).map_err(|error| {
-            Refusal::new(
-                ErrorClass::SetupRequired,
-                "build_failed",
-                format!("{error:#}"),
-            )
-        })?;
+        build(&self.path, home)
+            .map_err(|error| Refusal::new(ErrorCode::BuildFailed, format!("{error:#}")))?;
         match self.standing(home)? {
             // A source that changed during the build and that it did not read is one for the next.
             BuildState::Built(component) | BuildState::Outdated(component, _) => Ok(component),
@@ -258,7 +249,7 @@ impl Target {
                 .map(|tool| format!("{}#{}", self.shown(), tool.declaration().name))
                 .collect();
             let message = format!("{what}; use one of: {}", choices.join(", "));
-            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+            Refusal::new(ErrorCode::UnknownTool, message)
         };
         match (&self.name, loaded.tools.as_slice()) {
             (None, [tool]) => Ok(Arc::clone(tool)),
@@ -378,9 +369,6 @@ fn note_age(folder: &Path, why: &str) {
     }
 }
 
-/// The refusal code for a source folder that was not built.
-pub const NOT_BUILT: &str = "not_built";
-
 /// Returns the refusal of a source folder that must be built first.
 fn not_built(folder: &Path, why: &str, building: BuildPermission) -> Refusal {
     let folder = folder.display();
@@ -394,7 +382,7 @@ fn not_built(folder: &Path, why: &str, building: BuildPermission) -> Refusal {
         "{folder} is a source folder that is not built: {why}. Building runs its code as you: look at it, \
          then run `toolcell build {folder}`{or}"
     );
-    Refusal::new(ErrorClass::SetupRequired, NOT_BUILT, message)
+    Refusal::new(ErrorCode::NotBuilt, message)
 }
 
 /// Builds the tool in `dir`, and reports the steps on standard error.

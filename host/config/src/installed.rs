@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use toolcell::{Home, InstalledTool, Policy, Refusal};
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::{ErrorClass, ErrorCode};
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::{LockEntry, is_name};
 use toolcell_install::lock_location::{InstalledTools, LockLocation};
@@ -193,7 +193,7 @@ pub fn not_installed(name: &str, config: &Path) -> Refusal {
         "`{name}`, of [tools] in {}, is not installed: run `toolcell install`",
         config.display()
     );
-    Refusal::new(ErrorClass::SetupRequired, "not_installed", message)
+    Refusal::new(ErrorCode::NotInstalled, message).with_class(ErrorClass::SetupRequired)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

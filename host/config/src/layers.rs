@@ -10,7 +10,7 @@ use toolcell::{Home, LogSettings};
 use toolcell_core::policy::{
     FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
 };
-use toolcell_core::record::{ErrorClass, Mode, Refusal, RuleSource, digest};
+use toolcell_core::record::{ErrorCode, Mode, Refusal, RuleSource, digest};
 use toolcell_core::scheduler::RetryPolicy;
 use toolcell_install::trust::TrustPolicy;
 
@@ -104,7 +104,7 @@ impl ConfigLayers {
         let unreadable = |error: anyhow::Error| {
             let message =
                 format!("all calls are refused, because the policy cannot be read: {error:#}");
-            Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+            Refusal::new(ErrorCode::PolicyUnreadable, message)
         };
         let names = InstalledNames::new(home, folder, options.file.as_deref());
         let mut layers = Self {
@@ -138,7 +138,7 @@ impl ConfigLayers {
                 folders,
             } = trusted.ok_or_else(|| {
                 let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
-                Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
+                Refusal::new(ErrorCode::ProjectNotTrusted, message)
             })?;
             let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
             check_hooks(&file, &components)?;
@@ -447,7 +447,7 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
             file.path.display(),
             file.folder.display(),
         );
-        Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
+        Refusal::new(ErrorCode::ProjectNotTrusted, message)
     };
     for (at, entry) in file.hooks.iter().enumerate() {
         let now = hook_digest(file, entry)
@@ -487,11 +487,7 @@ fn check_folders(
          `toolcell trust {}`; {WITHOUT_FILES}",
         path.parent().unwrap_or(path).display(),
     );
-    Err(Refusal::new(
-        ErrorClass::PolicyBlocked,
-        "project_not_trusted",
-        message,
-    ))
+    Err(Refusal::new(ErrorCode::ProjectNotTrusted, message))
 }
 
 /// Returns what `path` was trusted with, and its content, which was `bytes` when it was last read: an install in another

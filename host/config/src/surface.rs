@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use toolcell_core::catalog::{TOOL_BUDGET, ToolSelection};
 use toolcell_core::policy::ToolPatterns;
-use toolcell_core::record::{ErrorClass, GUEST_BLOCKS, Refusal, ToolChoice};
+use toolcell_core::record::{ErrorCode, GUEST_BLOCKS, Refusal, ToolChoice};
 
 use super::{ConfigLayer, ConfigLayers, ConfigText};
 
@@ -52,7 +52,7 @@ pub fn selection(
     combined(layers, budget, role).map_err(|error| {
         let message =
             format!("all calls are refused, because the policy cannot be read: {error:#}");
-        Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+        Refusal::new(ErrorCode::PolicyUnreadable, message)
     })
 }
 

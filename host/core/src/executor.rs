@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::journal::Artifacts;
 use crate::policy::{Limits, Permit, PreflightPermit};
 use crate::record::{
-    AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal,
+    AbortReason, Content, ContextModifier, ErrorCode, InvocationId, ProgressStatus, Refusal,
     Replay, ReplayData, SafetyFacts, Usage,
 };
 pub use crate::scheduler::Cancellation;
@@ -261,32 +261,20 @@ pub struct GuestOutput {
 /// Returns the refusal of a call that was stopped for `reason`.
 #[cold]
 pub fn canceled(reason: AbortReason) -> Refusal {
-    let (class, code, why) = match reason {
+    let (code, why) = match reason {
         AbortReason::SiblingError => (
-            ErrorClass::SiblingCanceled,
-            "sibling_canceled",
+            ErrorCode::SiblingCanceled,
             "stopped, because a sibling call failed",
         ),
         AbortReason::Fallback => (
-            ErrorClass::StreamingFallbackDiscarded,
-            "fallback",
+            ErrorCode::Fallback,
             "superseded by another attempt at the same call",
         ),
-        AbortReason::RuntimeShutdown => (
-            ErrorClass::Canceled,
-            Refusal::SHUT_DOWN,
-            "toolcell is shutting down",
-        ),
-        AbortReason::Timeout => (
-            ErrorClass::Canceled,
-            "canceled",
-            "the caller stopped waiting",
-        ),
-        AbortReason::UserInterruption => {
-            (ErrorClass::Canceled, "canceled", "the call was canceled")
-        }
+        AbortReason::RuntimeShutdown => (ErrorCode::HostStopped, "toolcell is shutting down"),
+        AbortReason::Timeout => (ErrorCode::Canceled, "the caller stopped waiting"),
+        AbortReason::UserInterruption => (ErrorCode::Canceled, "the call was canceled"),
     };
-    let mut refusal = Refusal::new(class, code, why).aborted(reason);
+    let mut refusal = Refusal::new(code, why).aborted(reason);
     if reason == AbortReason::RuntimeShutdown {
         refusal.retry_after = Some(SHUT_DOWN_RETRY_AFTER);
     }

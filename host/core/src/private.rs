@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use tempfile::NamedTempFile;
 
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{ErrorCode, Refusal};
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -29,11 +29,7 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
         "toolcell cannot write its own state, {}: {error}; {what_to_do}, or set TOOLCELL_HOME to a folder that can be written",
         path.display()
     );
-    Some(Refusal::new(
-        ErrorClass::SetupRequired,
-        "home_unwritable",
-        message,
-    ))
+    Some(Refusal::new(ErrorCode::HomeUnwritable, message))
 }
 
 /// State on disk when a write returns.

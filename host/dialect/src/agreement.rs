@@ -3,7 +3,7 @@
 
 use rmcp::model::ProtocolVersion;
 use serde_json::{Value, json};
-use toolcell_core::record::{CallRecord, Content, ErrorClass, Refusal};
+use toolcell_core::record::{CallRecord, Content, ErrorClass, ErrorCode, Refusal};
 
 use super::otc::samples::{Sample, record};
 use super::{Dialect, agentool, amplifier, class_name, http, mcp, otc};
@@ -50,7 +50,8 @@ const FOR_PEOPLE: [&str; 2] = ["zz-summary", "zz-log"];
 fn called(blocks: Value, class: Option<ErrorClass>) -> CallRecord {
     let mut blocks: Vec<Content> = serde_json::from_value(blocks).unwrap();
     let error = class.map(|class| {
-        Refusal::new(class, "the_code", MESSAGE)
+        Refusal::new(ErrorCode::TooManyCalls, MESSAGE)
+            .with_class(class)
             .detail("zz-detail")
             .native("zz-native")
     });
@@ -237,9 +238,9 @@ fn every_class_of_error_is_the_same_error_in_every_dialect() {
         let facts = &answer["_meta"]["toolcell/error"];
         assert_eq!(
             (&answer["isError"], &facts["class"], &facts["code"]),
-            (&json!(true), &json!(name), &json!("the_code"))
+            (&json!(true), &json!(name), &json!("too_many_calls"))
         );
-        let spoken = format!("ERROR [{name}/the_code]: {MESSAGE}\nHint: ");
+        let spoken = format!("ERROR [{name}/too_many_calls]: {MESSAGE}\nHint: ");
         let texts = [
             one(&record, "openai")[0]["content"].clone(),
             one(&record, "openai-responses")[0]["output"].clone(),
@@ -260,7 +261,7 @@ fn every_class_of_error_is_the_same_error_in_every_dialect() {
         let error = &one(&record, "amplifier Upstream")["error"];
         assert_eq!(
             (&error["type"], &error["class"], &error["code"]),
-            (&json!(kind), &json!(name), &json!("the_code"))
+            (&json!(kind), &json!(name), &json!("too_many_calls"))
         );
         assert_eq!(one(&record, "events")[1]["event"], "tool:error");
         for mode in ["otc Otc", "otc OtcSeed", "otc Arcade"] {
@@ -272,7 +273,8 @@ fn every_class_of_error_is_the_same_error_in_every_dialect() {
             );
             let prompt = error["additional_prompt_content"].as_str().unwrap();
             assert!(
-                prompt.starts_with(&format!("{name}/the_code: ")) && !prompt.contains(MESSAGE),
+                prompt.starts_with(&format!("{name}/too_many_calls: "))
+                    && !prompt.contains(MESSAGE),
                 "{prompt}"
             );
         }

@@ -259,7 +259,7 @@ pub(super) mod samples {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ToolResult};
+    use toolcell_core::record::{ErrorClass, ErrorCode, InvocationId, Refusal, ToolResult};
 
     use super::samples::{blocks, log, result, saying};
     use super::{ResultPart, parts, text};
@@ -324,7 +324,8 @@ mod tests {
     #[test]
     fn an_error_has_class_code_message_and_hint_and_nothing_for_developers() {
         for class in ErrorClass::ALL {
-            let refusal = Refusal::new(class, "the_code", "it broke")
+            let refusal = Refusal::new(ErrorCode::TooManyCalls, "it broke")
+                .with_class(class)
                 .detail("/secret/detail")
                 .native("trap 7");
             let error = refusal.to_error();
@@ -336,7 +337,7 @@ mod tests {
             let word = json!(class).as_str().unwrap().to_owned();
             let said = text(parts(&failed));
             assert!(
-                said.starts_with(&format!("ERROR [{word}/the_code]: it broke\nHint: ")),
+                said.starts_with(&format!("ERROR [{word}/too_many_calls]: it broke\nHint: ")),
                 "{said}"
             );
             assert_eq!(said.matches("it broke").count(), 1, "{said}");
@@ -350,7 +351,7 @@ mod tests {
                 "what there is of the output comes after the error"
             );
         }
-        let mut error = Refusal::new(ErrorClass::RateLimited, "busy", "too much runs").to_error();
+        let mut error = Refusal::new(ErrorCode::TooManyCalls, "too much runs").to_error();
         error.retry_after = Some(1.5);
         let said = text(parts(&result(json!({ "is_error": true, "error": error }))));
         assert!(

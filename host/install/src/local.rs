@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
@@ -123,7 +123,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
             "cannot read {}: {error}; name a file that you may read",
             path.display()
         );
-        Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+        Refusal::new(ErrorCode::ComponentUnreadable, message)
     };
     let file = open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();

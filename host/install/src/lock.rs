@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
@@ -253,7 +253,7 @@ pub(crate) fn unreadable(place: &Path, why: &str) -> Refusal {
         "{} cannot be read: {why}; restore it, or remove it and run `toolcell install`",
         place.display()
     );
-    Refusal::new(ErrorClass::SetupRequired, "lock_unreadable", message)
+    Refusal::new(ErrorCode::LockUnreadable, message)
 }
 
 #[cfg(test)]
@@ -338,7 +338,7 @@ pub(crate) mod tests {
             ("version = ".to_owned(), "line 1"),
         ] {
             let refusal = ToolLock::parse(&text, Path::new("/p/toolcell.lock")).unwrap_err();
-            assert_eq!(refusal.code, "lock_unreadable");
+            assert_eq!(refusal.code, ErrorCode::LockUnreadable);
             assert!(
                 refusal.message.contains(why) && refusal.message.contains("/p/toolcell.lock"),
                 "{refusal}"

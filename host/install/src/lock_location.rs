@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use toolcell_core::private::{self, OnDisk, OthersAccess};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};
@@ -169,7 +169,7 @@ fn unconfirmed(name: &str, is_known: bool) -> Refusal {
         "`{name}`: {} {why}; run `toolcell install` to review and confirm the change",
         lock::FILE_NAME
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
+    Refusal::new(ErrorCode::LockNotConfirmed, message)
 }
 
 impl LockLocation {
@@ -398,11 +398,7 @@ impl InstalledTools {
             "another process changed `{name}` in {} meanwhile: run the command again",
             lock::FILE_NAME
         );
-        Err(Refusal::new(
-            ErrorClass::DependencyUnavailable,
-            "lock_changed_meanwhile",
-            message,
-        ))
+        Err(Refusal::new(ErrorCode::LockChangedMeanwhile, message))
     }
 }
 
@@ -521,7 +517,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Refusal {
         "cannot write {}: {error}; check that you may write to its folder",
         path.display()
     );
-    Refusal::new(ErrorClass::SetupRequired, "lock_unwritable", message)
+    Refusal::new(ErrorCode::LockUnwritable, message)
 }
 
 #[cfg(test)]

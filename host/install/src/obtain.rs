@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
@@ -40,11 +40,7 @@ impl ComponentSources {
             _ if self.offline && guard!("offline") => {
                 let message =
                     format!("{reference} is not on this machine; fetch it without --offline");
-                Err(Refusal::new(
-                    ErrorClass::DependencyUnavailable,
-                    "offline",
-                    message,
-                ))
+                Err(Refusal::new(ErrorCode::Offline, message))
             }
             ComponentReference::Registry(_) => Ok(&*self.registry),
             ComponentReference::Url(_) => Ok(&*self.web),
@@ -186,9 +182,5 @@ fn check(reference: &ComponentReference, expected: &Digest, found: &Digest) -> R
         "{reference} gives {found}, and {expected} is expected: the bytes were changed. `toolcell update` takes other \
          bytes, if they are meant"
     );
-    Err(Refusal::new(
-        ErrorClass::PolicyBlocked,
-        "digest_mismatch",
-        message,
-    ))
+    Err(Refusal::new(ErrorCode::DigestMismatch, message))
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
+use toolcell_core::record::{ErrorCode, Refusal, Timestamp};
 
 use crate::ceiling::{AccessCeiling, CeilingDifference};
 use crate::declarations::{DeclarationDiff, DiffLine, ToolDeclarations};
@@ -247,11 +247,7 @@ fn versions(old: &LockEntry, new: &LockEntry) -> Result<Vec<InstallChange>, Refu
             legible(before),
             old.name
         );
-        return Err(Refusal::new(
-            ErrorClass::PolicyBlocked,
-            "downgrade",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::Downgrade, message));
     }
     Ok(vec![InstallChange::Older {
         before: before.clone(),
@@ -277,11 +273,7 @@ fn signed_earlier(old: &LockEntry, new: &LockEntry) -> Option<Refusal> {
         moment(before),
         old.name
     );
-    Some(Refusal::new(
-        ErrorClass::PolicyBlocked,
-        "downgrade",
-        message,
-    ))
+    Some(Refusal::new(ErrorCode::Downgrade, message))
 }
 
 /// Compares two versions as semver does; `None` if one of them has no order.
@@ -465,7 +457,7 @@ mod tests {
         let refused =
             InstallPlan::new(Some(&installed), &of("tags/v1", 100, b"older"), |_, _| true)
                 .unwrap_err();
-        assert_eq!(refused.code, "downgrade");
+        assert_eq!(refused.code, ErrorCode::Downgrade);
         assert!(
             !InstallPlan::new(Some(&installed), &of("tags/v3", 300, b"newer"), |_, _| true)
                 .unwrap()
@@ -483,7 +475,7 @@ mod tests {
         let older = version(|entry| entry.version = Some("1.9.9".to_owned()));
         assert_eq!(
             compared(Some(&signed), &older).unwrap_err().code,
-            "downgrade"
+            ErrorCode::Downgrade
         );
         let unsigned = ToolVersion {
             entry: LockEntry {
@@ -527,7 +519,7 @@ mod tests {
         let installed = of(Some(200), b"installed");
         let refused = compared(Some(&installed), &of(Some(100), b"older")).unwrap_err();
         assert!(
-            refused.code == "downgrade" && refused.message.contains("1970-01-01T00:01:40"),
+            refused.code == ErrorCode::Downgrade && refused.message.contains("1970-01-01T00:01:40"),
             "{refused}"
         );
         for other in [
@@ -563,7 +555,7 @@ mod tests {
                 compared(Some(&installed), &of(number, 100, b"older"))
                     .unwrap_err()
                     .code,
-                "downgrade"
+                ErrorCode::Downgrade
             );
             assert!(
                 !compared(Some(&installed), &of(number, 300, b"newer"))

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use url::{Host, Url};
 
 use crate::digest::Digest;
@@ -354,7 +354,7 @@ fn refusal(text: &str, why: &str) -> Refusal {
         "`{shown}` cannot be installed: {why}. A reference is `host/repository:tag` of a registry, a URL, a file or a \
          folder"
     );
-    Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
+    Refusal::new(ErrorCode::BadReference, message)
 }
 
 #[cfg(test)]
@@ -422,7 +422,7 @@ mod tests {
             ("ghcr.io/x/jq@sha512:00", "is not a digest"),
         ] {
             let refusal = parse(text).unwrap_err();
-            assert_eq!(refusal.code, "bad_reference");
+            assert_eq!(refusal.code, ErrorCode::BadReference);
             assert!(refusal.message.contains(why), "{text}: {refusal}");
             assert!(!refusal.message.contains("secret"), "{text}: {refusal}");
         }

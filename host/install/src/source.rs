@@ -6,7 +6,7 @@ use std::io::Write;
 use toolcell_core::approval::deceives;
 use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
 use crate::digest::{Digest, DigestHasher};
 use crate::reference::ComponentReference;
@@ -187,13 +187,12 @@ pub fn too_large(bytes_max: u64) -> Refusal {
             larger_than_allowed()
         )
     };
-    Refusal::new(ErrorClass::ResultTooLarge, "component_too_large", message)
+    Refusal::new(ErrorCode::ComponentTooLarge, message).with_class(ErrorClass::ResultTooLarge)
 }
 
 fn unwritable(error: &std::io::Error) -> Refusal {
     Refusal::new(
-        ErrorClass::SetupRequired,
-        "store_unwritable",
+        ErrorCode::StoreUnwritable,
         format!("cannot write to the store of tools: {error}"),
     )
 }
@@ -234,7 +233,10 @@ mod tests {
         let mut sink = ComponentSink::new(&mut kept, 4);
         sink.write(b"ab").unwrap();
         sink.write(b"cd").unwrap();
-        assert_eq!(sink.write(b"e").unwrap_err().code, "component_too_large");
+        assert_eq!(
+            sink.write(b"e").unwrap_err().code,
+            ErrorCode::ComponentTooLarge
+        );
         let mut kept = Vec::new();
         let mut sink = ComponentSink::new(&mut kept, u64::MAX);
         sink.write(b"abc").unwrap();

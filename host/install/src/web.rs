@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::policy::network::{reached, special};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use url::Url;
 
 use crate::exchange::{self, ExchangeFailure, HttpCall, HttpReply, PATIENCE, REDIRECTS_MAX};
@@ -51,21 +51,13 @@ impl WebSource {
                     let status = status.as_u16();
                     let message =
                         format!("{at} answers {status}: check the URL, or try again later");
-                    return Err(Refusal::new(
-                        ErrorClass::DependencyUnavailable,
-                        "source_refused",
-                        message,
-                    ));
+                    return Err(Refusal::new(ErrorCode::SourceRefused, message));
                 }
             }
         }
         let message =
             format!("{url} redirects more than {REDIRECTS_MAX} times: use the URL that it ends at");
-        Err(Refusal::new(
-            ErrorClass::DependencyUnavailable,
-            "too_many_redirects",
-            message,
-        ))
+        Err(Refusal::new(ErrorCode::TooManyRedirects, message))
     }
 
     async fn request(&self, at: &Url, first: &Url) -> Result<HttpReply, Refusal> {
@@ -100,7 +92,7 @@ fn redirected(at: &Url, reply: &HttpReply, first: &Url) -> Result<Url, Refusal> 
             "{} redirects {why}: use the URL that it should end at, if you trust it",
             shown(at)
         );
-        Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
+        Refusal::new(ErrorCode::RedirectRefused, message)
     };
     let to = reply
         .location()
@@ -140,11 +132,7 @@ fn vet(at: &Url, first: &Url, addresses: &[SocketAddr]) -> Result<(), Refusal> {
     let message = format!(
         "{first} redirects to {name}, whose address is not public ({what}), so nothing was fetched; use another URL"
     );
-    Err(Refusal::new(
-        ErrorClass::PolicyBlocked,
-        "redirect_refused",
-        message,
-    ))
+    Err(Refusal::new(ErrorCode::RedirectRefused, message))
 }
 
 /// Writes the body of `reply` into `sink`, within its bounds.
@@ -186,11 +174,7 @@ impl ComponentSource for WebSource {
             let url = web_url(&resolved.reference)?;
             let Some(reply) = self.get(url, &ABSENT).await? else {
                 let message = format!("there is nothing at {url}: check the URL");
-                return Err(Refusal::new(
-                    ErrorClass::UnknownTool,
-                    "reference_not_found",
-                    message,
-                ));
+                return Err(Refusal::new(ErrorCode::ReferenceNotFound, message));
             };
             pour(reply, url, sink).await
         })
@@ -243,19 +227,11 @@ fn failed(url: &Url, failure: ExchangeFailure) -> Refusal {
     match failure {
         ExchangeFailure::Unreachable(why) => {
             let message = format!("{url} cannot be reached: {why}; check the URL and the network");
-            Refusal::new(
-                ErrorClass::DependencyUnavailable,
-                "source_unreachable",
-                message,
-            )
+            Refusal::new(ErrorCode::SourceUnreachable, message)
         }
         ExchangeFailure::TooSlow(why) => {
             let message = format!("{url} {why}; try again later");
-            Refusal::new(
-                ErrorClass::DependencyUnavailable,
-                "source_too_slow",
-                message,
-            )
+            Refusal::new(ErrorCode::SourceTooSlow, message)
         }
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use toolcell_core::catalog::CHECKS_VERSION;
 use toolcell_core::file_state::FileState;
 use toolcell_core::private::{self, OnDisk, OthersAccess};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_core::secret::private_file::{self, KEY_BYTES};
 use zeroize::Zeroizing;
 
@@ -135,7 +135,7 @@ impl CodeCache {
                 let message = format!(
                     "compiled components cannot be kept: cannot create the folder {dir}: {error}"
                 );
-                Refusal::new(ErrorClass::ExecutionFailed, Refusal::HOST_FAULT, message)
+                Refusal::new(ErrorCode::HostFault, message)
             })
         })?;
         let key = private_file::read_or_make_key(key_file).map_err(|error| {
@@ -149,7 +149,7 @@ impl CodeCache {
                  remove it, and a new one is made",
                 key_file.display()
             );
-            Refusal::new(ErrorClass::SetupRequired, "component_key_unreadable", message)
+            Refusal::new(ErrorCode::ComponentKeyUnreadable, message)
         })?;
         let note_key = blake3::derive_key("toolcell 2026-11 notes on component files", &key[..]);
         Ok(Self {

@@ -14,7 +14,9 @@ use toolcell_core::executor::{
     ResumedState, RunInput, SandboxDenial, canceled,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
-use toolcell_core::record::{AbortReason, ErrorClass, MeteredUsage, Refusal, SafetyFacts, Usage};
+use toolcell_core::record::{
+    AbortReason, ErrorClass, ErrorCode, MeteredUsage, Refusal, SafetyFacts, Usage,
+};
 use wasmtime::{Store, UpdateDeadline};
 
 use super::Sandbox;
@@ -232,10 +234,10 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
         let next =
             "check the file system of the granted folders, and the files that the tool writes";
         Refusal::new(
-            class,
-            "file_operation_unfinished",
+            ErrorCode::FileOperationUnfinished,
             format!("the tool {what}, but {UNFINISHED}; {next}"),
         )
+        .with_class(class)
     };
     match outcome {
         Ok(GuestOutcome::Success(output)) => Ok(GuestOutcome::Partial(
@@ -648,8 +650,7 @@ fn needed(error: &wasmtime::Error, store: &mut Store<StoreState>) -> Option<Gues
 /// The refusal of an instance without a world.
 fn not_started(error: &wasmtime::Error) -> Refusal {
     Refusal::new(
-        ErrorClass::SetupRequired,
-        "world_not_available",
+        ErrorCode::WorldNotAvailable,
         "something that was granted is not there any more, or cannot be opened",
     )
     .detail(format!("{error:#}"))

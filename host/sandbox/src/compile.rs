@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use wasmtime::OptLevel;
 
 use super::adapt::{self, NoCommand};
@@ -307,16 +307,14 @@ impl Compiler {
         match status.code() {
             Some(0) => return Ok((Concurrency::Off, code)),
             Some(CONCURRENT) => return Ok((Concurrency::On, code)),
-            Some(FAULTY) => return Err(invalid("component_invalid", faulty(said))),
-            Some(NO_COMMAND) => return Err(invalid("component_invalid", said.to_owned())),
+            Some(FAULTY) => return Err(invalid(ErrorCode::ComponentInvalid, faulty(said))),
+            Some(NO_COMMAND) => return Err(invalid(ErrorCode::ComponentInvalid, said.to_owned())),
             Some(NOT_AVAILABLE) => {
-                return Err(Refusal::new(
-                    ErrorClass::CapabilityGap,
-                    "import_not_available",
-                    said,
-                ));
+                return Err(Refusal::new(ErrorCode::ImportNotAvailable, said));
             }
-            Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
+            Some(TOO_LARGE) => {
+                return Err(starts_too_large(ErrorCode::MemoryLimit, said.to_owned()));
+            }
             _ => {}
         }
         let ended = format!("the compiler ended with {status}: {said}");
@@ -328,10 +326,7 @@ impl Compiler {
             Some(Signal::KILL) => Err(self.killed(ended)),
             _ if crashed(status) => {
                 let message = "the compiler crashed on the component; build it with less deeply nested types and code";
-                Err(
-                    Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message)
-                        .detail(ended),
-                )
+                Err(Refusal::new(ErrorCode::CompileCrash, message).detail(ended))
             }
             _ => Err(Refusal::host_fault(ended)),
         }
@@ -356,7 +351,7 @@ impl Compiler {
                 self.code_bytes_max
             ),
         };
-        Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
+        Refusal::new(ErrorCode::CompileLimit, message)
     }
 
     /// The refusal of a component whose worker another process or the kernel killed: the host judges no worker that it killed
@@ -367,7 +362,7 @@ impl Compiler {
             "the compiler was killed, as the kernel does when the machine or its container runs out of memory; give it more \
              memory, or lower `memory` {WHERE}, which is {bytes} bytes"
         );
-        Refusal::new(ErrorClass::SandboxViolation, "compile_killed", message).detail(ended)
+        Refusal::new(ErrorCode::CompileKilled, message).detail(ended)
     }
 }
 
@@ -488,7 +483,7 @@ fn faulty(said: &str) -> String {
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid(
-            "component_precompiled",
+            ErrorCode::ComponentPrecompiled,
             "native code is never accepted; give the .wasm file".to_owned(),
         ));
     }
@@ -498,18 +493,15 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
             bytes.len(),
             larger_than_allowed()
         );
-        return Err(Refusal::new(
-            ErrorClass::SandboxViolation,
-            "component_too_large",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::ComponentTooLarge, message)
+            .with_class(ErrorClass::SandboxViolation));
     }
     match bytes.get(..8) {
         Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
         // The compiler's process looks at it.
         _ if adapt::is_module(bytes) => Ok(()),
         _ => Err(invalid(
-            "component_invalid",
+            ErrorCode::ComponentInvalid,
             "this is not a WebAssembly component".to_owned(),
         )),
     }
@@ -642,9 +634,11 @@ fn work(engines: &CompilerEngines) -> anyhow::Result<Concurrency> {
 
 #[cfg(test)]
 mod tests {
+
     use std::path::PathBuf;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
+    use toolcell_core::record::ErrorCode;
 
     use super::{
         Compilation, CompileEffort, Compiler, CompilerEngines, CompilerSettings, Concurrency,
@@ -686,7 +680,7 @@ mod tests {
             .compile(b"", CompileEffort::Quick)
             .await
             .unwrap_err();
-        assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
+        assert_eq!(refusal.code, ErrorCode::ComponentInvalid, "{refusal:?}");
         assert!(
             refusal.message.len() < 9 << 10,
             "{} bytes",
@@ -724,7 +718,7 @@ mod tests {
                 .compile(b"", CompileEffort::Quick)
                 .await
                 .unwrap_err();
-            assert_eq!(refusal.code, code, "{end}: {refusal:?}");
+            assert_eq!(refusal.code.as_str(), code, "{end}: {refusal:?}");
         }
     }
 
@@ -751,7 +745,7 @@ mod tests {
         )
         .await;
         let refusal = compiled.unwrap().unwrap_err();
-        assert_eq!(refusal.code, "compile_limit");
+        assert_eq!(refusal.code, ErrorCode::CompileLimit);
         assert!(
             refusal.message.contains("code") && refusal.message.contains("1000 bytes"),
             "{}",

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::Limits;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::classifying::ClassifyingPre;
@@ -196,7 +196,7 @@ impl LoadedComponent {
                 let message = format!(
                     "the tool describes itself differently each time: {what}; ask its author to correct it"
                 );
-                return Err(invalid("description_changes", message));
+                return Err(invalid(ErrorCode::DescriptionChanges, message));
             }
             Ok(toolkit) => toolkit,
             Err(_) => second,
@@ -277,16 +277,13 @@ impl LinkedComponent {
         let instance = linker.instantiate_pre(component).map_err(|error| {
             let is_newer = description.imports.iter().any(|import| linking::is_of_wasi_0_3(import));
             let hint = if is_newer { linking::WASI_0_3_HINT } else { "" };
-            Refusal::new(
-                ErrorClass::CapabilityGap,
-                "import_not_available",
-                format!("the component imports an interface that toolcell does not provide: {error:#}{hint}"),
-            )
+            Refusal::new(ErrorCode::ImportNotAvailable,
+                format!("the component imports an interface that toolcell does not provide: {error:#}{hint}"))
         })?;
         let mismatch = |error: wasmtime::Error| {
             let contract = description.world.contract();
             invalid(
-                "contract_mismatch",
+                ErrorCode::ContractMismatch,
                 format!("the component does not follow {contract}: {error:#}"),
             )
         };
@@ -353,21 +350,23 @@ pub(super) fn map(engine: &GuestEngine, code: &Path) -> Result<Component, Refusa
 fn not_loadable(error: &wasmtime::Error) -> Refusal {
     let text = format!("{error:#}");
     let code = match &text {
-        text if text.contains("core module instances") => "instance_limit",
-        text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
+        text if text.contains("core module instances") => ErrorCode::InstanceLimit,
+        text if text.contains("limit") || text.contains("configured maximum") => {
+            ErrorCode::MemoryLimit
+        }
         _ => return Refusal::host_fault(text),
     };
     starts_too_large(code, text)
 }
 
 /// The refusal of a component that needs more than any call gets, before it runs.
-pub(super) fn starts_too_large(code: &'static str, detail: String) -> Refusal {
+pub(super) fn starts_too_large(code: ErrorCode, detail: String) -> Refusal {
     let message = "the component starts with more than any call may use";
-    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(detail)
+    Refusal::new(code, message).detail(detail)
 }
 
-pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
-    Refusal::new(ErrorClass::SetupRequired, code, message)
+pub(super) fn invalid(code: ErrorCode, message: String) -> Refusal {
+    Refusal::new(code, message)
 }
 
 #[cfg(test)]

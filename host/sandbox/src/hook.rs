@@ -12,7 +12,7 @@ use toolcell_core::hook::{
 };
 use toolcell_core::policy::{Capability, HookPermit, Limits};
 use toolcell_core::record::{
-    Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal, check_numbers,
+    Behavior, Content, ErrorCode, HookEvent, Input, PermissionResult, Refusal, check_numbers,
 };
 use wasmtime::component::{Component, InstancePre};
 
@@ -191,7 +191,7 @@ fn link(engine: &GuestEngine, component: &Component) -> Result<HookPre<StoreStat
         .any(|(name, _)| name == HANDLER)
     {
         return Err(invalid(
-            "not_a_hook",
+            ErrorCode::NotAHook,
             format!("the component is not a hook: it does not export {HANDLER}"),
         ));
     }
@@ -203,11 +203,11 @@ fn link(engine: &GuestEngine, component: &Component) -> Result<HookPre<StoreStat
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the hook asks for what no hook gets: {error:#}");
-        Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
+        Refusal::new(ErrorCode::ImportNotAvailable, message)
     })?;
     HookPre::new(instance).map_err(|error| {
         invalid(
-            "contract_mismatch",
+            ErrorCode::ContractMismatch,
             format!("the component does not follow toolcell:tool@0.2.0: {error:#}"),
         )
     })
@@ -222,13 +222,13 @@ async fn examine(
     let first = describe(engine, component, limits).await?;
     if first != describe(engine, component, limits).await? {
         return Err(invalid(
-            "description_changes",
+            ErrorCode::DescriptionChanges,
             "the hook describes itself differently each time".to_owned(),
         ));
     }
     if first.events.is_empty() {
         return Err(invalid(
-            "description_invalid",
+            ErrorCode::DescriptionInvalid,
             "the hook wants to hear of no event".to_owned(),
         ));
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use toolcell_core::policy::HookPermit;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::judge::JudgePre;
@@ -102,7 +102,7 @@ fn link(engine: &GuestEngine, component: &Component) -> Result<JudgePre<StoreSta
         .any(|(name, _)| name == HANDLER)
     {
         return Err(invalid(
-            "not_a_judge",
+            ErrorCode::NotAJudge,
             format!("the component is not a judge: it does not export {HANDLER}"),
         ));
     }
@@ -114,11 +114,11 @@ fn link(engine: &GuestEngine, component: &Component) -> Result<JudgePre<StoreSta
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
         let message = format!("the judge imports what no judge gets: {error:#}");
-        Refusal::new(ErrorClass::CapabilityGap, "import_not_available", message)
+        Refusal::new(ErrorCode::ImportNotAvailable, message)
     })?;
     JudgePre::new(instance).map_err(|error| {
         invalid(
-            "contract_mismatch",
+            ErrorCode::ContractMismatch,
             format!("the component does not follow toolcell:tool@0.2.0: {error:#}"),
         )
     })

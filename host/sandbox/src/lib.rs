@@ -50,7 +50,7 @@ use toolcell_core::executor::{
 };
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::{Limits, Permit};
-use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
+use toolcell_core::record::{AbortReason, ErrorCode, Refusal, SafetyFacts};
 
 pub use adapt::component_of_library;
 pub use compile::{Compilation, CompileEffort, CompileWatch, CompilerSettings, compile_worker};
@@ -341,8 +341,7 @@ impl Sandbox {
     fn known(&self, digest: &str) -> Result<Arc<LoadedComponent>, Refusal> {
         self.get(digest).ok_or_else(|| {
             Refusal::new(
-                ErrorClass::DependencyUnavailable,
-                "component_not_loaded",
+                ErrorCode::ComponentNotLoaded,
                 "the tool's component is not loaded",
             )
         })

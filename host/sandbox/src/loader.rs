@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::pool::{STORE, UnfinishedJob};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, CompileEffort, Compiler};
@@ -352,7 +352,7 @@ async fn on_disk<T: Send + 'static>(
         UnfinishedJob::Busy(_) | UnfinishedJob::NoThreads(_) => {
             let message =
                 format!("the tool's component cannot be loaded now: {error}; call again later");
-            Refusal::new(ErrorClass::RateLimited, "too_many_loads", message)
+            Refusal::new(ErrorCode::TooManyLoads, message)
         }
         UnfinishedJob::Panicked => Refusal::host_fault("loading a component panicked"),
     })
@@ -379,9 +379,5 @@ fn changed(path: &Path) -> Refusal {
         "the component {} changed or was removed after loading; reload the tool and call again",
         path.display()
     );
-    Refusal::new(
-        ErrorClass::DependencyUnavailable,
-        "component_changed",
-        message,
-    )
+    Refusal::new(ErrorCode::ComponentChanged, message)
 }

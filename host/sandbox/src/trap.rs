@@ -4,7 +4,7 @@
 
 use toolcell_core::executor::canceled;
 use toolcell_core::policy::Limits;
-use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
+use toolcell_core::record::{AbortReason, ErrorCode, Refusal};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;
@@ -53,8 +53,7 @@ pub(super) enum ExceededLimit {
 /// A denial during a call. The guest got an error, and may have continued.
 #[derive(Clone, Debug)]
 pub(super) struct CallDenial {
-    pub(super) class: ErrorClass,
-    pub(super) code: &'static str,
+    pub(super) code: ErrorCode,
     pub(super) message: String,
 }
 
@@ -68,8 +67,8 @@ impl CallDenial {
         let native = failure
             .native_error_ref
             .clone()
-            .unwrap_or_else(|| self.code.into());
-        Refusal::new(self.class, self.code, message)
+            .unwrap_or_else(|| self.code.as_str().into());
+        Refusal::new(self.code, message)
             .detail(detail.clone())
             .native(native)
     }
@@ -117,11 +116,11 @@ fn classified(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
             "the tool used its CPU budget of {} units of fuel; raise it with --fuel",
             seen.limits.fuel
         );
-        return Refusal::new(ErrorClass::Timeout, "fuel_exhausted", message).native("out_of_fuel");
+        return Refusal::new(ErrorCode::FuelExhausted, message).native("out_of_fuel");
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return failed(
-            "guest_exited",
+            ErrorCode::GuestExited,
             format!(
                 "the tool exited with status {} instead of answering",
                 exit.0
@@ -138,21 +137,20 @@ fn classified(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     }
     if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
         return Refusal::new(
-            ErrorClass::RateLimited,
-            "host_overloaded",
+            ErrorCode::HostOverloaded,
             "the host has no room for another call now",
         );
     }
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
-        return violation(
-            "handle_limit",
+        return Refusal::new(
+            ErrorCode::HandleLimit,
             format!("the tool opened more than {} handles", seen.limits.handles),
         );
     }
     if error.downcast_ref::<FieldMapError>().is_some() {
         let limit = seen.limits.network.header_bytes;
-        return violation(
-            "header_limit",
+        return Refusal::new(
+            ErrorCode::HeaderLimit,
             format!("the tool wrote more than {limit} bytes of headers"),
         );
     }
@@ -166,8 +164,7 @@ fn stopped(stop: StopReason, limits: &Limits) -> Refusal {
     match stop {
         StopReason::Canceled(reason) => canceled(reason),
         StopReason::Deadline => Refusal::new(
-            ErrorClass::Timeout,
-            "deadline_exceeded",
+            ErrorCode::DeadlineExceeded,
             format!(
                 "the tool did not finish within {} ms; raise the limit with --timeout",
                 limits.wall.as_millis()
@@ -175,13 +172,11 @@ fn stopped(stop: StopReason, limits: &Limits) -> Refusal {
         ),
         // Outside of a call: when a component is described or checks its arguments.
         StopReason::NeedsInput => Refusal::new(
-            ErrorClass::ExecutionFailed,
-            "asked_too_early",
+            ErrorCode::AskedTooEarly,
             "the tool asks its user something before it was called",
         ),
         StopReason::Question(rule) => Refusal::new(
-            ErrorClass::ExecutionFailed,
-            "question_invalid",
+            ErrorCode::QuestionInvalid,
             format!("the tool asked an invalid question: {rule}"),
         ),
     }
@@ -190,21 +185,21 @@ fn stopped(stop: StopReason, limits: &Limits) -> Refusal {
 fn over_quota(exceeded: ExceededLimit, limits: &Limits) -> Refusal {
     let (code, message) = match exceeded {
         ExceededLimit::DiskBytes => (
-            "disk_limit",
+            ErrorCode::DiskLimit,
             format!(
                 "the tool exceeded its limit of {} bytes written to files; raise it with --max-disk",
                 limits.disk_bytes
             ),
         ),
         ExceededLimit::FilesCreated => (
-            "files_limit",
+            ErrorCode::FilesLimit,
             format!(
                 "the tool makes more than the {} files, folders and links that it may",
                 limits.files_created
             ),
         ),
         ExceededLimit::Descriptors => (
-            "descriptor_limit",
+            ErrorCode::DescriptorLimit,
             format!("the tool keeps more than {} files open", limits.descriptors),
         ),
         ExceededLimit::Output => {
@@ -212,37 +207,37 @@ fn over_quota(exceeded: ExceededLimit, limits: &Limits) -> Refusal {
                 "the tool prints more than the {} bytes that it may; --max-output raises it",
                 limits.output_bytes
             );
-            return Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message);
+            return Refusal::new(ErrorCode::OutputLimit, message);
         }
         ExceededLimit::Events => {
             let message = format!(
                 "the tool's result has more than {EVENTS_MAX} events, which no result may have"
             );
-            return Refusal::new(ErrorClass::ResultTooLarge, "event_limit", message);
+            return Refusal::new(ErrorCode::EventLimit, message);
         }
         ExceededLimit::Streamed => return too_much_output(limits),
     };
-    violation(code, message)
+    Refusal::new(code, message)
 }
 
 fn too_much_output(limits: &Limits) -> Refusal {
     let bytes = limits.output_bytes;
     let message =
         format!("the tool handed over more than {bytes} bytes at once; --max-output raises it");
-    Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message)
+    Refusal::new(ErrorCode::OutputLimit, message)
 }
 
 fn limit_hit(limit: &str, seen: &TrapContext<'_>) -> Refusal {
     match limit {
-        "memory" => violation(
-            "memory_limit",
+        "memory" => Refusal::new(
+            ErrorCode::MemoryLimit,
             format!(
                 "the tool exceeded its memory limit of {} bytes; raise it with --memory",
                 seen.limits.memory_bytes
             ),
         ),
-        _ => violation(
-            "table_limit",
+        _ => Refusal::new(
+            ErrorCode::TableLimit,
             format!(
                 "the tool needs more than the {} table elements it may use",
                 seen.limits.table_elements
@@ -253,31 +248,24 @@ fn limit_hit(limit: &str, seen: &TrapContext<'_>) -> Refusal {
 
 fn trapped(trap: Trap, seen: &TrapContext<'_>) -> Refusal {
     let (code, what) = match trap {
-        Trap::StackOverflow => ("stack_overflow", "the tool used up its stack"),
-        Trap::UnreachableCodeReached => ("guest_panicked", "the tool crashed"),
+        Trap::StackOverflow => (ErrorCode::StackOverflow, "the tool used up its stack"),
+        Trap::UnreachableCodeReached => (ErrorCode::GuestPanicked, "the tool crashed"),
         Trap::MemoryOutOfBounds | Trap::HeapMisaligned => (
-            "memory_fault",
+            ErrorCode::MemoryFault,
             "the tool made an out-of-bounds or misaligned memory access",
         ),
         Trap::IntegerDivisionByZero | Trap::IntegerOverflow | Trap::BadConversionToInteger => (
-            "arithmetic_fault",
+            ErrorCode::ArithmeticFault,
             "integer division by zero, overflow, or invalid conversion to an integer in the tool",
         ),
-        Trap::Interrupt => ("deadline_exceeded", "the tool was interrupted"),
+        Trap::Interrupt => (ErrorCode::DeadlineExceeded, "the tool was interrupted"),
         Trap::AsyncDeadlock => (
-            "guest_deadlocked",
+            ErrorCode::GuestDeadlocked,
             "the tool is deadlocked: all of its tasks are blocked",
         ),
-        _ => ("guest_trapped", "the tool crashed"),
+        _ => (ErrorCode::GuestTrapped, "the tool crashed"),
     };
-    let class = if trap == Trap::Interrupt {
-        ErrorClass::Timeout
-    } else {
-        ErrorClass::ExecutionFailed
-    };
-    let mut refusal = failed(code, what.to_owned(), seen).native(trap.to_string());
-    refusal.class = class;
-    refusal
+    failed(code, what.to_owned(), seen).native(trap.to_string())
 }
 
 /// Maps limits that the engine reports only in an error's text.
@@ -290,15 +278,15 @@ fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     if has(&["resource limit exceeded"]) {
         let message =
             "the tool needs more instances, memories or tables than it may have".to_owned();
-        return violation("instance_limit", message).detail(text);
+        return Refusal::new(ErrorCode::InstanceLimit, message).detail(text);
     }
     if has(&[
         "handle limit exceeded",
         "handle table",
         "resource table has no free keys",
     ]) {
-        return violation(
-            "handle_limit",
+        return Refusal::new(
+            ErrorCode::HandleLimit,
             format!("the tool opened more than {} handles", seen.limits.handles),
         );
     }
@@ -309,35 +297,31 @@ fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
         "table limits",
         "exceeds the limit",
     ]) {
-        return violation(
-            "memory_limit",
+        return Refusal::new(
+            ErrorCode::MemoryLimit,
             "the tool starts with more memory than it may use; --memory raises it".to_owned(),
         );
     }
     if has(&["failed to convert function to given type"]) {
         return invalid(
-            "contract_mismatch",
+            ErrorCode::ContractMismatch,
             format!("the component does not follow toolcell:tool@0.2.0: {text}"),
         );
     }
     // The engine's own words name the value.
     let cause = native(error);
     failed(
-        "guest_invalid",
+        ErrorCode::GuestInvalid,
         format!("the tool violated its interface contract: {cause}"),
         seen,
     )
     .detail(text)
 }
 
-fn violation(code: &'static str, message: String) -> Refusal {
-    Refusal::new(ErrorClass::SandboxViolation, code, message)
-}
-
 /// The end of the guest's stderr goes into the detail, for the journal, because it may hold what the model should not
 /// see.
-fn failed(code: &'static str, message: String, seen: &TrapContext<'_>) -> Refusal {
-    let refusal = Refusal::new(ErrorClass::ExecutionFailed, code, message);
+fn failed(code: ErrorCode, message: String, seen: &TrapContext<'_>) -> Refusal {
+    let refusal = Refusal::new(code, message);
     if seen.stderr_tail.is_empty() {
         refusal
     } else {

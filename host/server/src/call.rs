@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Background, Callee, Cancellation, Limits, RecordKeeper, Request, Session, Terms};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, InvocationId, Refusal,
+    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, InvocationId, Refusal,
 };
 
 use super::asking::{
@@ -569,7 +569,7 @@ pub(super) fn name_too_long(name: &str) -> Option<String> {
 
 pub(super) fn too_many() -> Refusal {
     let message = format!("more than {CALLS_MAX} calls are on their way already; try again later");
-    let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_calls", message);
+    let mut refusal = Refusal::new(ErrorCode::TooManyCalls, message);
     refusal.retry_after = Some(RETRY_AFTER);
     refusal
 }

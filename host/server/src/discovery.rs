@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ProtocolVersion};
 use rmcp::service::RequestContext;
 use toolcell_core::find::{SELECT, ToolQuery};
 use toolcell_core::pool::STORE;
-use toolcell_core::record::{ErrorClass, Input, LoadingState, Refusal, SurfaceReason};
+use toolcell_core::record::{ErrorClass, ErrorCode, Input, LoadingState, Refusal, SurfaceReason};
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
 
 use super::call::revision;
@@ -63,7 +63,7 @@ impl ClientSession {
             .await;
         let busy = |error: toolcell_core::pool::UnfinishedJob| {
             let message = format!("the tools cannot be searched now: {error}; search again later");
-            Refusal::new(ErrorClass::RateLimited, "too_many_searches", message)
+            Refusal::new(ErrorCode::TooManySearches, message)
         };
         let mut found = found.map_err(busy)??;
         providers.tell(&mut found, &offering.offers);
@@ -111,43 +111,43 @@ pub(super) fn unavailable(offer: &ExposedTool) -> Refusal {
     let (class, code, why) = match offer.standing.reason {
         Some(SurfaceReason::SetupRequired) => (
             ErrorClass::SetupRequired,
-            "tool_requires_setup",
+            ErrorCode::ToolRequiresSetup,
             "it has to be set up first",
         ),
         Some(SurfaceReason::CredentialMissing) => (
             ErrorClass::CredentialMissing,
-            "secret_not_set",
+            ErrorCode::SecretNotSet,
             "a secret that it needs is not set",
         ),
         Some(SurfaceReason::PolicyBlocked) => (
             ErrorClass::PermissionDenied,
-            "denied_by_rule",
+            ErrorCode::DeniedByRule,
             "a rule denies its calls",
         ),
         Some(SurfaceReason::RoleNotAllowed) => (
             ErrorClass::PolicyBlocked,
-            "role_not_allowed",
+            ErrorCode::RoleNotAllowed,
             "the role of the caller does not have it",
         ),
         Some(SurfaceReason::ModelUnsupported) => (
             ErrorClass::CapabilityGap,
-            "model_unsupported",
+            ErrorCode::ModelUnsupported,
             "it does not fit the capabilities of this surface",
         ),
         Some(_) => (
             ErrorClass::PolicyBlocked,
-            "tool_disabled",
+            ErrorCode::ToolDisabled,
             "it is disabled here",
         ),
         None => (
             ErrorClass::CapabilityGap,
-            "tool_not_available",
+            ErrorCode::ToolNotAvailable,
             "it is a draft, or was retired",
         ),
     };
     Refusal::new(
-        class,
         code,
         format!("{} cannot be loaded: {why}; load another tool", offer.name),
     )
+    .with_class(class)
 }

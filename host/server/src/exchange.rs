@@ -18,7 +18,7 @@ use toolcell::{
     Batch, BatchCall, BatchListener, BatchPolicy, Cancellation, InterruptBehavior, ToolEvent,
 };
 use toolcell_core::record::{
-    AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, LoadingState, Refusal,
+    AbortReason, CallRecord, ContextModifier, ErrorCode, ExternalMapping, LoadingState, Refusal,
 };
 use toolcell_dialect::{
     CallTerms, Dialect, DialectNames, FinishedCall, ListedTool, MessageExchange, ModelCall, mcp,
@@ -132,7 +132,7 @@ fn id_too_long(id: &str) -> Option<Refusal> {
             "the id of the call has {} bytes; send at most {ID_BYTES_MAX}",
             id.len()
         );
-        Refusal::new(ErrorClass::InvalidArguments, "call_id_too_long", message)
+        Refusal::new(ErrorCode::CallIdTooLong, message)
     })
 }
 
@@ -225,7 +225,7 @@ impl<'a> ExportedTools<'a> {
             [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
-        Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+        Refusal::new(ErrorCode::UnknownTool, message)
     }
 }
 

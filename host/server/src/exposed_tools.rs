@@ -6,7 +6,7 @@ use rmcp::model::Tool as LoadedToolkit;
 use serde_json::Value;
 use toolcell_core::catalog::{Surface, Tool, ToolAvailability};
 use toolcell_core::find::{ToolFinder, ToolQuery};
-use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
+use toolcell_core::record::{ErrorCode, LoadingState, Refusal, ToolSearchResult};
 use toolcell_dialect::{self as dialect, ListedTool, mcp};
 
 use super::Provider;
@@ -204,7 +204,7 @@ impl ExposedTools {
                     names => format!("available: {}", names.join(", ")),
                 };
                 let message = format!("no tool named `{name}`; {known}");
-                Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+                Refusal::new(ErrorCode::UnknownTool, message)
             })
     }
 

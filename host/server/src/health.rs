@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use toolcell_core::record::CallRecord;
 
-use crate::log::{LogLevel, UNRECORDED};
+use crate::log::LogLevel;
+use toolcell_core::record::ErrorCode;
 
 use super::Server;
 
@@ -62,12 +63,15 @@ impl Server {
         if let (Some(log), true) = (&self.settings.log, seen.why.is_some() != why.is_some()) {
             match &why {
                 Some(reason) => {
-                    let text = format!("not ready: no call runs: {place} [{UNRECORDED}]");
+                    let text = format!(
+                        "not ready: no call runs: {place} [{}]",
+                        ErrorCode::JournalUnavailable
+                    );
                     log.write(
                         LogLevel::Error,
                         "not_ready",
                         &text,
-                        &json!({ "reason": reason, "error_code": UNRECORDED }),
+                        &json!({ "reason": reason, "error_code": ErrorCode::JournalUnavailable }),
                     );
                 }
                 None => log.write(
@@ -91,7 +95,7 @@ impl Server {
             .result
             .error
             .as_ref()
-            .is_some_and(|error| error.error_code == UNRECORDED)
+            .is_some_and(|error| error.error_code == ErrorCode::JournalUnavailable)
         {
             *self
                 .health

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use rustix::rand::{GetRandomFlags, getrandom};
-use toolcell_core::record::{ErrorClass, Input, Refusal};
+use toolcell_core::record::{ErrorCode, Input, Refusal};
 
 use super::asking::CallQuestion;
 use super::budget::Lease;
@@ -110,11 +110,7 @@ impl HeldCalls {
             return Ok(());
         }
         let message = format!("{HELD_MAX} calls wait for an approval already; answer those first");
-        Err(Refusal::new(
-            ErrorClass::RateLimited,
-            "too_many_approvals",
-            message,
-        ))
+        Err(Refusal::new(ErrorCode::TooManyApprovals, message))
     }
 
     /// Holds a call, and returns its new name.

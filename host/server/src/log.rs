@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use toolcell_core::approval::{Whitespace, visible, visible_json};
-use toolcell_core::record::{CallRecord, Refusal, Timestamp};
+use toolcell_core::record::{CallRecord, ErrorCode, Timestamp};
 
 /// Maximum number of lines that wait to be written; more are counted, and lost.
 const WAITING_MAX: usize = 1_024;
@@ -166,7 +166,8 @@ impl OperatorLog {
         let error = record.result.error.as_ref();
         let level = match error {
             Some(error)
-                if error.error_code == Refusal::HOST_FAULT || error.error_code == UNRECORDED =>
+                if error.error_code == ErrorCode::HostFault
+                    || error.error_code == ErrorCode::JournalUnavailable =>
             {
                 LogLevel::Error
             }
@@ -254,9 +255,6 @@ impl OperatorLog {
         let _ = lock(&self.written).recv_timeout(END_TIME);
     }
 }
-
-/// The code of a call that did not run because it could not be recorded.
-pub(super) const UNRECORDED: &str = "journal_unavailable";
 
 fn lines_lost(count: u64) -> String {
     format!("{count} lines were lost, because nobody read them")

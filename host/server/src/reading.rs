@@ -9,7 +9,7 @@ use rmcp::model::{CallToolResult, ErrorData, ReadResourceResponse, ReadResourceR
 use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell_core::journal::PayloadChanged;
-use toolcell_core::record::{ErrorClass, Input, Refusal};
+use toolcell_core::record::{ErrorCode, Input, Refusal};
 use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
 
 use super::payloads::ReadablePayload;
@@ -43,10 +43,13 @@ impl ClientSession {
             return if self.payloads().has_expired(whole) {
                 unreadable(
                     "newer results displaced the resource; call the tool again",
-                    "reference_expired",
+                    ErrorCode::ReferenceExpired.as_str(),
                 )
             } else {
-                unreadable("there is no such resource here", "unknown_reference")
+                unreadable(
+                    "there is no such resource here",
+                    ErrorCode::UnknownReference.as_str(),
+                )
             };
         };
         let host = Arc::clone(&self.server.offering().host);
@@ -59,7 +62,7 @@ impl ClientSession {
         if !host.keeping().output {
             return unreadable(
                 "a setting of the operator keeps all output back",
-                "redacted",
+                ErrorCode::Redacted.as_str(),
             );
         }
         let bytes = link.size.unwrap_or_default().min(PAYLOAD_BYTES_MAX);
@@ -90,7 +93,7 @@ impl ClientSession {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
             Err(error) if is_missing(&error) => unreadable(
                 "the resource was removed from the host; call the tool again",
-                "result_removed",
+                ErrorCode::ResultRemoved.as_str(),
             ),
             Err(error) if error.is::<PayloadChanged>() => unreadable(
                 "the resource was changed on disk; call the tool again",
@@ -159,11 +162,7 @@ impl ClientSession {
 }
 
 fn unreadable_now(message: &str) -> Refusal {
-    Refusal::new(
-        ErrorClass::DependencyUnavailable,
-        "payload_unreadable",
-        message,
-    )
+    Refusal::new(ErrorCode::PayloadUnreadable, message)
 }
 
 /// Returns whether a payload's file was removed.

@@ -18,7 +18,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolcell_core::record::{CallRecord, ErrorClass, Refusal, ToolResult};
+use toolcell_core::record::{self, CallRecord, Refusal, ToolResult};
 use toolcell_dialect::mcp::{self, Level};
 use ulid::Ulid;
 
@@ -615,8 +615,7 @@ impl ServerHandler for ClientSession {
                     } = SentArguments::with(&context)
                         .unwrap_or_else(|| SentArguments::new("null", None));
                     let message = "tools/call takes a name, and arguments that are a JSON object";
-                    let refusal =
-                        Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
+                    let refusal = Refusal::new(record::ErrorCode::ProtocolError, message);
                     let seen = self.seen(&context);
                     let offer = Err(refusal);
                     let offering = self.server.offering();

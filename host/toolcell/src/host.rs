@@ -17,7 +17,7 @@ use toolcell_core::journal::{self, Follower, LogError, RoleLock, StoredApproval,
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId,
+    AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, EventType, Finding, InvocationId,
     OutputRetention, Refusal, ToolEvent, digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
@@ -529,11 +529,7 @@ fn unusable(errors: &[Finding]) -> Refusal {
     let message = format!(
         "the component's description cannot be used; correct it, or ask its author to:{listed}\n"
     );
-    Refusal::new(
-        ErrorClass::SetupRequired,
-        "description_invalid",
-        message.trim_end(),
-    )
+    Refusal::new(ErrorCode::DescriptionInvalid, message.trim_end())
 }
 
 /// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
@@ -559,11 +555,8 @@ pub(crate) fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
             file.display(),
             larger_than_allowed()
         );
-        return Err(Refusal::new(
-            ErrorClass::SandboxViolation,
-            "component_too_large",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::ComponentTooLarge, message)
+            .with_class(ErrorClass::SandboxViolation));
     }
     Ok((open, size))
 }
@@ -626,7 +619,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
         "cannot read the component {}: {error}; name a .wasm file that you may read",
         file.display()
     );
-    Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+    Refusal::new(ErrorCode::ComponentUnreadable, message)
 }
 
 #[cfg(test)]
@@ -645,7 +638,7 @@ mod tests {
             let message = refusal.to_string();
             assert_eq!(
                 (refusal.class, refusal.code),
-                (ErrorClass::SetupRequired, "component_unreadable")
+                (ErrorClass::SetupRequired, ErrorCode::ComponentUnreadable)
             );
             assert!(
                 message.contains(&path.display().to_string()) && message.contains(why),
@@ -670,7 +663,7 @@ mod tests {
         let refusal = read_component(&path).unwrap_err();
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::SandboxViolation, "component_too_large")
+            (ErrorClass::SandboxViolation, ErrorCode::ComponentTooLarge)
         );
         let message = refusal.to_string();
         let size = component_bytes_max() + 1;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use toolcell_core::catalog::Tool;
-use toolcell_core::record::{AccessKind, ErrorClass, Refusal};
+use toolcell_core::record::{AccessKind, ErrorCode, Refusal};
 use toolcell_sandbox::LoadedComponent;
 
 /// Interfaces that give nothing by themselves, and the access kind that a tool must declare before its component may
@@ -33,11 +33,7 @@ pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<
             "the component imports {calls}, and no profile of its tools says which tools they call; name them in \
              tool_calls, or do without"
         );
-        return Err(Refusal::new(
-            ErrorClass::CapabilityGap,
-            "imports_undeclared",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::ImportsUndeclared, message));
     }
     // Their runtimes import HTTP for pure code, too. Such tools ask for it unless a profile or a ceiling says that they do not.
     if component.is_of_plain_functions() {
@@ -51,11 +47,7 @@ pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<
         "the component imports {}, which none of its tools declares; add `network` to access_kinds, or do without",
         undeclared.join(", ")
     );
-    Err(Refusal::new(
-        ErrorClass::CapabilityGap,
-        "imports_undeclared",
-        message,
-    ))
+    Err(Refusal::new(ErrorCode::ImportsUndeclared, message))
 }
 
 fn undeclared(imports: &[String], declared: impl Fn(&AccessKind) -> bool) -> Vec<&str> {

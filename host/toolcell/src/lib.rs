@@ -56,8 +56,8 @@ pub use toolcell_core::policy::{
     RuleMatch, RuleWords,
 };
 pub use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, Finding, HookEvent, Input, InputResponse,
-    InputResponses, Refusal, ToolError, ToolEvent, ToolResult,
+    AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, Finding, HookEvent, Input,
+    InputResponse, InputResponses, Refusal, ToolError, ToolEvent, ToolResult,
 };
 pub use toolcell_core::scheduler::batch::{
     BatchPolicy, InterruptBehavior, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,

@@ -1,10 +1,10 @@
 //! The registry that Debian packages, which does not list what is attached to an artifact.
-
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use toolcell::ErrorCode;
 
 use serde_json::{Value, json};
 use toolcell_install::source::ReferrerKind;
@@ -128,7 +128,7 @@ fn what_is_pushed_can_be_pulled_with_what_is_attached_to_it() {
         pull(&format!("{}/me/other:1", registry.host))
             .unwrap_err()
             .code,
-        "artifact_not_found"
+        ErrorCode::ArtifactNotFound
     );
 }
 
@@ -150,7 +150,7 @@ fn a_private_registry_takes_the_credentials_of_docker() {
     let config = json!({ "auths": { format!("http://{}", registry.host): { "auth": auth } } });
     std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
     push().exits(0);
-    assert_eq!(pull(&to).unwrap_err().code, "registry_unauthorized");
+    assert_eq!(pull(&to).unwrap_err().code, ErrorCode::RegistryUnauthorized);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Pulls from a registry in this process, which lies as a test wants.
-
 use std::time::{Duration, Instant};
+use toolcell::ErrorCode;
 
 use serde_json::{Value, json};
 use toolcell_install::digest::Digest;
@@ -41,7 +41,7 @@ fn refused(
     let refusal = pull(&reference).unwrap_err();
     registry.heal();
     pull(&reference).unwrap();
-    (refusal.code, refusal.message)
+    (refusal.code.as_str(), refusal.message)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_tag_is_resolved_to_a_digest_and_the_component_is_what_was_pushed() {
     let (again, _) = pull(&pinned(&registry.host(), "me/tool", digest)).unwrap();
     assert_eq!(again.manifest, resolved.manifest);
     let refusal = pull(&format!("{}/me/other:1", registry.host())).unwrap_err();
-    assert_eq!(refusal.code, "artifact_not_found");
+    assert_eq!(refusal.code, ErrorCode::ArtifactNotFound);
     assert!(
         refusal.message.contains("check the name and the tag"),
         "{refusal}"
@@ -85,7 +85,7 @@ fn bytes_that_do_not_have_their_digest_are_refused() {
         pull(&pinned(&registry.host(), "me/tool", digest))
             .unwrap_err()
             .code,
-        "digest_mismatch"
+        ErrorCode::DigestMismatch
     );
     registry.tamper(move |_, path, honest| {
         if path.contains("/manifests/") {
@@ -94,7 +94,10 @@ fn bytes_that_do_not_have_their_digest_are_refused() {
             honest
         }
     });
-    assert_eq!(pull(&reference).unwrap_err().code, "digest_mismatch");
+    assert_eq!(
+        pull(&reference).unwrap_err().code,
+        ErrorCode::DigestMismatch
+    );
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn a_component_that_is_too_large_is_refused_before_it_is_fetched() {
     let manifest = json!({ "schemaVersion": 2, "config": config, "layers": [layer] });
     registry.put_manifest("me/large", "1", MANIFEST, manifest.to_string().as_bytes());
     let refusal = pull(&format!("{}/me/large:1", registry.host())).unwrap_err();
-    assert_eq!(refusal.code, "component_too_large", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::ComponentTooLarge, "{refusal}");
     assert!(
         registry
             .seen()
@@ -190,7 +193,7 @@ fn a_body_that_drips_for_ever_is_given_up() {
         }
     });
     let refusal = pull_with(settings(1), &reference).unwrap_err();
-    assert_eq!(refusal.code, "registry_timeout", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::RegistryTimeout, "{refusal}");
     assert!(
         refusal.message.contains("made no progress for 1 s"),
         "{refusal}"
@@ -211,7 +214,7 @@ fn attachments_that_each_take_their_time_are_given_up_together() {
     });
     let began = Instant::now();
     let refusal = attached_with(settings(1), &reference, ReferrerKind::Signature).unwrap_err();
-    assert_eq!(refusal.code, "registry_timeout", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::RegistryTimeout, "{refusal}");
     assert!(refusal.message.contains("within 4 s"), "{refusal}");
     assert!(
         began.elapsed() < Duration::from_secs(12),
@@ -289,7 +292,7 @@ fn another_host_cannot_ask_for_the_credentials_of_a_registry() {
         &json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }),
     );
     let refusal = pull_with(known, &reference).unwrap_err();
-    assert_eq!(refusal.code, "redirect_refused", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::RedirectRefused, "{refusal}");
     assert!(
         refusal.message.contains("which wants credentials"),
         "{refusal}"
@@ -321,7 +324,7 @@ fn credentials_go_to_no_token_server_of_another_host() {
     ] {
         let (_guard, known) = knowing(&registry, &entry);
         let refusal = pull_with(known, &reference).unwrap_err();
-        assert_eq!(refusal.code, "token_server_refused", "{refusal}");
+        assert_eq!(refusal.code, ErrorCode::TokenServerRefused, "{refusal}");
         assert!(
             refusal.message.contains(&other.host()) && !refusal.message.contains("secret"),
             "{refusal}"
@@ -338,7 +341,7 @@ fn credentials_go_to_no_token_server_of_another_host() {
         ..known
     };
     let refusal = pull_with(known, &reference).unwrap_err();
-    assert_eq!(refusal.code, "registry_unauthorized", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::RegistryUnauthorized, "{refusal}");
     assert!(other.seen().iter().any(|seen| seen.authorization.is_some()));
 }
 
@@ -358,7 +361,7 @@ fn a_token_server_does_not_pass_an_identity_token_on() {
     let (_guard, known) = knowing(&registry, &json!({ "identitytoken": "an-identity" }));
     let refusal = pull_with(known, &reference).unwrap_err();
     assert!(other.seen().is_empty(), "{:?}", other.seen());
-    assert_eq!(refusal.code, "redirect_refused", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::RedirectRefused, "{refusal}");
     let asked = registry
         .seen()
         .into_iter()
@@ -393,7 +396,10 @@ fn a_redirect_gets_no_credentials_of_another_host() {
             honest
         }
     });
-    assert_eq!(pull(&reference).unwrap_err().code, "registry_unauthorized");
+    assert_eq!(
+        pull(&reference).unwrap_err().code,
+        ErrorCode::RegistryUnauthorized
+    );
     let (_, component) = pull_with(known, &reference).unwrap();
     assert_eq!(component, COMPONENT);
     assert_eq!(storage.seen().len(), 1);
@@ -414,7 +420,7 @@ fn an_index_or_an_artifact_of_another_kind_is_not_taken_for_a_component() {
     registry.put_manifest("me/tool", "index", INDEX, index.as_bytes());
     assert_eq!(
         pull(&reference("index")).unwrap_err().code,
-        "artifact_is_index"
+        ErrorCode::ArtifactIsIndex
     );
     registry.put_manifest("me/tool", "claimed", MANIFEST, index.as_bytes());
     let refusal = pull(&reference("claimed")).unwrap_err();
@@ -430,7 +436,7 @@ fn an_index_or_an_artifact_of_another_kind_is_not_taken_for_a_component() {
     registry.put_manifest("me/tool", "both", MANIFEST, both.as_bytes());
     assert_eq!(
         pull(&reference("both")).unwrap_err().code,
-        "artifact_unsupported"
+        ErrorCode::ArtifactUnsupported
     );
     let policy = registry.put_blob("application/yaml", b"{}");
     let two =
@@ -484,6 +490,6 @@ fn what_is_attached_to_another_artifact_does_not_count() {
         attached(&reference, ReferrerKind::Signature)
             .unwrap_err()
             .code,
-        "registry_answer_too_large"
+        ErrorCode::RegistryAnswerTooLarge
     );
 }

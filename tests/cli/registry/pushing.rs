@@ -1,7 +1,7 @@
 //! `toolcell push`, to a registry in this process.
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use toolcell::ErrorCode;
 
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
@@ -116,7 +116,7 @@ fn a_tag_names_an_artifact_once_all_is_attached_to_it() {
         "{failed}"
     );
     registry.heal();
-    assert_eq!(pull(&to).unwrap_err().code, "artifact_not_found");
+    assert_eq!(pull(&to).unwrap_err().code, ErrorCode::ArtifactNotFound);
     push(&folder, &["echo.wasm", &to]).exits(0);
     pull(&to).unwrap();
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
-use toolcell_core::record::{AbortReason, ErrorClass, EventType};
+use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, EventType};
 
 use super::{alone, with_namespace};
 use crate::sandbox::{Heard, text};
@@ -267,7 +267,7 @@ async fn a_section_that_cannot_be_kept_to_is_refused() {
     let refusal = alone(with_files("all"), None).load().await.unwrap_err();
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SetupRequired, "description_invalid")
+        (ErrorClass::SetupRequired, ErrorCode::DescriptionInvalid)
     );
     assert!(
         refusal.message.contains("act:component"),
@@ -594,7 +594,7 @@ async fn a_component_whose_list_of_tools_traps_or_never_comes_does_not_load() {
             .await
             .unwrap_err()
     };
-    assert_eq!(load("unreachable").await.code, "guest_panicked");
+    assert_eq!(load("unreachable").await.code, ErrorCode::GuestPanicked);
     assert_eq!(
         load("(loop $for_ever (br $for_ever)) unreachable")
             .await
@@ -606,7 +606,7 @@ async fn a_component_whose_list_of_tools_traps_or_never_comes_does_not_load() {
                   (i32.store (i32.const 264) (i32.const 3)) (i32.store (i32.const 272) (i32.const 136)) \
                   (i32.store (i32.const 276) (i32.const 4)) (i32.const 256)";
     let refusal = load(failed).await;
-    assert_eq!(refusal.code, "description_invalid");
+    assert_eq!(refusal.code, ErrorCode::DescriptionInvalid);
     assert_eq!(
         refusal.message,
         "the component cannot list its tools: run: Runs"
@@ -622,7 +622,7 @@ async fn a_component_with_the_right_name_and_other_types_is_refused() {
         .unwrap_err();
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SetupRequired, "contract_mismatch")
+        (ErrorClass::SetupRequired, ErrorCode::ContractMismatch)
     );
     assert!(refusal.message.contains("act:tools"), "{}", refusal.message);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
 use super::{alone, with_namespace};
 use crate::sandbox::logged;
@@ -208,7 +208,7 @@ async fn a_specification_that_cannot_be_used_is_refused_when_the_module_is_loade
         let refusal = refused(specified(spec)).await;
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::SetupRequired, "description_invalid"),
+            (ErrorClass::SetupRequired, ErrorCode::DescriptionInvalid),
             "{refusal:?}"
         );
         assert!(refusal.message.contains(why), "{}", refusal.message);
@@ -218,7 +218,7 @@ async fn a_specification_that_cannot_be_used_is_refused_when_the_module_is_loade
         r#"{"name": "a", "parameters": {"type": "nothing"}}"#,
     ))
     .await;
-    assert_eq!(refusal.code, "description_invalid");
+    assert_eq!(refusal.code, ErrorCode::DescriptionInvalid);
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_module_that_does_not_specify_itself_is_refused() {
     let refusal = refused(at_root("", "unreachable", "{}")).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::ExecutionFailed, "guest_panicked")
+        (ErrorClass::ExecutionFailed, ErrorCode::GuestPanicked)
     );
     let refusal = refused(at_root(
         "",
@@ -249,7 +249,7 @@ async fn functions_of_other_types_are_no_module() {
     let refusal = refused(wat::parse_str(text).unwrap()).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SetupRequired, "contract_mismatch")
+        (ErrorClass::SetupRequired, ErrorCode::ContractMismatch)
     );
     assert!(
         refusal.message.contains("amplifier:modules@1.0.0"),

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, Refusal, digest};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal, digest};
 
 use super::alone;
 use crate::sandbox::{logged, snapshot};
@@ -550,7 +550,7 @@ async fn what_only_looks_like_a_command_is_refused() {
     let refusal = refused(&component("0.2.3", "(i32.const 1)", "u32")).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::SetupRequired, "contract_mismatch"),
+        (ErrorClass::SetupRequired, ErrorCode::ContractMismatch),
         "{refusal:?}"
     );
     assert!(
@@ -579,7 +579,7 @@ async fn what_only_looks_like_a_command_is_refused() {
         let refusal = refused(&wat::parse_str(text).unwrap()).await;
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::SetupRequired, "component_invalid"),
+            (ErrorClass::SetupRequired, ErrorCode::ComponentInvalid),
             "{refusal:?}"
         );
         assert!(refusal.message.contains(found), "{}", refusal.message);
@@ -588,7 +588,7 @@ async fn what_only_looks_like_a_command_is_refused() {
     for length in [9, whole.len() / 2, whole.len() - 1] {
         assert_eq!(
             refused(&whole[..length]).await.code,
-            "component_invalid",
+            ErrorCode::ComponentInvalid,
             "{length} bytes"
         );
     }

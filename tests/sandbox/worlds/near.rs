@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use toolcell_core::dialect::near::SECTION;
 use toolcell_core::dialect::sections::with_custom;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_core::secret::{SecretStore, SecretValue};
 
 use super::{alone, with_namespace};
@@ -660,14 +660,14 @@ async fn a_schema_that_cannot_be_used_is_refused_when_the_tool_is_loaded() {
         let refusal = refused(echoing("", AT_16, text)).await;
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::SetupRequired, "description_invalid"),
+            (ErrorClass::SetupRequired, ErrorCode::DescriptionInvalid),
             "{refusal:?}"
         );
     }
     let refusal = refused(echoing("", "unreachable", "{}")).await;
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::ExecutionFailed, "guest_panicked")
+        (ErrorClass::ExecutionFailed, ErrorCode::GuestPanicked)
     );
     let refusal = refused(echoing(
         "",
@@ -691,7 +691,7 @@ async fn an_older_interface_of_the_host_is_refused() {
         let refusal = refused(echoing(&import(name, function), AT_16, "{}")).await;
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::CapabilityGap, "import_not_available"),
+            (ErrorClass::CapabilityGap, ErrorCode::ImportNotAvailable),
             "{name}"
         );
         assert!(
@@ -707,7 +707,7 @@ async fn an_older_interface_of_the_host_is_refused() {
     let text = text.replacen("(component\n", &format!("(component\n  {import}\n"), 1);
     assert_eq!(
         refused(wat::parse_str(text).unwrap()).await.code,
-        "import_not_available"
+        ErrorCode::ImportNotAvailable
     );
 }
 
@@ -740,7 +740,7 @@ async fn a_manifest_that_cannot_be_read_is_refused_at_its_place() {
         let refusal = refused(component).await;
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::SetupRequired, "description_invalid"),
+            (ErrorClass::SetupRequired, ErrorCode::DescriptionInvalid),
             "{refusal:?}"
         );
         assert!(refusal.message.contains(why), "{why}: {}", refusal.message);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
 use super::alone;
 use crate::support::{Test, Toolcell, scratch, wat};
@@ -323,7 +323,7 @@ async fn a_profile_that_would_be_lost_is_refused() {
         let refusal = refused(with(file, "toolcell:profile", &profile)).await;
         assert_eq!(
             (refusal.class, refusal.code),
-            (ErrorClass::SetupRequired, "description_invalid"),
+            (ErrorClass::SetupRequired, ErrorCode::DescriptionInvalid),
             "{profile}"
         );
         let told = format!(
@@ -443,7 +443,7 @@ fn a_person_sees_what_the_types_and_the_documentation_say() {
 #[tokio::test]
 async fn a_component_of_no_world_is_told_what_it_has() {
     let refusal = refused(wat("not-a-tool")).await;
-    assert_eq!(refusal.code, "not_a_tool");
+    assert_eq!(refusal.code, ErrorCode::NotATool);
     assert!(
         refusal
             .message
@@ -476,7 +476,7 @@ async fn a_component_for_a_later_wasi_is_told_what_to_build_it_for() {
     };
     for (version, is_told) in [("0.3.0", true), ("0.2.6", false)] {
         let refusal = refused(component(&clock(version), "")).await;
-        assert_eq!(refusal.code, "import_not_available");
+        assert_eq!(refusal.code, ErrorCode::ImportNotAvailable);
         let told = refusal
             .message
             .ends_with("toolcell has WASI 0.2: build it for that");

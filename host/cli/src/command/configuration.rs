@@ -3,7 +3,7 @@
 use toolcell::{ComponentTools, Home, memory_bytes, memory_share_bytes};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
-use toolcell_core::record::Refusal;
+use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_core::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;
 
@@ -21,7 +21,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
         Err(stop) => {
             let refusal = stop.refusal()?;
             let fix = match refusal.code {
-                "project_not_trusted" => "read the file, then: toolcell trust",
+                ErrorCode::ProjectNotTrusted => "read the file, then: toolcell trust",
                 _ => "correct what the message names, then: toolcell doctor",
             };
             return Ok(vec![Check::missing(
@@ -121,7 +121,7 @@ fn tool(
     let target = Target::of_entry(layer, word, names);
     let component = match target.locate(home, BuildPermission::No) {
         Ok(component) => component,
-        Err(refusal) if refusal.code == target::NOT_BUILT => {
+        Err(refusal) if refusal.code == ErrorCode::NotBuilt => {
             let fix = format!("toolcell build {}", target.path.display());
             return Ok(vec![Check::missing(
                 "tool",

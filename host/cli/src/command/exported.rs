@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, ConfigLayers};
 use toolcell_core::catalog::{Surface, SurfaceConditions, ToolAvailability, ToolSelection};
-use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
+use toolcell_core::record::{ErrorCode, LoadingState, Refusal};
 use toolcell_dialect::{Dialect, DialectNames, ListedTool};
 use toolcell_server::{ExposedTools, ToolOffer};
 
@@ -138,7 +138,7 @@ impl DialectTools {
             [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
-        Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+        Refusal::new(ErrorCode::UnknownTool, message)
     }
 
     /// The descriptions of the tools that a model can select, and the number of those that are deferred where the API has no

@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolcell::{ComponentTools, Grants, Home, Host, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
-use toolcell_core::record::{Finding, Refusal};
+use toolcell_core::record::{ErrorCode, Finding, Refusal};
 
 use super::target;
 
@@ -32,7 +32,7 @@ async fn load(host: &Host, file: &Path) -> Result<Vec<Finding>, Refusal> {
                 .cloned()
                 .collect());
         }
-        Err(refusal) if refusal.code == "not_a_tool" => refusal,
+        Err(refusal) if refusal.code == ErrorCode::NotATool => refusal,
         Err(refusal) => return Err(refusal),
     };
     let bytes = read_component(file)?;
@@ -41,7 +41,7 @@ async fn load(host: &Host, file: &Path) -> Result<Vec<Finding>, Refusal> {
         .await
     {
         Ok(_) => Ok(Vec::new()),
-        Err(refusal) if refusal.code == "not_a_hook" => Err(no_tool),
+        Err(refusal) if refusal.code == ErrorCode::NotAHook => Err(no_tool),
         Err(refusal) => Err(refusal),
     }
 }

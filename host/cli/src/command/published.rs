@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use toolcell::{Home, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_install::check::{CheckFinding, CheckInput, Severity, check};
 use toolcell_install::component::ComponentFile;
 use toolcell_install::digest::Digest;
@@ -50,13 +50,13 @@ impl CheckedTool {
             .any(|tool| **tool.component() != *digest.to_string())
         {
             let message = format!("{} changed while it was read; try again", file.display());
-            return Err(
-                Refusal::new(ErrorClass::SetupRequired, "component_changed", message).into(),
-            );
+            return Err(Refusal::new(ErrorCode::ComponentChanged, message)
+                .with_class(ErrorClass::SetupRequired)
+                .into());
         }
         let component = ComponentFile::read(&bytes).map_err(|why| {
             let message = format!("the sections of {} cannot be read: {why}", file.display());
-            Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+            Refusal::new(ErrorCode::ComponentUnreadable, message)
         })?;
         let folder = target.source_folder().map(Path::to_owned);
         let package = match &folder {

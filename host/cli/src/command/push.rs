@@ -8,7 +8,7 @@ use serde_json::json;
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_registry;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_install::check::{CheckFinding, Severity};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::{ComponentReference, RegistryReference};
@@ -143,7 +143,7 @@ impl Push {
         if published.has_errors() {
             let message =
                 "the tool has errors, so it was not pushed; correct them, and see `toolcell check`";
-            return Err(Refusal::new(ErrorClass::PolicyBlocked, "check_failed", message).into());
+            return Err(Refusal::new(ErrorCode::CheckFailed, message).into());
         }
         if let Some(folder) = &published.folder {
             report.is_reproducible =
@@ -152,12 +152,7 @@ impl Push {
                 let message = "a second build, in another folder, gave another component, so the component cannot be \
                                compared with its sources; look for times, paths and random numbers in the build. Push the \
                                .wasm file itself to do without this check";
-                return Err(Refusal::new(
-                    ErrorClass::PolicyBlocked,
-                    "build_not_reproducible",
-                    message,
-                )
-                .into());
+                return Err(Refusal::new(ErrorCode::BuildNotReproducible, message).into());
             }
         }
         if to.tag.is_none() {
@@ -202,7 +197,7 @@ impl Push {
                 "cannot push to `{}`: {why}; write HOST/REPOSITORY:TAG",
                 self.reference
             );
-            Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
+            Refusal::new(ErrorCode::BadReference, message)
         };
         match ComponentReference::parse(&self.reference, &here)? {
             ComponentReference::Registry(registry) if registry.digest.is_none() => Ok(registry),
@@ -255,7 +250,7 @@ fn tag(published: &CheckedTool) -> Result<String, Refusal> {
     let missing = || {
         let message =
             "the reference has no tag, and no manifest says the version; write HOST/REPOSITORY:TAG";
-        Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
+        Refusal::new(ErrorCode::BadReference, message)
     };
     let version = published
         .package

@@ -8,7 +8,7 @@ use serde_json::json;
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
@@ -172,7 +172,7 @@ impl Sign {
 pub(super) fn key(file: &Path, password_file: Option<&Path>) -> Result<SigningKey, Stop> {
     let text = Zeroizing::new(signed::small_text(file)?);
     let password = || {
-        let refused = |why: &str| Refusal::new(ErrorClass::SetupRequired, "password_missing", why);
+        let refused = |why: &str| Refusal::new(ErrorCode::PasswordMissing, why);
         if let Some(file) = password_file {
             let text = Zeroizing::new(signed::small_text(file).map_err(|error| refused(&error.0))?);
             return Ok(Zeroizing::new(

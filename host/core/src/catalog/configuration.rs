@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::record::{JSON_VALUES_MAX, read_unique_json};
+use crate::record::{ErrorCode, JSON_VALUES_MAX, read_unique_json};
 
 /// Maximum size of the settings of one tool, in bytes: each of its calls copies them into its instance.
 const BYTES_MAX: usize = 64 << 10;
@@ -31,29 +31,29 @@ impl ToolSettings {
     }
 
     /// Keeps `config`. Fails with an error code and the reason.
-    pub(super) fn give(&self, config: &str) -> Result<(), (&'static str, String)> {
+    pub(super) fn give(&self, config: &str) -> Result<(), (ErrorCode, String)> {
         if !self.is_taken {
             let why = "its component does not export toolcell:tool/configuration@0.2.0; remove its `config`";
-            return Err(("not_configurable", why.to_owned()));
+            return Err((ErrorCode::NotConfigurable, why.to_owned()));
         }
         if config.len() > BYTES_MAX && guard!("configuration_bytes") {
             let why = format!(
                 "its `config` has {} bytes of JSON, more than {BYTES_MAX}; shorten it",
                 config.len()
             );
-            return Err(("configuration_too_large", why));
+            return Err((ErrorCode::ConfigurationTooLarge, why));
         }
         match read_unique_json(config, JSON_VALUES_MAX) {
             Ok(value) if value.is_object() => {}
             Ok(_) => {
                 return Err((
-                    "configuration_invalid",
+                    ErrorCode::ConfigurationInvalid,
                     "its `config` is not a JSON object".to_owned(),
                 ));
             }
             Err(why) => {
                 return Err((
-                    "configuration_invalid",
+                    ErrorCode::ConfigurationInvalid,
                     format!("its `config` is not a JSON object: {why}"),
                 ));
             }
@@ -62,7 +62,7 @@ impl ToolSettings {
             Ok(())
         } else {
             Err((
-                "configured_twice",
+                ErrorCode::ConfiguredTwice,
                 "it has another `config` already; give it one `config`, in one [[tool]] of all files".to_owned(),
             ))
         }
@@ -72,28 +72,29 @@ impl ToolSettings {
 #[cfg(test)]
 mod tests {
     use super::{BYTES_MAX, ToolSettings};
+    use crate::record::ErrorCode;
 
-    fn refused(configuration: &ToolSettings, config: &str) -> &'static str {
+    fn refused(configuration: &ToolSettings, config: &str) -> ErrorCode {
         configuration.give(config).unwrap_err().0
     }
 
     #[test]
     fn a_tool_keeps_the_first_settings_that_it_can_take() {
         let one = ToolSettings::new(true);
-        for (config, code) in [
-            ("[]", "configuration_invalid"),
-            ("{", "configuration_invalid"),
-            (r#"{"a": 1, "a": 2}"#, "configuration_invalid"),
-        ] {
-            assert_eq!(refused(&one, config), code, "{config}");
+        for config in ["[]", "{", r#"{"a": 1, "a": 2}"#] {
+            assert_eq!(
+                refused(&one, config),
+                ErrorCode::ConfigurationInvalid,
+                "{config}"
+            );
         }
         assert!(one.given().is_none());
         one.give(r#"{"a":1}"#).unwrap();
         one.give(r#"{"a":1}"#).unwrap();
-        assert_eq!(refused(&one, r#"{"a":2}"#), "configured_twice");
+        assert_eq!(refused(&one, r#"{"a":2}"#), ErrorCode::ConfiguredTwice);
         assert_eq!(one.given().map(|given| &**given), Some(r#"{"a":1}"#));
         let without = ToolSettings::new(false);
-        assert_eq!(refused(&without, "{}"), "not_configurable");
+        assert_eq!(refused(&without, "{}"), ErrorCode::NotConfigurable);
         assert!(without.given().is_none());
     }
 
@@ -103,7 +104,7 @@ mod tests {
         ToolSettings::new(true).give(&config(BYTES_MAX)).unwrap();
         assert_eq!(
             refused(&ToolSettings::new(true), &config(BYTES_MAX + 1)),
-            "configuration_too_large"
+            ErrorCode::ConfigurationTooLarge
         );
     }
 }

@@ -25,7 +25,7 @@ mod words;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{ErrorCode, Refusal};
 
 pub use contract::ToolContract;
 pub use form::InputForm;
@@ -117,18 +117,18 @@ impl Catalog {
             let (what, code, change) = match what {
                 NameClash::Name(name) => {
                     let change = "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
-                    (format!("a tool {name}"), "tool_name_taken", change)
+                    (format!("a tool {name}"), ErrorCode::ToolNameTaken, change)
                 }
                 NameClash::Id(id) => (
                     format!("a tool with the id {id:?}"),
-                    "tool_id_taken",
+                    ErrorCode::ToolIdTaken,
                     "tool_id",
                 ),
             };
             let message = format!(
                 "two components offer {what}: {first} and {from}; load one of them, or give the tool of one another {change}"
             );
-            return Err(Refusal::new(ErrorClass::SetupRequired, code, message));
+            return Err(Refusal::new(code, message));
         }
         if let Some(first) = tools.first() {
             origins.insert(Arc::clone(first.component()), from.to_owned());
@@ -201,11 +201,7 @@ impl Catalog {
             [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
-        Err(Refusal::new(
-            ErrorClass::UnknownTool,
-            "unknown_tool",
-            message,
-        ))
+        Err(Refusal::new(ErrorCode::UnknownTool, message))
     }
 
     /// All tools, in the order of their qualified names.
@@ -250,11 +246,7 @@ fn single(name: &str, found: &[&Arc<Tool>]) -> Result<Option<Arc<Tool>>, Refusal
                 .map(|tool| tool.declaration().qualified_name())
                 .collect();
             let message = format!("`{name}` is ambiguous; use one of: {}", names.join(", "));
-            Err(Refusal::new(
-                ErrorClass::UnknownTool,
-                "ambiguous_tool",
-                message,
-            ))
+            Err(Refusal::new(ErrorCode::AmbiguousTool, message))
         }
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use crate::policy::{Policy, ToolPatterns};
 use crate::record::{
-    ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT,
+    ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT,
     ToolChoice,
 };
 
@@ -183,44 +183,29 @@ impl ToolSelection {
         is_impostor: bool,
     ) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
-        let refuse = |class, code, message: String, policy: String| {
-            Some(Refusal::new(class, code, message).by_policy(policy))
+        let refuse = |code, message: String, policy: String| {
+            Some(Refusal::new(code, message).by_policy(policy))
         };
         let chosen = |only: &str| format!("tool_choice:{only}");
         match &self.choice {
             ToolChoice::Auto | ToolChoice::Required => {}
             ToolChoice::None => {
                 let message = format!("{id} cannot be called: tool_choice of this surface is none");
-                return refuse(
-                    ErrorClass::PolicyBlocked,
-                    "tool_choice_none",
-                    message,
-                    chosen("none"),
-                );
+                return refuse(ErrorCode::ToolChoiceNone, message, chosen("none"));
             }
             ToolChoice::Tool(only) if is_impostor => {
                 let message = format!(
                     "{id} cannot be called: tool_choice of this surface allows {only} alone, which is the name of an \
                      installed tool, and these are other bytes"
                 );
-                return refuse(
-                    ErrorClass::PolicyBlocked,
-                    "tool_choice_other",
-                    message,
-                    chosen(only),
-                );
+                return refuse(ErrorCode::ToolChoiceOther, message, chosen(only));
             }
             ToolChoice::Tool(only) if is_called(tool, only) => {}
             ToolChoice::Tool(only) => {
                 let message = format!(
                     "{id} cannot be called: tool_choice of this surface allows {only} alone"
                 );
-                return refuse(
-                    ErrorClass::PolicyBlocked,
-                    "tool_choice_other",
-                    message,
-                    chosen(only),
-                );
+                return refuse(ErrorCode::ToolChoiceOther, message, chosen(only));
             }
         }
         match standing.reason? {
@@ -229,15 +214,14 @@ impl ToolSelection {
                     "the role of the caller does not have {id}; call a tool that is listed"
                 );
                 let role = format!("role:{}", self.role.as_deref().unwrap_or_default());
-                refuse(ErrorClass::PolicyBlocked, "role_not_allowed", message, role)
+                refuse(ErrorCode::RoleNotAllowed, message, role)
             }
             SurfaceReason::ModelUnsupported => {
                 let message = format!(
                     "{id} does not fit the capabilities of this surface; call a tool that is listed"
                 );
                 refuse(
-                    ErrorClass::CapabilityGap,
-                    "model_unsupported",
+                    ErrorCode::ModelUnsupported,
                     message,
                     "surface:capabilities".to_owned(),
                 )
@@ -245,8 +229,7 @@ impl ToolSelection {
             SurfaceReason::FeatureDisabled => {
                 let gate = format!("feature:{}", tool.feature().unwrap_or_default());
                 refuse(
-                    ErrorClass::PolicyBlocked,
-                    "tool_disabled",
+                    ErrorCode::ToolDisabled,
                     format!("{id} is disabled here"),
                     gate,
                 )

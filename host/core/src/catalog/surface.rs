@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::policy::Policy;
 use crate::record::{
-    ErrorClass, Lifecycle, LoadingState, Refusal, RoleConstraints, SchemaVersion, SelectionPolicy,
+    ErrorCode, Lifecycle, LoadingState, Refusal, RoleConstraints, SchemaVersion, SelectionPolicy,
     SurfaceReason, SurfaceScope, Timestamp, ToolInterface, ToolRef, ToolSurface, WithheldTool,
     digest,
 };
@@ -268,7 +268,7 @@ impl Surface {
         let mut meant = self.tools().filter(|(known, _)| is_meant(known)).peekable();
         if meant.peek().is_none() && guard!("surface") {
             let message = format!("`{name}` is not a tool of the surface of this call");
-            let refusal = Refusal::new(ErrorClass::PolicyBlocked, "not_on_surface", message);
+            let refusal = Refusal::new(ErrorCode::NotOnSurface, message);
             return Some(refusal.by_policy(self.id.to_string()));
         }
         meant.find_map(|(tool, standing)| self.refusal(tool, standing))

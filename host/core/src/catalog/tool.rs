@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorCode, ExecutionProfile,
     Finding, Lifecycle, OutputRetention, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
     Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
     is_subject, native_ids,
@@ -283,11 +283,7 @@ impl Tool {
             "{id} cannot be called here: {} of its records: {}",
             gap.path, gap.message
         );
-        Some(Refusal::new(
-            ErrorClass::CapabilityGap,
-            "declaration_not_honoured",
-            message,
-        ))
+        Some(Refusal::new(ErrorCode::DeclarationNotHonoured, message))
     }
 
     /// Returns whether only other tools can call the tool (AT-IF-02).
@@ -405,7 +401,7 @@ impl Tool {
                 "cannot configure the tool {}: {why}",
                 self.declaration.qualified_name()
             );
-            Refusal::new(ErrorClass::SetupRequired, code, message)
+            Refusal::new(code, message)
         })
     }
 

@@ -10,7 +10,7 @@ use rusqlite::{Connection, Transaction, params};
 pub use crate::catalog::SELECT;
 use crate::catalog::{Surface, Tool, ToolAvailability, cut};
 use crate::record::{
-    ErrorClass, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef,
+    ErrorCode, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef,
     ToolSearchResult,
 };
 
@@ -74,14 +74,13 @@ impl ToolQuery {
     ///
     /// `invalid_arguments`, if the query is empty or has more than 1,000 characters.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
-        let refuse =
-            |code, message: String| Err(Refusal::new(ErrorClass::InvalidArguments, code, message));
+        let refuse = |code, message: String| Err(Refusal::new(code, message));
         let length = text.chars().count();
         if length > QUERY_CHARS_MAX {
             let message = format!(
                 "the query has {length} characters, more than {QUERY_CHARS_MAX}; use fewer words"
             );
-            return refuse("query_too_long", message);
+            return refuse(ErrorCode::QueryTooLong, message);
         }
         let kind = match text.trim().strip_prefix(SELECT) {
             Some(names) => {
@@ -96,7 +95,7 @@ impl ToolQuery {
         if matches!(&kind, QueryKind::Select(names) if names.is_empty()) || text.trim().is_empty() {
             let message =
                 format!("the query {text:?} names nothing; give words, or {SELECT}NAME,NAME");
-            return refuse("query_empty", message);
+            return refuse(ErrorCode::QueryEmpty, message);
         }
         Ok(Self {
             text: text.to_owned(),

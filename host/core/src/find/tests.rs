@@ -8,7 +8,7 @@ use super::{
 };
 use crate::catalog::{ComponentFacts, Surface, Tool};
 use crate::dialect::agent_tool;
-use crate::record::{LoadingState, NextAction, QueryType, ToolSearchResult};
+use crate::record::{ErrorCode, LoadingState, NextAction, QueryType, ToolSearchResult};
 
 /// The maximum number of tools of one component.
 const COMPONENT: usize = 256;
@@ -409,7 +409,7 @@ fn no_query_is_read_as_syntax() {
     ] {
         match ToolQuery::parse(query) {
             Ok(parsed) => _ = finder.search(&parsed, RESULTS, |_| false).unwrap(),
-            Err(refusal) => assert_eq!(refusal.code, "query_empty", "{query:?}"),
+            Err(refusal) => assert_eq!(refusal.code, ErrorCode::QueryEmpty, "{query:?}"),
         }
     }
     assert_eq!(found(&finder, "NEAR"), ["a.near"], "an operator is a word");
@@ -433,7 +433,7 @@ fn a_query_is_bounded_and_not_empty() {
         (" ".to_owned(), "query_empty"),
         ("select: ,".to_owned(), "query_empty"),
     ] {
-        assert_eq!(ToolQuery::parse(&query).unwrap_err().code, code);
+        assert_eq!(ToolQuery::parse(&query).unwrap_err().code.as_str(), code);
     }
 }
 

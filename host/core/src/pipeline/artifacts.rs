@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::catalog::Tool;
 use crate::journal::{Artifacts, KeptArtifact, NoPayloadRoom};
 use crate::policy::Limits;
-use crate::record::{ARTIFACT, Content, ErrorClass, Refusal};
+use crate::record::{ARTIFACT, Content, ErrorCode, Refusal};
 
 use super::call_state::CallState;
 use super::map_result::MappedResult;
@@ -47,11 +47,7 @@ pub(super) fn resolve(journey: &CallState<'_>, content: &mut [Content]) -> Resul
                     "the tool refers to the artifact {quoted:?}, which it did not finish in this call, or refers to twice; \
                      return each reference that `finish` gave once"
                 );
-                return Err(Refusal::new(
-                    ErrorClass::ExecutionFailed,
-                    "artifact_ref_invalid",
-                    message,
-                ));
+                return Err(Refusal::new(ErrorCode::ArtifactRefInvalid, message));
             }
             None => {}
         }
@@ -64,7 +60,7 @@ pub(super) fn resolve(journey: &CallState<'_>, content: &mut [Content]) -> Resul
 pub(super) async fn keep(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,
-    barred: Option<(&'static str, String)>,
+    barred: Option<(ErrorCode, String)>,
 ) -> Vec<KeptArtifact> {
     let Some(artifacts) = journey.artifacts.take() else {
         return Vec::new();
@@ -93,7 +89,7 @@ pub(super) async fn keep(
         (_, Some((code, why))) => (code, why, None),
         (Ok(kept), None) if wanted.iter().all(|wanted| is_kept(&kept, wanted)) => return kept,
         (Ok(_), None) => (
-            "not_persistable",
+            ErrorCode::NotPersistable,
             "a reference to them was redacted".to_owned(),
             None,
         ),
@@ -103,7 +99,7 @@ pub(super) async fn keep(
                 .map(|full| format!(": {full}"))
                 .unwrap_or_default();
             (
-                "not_persistable",
+                ErrorCode::NotPersistable,
                 format!("the host could not store them{room}"),
                 Some(format!("{error:#}")),
             )
@@ -112,7 +108,7 @@ pub(super) async fn keep(
     let message = format!("the output has artifacts, and cannot be returned: {why}");
     mapped.withhold(Refusal {
         detail,
-        ..Refusal::new(ErrorClass::ResultTooLarge, code, message)
+        ..Refusal::new(code, message)
     });
     Vec::new()
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::catalog::{CheckFailure, ToolContract};
 use crate::executor::{BoxFuture, Cancellation, canceled};
 use crate::pool::{Pool, UnfinishedJob};
-use crate::record::{AbortReason, ErrorClass, Input, Refusal};
+use crate::record::{AbortReason, ErrorCode, Input, Refusal};
 use crate::scheduler::CallerShares;
 
 use super::Request;
@@ -76,7 +76,7 @@ async fn on<T: Send + 'static>(
     pool.run(work).await.map_err(|unfinished| match unfinished {
         UnfinishedJob::Busy(_) | UnfinishedJob::NoThreads(_) => {
             let message = "too many large values are being checked at once; try again later";
-            let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_checks", message);
+            let mut refusal = Refusal::new(ErrorCode::TooManyChecks, message);
             refusal.retry_after = Some(RETRY_SECONDS);
             refusal
         }
@@ -164,7 +164,7 @@ impl LongChecks {
                      allow more with --timeout",
                     wall.as_millis()
                 );
-                Err(Refusal::new(ErrorClass::Timeout, "check_timeout", message))
+                Err(Refusal::new(ErrorCode::CheckTimeout, message))
             }),
         }
     }
@@ -224,7 +224,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{CheckTime, ErrorClass, OF_CALLER_MAX, RETRY_SECONDS, WAITING_MAX, load, run};
+    use super::{CheckTime, ErrorCode, OF_CALLER_MAX, RETRY_SECONDS, WAITING_MAX, load, run};
 
     /// Held by tests that take all threads for checks.
     static ALL_THREADS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -288,10 +288,7 @@ mod tests {
             "{} checks were taken",
             waiting.len()
         );
-        assert_eq!(
-            (refusal.class, refusal.code),
-            (ErrorClass::RateLimited, "too_many_checks")
-        );
+        assert_eq!(refusal.code, ErrorCode::TooManyChecks);
         assert_eq!(refusal.retry_after, Some(RETRY_SECONDS));
         drop(go);
         for check in waiting {

@@ -21,7 +21,7 @@ use crate::executor::{
 };
 use crate::policy::{CallCeiling, Limits, Permit, Policy};
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, Input, InvocationId, OutputRetention, Refusal,
+    AbortReason, CallRecord, ErrorCode, Input, InvocationId, OutputRetention, Refusal,
     ResultStatus, SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
@@ -142,11 +142,7 @@ impl CallTree {
                     "this call has made {CALLS_MAX} calls of other tools, those of the tools that it called included, \
                      which is all it may; make fewer calls"
                 );
-                Err(Refusal::new(
-                    ErrorClass::RateLimited,
-                    "child_calls_limit",
-                    message,
-                ))
+                Err(Refusal::new(ErrorCode::ChildCallsLimit, message))
             }
         }
     }
@@ -190,11 +186,7 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
             "{id} is already running in this call chain ({}); a tool cannot call itself, even through others",
             lineage.ancestors.join(", which calls ")
         );
-        let refusal = Refusal::new(
-            ErrorClass::PolicyBlocked,
-            "recursive_tool_forbidden",
-            message,
-        );
+        let refusal = Refusal::new(ErrorCode::RecursiveToolForbidden, message);
         return Err(refusal.by_policy("tool_calls:cycles".to_owned()));
     }
     if lineage.is_too_deep() {
@@ -202,7 +194,7 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
             "{id} would be call number {} below the first one; {CHILD_DEPTH_MAX} may be nested",
             lineage.ancestors.len()
         );
-        let refusal = Refusal::new(ErrorClass::PolicyBlocked, "child_depth_limit", message);
+        let refusal = Refusal::new(ErrorCode::ChildDepthLimit, message);
         return Err(refusal.by_policy("tool_calls:depth".to_owned()));
     }
     if let Some(wall) = request
@@ -224,7 +216,7 @@ pub(super) fn not_callable(name: &str) -> Refusal {
          granted with --allow-tool, and in the tool_calls of the profile of the tool that calls it. The name of an \
          installed tool means that one alone"
     );
-    Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
+    Refusal::new(ErrorCode::ToolNotCallable, message)
 }
 
 /// Returns whether a call that no process runs was made by another call, which has ended and no longer limits it.
@@ -235,7 +227,7 @@ pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
 /// The refusal of a call whose caller's process ended.
 pub(super) fn outlived() -> Refusal {
     let message = "the call that made this one has ended, and so this one cannot run any more";
-    Refusal::new(ErrorClass::Canceled, "caller_ended", message)
+    Refusal::new(ErrorCode::CallerEnded, message)
 }
 
 /// Limits of the call: its permit's, but at most what its caller has left.

@@ -11,8 +11,8 @@ use crate::executor::{
 use crate::journal::{Artifacts, Trail};
 use crate::policy::Permit;
 use crate::record::{
-    ARTIFACT, CLI, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal, SANDBOX_REF,
-    Status, Suspension, ToolProgress,
+    ARTIFACT, CLI, ErrorCode, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal,
+    SANDBOX_REF, Status, Suspension, ToolProgress,
 };
 use crate::secret::REDACTED;
 
@@ -155,7 +155,7 @@ fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution)
         ("cwd_ref", format!("{call}#scratch").into()),
         ("env_policy_ref", decision.into()),
         ("exit_code", end.exit_code.into()),
-        ("signal", stopped.into()),
+        ("signal", stopped.map(ErrorCode::as_str).into()),
         ("sandbox_ref", sandbox.into()),
     ];
     let fields = known

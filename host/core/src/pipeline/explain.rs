@@ -1,7 +1,7 @@
 //! Dry run of a call: the phases up to the decision, without hooks and without listeners.
 
 use crate::policy::Explanation;
-use crate::record::{ErrorClass, HookEvent, Refusal};
+use crate::record::{ErrorCode, HookEvent, Refusal};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::observe::Observed;
@@ -75,10 +75,7 @@ fn hearing(services: &Services, observed: Observed) -> Result<Unheard, Refusal> 
                         "the hook {} could not be loaded, and so the call may not go on",
                         hook.id()
                     );
-                    return Err(
-                        Refusal::new(ErrorClass::HookBlocked, "hook_not_loaded", message)
-                            .detail(why),
-                    );
+                    return Err(Refusal::new(ErrorCode::HookNotLoaded, message).detail(why));
                 }
                 continue;
             }

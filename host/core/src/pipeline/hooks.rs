@@ -8,7 +8,7 @@ use crate::catalog::Tool;
 use crate::executor::{BoxFuture, canceled};
 use crate::hook::{HookCall, HookFailure, HookOutput, HookProgress, HookRun, Registration};
 use crate::record::{
-    AbortReason, ErrorClass, EventType, Extra, HookEvent, HookOutcome, Input, ProgressStatus,
+    AbortReason, ErrorCode, EventType, Extra, HookEvent, HookOutcome, Input, ProgressStatus,
     Refusal, SchemaVersion, ToolHook, ToolProgress,
 };
 
@@ -109,8 +109,7 @@ pub(super) async fn run(
 /// The refusal of a call that a hook stopped before the tool ran.
 pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
     let message = format!("the hook {} stopped the call: {reason}", hook.id());
-    Refusal::new(ErrorClass::HookBlocked, "hook_stop", message)
-        .by_policy(format!("hook:{}", hook.id()))
+    Refusal::new(ErrorCode::HookStop, message).by_policy(format!("hook:{}", hook.id()))
 }
 
 /// Handles an output that means the same at every event; returns any other that counts at `event`.
@@ -153,25 +152,25 @@ fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refus
     let id = hook.id();
     let (code, what, detail) = match failure {
         HookFailure::NotLoaded(why) => (
-            "hook_not_loaded",
+            ErrorCode::HookNotLoaded,
             "could not be loaded".to_owned(),
             Some(why),
         ),
         HookFailure::TimedOut => (
-            "hook_timed_out",
+            ErrorCode::HookTimedOut,
             format!("did not answer within {} ms", hook.wall().as_millis()),
             None,
         ),
-        HookFailure::Failed(why) => ("hook_failed", "failed".to_owned(), Some(why)),
-        HookFailure::Canceled => ("hook_failed", "was canceled".to_owned(), None),
+        HookFailure::Failed(why) => (ErrorCode::HookFailed, "failed".to_owned(), Some(why)),
+        HookFailure::Canceled => (ErrorCode::HookFailed, "was canceled".to_owned(), None),
     };
     let refusal = if event.is_before_the_tool() {
         let message = format!("the hook {id} {what}, and so the call may not go on");
-        Refusal::new(ErrorClass::HookBlocked, code, message)
+        Refusal::new(code, message)
     } else {
         let message =
             format!("the hook {id} {what} after the tool ran, and so the output is withheld");
-        Refusal::new(ErrorClass::ExecutionFailed, "post_hook_failed", message)
+        Refusal::new(ErrorCode::PostHookFailed, message)
     };
     Refusal { detail, ..refusal }
 }

@@ -13,8 +13,8 @@ use crate::executor::{
 };
 use crate::policy::Permit;
 use crate::record::{
-    AbortReason, ErrorClass, EventType, InputResponse, InputResponses, Mode, ProgressStatus,
-    Refusal, Status, Timestamp,
+    AbortReason, ErrorClass, ErrorCode, EventType, InputResponse, InputResponses, Mode,
+    ProgressStatus, Refusal, Status, Timestamp,
 };
 use crate::search::SearchMeter;
 
@@ -209,7 +209,7 @@ fn unfit_answers(request: &RequestedInput, why: &str) -> Refusal {
          again and fill in the form",
         request.key()
     );
-    Refusal::new(ErrorClass::InvalidArguments, "answer_invalid", message)
+    Refusal::new(ErrorCode::AnswerInvalid, message)
 }
 
 /// Reads the tool's questions, with secrets and sensitive values redacted.
@@ -219,7 +219,7 @@ async fn read(
 ) -> Result<Vec<RequestedInput>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
-        Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
+        Refusal::new(ErrorCode::QuestionInvalid, message)
     };
     let redactor = journey.redaction.redactor();
     // Searching for the tool's own patterns, and compiling a form's patterns, can take long enough to delay other calls.
@@ -304,7 +304,7 @@ async fn returns(background: Option<&Background>) {
 /// The refusal of a call whose questions were not answered in time.
 pub(super) fn expired() -> Refusal {
     let message = "the tool's question was not answered in time; call again to be asked";
-    Refusal::new(ErrorClass::Timeout, "input_expired", message)
+    Refusal::new(ErrorCode::InputExpired, message)
 }
 
 fn too_often(asked: usize) -> Result<(), Refusal> {
@@ -314,11 +314,7 @@ fn too_often(asked: usize) -> Result<(), Refusal> {
     let message = format!(
         "this call, with those that it makes, asked its user {INQUIRIES_MAX} times, which is all it may"
     );
-    Err(Refusal::new(
-        ErrorClass::SandboxViolation,
-        "question_limit",
-        message,
-    ))
+    Err(Refusal::new(ErrorCode::QuestionLimit, message))
 }
 
 fn nobody_to_ask(requests: &[RequestedInput]) -> Refusal {
@@ -332,7 +328,7 @@ fn nobody_to_ask(requests: &[RequestedInput]) -> Refusal {
         "the tool has to ask its user a question, and no user can be asked; call it in a terminal, or through a client \
          that can ask. It wants to know: {quoted}"
     );
-    Refusal::new(ErrorClass::CapabilityGap, "nobody_to_ask", message)
+    Refusal::new(ErrorCode::NobodyToAsk, message).with_class(ErrorClass::CapabilityGap)
 }
 
 /// The refusal when the respondent is gone: the same as if the user had canceled the call.

@@ -10,7 +10,7 @@ use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
 use crate::record::{
-    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, OutputRetention, Refusal,
+    Content, ContextModifier, ErrorCode, GUEST_BLOCKS, JSON_VALUES_MAX, OutputRetention, Refusal,
     Status, TEXT, Usage, check_numbers, read_json,
 };
 
@@ -146,10 +146,10 @@ async fn parse(
     output: GuestOutput,
     whole: bool,
 ) -> Result<Box<MappedResult>, Refusal> {
-    let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
+    let broken = |code, message: String| Refusal::new(code, message);
     let content: Vec<Content> = read(&output.content).map_err(|error| {
         broken(
-            "content_invalid",
+            ErrorCode::ContentInvalid,
             format!("the tool's content is not an array of blocks: {error}"),
         )
     })?;
@@ -162,7 +162,7 @@ async fn parse(
             "block {at} of the tool's content, of type {}, is not valid: {problem}",
             block.kind
         );
-        return Err(broken("content_invalid", message));
+        return Err(broken(ErrorCode::ContentInvalid, message));
     }
     let structured = output
         .structured
@@ -170,7 +170,7 @@ async fn parse(
         .transpose()
         .map_err(|error| {
             broken(
-                "output_schema_mismatch",
+                ErrorCode::OutputSchemaMismatch,
                 format!("the tool's structured output cannot be passed on as JSON: {error}"),
             )
         })?;
@@ -187,10 +187,10 @@ async fn accept(
     structured: Option<Value>,
     whole: bool,
 ) -> Result<Box<MappedResult>, Refusal> {
-    let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
+    let broken = |code, message: String| Refusal::new(code, message);
     if content.len() > BLOCKS_MAX {
         return Err(broken(
-            "content_invalid",
+            ErrorCode::ContentInvalid,
             format!("the tool returned more than {BLOCKS_MAX} blocks"),
         ));
     }
@@ -208,7 +208,7 @@ async fn accept(
                 ""
             };
             return Err(broken(
-                "content_invalid",
+                ErrorCode::ContentInvalid,
                 format!(
                     "the tool returned a block of type {kind:?}, which it may not write{advice}"
                 ),
@@ -216,7 +216,7 @@ async fn accept(
         }
         if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
             return Err(broken(
-                "content_type_not_declared",
+                ErrorCode::ContentTypeNotDeclared,
                 format!("the tool returned `{kind}`, which it does not declare"),
             ));
         }
@@ -226,7 +226,7 @@ async fn accept(
         Some(value) => Some(check_output(journey, tool, value).await?),
         None if whole && tool.contract().promises_structured_output() => {
             return Err(broken(
-                "output_schema_mismatch",
+                ErrorCode::OutputSchemaMismatch,
                 "the tool promises structured output and gave none".to_owned(),
             ));
         }
@@ -262,11 +262,11 @@ async fn check_output(
     };
     checked.map(|()| value).map_err(|unsatisfied| {
         let code = match unsatisfied {
-            CheckFailure::Mismatch(_) => "output_schema_mismatch",
-            CheckFailure::Costly(_) => "output_too_costly",
+            CheckFailure::Mismatch(_) => ErrorCode::OutputSchemaMismatch,
+            CheckFailure::Costly(_) => ErrorCode::OutputTooCostly,
         };
         let message = format!("the tool's output does not satisfy its own schema: {unsatisfied}");
-        Refusal::new(ErrorClass::ExecutionFailed, code, message)
+        Refusal::new(code, message)
     })
 }
 
@@ -309,11 +309,7 @@ pub(super) async fn remap(
                 "the hook {hook_id} changed the output, and broke its contract: {}",
                 broken.message
             );
-            mapped.withhold(Refusal::new(
-                ErrorClass::ExecutionFailed,
-                "result_mapping_failed",
-                message,
-            ));
+            mapped.withhold(Refusal::new(ErrorCode::ResultMappingFailed, message));
         }
     }
 }
@@ -383,11 +379,7 @@ fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
     }
     let message =
         format!("the tool promises {what}, and returned none; the rest of its output is usable");
-    Some(Refusal::new(
-        ErrorClass::PartialFailure,
-        "artifact_missing",
-        message,
-    ))
+    Some(Refusal::new(ErrorCode::ArtifactMissing, message))
 }
 
 /// Content for the model: no logs; the structured output if no block has text; the author's `summary` in place of an output

@@ -49,8 +49,8 @@ use crate::journal::{
     SuspendedCall,
 };
 use crate::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, Input, OutputRetention, Plan, Refusal,
-    Suspension, SuspensionState, ToolEvent, ToolInvocation,
+    AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, Input, OutputRetention, Plan,
+    Refusal, Suspension, SuspensionState, ToolEvent, ToolInvocation,
 };
 use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -289,7 +289,7 @@ async fn leave(journey: &mut CallState<'_>, executed: Result<Executed, Refusal>)
     let mut executed = executed;
     if let Err(refusal) = &mut executed {
         let elsewhere =
-            (refusal.code == approval::WITHDRAWN).then_some(AbortReason::UserInterruption);
+            (refusal.code == ErrorCode::ApprovalWithdrawn).then_some(AbortReason::UserInterruption);
         if let Some(reason) = journey.request.cancellation.requested().or(elsewhere) {
             journey.trail.cancel_requested(reason);
             if refusal.class == ErrorClass::Canceled {

@@ -10,8 +10,8 @@ use crate::policy::{
     PolicyVerdict, PreflightPermit, ToolClaims,
 };
 use crate::record::{
-    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision,
-    PermissionProfile, Refusal, SafetyFacts, Status,
+    ErrorClass, ErrorCode, EventType, HookEvent, Input, InputMutation, MutationSource,
+    PermissionDecision, PermissionProfile, Refusal, SafetyFacts, Status,
 };
 
 use super::approval;
@@ -368,8 +368,8 @@ async fn check_call_input(
     let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
     checked.map_err(|mismatch| {
         let mismatch = mismatch.to_string();
-        let (class, code, message) = blame(&journey.mutations);
-        let refusal = Refusal::new(class, code, message);
+        let (class, message) = blame(&journey.mutations);
+        let refusal = Refusal::new(ErrorCode::CallInputMismatch, message).with_class(class);
         if tool.contract().has_internal_fields() {
             // The mismatch may name an internal field, which no model may see.
             return refusal.detail(mismatch);
@@ -381,9 +381,9 @@ async fn check_call_input(
     })
 }
 
-/// Error class, code and message of an input that breaks the contract although the caller's arguments satisfied it. If
+/// Error class and message of an input that breaks the contract although the caller's arguments satisfied it. If
 /// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
-fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str) {
+fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str) {
     let by_contract = |mutation: &InputMutation| {
         matches!(
             mutation.source_type,
@@ -392,12 +392,8 @@ fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str
     };
     if mutations.iter().all(by_contract) {
         let message = "the input, with the defaults of the tool's contract, does not satisfy the tool's schema";
-        return (
-            ErrorClass::SchemaValidationFailed,
-            "call_input_mismatch",
-            message,
-        );
+        return (ErrorClass::SchemaValidationFailed, message);
     }
     let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
-    (ErrorClass::HookBlocked, "call_input_mismatch", message)
+    (ErrorClass::HookBlocked, message)
 }

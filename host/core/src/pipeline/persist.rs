@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use crate::catalog::Tool;
 use crate::journal::{KeptArtifact, NoPayloadRoom};
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, OutputRetention, PersistedRef,
-    PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
+    Content, ErrorClass, ErrorCode, EventType, Extra, HookEvent, InvocationId, OutputRetention,
+    PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy,
+    Timestamp,
 };
 
 use super::artifacts;
@@ -65,11 +66,15 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
     }
     let barred = match &stop {
         Some(reason) => Some((
-            "hook_stop",
+            ErrorCode::HookStop,
             format!("a hook keeps the result from being stored: {reason}"),
         )),
-        None => (!limit.keeping.payload)
-            .then(|| ("never_persisted", "they may not be stored".to_owned())),
+        None => (!limit.keeping.payload).then(|| {
+            (
+                ErrorCode::NeverPersisted,
+                "they may not be stored".to_owned(),
+            )
+        }),
     };
     let artifact_refs = match journey.artifacts {
         None => Vec::new(),
@@ -141,12 +146,12 @@ async fn spill_or_drop(
     let size = json_bytes(&stored.mapped);
     let spilled = match stop {
         Some(reason) => Err((
-            "hook_stop",
+            ErrorCode::HookStop,
             format!("and a hook keeps it from being stored: {reason}"),
             None,
         )),
         None if !limit.keeping.payload => Err((
-            "never_persisted",
+            ErrorCode::NeverPersisted,
             "and may not be stored; ask for less at once".to_owned(),
             None,
         )),
@@ -159,7 +164,7 @@ async fn spill_or_drop(
                     .map(|full| format!(": {full}"))
                     .unwrap_or_default();
                 (
-                    "not_persistable",
+                    ErrorCode::NotPersistable,
                     format!("and could not be stored{room}"),
                     Some(format!("{error:#}")),
                 )
@@ -169,7 +174,7 @@ async fn spill_or_drop(
         let message = format!("the output of {size} bytes is {}, {why}", limit.verdict());
         let refusal = Refusal {
             detail,
-            ..Refusal::new(limit.class(), code, message)
+            ..Refusal::new(code, message).with_class(limit.class())
         };
         drop_output(journey, stored, (limit, size), refusal);
     }
@@ -243,7 +248,7 @@ async fn keep_artifacts(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,
     result_id: ResultId,
-    barred: Option<(&'static str, String)>,
+    barred: Option<(ErrorCode, String)>,
     limit: InlineLimit,
 ) -> Vec<Value> {
     let mut records = Vec::new();

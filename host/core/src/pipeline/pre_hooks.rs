@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::hook::{HookOutput, Registration};
-use crate::record::{ErrorClass, HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
+use crate::record::{ErrorCode, HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
 use crate::secret::REDACTED;
 
 use super::call_state::{CallState, PreparedCall, phase_token};
@@ -114,11 +114,7 @@ async fn update(
     let from = input.value().map_err(Refusal::host_fault)?;
     if let Some(why) = tool.contract().forbids(MutationSource::Hook, from, &value) {
         let message = format!("the hook {} changed the arguments, and {why}", hook.id());
-        return Err(Refusal::new(
-            ErrorClass::HookBlocked,
-            "mutation_forbidden",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::MutationForbidden, message));
     }
     let updated = input.with_value(value);
     record(journey, &updated).await?;

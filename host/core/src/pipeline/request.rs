@@ -8,7 +8,7 @@ use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
 use crate::record::{
-    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Refusal, Replay,
+    CallRecord, ContextModifierPolicy, ErrorCode, ExternalMapping, Input, Refusal, Replay,
     TraceContext,
 };
 use crate::secret::Secrets;
@@ -89,13 +89,7 @@ impl Callee {
     /// Why `tool` cannot be called, as far as surfaces and feature gates decide.
     pub(super) fn withheld(&self, tool: &Tool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
-        let disabled = |message: String| {
-            Some(Refusal::new(
-                ErrorClass::PolicyBlocked,
-                "tool_disabled",
-                message,
-            ))
-        };
+        let disabled = |message: String| Some(Refusal::new(ErrorCode::ToolDisabled, message));
         if !tool.is_enabled() && tool.feature().is_none() {
             return disabled(format!("{id} is disabled by its own interface"));
         }
@@ -286,13 +280,7 @@ impl Request {
     /// `setup_required`, if the word cannot be applied, such as a folder that does not exist.
     pub fn grant(mut self, word: GrantWord, spec: &str) -> Result<Self, Refusal> {
         let added = Arc::make_mut(&mut self.grants).add(word, spec, &Provenance::COMMAND_LINE);
-        added.map_err(|error| {
-            Refusal::new(
-                ErrorClass::SetupRequired,
-                "grant_invalid",
-                format!("{error:#}"),
-            )
-        })?;
+        added.map_err(|error| Refusal::new(ErrorCode::GrantInvalid, format!("{error:#}")))?;
         Ok(self)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalog::Tool;
-use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Plan, Refusal, Status};
+use crate::record::{ErrorCode, EventType, HookEvent, Lifecycle, Plan, Refusal, Status};
 
 use super::call_state::{CallState, phase_token};
 use super::redaction::brought;
@@ -35,34 +35,21 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
     keep_quiet(journey, &tool);
     begin_redaction(journey, &tool).await?;
     children::admit(&mut journey.request, &tool)?;
-    let unavailable = |class, code, why: &str| {
-        Err(Refusal::new(
-            class,
-            code,
-            format!("{} {why}", declaration.tool_id),
-        ))
-    };
+    let unavailable =
+        |code, why: &str| Err(Refusal::new(code, format!("{} {why}", declaration.tool_id)));
     match declaration.lifecycle {
         Lifecycle::Draft => {
-            return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft");
+            return unavailable(ErrorCode::ToolDraft, "is a draft");
         }
         Lifecycle::Retired => {
-            return unavailable(ErrorClass::CapabilityGap, "tool_retired", "was retired");
+            return unavailable(ErrorCode::ToolRetired, "was retired");
         }
         Lifecycle::Disabled => {
-            return unavailable(
-                ErrorClass::PolicyBlocked,
-                "tool_disabled",
-                "is disabled here",
-            )
-            .map_err(|refusal| refusal.by_policy("lifecycle:disabled".to_owned()));
+            return unavailable(ErrorCode::ToolDisabled, "is disabled here")
+                .map_err(|refusal| refusal.by_policy("lifecycle:disabled".to_owned()));
         }
         Lifecycle::RequiresSetup => {
-            return unavailable(
-                ErrorClass::SetupRequired,
-                "tool_requires_setup",
-                "has to be set up first",
-            );
+            return unavailable(ErrorCode::ToolRequiresSetup, "has to be set up first");
         }
         Lifecycle::Available | Lifecycle::Deferred | Lifecycle::Deprecated => {}
     }
@@ -71,8 +58,7 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
     }
     if tool.is_internal() && journey.request.lineage.is_none() {
         return unavailable(
-            ErrorClass::SchemaNotLoaded,
-            "schema_internal",
+            ErrorCode::SchemaInternal,
             "is internal: only other tools can call it",
         );
     }

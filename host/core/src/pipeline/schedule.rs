@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::executor::canceled;
 use crate::policy::Limits;
 use crate::record::{
-    AbortReason, ErrorClass, EventType, ProgressStatus, Refusal, Status, WriteEffect,
+    AbortReason, ErrorCode, EventType, ProgressStatus, Refusal, Status, WriteEffect,
 };
 use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
 
@@ -250,7 +250,7 @@ async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunP
 
 fn too_many_wait() -> Refusal {
     let message = "the queue of waiting calls is full; try again later";
-    let mut refusal = Refusal::new(ErrorClass::RateLimited, "queue_full", message);
+    let mut refusal = Refusal::new(ErrorCode::QueueFull, message);
     refusal.retry_after = Some(RETRY_AFTER);
     refusal
 }
@@ -262,7 +262,7 @@ fn no_memory(limits: &Limits, total: u64) -> Refusal {
         limits.host_bytes(),
         limits.wall.as_millis()
     );
-    let mut refusal = Refusal::new(ErrorClass::RateLimited, "host_memory", message);
+    let mut refusal = Refusal::new(ErrorCode::HostMemory, message);
     refusal.retry_after = Some(RETRY_AFTER);
     refusal
 }

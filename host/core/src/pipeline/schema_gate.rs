@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::CheckFailure;
 use crate::find::SELECT;
-use crate::record::{ErrorClass, EventType, Refusal, Status};
+use crate::record::{ErrorCode, EventType, Refusal, Status};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::parse::Parsed;
@@ -26,11 +26,7 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
             "{id} is not loaded yet: call load_tool with the name `{name}`, then call the tool again (search_tools \
              finds it with `{SELECT}{name}`)"
         );
-        return Err(Refusal::new(
-            ErrorClass::SchemaNotLoaded,
-            "schema_not_loaded",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::SchemaNotLoaded, message));
     }
     match checked {
         Ok(()) => {
@@ -54,15 +50,13 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
                 EventType::ValidationFailed,
                 json!({ "which": "schema", "message": mismatch.to_string() }),
             );
-            let (class, code) = match input.value() {
-                _ if matches!(mismatch, CheckFailure::Costly(_)) => {
-                    (ErrorClass::InvalidArguments, "arguments_too_costly")
-                }
-                Ok(Value::Object(_)) => (ErrorClass::SchemaValidationFailed, "schema_mismatch"),
-                Ok(_) => (ErrorClass::InvalidArguments, "arguments_not_an_object"),
-                Err(_) => (ErrorClass::InvalidArguments, "arguments_not_json"),
+            let code = match input.value() {
+                _ if matches!(mismatch, CheckFailure::Costly(_)) => ErrorCode::ArgumentsTooCostly,
+                Ok(Value::Object(_)) => ErrorCode::SchemaMismatch,
+                Ok(_) => ErrorCode::ArgumentsNotAnObject,
+                Err(_) => ErrorCode::ArgumentsNotJson,
             };
-            Err(Refusal::new(class, code, mismatch.to_string()))
+            Err(Refusal::new(code, mismatch.to_string()))
         }
     }
 }

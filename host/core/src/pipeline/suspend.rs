@@ -12,7 +12,7 @@ use crate::executor::{Execution, GuestOutcome, NeededInput, canceled};
 use crate::journal::{Artifacts, Keep, Role, SuspendRequest, SuspendedCall};
 use crate::policy::{DecisionOutcome, Permit, PolicyVerdict};
 use crate::record::{
-    AbortReason, Behavior, CallRecord, Content, ErrorClass, Input, PermissionDecision, Plan,
+    AbortReason, Behavior, CallRecord, Content, ErrorCode, Input, PermissionDecision, Plan,
     Refusal, RuleSource, Status, Suspension, SuspensionState, Timestamp, Usage,
 };
 
@@ -297,7 +297,7 @@ fn outdated(changed: &[&str]) -> Refusal {
         "this changed since the tool asked its question: {}; the tool did not run again with the answer; call again",
         changed.join(", ")
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "question_outdated", message)
+    Refusal::new(ErrorCode::QuestionOutdated, message)
 }
 
 /// Restores the execution so far, and the open questions.

@@ -24,7 +24,7 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     journey.redact_records();
     let status = terminal_status(&journey, &mapped);
     hand_over(&mut journey, status);
-    let reason = mapped.error.as_ref().map(|error| error.code.to_owned());
+    let reason = mapped.error.as_ref().map(|error| error.code.to_string());
     // `terminal_status` gives a status that can be reached.
     let _ = journey.invocation.advance(status, reason);
     if let Some(reason) = mapped.error.as_ref().and_then(Refusal::why_aborted) {

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use url::Url;
 
-use crate::record::{ErrorClass, Input, PermissionProfile, Refusal, SubjectField, SubjectKind};
+use crate::record::{ErrorCode, Input, PermissionProfile, Refusal, SubjectField, SubjectKind};
 use crate::resolved_path::ResolvedPath;
 
 use super::network::is_plain;
@@ -279,11 +279,7 @@ impl CallSubjects {
             let message = format!(
                 "the arguments name more than {SUBJECTS_MAX} paths and URLs; name fewer, in several calls if need be"
             );
-            return Err(Refusal::new(
-                ErrorClass::PermissionDenied,
-                "too_many_subjects",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::TooManySubjects, message));
         }
         match field.kind {
             SubjectKind::Path => {
@@ -326,7 +322,7 @@ pub(super) fn too_long() -> Refusal {
         "the paths among the arguments lead through more than {STEPS_MAX} names, those in links included; name fewer or \
          shorter paths, in several calls if need be"
     );
-    Refusal::new(ErrorClass::PermissionDenied, "subjects_too_long", message)
+    Refusal::new(ErrorCode::SubjectsTooLong, message)
 }
 
 fn unreadable(field: &SubjectField, what: &str) -> Refusal {
@@ -334,7 +330,7 @@ fn unreadable(field: &SubjectField, what: &str) -> Refusal {
         "cannot decide on this call: the argument {} {what}",
         field.pointer
     );
-    Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
+    Refusal::new(ErrorCode::SubjectUnreadable, message)
 }
 
 /// The steps of the pointer of `field`, escaped.
@@ -598,16 +594,19 @@ mod tests {
         };
         assert_eq!(
             refused(SubjectKind::Url, json!("not a url")),
-            "subject_unreadable"
+            ErrorCode::SubjectUnreadable
         );
         assert_eq!(
             refused(SubjectKind::Url, json!("data:text/plain,x")),
-            "subject_unreadable"
+            ErrorCode::SubjectUnreadable
         );
-        assert_eq!(refused(SubjectKind::Path, json!(7)), "subject_unreadable");
+        assert_eq!(
+            refused(SubjectKind::Path, json!(7)),
+            ErrorCode::SubjectUnreadable
+        );
         assert_eq!(
             refused(SubjectKind::Path, json!("a\0b")),
-            "subject_unreadable"
+            ErrorCode::SubjectUnreadable
         );
         let fields = [field("/it", SubjectKind::Resource, Some("here"))];
         let absent = named(

@@ -1,6 +1,6 @@
 //! Limits a call that another call makes to the permissions of the caller's permit.
 
-use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal};
+use crate::record::{AccessKind, ErrorCode, ReasonType, Refusal};
 
 use super::decide::Ruling;
 use super::missing::missing;
@@ -113,7 +113,7 @@ fn beyond(case: &DecisionCase<'_>, ceiling: &CallCeiling, what: &str) -> Ruling 
     );
     Ruling::deny(
         ReasonType::SafetyCheck,
-        Refusal::new(ErrorClass::PermissionDenied, "beyond_caller", message),
+        Refusal::new(ErrorCode::BeyondCaller, message),
     )
 }
 

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use crate::record::{
-    AccessKind, Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision,
+    AccessKind, Behavior, DecisionId, ErrorCode, Mode, PermissionChannel, PermissionDecision,
     Reason, ReasonType, Refusal, RiskLevel, RuleSource, SANDBOX_REF, SchemaVersion, Timestamp,
     WriteEffect,
 };
@@ -327,7 +327,7 @@ fn world(
             "a rule denies this call of {}{reason}",
             case.declared.tool_id
         );
-        let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+        let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
         return Err(Ruling::deny(ReasonType::Rule, refusal)
             .by(looks, Behavior::Deny)
             .into());
@@ -452,10 +452,7 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
             "{} {effect}, and plan mode runs only calls without effects",
             case.declared.tool_id
         );
-        return Ruling::deny(
-            ReasonType::Mode,
-            Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message),
-        );
+        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorCode::PlanMode, message));
     }
     if let Some(Opinion {
         behavior: Behavior::Deny,
@@ -469,7 +466,7 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
         );
         return Ruling::deny(
             ReasonType::Hook,
-            Refusal::new(ErrorClass::PermissionDenied, "denied_by_hook", message),
+            Refusal::new(ErrorCode::DeniedByHook, message),
         );
     }
     let asking = looks
@@ -580,11 +577,7 @@ fn ask(case: &DecisionCase<'_>, mut question: Ruling) -> Ruling {
         "{} needs an approval ({}), and {why}",
         case.declared.tool_id, question.message
     );
-    let refusal = Refusal::new(
-        ErrorClass::PermissionDenied,
-        "approval_not_possible",
-        message.clone(),
-    );
+    let refusal = Refusal::new(ErrorCode::ApprovalNotPossible, message.clone());
     Ruling {
         behavior: Behavior::Deny,
         kind: ReasonType::Mode,

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::record::{AccessKind, ErrorClass, ReasonType, Refusal, RuleSource};
+use crate::record::{AccessKind, ErrorCode, ReasonType, Refusal, RuleSource};
 use crate::secret::SecretStore;
 
 use super::call_subjects::{NamedPath, NamedUrl, below};
@@ -73,7 +73,7 @@ fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Rul
         "{tool_id} needs permission to {verb}, but a deny rule overrides {}",
         grant.rule
     );
-    let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+    let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
     let mut ruling = Ruling::deny(ReasonType::Rule, refusal);
     let closes = |read: bool| {
         read || (write
@@ -134,7 +134,7 @@ pub(super) fn closed_grant(call: &RuleCall<'_>, path: &NamedPath) -> Option<Ruli
         "access to {} is denied: {words} overrides {}",
         path.typed, grant.rule
     );
-    let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
+    let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
     Some(Ruling {
         blocked_path: Some(blocked),
         source: Some(source),
@@ -162,7 +162,7 @@ pub(super) fn unreachable(
     let tool = case.declared.tool_id;
     let is_metadata = origin.host.is_metadata();
     let (kind, message) = match reason.code {
-        "denied_by_rule" => (
+        ErrorCode::DeniedByRule => (
             ReasonType::Rule,
             format!(
                 "{tool} may not send requests to {origin}: {} denies it",
@@ -176,7 +176,7 @@ pub(super) fn unreachable(
                 network::METADATA_HINT
             ),
         ),
-        "special_address" => (
+        ErrorCode::SpecialAddress => (
             ReasonType::SafetyCheck,
             format!(
                 "{tool} needs to reach {origin}, a {}: grant it with --allow-net={origin}",
@@ -196,7 +196,7 @@ pub(super) fn unreachable(
             ),
         ),
     };
-    let mut refusal = Refusal::new(ErrorClass::PermissionDenied, reason.code, message);
+    let mut refusal = Refusal::new(reason.code, message);
     if kind != ReasonType::Rule && can_grant && !is_metadata {
         let subject = origin.to_string();
         let option = format!("--allow-net={subject}");
@@ -213,16 +213,14 @@ pub(super) fn unreachable(
 /// Why the call may send no request, although the tool declares that it needs the network.
 fn no_network(case: &DecisionCase<'_>, named: &[Origin]) -> Ruling {
     let tool_id = case.declared.tool_id;
-    let denied =
-        |kind, class, code, message| Ruling::deny(kind, Refusal::new(class, code, message));
+    let denied = |kind, code, message| Ruling::deny(kind, Refusal::new(code, message));
     let wishes = match network::wishes(case.declared.profile, named) {
         Ok(wishes) => wishes,
         Err(error) => {
             let message = format!("{tool_id} asks for what this host cannot grant: {error:#}");
             return denied(
                 ReasonType::SafetyCheck,
-                ErrorClass::CapabilityGap,
-                "network_scope_not_supported",
+                ErrorCode::NetworkScopeNotSupported,
                 message,
             );
         }
@@ -231,36 +229,21 @@ fn no_network(case: &DecisionCase<'_>, named: &[Origin]) -> Ruling {
         let message = format!(
             "{tool_id} asks for network access, but neither its profile nor its arguments name a host"
         );
-        return denied(
-            ReasonType::SafetyCheck,
-            ErrorClass::PermissionDenied,
-            "not_granted",
-            message,
-        );
+        return denied(ReasonType::SafetyCheck, ErrorCode::NotGranted, message);
     }
     if !case.grants.network.can_grant(case.declared.profile, named) {
         let message = format!(
             "{tool_id} needs to reach {wishes}, but its profile does not declare all of it, or a deny rule \
              blocks it: use another URL"
         );
-        return denied(
-            ReasonType::SafetyCheck,
-            ErrorClass::PermissionDenied,
-            "not_granted",
-            message,
-        );
+        return denied(ReasonType::SafetyCheck, ErrorCode::NotGranted, message);
     }
     if network::wishes_metadata(case.declared.profile, named) {
         let message = format!(
             "{tool_id} needs to reach {wishes}, but {}",
             network::METADATA_HINT
         );
-        return denied(
-            ReasonType::SafetyCheck,
-            ErrorClass::PermissionDenied,
-            "not_granted",
-            message,
-        );
+        return denied(ReasonType::SafetyCheck, ErrorCode::NotGranted, message);
     }
     let why = if case.grants.network.is_empty() {
         "which nothing allows".to_owned()
@@ -347,7 +330,7 @@ fn granted_hosts(case: &DecisionCase<'_>) -> String {
 
 /// The refusal of a call that lacks a grant.
 fn not_given(message: String) -> Refusal {
-    Refusal::new(ErrorClass::PermissionDenied, "not_granted", message)
+    Refusal::new(ErrorCode::NotGranted, message)
 }
 
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {
@@ -356,10 +339,6 @@ fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {
         .and_then(|value| value.as_str().map(str::to_owned))
         .unwrap_or_default();
     let message = format!("{tool_id} asks for `{word}`, which this host cannot grant");
-    let refusal = Refusal::new(
-        ErrorClass::CapabilityGap,
-        "access_kind_not_supported",
-        message,
-    );
+    let refusal = Refusal::new(ErrorCode::AccessKindNotSupported, message);
     Ruling::deny(ReasonType::SafetyCheck, refusal)
 }

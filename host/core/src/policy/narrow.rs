@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{ErrorCode, Refusal};
 
 use super::call_subjects::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
@@ -38,13 +38,7 @@ pub(super) fn narrow<'p>(
                 outside: Vec::new(),
             })
         };
-        let refuse = |code, why: &str| {
-            stopped(Refusal::new(
-                ErrorClass::PermissionDenied,
-                code,
-                format!("{} {why}", path.typed),
-            ))
-        };
+        let refuse = |code, why: &str| stopped(Refusal::new(code, format!("{} {why}", path.typed)));
         let mount = path.mount.and_then(|at| capability.mounts.get(at));
         let Some(mount) = mount.filter(|mount| path.host.starts_with(&mount.host)) else {
             outside.push(path);
@@ -55,7 +49,7 @@ pub(super) fn narrow<'p>(
             .iter()
             .any(|denial| denial.read && path.touches(&denial.what))
         {
-            return Err(refuse("denied_by_rule", "is blocked by a deny rule"));
+            return Err(refuse(ErrorCode::DeniedByRule, "is blocked by a deny rule"));
         }
         let folder = folder_of(path, mount, &mut steps);
         if steps == 0 && guard!("subject_steps") {
@@ -68,7 +62,7 @@ pub(super) fn narrow<'p>(
             NarrowedFolder::None => {}
             NarrowedFolder::Elsewhere => {
                 let why = "is a link to a file in another folder; name the file itself";
-                return Err(refuse("path_leads_elsewhere", why));
+                return Err(refuse(ErrorCode::PathLeadsElsewhere, why));
             }
         }
     }
@@ -88,7 +82,7 @@ pub(super) fn narrow<'p>(
             "{}{more} {verb} outside of what was granted (granted: {granted})",
             names.join(", ")
         );
-        let refusal = Refusal::new(ErrorClass::PermissionDenied, "path_not_granted", message);
+        let refusal = Refusal::new(ErrorCode::PathNotGranted, message);
         return Err(Box::new(OutOfReach {
             refusal,
             path: first.host.clone(),

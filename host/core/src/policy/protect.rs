@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{ErrorCode, Refusal};
 
 use super::Grants;
 
@@ -33,11 +33,7 @@ fn leads_through_link(grants: &Grants) -> Option<Refusal> {
         by.rule,
         grant.host.display(),
     );
-    Some(Refusal::new(
-        ErrorClass::PolicyBlocked,
-        "grant_leads_through_link",
-        message,
-    ))
+    Some(Refusal::new(ErrorCode::GrantLeadsThroughLink, message))
 }
 
 /// Refuses a grant that contains, or lies in, a folder of the host's own state, because a tool that could read or
@@ -60,6 +56,6 @@ fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> 
                 folder.display(),
                 folder.display(),
             );
-            Refusal::new(ErrorClass::PolicyBlocked, "grant_reaches_own_state", message)
+            Refusal::new(ErrorCode::GrantReachesOwnState, message)
         })
 }

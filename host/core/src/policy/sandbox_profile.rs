@@ -1,4 +1,4 @@
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{ErrorCode, Refusal};
 
 use super::{Capability, ToolClaims};
 
@@ -14,11 +14,7 @@ pub(super) fn apply(declared: ToolClaims<'_>, capability: &mut Capability) -> Re
                 "{} asks for the sandbox profile {other:?}; there are: default, read_only, empty",
                 declared.tool_id
             );
-            return Err(Refusal::new(
-                ErrorClass::CapabilityGap,
-                "sandbox_profile_unknown",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::SandboxProfileUnknown, message));
         }
     }
     Ok(())

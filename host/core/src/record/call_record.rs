@@ -1,10 +1,11 @@
+use super::ErrorCode;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::invocation::HIDDEN;
 use super::{
-    Content, EventType, HookEvent, PermissionDecision, Refusal, ResultMappings, ResultPersistence,
-    Strategy, ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
+    Content, EventType, HookEvent, PermissionDecision, ResultMappings, ResultPersistence, Strategy,
+    ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
 };
 
 /// Everything known about one call after its end.
@@ -133,10 +134,10 @@ impl CallRecord {
         // The host's own code of the error, whatever code the tool chose.
         let code = last
             .and_then(|step| step.reason.as_deref())
-            .unwrap_or(Refusal::TOOL_FAILED)
+            .unwrap_or(ErrorCode::ToolFailed.as_str())
             .to_owned();
-        let is_tools = code == Refusal::TOOL_FAILED;
-        let is_fault = code == Refusal::HOST_FAULT;
+        let is_tools = code == ErrorCode::ToolFailed;
+        let is_fault = code == ErrorCode::HostFault;
         // A guest that never ran says nothing, but the host may quote the arguments.
         let may_quote = self.result.usage.is_some() || self.invocation.keeps_no_input;
         let has_detail = self.invocation.extra.contains_key("error_detail");

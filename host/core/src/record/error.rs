@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AbortReason, AccessKind, Extra, ResultStatus, Status};
+use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 
 /// `error_class` (AT-EC-01..22).
 ///
@@ -264,9 +264,9 @@ pub struct Retry {
 /// specification. The host alone writes it, and it holds names, never values.
 ///
 /// ```
-/// use toolcell_core::record::{AccessKind, ErrorClass, Refusal};
+/// use toolcell_core::record::{AccessKind, ErrorCode, Refusal};
 ///
-/// let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", "the secret API_KEY is not set")
+/// let refusal = Refusal::new(ErrorCode::SecretNotSet, "the secret API_KEY is not set")
 ///     .needs(AccessKind::Credential, Some("API_KEY".to_owned()), "toolcell secrets set API_KEY");
 /// let needed = refusal.to_error().needs_authorization;
 /// assert_eq!(needed.map(|needed| needed.next_action).as_deref(), Some("toolcell secrets set API_KEY"));
@@ -284,9 +284,9 @@ pub struct NeedsAuthorization {
 /// `tool_error` (AT-ERR-01..09). `message` may reach the model.
 ///
 /// ```
-/// use toolcell_core::record::{ErrorClass, Refusal, ToolError};
+/// use toolcell_core::record::{ErrorCode, Refusal, ToolError};
 ///
-/// let refusal = Refusal::new(ErrorClass::RateLimited, "too_many_calls", "64 calls run; try again");
+/// let refusal = Refusal::new(ErrorCode::TooManyCalls, "64 calls run; try again");
 /// let error: ToolError = refusal.to_error();
 /// assert!(error.retry.safe);
 /// ```
@@ -327,18 +327,19 @@ pub struct ToolError {
 /// The error that a call ends in: every refusal, limit and failure is one of these.
 ///
 /// ```
-/// use toolcell_core::record::{ErrorClass, Refusal};
+/// use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 ///
-/// let refusal = Refusal::new(ErrorClass::SetupRequired, "no_index", "the index is missing; run `indexer build`")
-///     .detail("/var/lib/indexer/index: No such file or directory");
-/// assert_eq!(refusal.to_string(), "the index is missing; run `indexer build`");
+/// let refusal = Refusal::new(ErrorCode::NotBuilt, "the tool has no component; run `toolcell build`")
+///     .detail("target/tool.wasm: No such file or directory");
+/// assert_eq!(refusal.class, ErrorClass::SetupRequired);
+/// assert_eq!(refusal.to_string(), "the tool has no component; run `toolcell build`");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// One of the 22 classes.
     pub class: ErrorClass,
-    /// Stable, snake_case, finer than the class.
-    pub code: &'static str,
+    /// Stable, finer than the class.
+    pub code: ErrorCode,
     /// A code that the guest chose; records have it instead of `code`.
     pub guest_code: Option<String>,
     /// Safe for the model and the user: no host path outside the grants, no secret.
@@ -368,9 +369,14 @@ impl std::error::Error for Refusal {}
 
 // Cold, so that the code of refusals is not between the code of calls that succeed.
 impl Refusal {
-    /// Creates a refusal. `message` says what failed, the value that caused it, and what to do.
+    /// Creates a refusal with the first class of `code`. `message` says what failed, the value that caused it, and what
+    /// to do.
     #[cold]
-    pub fn new(class: ErrorClass, code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        let class = *code
+            .classes()
+            .first()
+            .unwrap_or(&ErrorClass::ExecutionFailed);
         Self {
             class,
             code,
@@ -385,33 +391,37 @@ impl Refusal {
         }
     }
 
+    /// Sets the class, where a code has several, or where the class comes from elsewhere.
+    #[cold]
+    #[must_use]
+    pub fn with_class(self, class: ErrorClass) -> Self {
+        Self {
+            class,
+            abort_reason: class.abort_reason(),
+            ..self
+        }
+    }
+
     /// A fault of the host itself, not of the call: exit code 70.
     #[cold]
     pub fn host_fault(detail: impl Into<String>) -> Self {
         Self::new(
-            ErrorClass::ExecutionFailed,
-            Self::HOST_FAULT,
+            ErrorCode::HostFault,
             "toolcell itself failed; the tool is not to blame",
         )
         .detail(detail)
     }
 
-    /// The code of a failure to which the guest gave none.
-    pub const TOOL_FAILED: &'static str = "tool_failed";
-
-    /// The code of a call that was canceled because its host ends.
-    pub const SHUT_DOWN: &'static str = "host_stopped";
-
     /// Returns whether the guest wrote the message, because it reported the failure.
     pub fn is_guests(&self) -> bool {
-        self.guest_code.is_some() || self.code == Self::TOOL_FAILED
+        self.guest_code.is_some() || self.code == ErrorCode::ToolFailed
     }
 
     /// Returns whether it may have text of the tool that ran: the tool's own failure, an error that quotes it, or a
     /// detail that it printed.
     pub(crate) fn may_quote(&self) -> bool {
         self.is_guests()
-            || (self.code != Self::HOST_FAULT
+            || (self.code != ErrorCode::HostFault
                 && (!self.class.is_in_host_words() || self.detail.is_some()))
     }
 
@@ -427,9 +437,6 @@ impl Refusal {
             ..self
         }
     }
-
-    /// The code of [`Self::host_fault`].
-    pub const HOST_FAULT: &'static str = "host_fault";
 
     /// Sets what stays in the journal, and is neither for the model nor for the user.
     #[cold]
@@ -493,7 +500,7 @@ impl Refusal {
             error_code: self
                 .guest_code
                 .clone()
-                .unwrap_or_else(|| self.code.to_owned()),
+                .unwrap_or_else(|| self.code.as_str().to_owned()),
             error_class: self.class,
             message: self.message.clone(),
             recoverability,

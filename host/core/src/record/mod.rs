@@ -13,6 +13,7 @@ mod decision;
 mod declaration;
 mod effects;
 mod error;
+mod error_code;
 mod event;
 mod event_data;
 mod exact;
@@ -62,6 +63,7 @@ pub use declaration::{
 };
 pub use effects::Effects;
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
+pub use error_code::{ErrorCode, Explanation};
 pub use event::{EventType, ToolEvent};
 pub use event_data::{EventData, EventField};
 pub use exact::check_numbers;

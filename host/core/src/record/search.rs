@@ -130,7 +130,7 @@ pub struct ToolRef {
 /// ```
 /// use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
 ///
-/// let refusal = Refusal::new(ErrorClass::SetupRequired, "component_invalid", "the component is not valid");
+/// let refusal = Refusal::new(ErrorCode::ComponentInvalid, "the component is not valid");
 /// let provider = UnavailableProvider::new("files.wasm".to_owned(), &refusal);
 /// assert_eq!(provider.error_code, "component_invalid");
 /// ```

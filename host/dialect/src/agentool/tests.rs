@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
 use toolcell_core::catalog::RecordSchema;
 use toolcell_core::record::{
-    Content, ContextModifier, ErrorClass, Input, PermissionProfile, PersistedRef, Refusal, Status,
-    Timestamp, ToolDeclaration, ToolInterface, ToolInvocation, ToolKind, ToolResult as Recorded,
+    Content, ContextModifier, ErrorClass, ErrorCode, Input, PermissionProfile, PersistedRef,
+    Refusal, Status, Timestamp, ToolDeclaration, ToolInterface, ToolInvocation, ToolKind,
+    ToolResult as Recorded,
 };
 
 use super::*;
@@ -470,7 +471,8 @@ fn invocation(tool_id: &str, native: Option<&str>, input: Value, status: Status)
 }
 
 fn failed(invocation: &ToolInvocation, class: ErrorClass) -> Recorded {
-    let error = Refusal::new(class, "some_code", "it failed")
+    let error = Refusal::new(ErrorCode::TooManyCalls, "it failed")
+        .with_class(class)
         .detail("a secret place")
         .to_error();
     let provenance = serde_json::from_value(

@@ -76,7 +76,9 @@ fn omit_images(answer: &mut Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::{Content, ErrorClass, Input, Refusal, ToolInvocation, ToolResult};
+    use toolcell_core::record::{
+        Content, ErrorClass, ErrorCode, Input, Refusal, ToolInvocation, ToolResult,
+    };
 
     use super::events;
     use crate::amplifier::AmplifierMode;
@@ -91,7 +93,9 @@ mod tests {
     fn failed(invocation: &ToolInvocation, class: ErrorClass) -> ToolResult {
         let provenance =
             serde_json::from_value(json!({ "trust": "untrusted", "written_by": "host" })).unwrap();
-        let error = Refusal::new(class, "the_code", "the message").to_error();
+        let error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+            .with_class(class)
+            .to_error();
         ToolResult::failed(invocation.invocation_id, error, provenance)
     }
 

@@ -212,7 +212,9 @@ fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &ModelView<
 mod tests {
     use rmcp::model::ProtocolVersion;
     use serde_json::{Value, json};
-    use toolcell_core::record::{ErrorClass, Input, Refusal, ToolInvocation, ToolResult};
+    use toolcell_core::record::{
+        ErrorClass, ErrorCode, Input, Refusal, ToolInvocation, ToolResult,
+    };
 
     use super::{AmplifierMode, result};
     use crate::mcp::call_result;
@@ -233,7 +235,8 @@ mod tests {
     }
 
     fn failed(class: ErrorClass, change: Value) -> Value {
-        let error = Refusal::new(class, "the_code", "the message")
+        let error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+            .with_class(class)
             .detail("/etc/hidden")
             .native(json!("a trap"));
         let mut whole = json!({
@@ -261,7 +264,7 @@ mod tests {
                 Timeout => "timeout",
                 _ => "execution",
             };
-            let said = format!("the message [{}/the_code]\n", word.as_str().unwrap());
+            let said = format!("the message [{}/too_many_calls]\n", word.as_str().unwrap());
             let answer = mapped(failed(class, json!({})), AmplifierMode::Upstream);
             assert_eq!(answer["success"], false, "{class:?}");
             let error = &answer["error"];
@@ -272,7 +275,7 @@ mod tests {
             );
             assert_eq!(
                 (&error["class"], &error["code"]),
-                (&word, &json!("the_code"))
+                (&word, &json!("too_many_calls"))
             );
             let output = answer["output"].as_str().unwrap();
             assert!(
@@ -366,7 +369,7 @@ mod tests {
             answer["output"]
                 .as_str()
                 .unwrap()
-                .starts_with("half\nthe message [partial_failure/the_code]\n")
+                .starts_with("half\nthe message [partial_failure/too_many_calls]\n")
         );
         let value = json!({
             "structured_content": [1],
@@ -390,7 +393,7 @@ mod tests {
             content[1]["text"]
                 .as_str()
                 .unwrap()
-                .starts_with("the message [partial_failure/the_code]")
+                .starts_with("the message [partial_failure/too_many_calls]")
         );
         let seed = mapped(
             failed(ErrorClass::PartialFailure, value),

@@ -140,7 +140,7 @@ pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, Refusal};
+    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
     use super::super::parts::samples::{blocks, invocation, result as sample, saying};
     use super::{answers, read, result};
@@ -200,8 +200,7 @@ mod tests {
                 (&shown["type"], &shown["tool_use_id"]),
                 (&json!("tool_result"), &json!("toolu_1"))
             );
-            let error =
-                Refusal::new(ErrorClass::PartialFailure, "half", "half is missing").to_error();
+            let error = Refusal::new(ErrorCode::FilesNotKept, "half is missing").to_error();
             let partial = sample(
                 json!({ "is_error": true, "error": error, "model_facing_content": [block] }),
             );
@@ -219,13 +218,15 @@ mod tests {
     #[test]
     fn every_error_class_is_an_error() {
         for class in ErrorClass::ALL {
-            let error = Refusal::new(class, "the_code", "the message").to_error();
+            let error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+                .with_class(class)
+                .to_error();
             let block = result(
                 &invocation("toolu_1"),
                 &sample(json!({ "is_error": true, "error": error })),
             );
             let start = format!(
-                "ERROR [{}/the_code]: the message\n",
+                "ERROR [{}/too_many_calls]: the message\n",
                 json!(class).as_str().unwrap()
             );
             assert!(

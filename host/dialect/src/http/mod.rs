@@ -10,7 +10,7 @@ mod tool;
 pub use approval::{ApprovalAnswer, ApprovalDocument, ApprovalState};
 pub use batch::{BatchCallRequest, BatchDocument, batch};
 pub use call::{CallDocument, CallRequest};
-pub use status::{CALL_STATUSES, status, status_of, status_of_class};
+pub use status::{CALL_STATUSES, status, status_of};
 pub use tool::{ToolDocument, ToolList, tool};
 
 pub use super::whole::whole as result;

@@ -1,4 +1,4 @@
-use toolcell_core::record::{ErrorClass, Refusal, ToolError, ToolResult};
+use toolcell_core::record::{ErrorClass, ErrorCode, ToolError, ToolResult};
 
 /// Every status of [`status`], in ascending order.
 pub const CALL_STATUSES: [u16; 16] = [
@@ -15,44 +15,18 @@ pub fn status(result: &ToolResult) -> u16 {
 
 /// The status code of a call that failed with `error`.
 pub fn status_of(error: &ToolError) -> u16 {
-    match error.error_class {
-        // A fault of the host is the only error that is the server's own.
-        ErrorClass::ExecutionFailed if error.error_code == Refusal::HOST_FAULT => 500,
-        // The sandbox names what stopped the tool: it crashed instead of answering. A failed request is an object.
-        ErrorClass::ExecutionFailed
-            if error
-                .native_error_ref
-                .as_ref()
-                .is_some_and(|native| !native.is_object()) =>
-        {
-            502
-        }
-        // Nothing is wrong with the request: the host that follows takes it.
-        ErrorClass::Canceled if error.error_code == Refusal::SHUT_DOWN => 503,
-        class => status_of_class(class),
-    }
-}
-
-/// The status code of an error of this class.
-pub fn status_of_class(class: ErrorClass) -> u16 {
-    use ErrorClass::*;
-    match class {
-        UnknownTool => 404,
-        InvalidArguments | SchemaValidationFailed => 422,
-        // Another request, or another call, has to come first.
-        SchemaNotLoaded | SiblingCanceled | StreamingFallbackDiscarded | Canceled => 409,
-        PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | SandboxViolation => 403,
-        CapabilityGap => 501,
-        SetupRequired => 424,
-        CredentialMissing => 401,
-        Timeout => 504,
-        RateLimited => 429,
-        DependencyUnavailable => 503,
-        // The request was carried out; the tool says that it did not succeed.
-        ExecutionFailed => 200,
-        PartialFailure => 207,
-        ResultTooLarge => 413,
-        ResultRedacted => 451,
+    let class = error.error_class;
+    // The sandbox names what stopped the tool: it crashed instead of answering. A failed request is an object.
+    let is_crash = class == ErrorClass::ExecutionFailed
+        && error
+            .native_error_ref
+            .as_ref()
+            .is_some_and(|native| !native.is_object());
+    match ErrorCode::from_name(&error.error_code) {
+        Some(code @ ErrorCode::HostFault) => code.http_status(class),
+        _ if is_crash => 502,
+        Some(code) => code.http_status(class),
+        None => class.http_status(),
     }
 }
 
@@ -60,9 +34,9 @@ pub fn status_of_class(class: ErrorClass) -> u16 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use toolcell_core::record::{ErrorClass, Refusal};
+    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
-    use super::{CALL_STATUSES, status_of, status_of_class};
+    use super::{CALL_STATUSES, status_of};
 
     /// The column "HTTP" of the requirements, in the order of the specification.
     const TABLE: [u16; 22] = [
@@ -72,19 +46,19 @@ mod tests {
 
     #[test]
     fn each_class_has_its_status() {
-        let statuses = ErrorClass::ALL.map(status_of_class);
+        let statuses = ErrorClass::ALL.map(ErrorClass::http_status);
         assert_eq!(statuses, TABLE);
-        let error = |class| Refusal::new(class, "code", "message").to_error();
+        let error = |class| {
+            Refusal::new(ErrorCode::ToolFailed, "message")
+                .with_class(class)
+                .to_error()
+        };
         assert_eq!(ErrorClass::ALL.map(|class| status_of(&error(class))), TABLE);
     }
 
     #[test]
     fn a_failure_of_the_tool_a_crash_of_it_and_a_fault_of_the_host_differ() {
-        let failed = Refusal::new(
-            ErrorClass::ExecutionFailed,
-            Refusal::TOOL_FAILED,
-            "no such file",
-        );
+        let failed = Refusal::new(ErrorCode::ToolFailed, "no such file");
         assert_eq!(status_of(&failed.to_error()), 200);
         assert_eq!(status_of(&failed.native("unreachable").to_error()), 502);
         assert_eq!(
@@ -92,13 +66,11 @@ mod tests {
             500
         );
         assert_eq!(
-            status_of(
-                &Refusal::new(ErrorClass::Canceled, Refusal::SHUT_DOWN, "stopped").to_error()
-            ),
+            status_of(&Refusal::new(ErrorCode::HostStopped, "stopped").to_error()),
             503
         );
         assert_eq!(
-            status_of(&Refusal::new(ErrorClass::Canceled, "canceled", "stopped").to_error()),
+            status_of(&Refusal::new(ErrorCode::Canceled, "stopped").to_error()),
             409
         );
     }

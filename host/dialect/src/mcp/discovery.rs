@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcell_core::find::{QUERY_CHARS_MAX, RESULTS, RESULTS_MAX, SELECT};
-use toolcell_core::record::{ErrorClass, Input, Refusal, ToolSearchResult};
+use toolcell_core::record::{ErrorClass, ErrorCode, Input, Refusal, ToolSearchResult};
 
 use crate::visible;
 
@@ -75,7 +75,7 @@ pub(super) fn read<T: DeserializeOwned>(input: &Input, tool: &str) -> Result<T, 
     };
     read.map_err(|why| {
         let message = format!("the arguments of {tool} do not fit its schema: {why}");
-        Refusal::new(ErrorClass::InvalidArguments, "schema_mismatch", message)
+        Refusal::new(ErrorCode::SchemaMismatch, message).with_class(ErrorClass::InvalidArguments)
     })
 }
 
@@ -161,7 +161,7 @@ fn clean(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::Input;
+    use toolcell_core::record::{ErrorCode, Input};
 
     use super::{LoadArguments, SearchArguments, clean, discovery};
 
@@ -195,7 +195,7 @@ mod tests {
             );
         }
         let refusal = LoadArguments::read(&Input::from_text("{\"name\": ")).unwrap_err();
-        assert_eq!(refusal.code, "schema_mismatch");
+        assert_eq!(refusal.code, ErrorCode::SchemaMismatch);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, Tool};
 use serde::Deserialize;
 use serde_json::json;
 use toolcell_core::pipeline::text_boundary;
-use toolcell_core::record::{ErrorClass, Input, Refusal, ResultProvenance};
+use toolcell_core::record::{ErrorCode, Input, Refusal, ResultProvenance};
 
 use super::both::complete;
 use super::discovery::{own, read};
@@ -89,30 +89,22 @@ pub enum ReferenceError {
 }
 
 impl ReferenceError {
-    /// The word for it, the class of the error, and what to do.
-    fn said(self) -> (&'static str, ErrorClass, &'static str) {
-        use ErrorClass::{InvalidArguments, ResultRedacted};
+    /// The code of the error, and what to do.
+    fn said(self) -> (ErrorCode, &'static str) {
         match self {
             Self::Unknown => (
-                "unknown_reference",
-                InvalidArguments,
+                ErrorCode::UnknownReference,
                 "no result referred you to it; copy the URI from a result",
             ),
             Self::Expired => (
-                "reference_expired",
-                InvalidArguments,
+                ErrorCode::ReferenceExpired,
                 "newer results displaced it; call the tool again",
             ),
             Self::Gone => (
-                "result_removed",
-                InvalidArguments,
+                ErrorCode::ResultRemoved,
                 "it was removed from the host; call the tool again",
             ),
-            Self::Redacted => (
-                "redacted",
-                ResultRedacted,
-                "the operator lets no output out",
-            ),
+            Self::Redacted => (ErrorCode::Redacted, "the operator lets no output out"),
         }
     }
 }
@@ -225,9 +217,9 @@ fn range(text: &str, from: usize, length: usize) -> (usize, usize) {
 
 /// Answers that `uri` cannot be read, in words and in a form for programs.
 pub fn unreadable(uri: &str, why: ReferenceError) -> CallToolResult {
-    let (code, class, advice) = why.said();
+    let (code, advice) = why.said();
     let shown: String = uri.chars().take(100).collect();
-    let refusal = Refusal::new(class, code, format!("{shown:?} cannot be read: {advice}"));
+    let refusal = Refusal::new(code, format!("{shown:?} cannot be read: {advice}"));
     let mut answer = refused(&refusal);
     answer.structured_content = Some(json!({ "reference": shown, "state": code }));
     complete(&mut answer, None, false);
@@ -239,7 +231,7 @@ mod tests {
     use data_encoding::BASE64;
     use rmcp::model::Resource;
     use serde_json::{Value, json};
-    use toolcell_core::record::{Input, ResultProvenance, Trust, Writer};
+    use toolcell_core::record::{ErrorCode, Input, ResultProvenance, Trust, Writer};
 
     use super::{ReadArguments, ReferenceError, part, range, unreadable};
 
@@ -406,6 +398,6 @@ mod tests {
             json!({ "reference": URI, "offset": -1 }),
         ))
         .unwrap_err();
-        assert_eq!(wrong.code, "schema_mismatch");
+        assert_eq!(wrong.code, ErrorCode::SchemaMismatch);
     }
 }

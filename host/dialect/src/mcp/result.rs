@@ -206,7 +206,7 @@ mod tests {
 
     use super::{call_result, payload, payload_link, protocol_error};
     use crate::parts::samples;
-    use toolcell_core::record::{ErrorClass, PersistedRef, Refusal, ToolResult};
+    use toolcell_core::record::{ErrorClass, ErrorCode, PersistedRef, Refusal, ToolResult};
 
     fn result(change: Value) -> ToolResult {
         let mut said = json!({ "model_facing_content": [{ "type": "text", "text": "t" }] });
@@ -250,14 +250,16 @@ mod tests {
     #[test]
     fn every_error_class_is_a_result_with_class_code_and_hint() {
         for class in ErrorClass::ALL {
-            let error = Refusal::new(class, "the_code", "the message").to_error();
+            let error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+                .with_class(class)
+                .to_error();
             let change = json!({ "is_error": true, "error": error });
             let answer = mapped(change.clone(), &ProtocolVersion::V_2025_11_25);
             assert_eq!(answer["isError"], json!(true));
             let said = &answer["_meta"]["toolcell/error"];
             assert_eq!(
                 (&said["class"], said["code"].as_str()),
-                (&json!(class), Some("the_code"))
+                (&json!(class), Some("too_many_calls"))
             );
             assert_eq!(said["message"], "the message");
             assert!(!said["hint"].as_str().unwrap().is_empty());

@@ -8,7 +8,9 @@ use rmcp::model::{
     InputRequest, JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, InvocationId, Refusal, Timestamp, ToolError, ToolResult};
+use toolcell_core::record::{
+    ErrorClass, ErrorCode, InvocationId, Timestamp, ToolError, ToolResult,
+};
 
 use super::result::{call_result, error_facts};
 use crate::visible;
@@ -17,18 +19,18 @@ use crate::visible;
 const POLL_MS: u64 = 1_000;
 
 /// Error codes of calls without an answer of their tool that were not canceled: it crashed, or the host ended.
-const BROKEN: [&str; 11] = [
-    "guest_panicked",
-    "guest_trapped",
-    "guest_exited",
-    "guest_invalid",
-    "stack_overflow",
-    "memory_fault",
-    "arithmetic_fault",
-    "runtime_shutdown",
-    Refusal::SHUT_DOWN,
-    "interrupted",
-    Refusal::HOST_FAULT,
+const BROKEN: [ErrorCode; 11] = [
+    ErrorCode::GuestPanicked,
+    ErrorCode::GuestTrapped,
+    ErrorCode::GuestExited,
+    ErrorCode::GuestInvalid,
+    ErrorCode::StackOverflow,
+    ErrorCode::MemoryFault,
+    ErrorCode::ArithmeticFault,
+    ErrorCode::RuntimeShutdown,
+    ErrorCode::HostStopped,
+    ErrorCode::Interrupted,
+    ErrorCode::HostFault,
 ];
 
 /// Facts in each answer about a task.
@@ -141,7 +143,7 @@ fn end(result: &ToolResult, shut_down: bool) -> TaskEnd {
     let Some(error) = &result.error else {
         return TaskEnd::Completed;
     };
-    let broken = BROKEN.contains(&error.error_code.as_str());
+    let broken = BROKEN.iter().any(|code| error.error_code == *code);
     match error.error_class {
         ErrorClass::Canceled if broken || shut_down => TaskEnd::Failed,
         ErrorClass::Canceled => TaskEnd::Canceled,
@@ -162,14 +164,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{TaskEnd, TaskFacts, Timestamp, end, task_created, task_ended};
-    use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ToolResult};
+    use toolcell_core::record::{ErrorClass, ErrorCode, InvocationId, Refusal, ToolResult};
 
-    fn ended(error: Option<(ErrorClass, &'static str)>) -> ToolResult {
+    fn ended(error: Option<(ErrorClass, ErrorCode)>) -> ToolResult {
         let provenance =
             serde_json::from_value(json!({ "trust": "untrusted", "written_by": "tool" })).unwrap();
         let refusal = error.map_or_else(
-            || Refusal::new(ErrorClass::ExecutionFailed, "none", "none"),
-            |(class, code)| Refusal::new(class, code, "the message\u{202e}"),
+            || Refusal::new(ErrorCode::ToolFailed, "none"),
+            |(class, code)| Refusal::new(code, "the message\u{202e}").with_class(class),
         );
         let mut result = ToolResult::failed(InvocationId::new(), refusal.to_error(), provenance);
         if error.is_none() {
@@ -183,52 +185,52 @@ mod tests {
         for (error, shut_down, expected) in [
             (None, false, TaskEnd::Completed),
             (
-                Some((ErrorClass::ExecutionFailed, "tool_failed")),
+                Some((ErrorClass::ExecutionFailed, ErrorCode::ToolFailed)),
                 false,
                 TaskEnd::Completed,
             ),
             (
-                Some((ErrorClass::Timeout, "deadline_exceeded")),
+                Some((ErrorClass::Timeout, ErrorCode::DeadlineExceeded)),
                 false,
                 TaskEnd::Completed,
             ),
             (
-                Some((ErrorClass::ApprovalRejected, "approval_rejected")),
+                Some((ErrorClass::ApprovalRejected, ErrorCode::ApprovalRejected)),
                 false,
                 TaskEnd::Completed,
             ),
             (
-                Some((ErrorClass::Canceled, "approval_withdrawn")),
+                Some((ErrorClass::Canceled, ErrorCode::ApprovalWithdrawn)),
                 false,
                 TaskEnd::Canceled,
             ),
             (
-                Some((ErrorClass::Canceled, "canceled")),
+                Some((ErrorClass::Canceled, ErrorCode::Canceled)),
                 false,
                 TaskEnd::Canceled,
             ),
             (
-                Some((ErrorClass::Canceled, "canceled")),
+                Some((ErrorClass::Canceled, ErrorCode::Canceled)),
                 true,
                 TaskEnd::Failed,
             ),
             (
-                Some((ErrorClass::Canceled, "runtime_shutdown")),
+                Some((ErrorClass::Canceled, ErrorCode::RuntimeShutdown)),
                 false,
                 TaskEnd::Failed,
             ),
             (
-                Some((ErrorClass::Canceled, "interrupted")),
+                Some((ErrorClass::Canceled, ErrorCode::Interrupted)),
                 false,
                 TaskEnd::Failed,
             ),
             (
-                Some((ErrorClass::ExecutionFailed, "guest_panicked")),
+                Some((ErrorClass::ExecutionFailed, ErrorCode::GuestPanicked)),
                 false,
                 TaskEnd::Failed,
             ),
             (
-                Some((ErrorClass::ExecutionFailed, "host_fault")),
+                Some((ErrorClass::ExecutionFailed, ErrorCode::HostFault)),
                 false,
                 TaskEnd::Failed,
             ),
@@ -269,7 +271,10 @@ mod tests {
             done.get("error").is_none() && done["resultType"] == "complete",
             "{done}"
         );
-        let failed = shown(Some((ErrorClass::ExecutionFailed, "guest_panicked")));
+        let failed = shown(Some((
+            ErrorClass::ExecutionFailed,
+            ErrorCode::GuestPanicked,
+        )));
         assert_eq!(
             (&failed["status"], &failed["error"]["code"]),
             (&json!("failed"), &json!(-32603))
@@ -282,7 +287,7 @@ mod tests {
             failed.get("result").is_none()
                 && failed["error"]["data"]["toolcell/error"]["class"].is_string()
         );
-        let canceled = shown(Some((ErrorClass::Canceled, "canceled")));
+        let canceled = shown(Some((ErrorClass::Canceled, ErrorCode::Canceled)));
         assert_eq!(canceled["status"], "cancelled");
         assert!(
             canceled.get("result").is_none() && canceled.get("error").is_none(),

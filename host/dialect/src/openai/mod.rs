@@ -206,7 +206,7 @@ fn data_url(media_type: &str, data: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, Refusal};
+    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
     use super::super::parts::samples::{blocks, invocation, result as sample, saying};
     use super::{answers, read, result};
@@ -318,13 +318,15 @@ mod tests {
     #[test]
     fn every_error_class_is_a_text() {
         for class in ErrorClass::ALL {
-            let error = Refusal::new(class, "the_code", "the message").to_error();
+            let error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+                .with_class(class)
+                .to_error();
             let message = result(
                 &invocation("call_1"),
                 &sample(json!({ "is_error": true, "error": error })),
             );
             let start = format!(
-                "ERROR [{}/the_code]: the message\n",
+                "ERROR [{}/too_many_calls]: the message\n",
                 json!(class).as_str().unwrap()
             );
             assert!(

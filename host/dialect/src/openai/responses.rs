@@ -133,7 +133,7 @@ pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, Refusal};
+    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 
     use super::super::super::parts::samples::{blocks, invocation, result as sample, saying};
     use super::{read, result};
@@ -196,13 +196,15 @@ mod tests {
     #[test]
     fn every_error_class_is_a_text() {
         for class in ErrorClass::ALL {
-            let error = Refusal::new(class, "the_code", "the message").to_error();
+            let error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+                .with_class(class)
+                .to_error();
             let item = result(
                 &invocation("call_1"),
                 &sample(json!({ "is_error": true, "error": error })),
             );
             let start = format!(
-                "ERROR [{}/the_code]: the message\n",
+                "ERROR [{}/too_many_calls]: the message\n",
                 json!(class).as_str().unwrap()
             );
             assert!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell_core::record::{
-    ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri,
+    ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri,
 };
 
 use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
@@ -51,7 +51,7 @@ pub(super) fn import(response: &Value) -> Result<ImportedResponse, Refusal> {
 
 fn bad(why: &str) -> Refusal {
     let message = format!("cannot read the response of the tool: {why}");
-    Refusal::new(ErrorClass::ExecutionFailed, "bad_response", message)
+    Refusal::new(ErrorCode::ProtocolError, message)
 }
 
 fn of_value(value: &Value) -> ImportedResponse {
@@ -90,7 +90,7 @@ fn of_artifact(artifact: &Value) -> Result<ImportedResponse, Refusal> {
 fn of_error(error: &Value) -> Result<ImportedResponse, Refusal> {
     let text = |name: &str| error.get(name).and_then(Value::as_str);
     let message = text("message").ok_or_else(|| bad("its error has no message"))?;
-    let mut refusal = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, message);
+    let mut refusal = Refusal::new(ErrorCode::ToolFailed, message);
     let wait = error.get("retry_after_ms").and_then(Value::as_u64);
     refusal.retry_after = wait.map(|millis| Duration::from_millis(millis).as_secs_f64());
     let mut known = refusal.to_error();
@@ -121,12 +121,7 @@ fn of_authorization(authorization: &Value) -> ImportedResponse {
         .map(|url| format!("; get it at {url}"))
         .unwrap_or_default();
     let message = format!("the tool needs an authorization{where_to}");
-    let error = Refusal::new(
-        ErrorClass::CredentialMissing,
-        "authorization_required",
-        message,
-    )
-    .to_error();
+    let error = Refusal::new(ErrorCode::SecretNotSet, message).to_error();
     ImportedResponse {
         error: Some(error),
         ..ImportedResponse::default()

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use toolcell_core::record::{ErrorClass, Refusal, ToolDeclaration};
+use toolcell_core::record::{ErrorCode, Refusal, ToolDeclaration};
 
 use super::{OtcMode, ToolReference};
 use crate::ListedTool;
@@ -102,11 +102,7 @@ impl OtcToolNames {
                 format!("available: {}", known.join(", "))
             };
             let message = format!("no tool named `{called}`; {known}");
-            return Err(Refusal::new(
-                ErrorClass::UnknownTool,
-                "unknown_tool",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::UnknownTool, message));
         };
         let is_asked = |tool: &OtcToolName| version.is_none_or(|version| version == tool.version);
         found
@@ -118,7 +114,7 @@ impl OtcToolNames {
                     version.unwrap_or_default(),
                     known.version
                 );
-                Refusal::new(ErrorClass::UnknownTool, "version_mismatch", message)
+                Refusal::new(ErrorCode::VersionMismatch, message)
             })
     }
 }

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolcell_core::record::{ErrorClass, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
+use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
 use toolcell_core::secret::SecretValue;
 
 use super::OtcMode;
@@ -187,8 +187,7 @@ fn user_info(context: &Map<String, Value>) -> Option<&Value> {
 
 fn refusal(why: &str) -> Refusal {
     Refusal::new(
-        ErrorClass::InvalidArguments,
-        "protocol_error",
+        ErrorCode::ProtocolError,
         format!("cannot read the request: {why}"),
     )
 }
@@ -377,7 +376,9 @@ const SECRETS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {
+
     use serde_json::{Value, json};
+    use toolcell_core::record::ErrorCode;
 
     use super::{OtcRequest, RequestReading};
     use crate::otc::OtcMode;
@@ -610,7 +611,7 @@ mod tests {
             sent["tool"]["version"] = json!(7);
         });
         let refusal = OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap_err();
-        assert_eq!(refusal.code, "protocol_error");
+        assert_eq!(refusal.code, ErrorCode::ProtocolError);
         assert!(
             refusal.message.contains("/context/secrets")
                 && refusal.message.contains("/tool/version")

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 use toolcell_core::record::{
-    ErrorClass, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult,
+    ErrorClass, ErrorCode, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult,
 };
 
 use super::error::error;
@@ -153,7 +153,7 @@ fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &Tool
     let last = invocation.status_transitions().last();
     let code = last
         .and_then(|step| step.reason.as_deref())
-        .unwrap_or(Refusal::TOOL_FAILED);
+        .unwrap_or(ErrorCode::ToolFailed.as_str());
     said.push_str(&format!(
         "; the host says: {}/{code}",
         class_name(error.error_class)
@@ -178,7 +178,7 @@ fn unexplained(result: &ToolResult) -> ToolError {
     } else {
         text
     };
-    Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, message).to_error()
+    Refusal::new(ErrorCode::ToolFailed, message).to_error()
 }
 
 impl Requirement {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolcell_core::catalog::RecordSchema;
 use toolcell_core::record::{
-    CallRecord, ErrorClass, PermissionProfile, Refusal, ResultMappings, ToolDeclaration,
+    CallRecord, ErrorClass, ErrorCode, PermissionProfile, Refusal, ResultMappings, ToolDeclaration,
     ToolInvocation, ToolResult,
 };
 
@@ -100,7 +100,8 @@ pub(crate) fn result(change: Value) -> ToolResult {
 
 /// The fields of a result that ends in this error.
 pub(crate) fn failed(class: ErrorClass) -> Value {
-    let mut error = Refusal::new(class, "the_code", "the message")
+    let mut error = Refusal::new(ErrorCode::TooManyCalls, "the message")
+        .with_class(class)
         .native("the trap")
         .to_error();
     error.retry_after = (class == ErrorClass::RateLimited).then_some(0.0015);

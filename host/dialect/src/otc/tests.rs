@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{Content, ErrorClass, Recoverability};
+use toolcell_core::record::{Content, ErrorClass, ErrorCode, Recoverability};
 
 use super::samples::{
     COMPONENT, SECRET, Sample, TOKEN, check, failed, invocation, result as record,
@@ -211,12 +211,12 @@ fn a_name_finds_its_tool_and_another_version_none() {
     let wrong = resolve("a", "x", Some("sha256:11")).unwrap_err();
     assert_eq!(
         (wrong.class, wrong.code),
-        (ErrorClass::UnknownTool, "version_mismatch")
+        (ErrorClass::UnknownTool, ErrorCode::VersionMismatch)
     );
     let unknown = resolve("a", "y", Some(COMPONENT)).unwrap_err();
     assert_eq!(
         (unknown.class, unknown.code),
-        (ErrorClass::UnknownTool, "unknown_tool")
+        (ErrorClass::UnknownTool, ErrorCode::UnknownTool)
     );
     assert!(unknown.message.contains("a.x"));
     for mode in OtcMode::ALL {
@@ -249,7 +249,7 @@ fn every_error_class_is_the_error_arm_of_every_format() {
             let word = json!(class);
             let prompt = error["additional_prompt_content"].as_str().unwrap();
             assert!(
-                prompt.starts_with(&format!("{}/the_code: ", word.as_str().unwrap())),
+                prompt.starts_with(&format!("{}/too_many_calls: ", word.as_str().unwrap())),
                 "{prompt}"
             );
             let wait = (class == ErrorClass::RateLimited).then(|| json!(2));
@@ -578,7 +578,11 @@ fn a_response_that_contradicts_itself_is_refused() {
         json!({ "success": true, "output": { "artifact": { "url": "no address" } } }),
         json!({ "success": false, "output": { "error": {} } }),
     ] {
-        assert_eq!(import(&bad).unwrap_err().code, "bad_response", "{bad}");
+        assert_eq!(
+            import(&bad).unwrap_err().code,
+            ErrorCode::ProtocolError,
+            "{bad}"
+        );
     }
     // No response can refer to a payload of this host.
     let forged = json!({ "$toolcell": "content", "content": [blocks()[8], blocks()[10], 7] });

@@ -1,48 +1,60 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, Recoverability, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, Explanation, Recoverability, Refusal};
 use toolcell_dialect::http;
 
 use crate::exit::{self, Exit};
 
-/// The page of an error code.
+/// The page of an error code: its texts, and where it comes from.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The code. A final `N` stands for a number: `exit_N` is the page of `exit_3`.
-    pub(super) code: &'static str,
-    pub(super) origins: &'static [Origin],
-    /// The cause.
-    pub(super) means: &'static str,
-    /// Why it happens.
-    pub(super) cause: &'static str,
-    /// The remedy.
-    pub(super) remedy: &'static str,
+    pub(super) texts: &'static Explanation,
+    origins: Vec<Origin>,
 }
 
 /// Where a code comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+enum Origin {
     /// A call, or a command that loads a tool: an error of this class.
     Call(ErrorClass),
     /// A request of the plain HTTP API: a problem with this status.
     Api(u16),
-    /// `toolcell replay`.
-    Replay,
-    /// `toolcell schema validate`.
-    Document,
+    /// The report of this command: `replay`, `schema validate`.
+    Report(&'static str),
     /// The clients for Python and JavaScript: an error of this class, which is no call's.
     Client(ErrorClass),
 }
 
+/// All pages, in alphabetical order of their codes.
+pub(super) fn all() -> Vec<Page> {
+    ErrorCode::explanations().iter().map(Page::new).collect()
+}
+
 impl Page {
+    fn new(texts: &'static Explanation) -> Self {
+        let calls = texts.code.classes().iter().copied().map(Origin::Call);
+        let origins = calls
+            .chain(texts.code.problem_status().map(Origin::Api))
+            .chain(texts.client.map(Origin::Client))
+            .chain(texts.printed_by.map(Origin::Report));
+        Self {
+            texts,
+            origins: origins.collect(),
+        }
+    }
+
+    pub(super) fn code(&self) -> &'static str {
+        self.texts.code.as_str()
+    }
+
     /// Returns whether this is the page of `code`, with or without its class and brackets.
     pub(super) fn is_of(&self, code: &str) -> bool {
-        match self.code.strip_suffix('N') {
+        match self.code().strip_suffix('N') {
             Some(start) => code.strip_prefix(start).is_some_and(|rest| {
                 rest == "N" || (!rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
             }),
-            None => self.code == code,
+            None => self.code() == code,
         }
     }
 
@@ -56,13 +68,13 @@ impl Page {
     /// The page as rows of a label and a text.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = vec![
-            ("cause", self.cause.to_owned()),
-            ("remedy", self.remedy.to_owned()),
+            ("cause", self.texts.cause.to_owned()),
+            ("remedy", self.texts.remedy.to_owned()),
         ];
         let mut exits = BTreeSet::new();
-        for origin in self.origins {
-            exits.extend(origin.exit(self.code).map(|exit| exit as u8));
-            rows.extend(origin.rows(self.code));
+        for origin in &self.origins {
+            exits.extend(origin.exit(self.texts.code).map(|exit| exit as u8));
+            rows.extend(origin.rows(self.texts.code));
         }
         let exits: Vec<String> = exits.into_iter().map(|exit| exit.to_string()).collect();
         if !exits.is_empty() {
@@ -75,13 +87,13 @@ impl Page {
         let origins: Vec<Value> = self
             .origins
             .iter()
-            .map(|origin| origin.json(self.code))
+            .map(|origin| origin.json(self.texts.code))
             .collect();
         json!({
-            "code": self.code,
-            "means": self.means,
-            "cause": self.cause,
-            "remedy": self.remedy,
+            "code": self.code(),
+            "means": self.texts.means,
+            "cause": self.texts.cause,
+            "remedy": self.texts.remedy,
             "origins": origins,
         })
     }
@@ -89,20 +101,20 @@ impl Page {
 
 impl Origin {
     /// The exit code of the command; `None` if no command ends with it.
-    fn exit(self, code: &'static str) -> Option<Exit> {
+    fn exit(self, code: ErrorCode) -> Option<Exit> {
         match self {
-            Self::Call(class) => Some(exit::of_refusal(&Refusal::new(class, code, ""))),
-            Self::Replay if code == "canceled_now" => Some(Exit::Canceled),
-            Self::Replay => Some(Exit::Refused),
-            Self::Document => Some(Exit::BadRequest),
+            Self::Call(class) => Some(exit::of_refusal(&Refusal::new(code, "").with_class(class))),
+            Self::Report("replay") if code == ErrorCode::CanceledNow => Some(Exit::Canceled),
+            Self::Report("replay") => Some(Exit::Refused),
+            Self::Report(_) => Some(Exit::BadRequest),
             Self::Api(_) | Self::Client(_) => None,
         }
     }
 
-    fn rows(self, code: &'static str) -> Vec<(&'static str, String)> {
+    fn rows(self, code: ErrorCode) -> Vec<(&'static str, String)> {
         match self {
             Self::Call(class) => {
-                let error = Refusal::new(class, code, "").to_error();
+                let error = Refusal::new(code, "").with_class(class).to_error();
                 let retry = if error.retry.safe {
                     "; safe if the tool made no lasting changes"
                 } else {
@@ -117,8 +129,7 @@ impl Origin {
                 ]
             }
             Self::Api(status) => vec![("HTTP API", format!("status {status}"))],
-            Self::Replay => vec![("printed by", "toolcell replay".to_owned())],
-            Self::Document => vec![("printed by", "toolcell schema validate".to_owned())],
+            Self::Report(command) => vec![("printed by", format!("toolcell {command}"))],
             Self::Client(class) => {
                 vec![
                     ("class", with_id(class)),
@@ -131,11 +142,11 @@ impl Origin {
         }
     }
 
-    fn json(self, code: &'static str) -> Value {
+    fn json(self, code: ErrorCode) -> Value {
         let exit_code = self.exit(code).map(|exit| exit as u8);
         match self {
             Self::Call(class) => {
-                let error = Refusal::new(class, code, "").to_error();
+                let error = Refusal::new(code, "").with_class(class).to_error();
                 json!({
                     "from": "call",
                     "exit_code": exit_code,
@@ -149,8 +160,9 @@ impl Origin {
             Self::Api(status) => {
                 json!({ "from": "http_api", "exit_code": null, "http_status": status })
             }
-            Self::Replay => json!({ "from": "replay", "exit_code": exit_code }),
-            Self::Document => json!({ "from": "schema_validate", "exit_code": exit_code }),
+            Self::Report(command) => {
+                json!({ "from": command.replace(' ', "_"), "exit_code": exit_code })
+            }
             Self::Client(class) => {
                 json!({ "from": "client", "exit_code": exit_code, "error_class": class, "spec_id": spec_id(class) })
             }

@@ -131,7 +131,10 @@ impl Replay {
         let mut settings = match self.policy.settings(home) {
             Ok(settings) => settings,
             Err(Stop::Refused(refusal)) => {
-                return Ok(Err(ReplayObstacle::refused(&refusal.message, refusal.code)));
+                return Ok(Err(ReplayObstacle::refused(
+                    &refusal.message,
+                    refusal.code.as_str(),
+                )));
             }
             Err(Stop::Failed(error)) => return Err(error),
         };
@@ -203,7 +206,10 @@ impl Replay {
         let loaded = match host.load_file(component).await {
             Ok(loaded) => loaded,
             Err(refusal) => {
-                return Ok(Err(ReplayObstacle::refused(&refusal.message, refusal.code)));
+                return Ok(Err(ReplayObstacle::refused(
+                    &refusal.message,
+                    refusal.code.as_str(),
+                )));
             }
         };
         let found = loaded

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage};
-use toolcell::{ErrorClass, Input, ToolResult};
+use toolcell::{ErrorClass, ErrorCode, Input, ToolResult};
 
 use super::report::ReplayObstacle;
 
 /// The error code of a call whose wall time is over.
-pub(super) const OUT_OF_TIME: &str = "deadline_exceeded";
+pub(super) const OUT_OF_TIME: ErrorCode = ErrorCode::DeadlineExceeded;
 
 /// A recorded call that can be replayed, as far as its record says.
 #[derive(Debug)]

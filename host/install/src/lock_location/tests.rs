@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use toolcell_core::record::ErrorCode;
 
 use super::*;
 use crate::lock::tests::entry;
@@ -50,7 +51,7 @@ fn what_was_installed_counts_and_what_the_lock_says_besides_does_not() {
         ("b", "you have not installed"),
     ] {
         let refusal = installed.get(name).unwrap().unwrap_err();
-        assert_eq!(refusal.code, "lock_not_confirmed");
+        assert_eq!(refusal.code, ErrorCode::LockNotConfirmed);
         assert!(refusal.message.contains(words), "{refusal}");
     }
     assert_eq!(
@@ -78,7 +79,7 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
     test.put(&a, None).unwrap();
     assert_eq!(
         test.put(&other, None).unwrap_err().code,
-        "lock_changed_meanwhile"
+        ErrorCode::LockChangedMeanwhile
     );
     test.put(&other, Some(&a)).unwrap();
     let remove = |installed: &mut InstalledTools| {
@@ -134,12 +135,15 @@ fn a_lock_that_is_a_link_is_not_followed() {
     let target = test.root.path().join("target");
     std::fs::write(&target, ToolLock::default().to_text().unwrap()).unwrap();
     std::os::unix::fs::symlink(&target, test.place.file()).unwrap();
-    assert_eq!(test.place.read().unwrap_err().code, "lock_unreadable");
+    assert_eq!(
+        test.place.read().unwrap_err().code,
+        ErrorCode::LockUnreadable
+    );
     let draft = test.place.folder().join(DRAFT);
     std::os::unix::fs::symlink(&target, draft).unwrap();
     assert_eq!(
         test.put(&entry("a"), None).unwrap_err().code,
-        "lock_unwritable"
+        ErrorCode::LockUnwritable
     );
 }
 
@@ -149,7 +153,7 @@ fn a_refused_change_leaves_no_draft() {
     let refused = |_: &mut InstalledTools| Err(unconfirmed("a", false));
     assert_eq!(
         test.place.change(refused).unwrap_err().code,
-        "lock_not_confirmed"
+        ErrorCode::LockNotConfirmed
     );
     assert_eq!(std::fs::read_dir(test.place.folder()).unwrap().count(), 0);
 }
@@ -247,7 +251,7 @@ fn what_could_not_be_read_again_is_not_confirmed() {
     }
     let refusal = test.put(&large("c"), None).unwrap_err();
     assert!(
-        refusal.code == "lock_unwritable" && refusal.message.contains("remove tools first"),
+        refusal.code == ErrorCode::LockUnwritable && refusal.message.contains("remove tools first"),
         "{refusal}"
     );
     let installed = test.place.read().unwrap();
@@ -268,7 +272,7 @@ fn a_lock_that_could_not_be_read_again_is_not_written() {
     };
     let refusal = test.put(&large, None).unwrap_err();
     assert!(
-        refusal.code == "lock_unwritable" && refusal.message.contains("remove tools"),
+        refusal.code == ErrorCode::LockUnwritable && refusal.message.contains("remove tools"),
         "{refusal}"
     );
     let many: BTreeMap<String, LockEntry> = (0..=4_096)

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use toolcell_core::named_file;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use zeroize::Zeroizing;
 
 use super::is_docker_hub;
@@ -252,11 +252,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<RegistryCredential>, Ref
         let message = format!(
             "the credential helper {program}, which docker's config.json names, {why}; correct that entry, or log in again"
         );
-        Refusal::new(
-            ErrorClass::CredentialMissing,
-            "credential_helper_failed",
-            message,
-        )
+        Refusal::new(ErrorCode::CredentialHelperFailed, message)
     };
     let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
     let mut command = Command::new(found);
@@ -326,7 +322,7 @@ fn is_program(file: &Path) -> bool {
 fn invalid(why: &str) -> Refusal {
     let message =
         format!("docker's credentials cannot be used: {why}; correct the config.json of docker");
-    Refusal::new(ErrorClass::SetupRequired, "docker_config_invalid", message)
+    Refusal::new(ErrorCode::DockerConfigInvalid, message)
 }
 
 #[cfg(test)]
@@ -401,7 +397,7 @@ mod tests {
             "{",
         ] {
             let refusal = of(config, "a.io").await.unwrap_err();
-            assert_eq!(refusal.code, "docker_config_invalid", "{config}");
+            assert_eq!(refusal.code, ErrorCode::DockerConfigInvalid, "{config}");
             assert!(
                 !refusal.message.contains("c2VjcmV0") && !refusal.message.contains("secret"),
                 "{refusal}"
@@ -410,7 +406,7 @@ mod tests {
         let refusal = of(r#"{"credsStore": "toolcell-no-such-helper"}"#, "a.io")
             .await
             .unwrap_err();
-        assert_eq!(refusal.code, "credential_helper_failed");
+        assert_eq!(refusal.code, ErrorCode::CredentialHelperFailed);
         assert_eq!(format!("{:?}", password("me", "secret")), "Credential(..)");
     }
 }

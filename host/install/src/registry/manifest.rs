@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 
@@ -144,11 +144,7 @@ impl ManifestDocument {
             let message = format!(
                 "{reference} is an index of several manifests, not a component; name one of its manifests by its digest"
             );
-            return Err(Refusal::new(
-                ErrorClass::CapabilityGap,
-                "artifact_is_index",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::ArtifactIsIndex, message));
         }
         if self.subject.is_some() {
             return unsupported("it is attached to another artifact");
@@ -333,7 +329,7 @@ mod tests {
             ("[]".to_owned(), "cannot be parsed"),
         ] {
             let refusal = read(&manifest, MANIFEST).unwrap_err();
-            assert_eq!(refusal.code, "artifact_unsupported");
+            assert_eq!(refusal.code, ErrorCode::ArtifactUnsupported);
             assert!(refusal.message.contains(why), "{why}: {refusal}");
         }
     }
@@ -341,7 +337,10 @@ mod tests {
     #[test]
     fn an_index_is_not_taken_for_a_manifest() {
         let index = String::from_utf8(index(&[])).unwrap();
-        assert_eq!(read(&index, INDEX).unwrap_err().code, "artifact_is_index");
+        assert_eq!(
+            read(&index, INDEX).unwrap_err().code,
+            ErrorCode::ArtifactIsIndex
+        );
         let mut both = manifest();
         both["manifests"] = json!([]);
         for (text, content_type) in [

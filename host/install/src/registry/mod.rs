@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, StatusCode};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use url::Url;
 
 use crate::exchange::{self, HttpCall};
@@ -97,11 +97,7 @@ impl Registries {
             let message = format!(
                 "registries cannot be reached: {error:#}; correct the [registry] of toolcell.toml"
             );
-            Refusal::new(
-                ErrorClass::SetupRequired,
-                "registry_settings_invalid",
-                message,
-            )
+            Refusal::new(ErrorCode::RegistrySettingsInvalid, message)
         })?;
         Ok(Self {
             wire,
@@ -150,11 +146,7 @@ fn of_registry(reference: &ComponentReference) -> Result<&RegistryReference, Ref
             let message = format!(
                 "{other} is not in a registry; a reference of one is `host/repository:tag`"
             );
-            Err(Refusal::new(
-                ErrorClass::InvalidArguments,
-                "bad_reference",
-                message,
-            ))
+            Err(Refusal::new(ErrorCode::BadReference, message))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use url::Url;
 
 /// Maximum length of an error code of a registry, and of any other text of it that a message repeats, in characters.
@@ -16,17 +16,13 @@ pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
     let message = format!(
         "the registry {host} cannot be reached: {why}; check its name and the network, then try again"
     );
-    Refusal::new(
-        ErrorClass::DependencyUnavailable,
-        "registry_unreachable",
-        message,
-    )
+    Refusal::new(ErrorCode::RegistryUnreachable, message)
 }
 
 /// A registry that sends nothing, or too slowly, for a time.
 pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
     let message = format!("the registry {host} {why}; try again later");
-    Refusal::new(ErrorClass::Timeout, "registry_timeout", message)
+    Refusal::new(ErrorCode::RegistryTimeout, message)
 }
 
 /// A redirect that is not followed. The query of its target can have a signature in it, which is a credential.
@@ -36,7 +32,7 @@ pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
         "{host} redirects to {}, {why}, so nothing was fetched; report it to its operator",
         quoted(target)
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
+    Refusal::new(ErrorCode::RedirectRefused, message)
 }
 
 /// A registry that wants its client's credentials to be sent to a host that is none of its own.
@@ -50,7 +46,7 @@ pub(super) fn token_server(host: &str, realm: &Url) -> Refusal {
         "the registry {host} asks to send its credentials to {server}, which is another host, so nothing was sent; if that is \
          its token server, add \"{server}\" to token_servers in [registry] of your own toolcell.toml"
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "token_server_refused", message)
+    Refusal::new(ErrorCode::TokenServerRefused, message)
 }
 
 /// An answer that is not what the distribution specification says.
@@ -59,11 +55,7 @@ pub(super) fn malformed(host: &str, why: &str) -> Refusal {
         "the registry {host} gave an answer that cannot be used: {}; try again later, or report it to its operator",
         quoted(why)
     );
-    Refusal::new(
-        ErrorClass::DependencyUnavailable,
-        "registry_answer_invalid",
-        message,
-    )
+    Refusal::new(ErrorCode::RegistryAnswerInvalid, message)
 }
 
 /// An answer with more bytes than it may have.
@@ -71,11 +63,7 @@ pub(super) fn too_long(host: &str, bytes_max: u64) -> Refusal {
     let message = format!(
         "the registry {host} sent more than {bytes_max} bytes where fewer were expected; report it to the publisher"
     );
-    Refusal::new(
-        ErrorClass::ResultTooLarge,
-        "registry_answer_too_large",
-        message,
-    )
+    Refusal::new(ErrorCode::RegistryAnswerTooLarge, message)
 }
 
 /// Bytes that do not have the digest under which they were asked for.
@@ -84,7 +72,7 @@ pub(super) fn mismatch(what: &str, expected: &str, found: &str) -> Refusal {
         "{what} has the digest {found}, not {expected}: it was changed on its way or in the registry; do not use it, and \
          report it to the publisher"
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "digest_mismatch", message)
+    Refusal::new(ErrorCode::DigestMismatch, message)
 }
 
 /// An artifact that is not one component.
@@ -93,7 +81,7 @@ pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
         "{reference} is not one WebAssembly component: {}; name an artifact with one layer `application/wasm`",
         quoted(why)
     );
-    Refusal::new(ErrorClass::CapabilityGap, "artifact_unsupported", message)
+    Refusal::new(ErrorCode::ArtifactUnsupported, message)
 }
 
 /// Credentials that are missing or refused.
@@ -107,11 +95,7 @@ pub(super) fn unauthorized(host: &str, had_credentials: bool) -> Refusal {
             "the registry {host} wants credentials; run `docker login {host}`, or put them into docker's config.json"
         )
     };
-    Refusal::new(
-        ErrorClass::CredentialMissing,
-        "registry_unauthorized",
-        message,
-    )
+    Refusal::new(ErrorCode::RegistryUnauthorized, message)
 }
 
 /// A status that is not a success; `said` is the start of the answer's body, untrusted.
@@ -124,20 +108,20 @@ pub(super) fn status(host: &str, what: &str, status: StatusCode, said: &[u8]) ->
         404 => {
             let message =
                 format!("the registry {host} has no {what}{code}; check the name and the tag");
-            Refusal::new(ErrorClass::UnknownTool, "artifact_not_found", message)
+            Refusal::new(ErrorCode::ArtifactNotFound, message)
         }
         401 => unauthorized(host, true),
         403 => {
             let message = format!(
                 "the registry {host} denies access to {what}{code}; check what your account may do there"
             );
-            Refusal::new(ErrorClass::PermissionDenied, "registry_denied", message)
+            Refusal::new(ErrorCode::RegistryDenied, message)
         }
         429 => {
             let message = format!(
                 "the registry {host} answers 429 for {what}{code}: too many requests; try again later"
             );
-            Refusal::new(ErrorClass::RateLimited, "registry_rate_limited", message)
+            Refusal::new(ErrorCode::RegistryRateLimited, message)
         }
         _ => malformed(host, &format!("status {number} for {what}{code}")),
     }

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toolcell_core::named_file;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use super::SIGNATURE_BYTES_MAX;
 use crate::source::{MINISIGN, Referrer, SIGSTORE_BUNDLE};
@@ -25,11 +25,7 @@ pub fn read(file: &Path) -> Result<Referrer, Refusal> {
     let found = file.display().to_string();
     let unreadable = |error: io::Error| {
         let message = format!("the signature {found} cannot be read: {error}");
-        Refusal::new(
-            ErrorClass::InvalidArguments,
-            "signature_unreadable",
-            message,
-        )
+        Refusal::new(ErrorCode::SignatureUnreadable, message)
     };
     let mut bytes = Vec::new();
     // One byte more, which the verifier refuses.

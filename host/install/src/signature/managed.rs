@@ -5,7 +5,7 @@ use sigstore_verify::crypto::{SigningScheme, verify_signature, verify_signature_
 use sigstore_verify::types::bundle::MessageSignature;
 use sigstore_verify::types::{Bundle, HashAlgorithm, Sha256Hash, SignatureContent};
 use sigstore_verify::{PublicKeyVerificationPolicy, Verifier};
-use toolcell_core::record::Refusal;
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use super::ValidSignature;
 use super::bundle::claimed;
@@ -37,11 +37,10 @@ pub(super) fn check(
                 });
             }
             Err(refused)
-                if ![
-                    SignatureProblem::Invalid.code(),
-                    SignatureProblem::WrongDigest.code(),
-                ]
-                .contains(&refused.code) =>
+                if !matches!(
+                    refused.code,
+                    ErrorCode::SignatureInvalid | ErrorCode::SignatureWrongDigest
+                ) =>
             {
                 return Err(refused);
             }

@@ -276,6 +276,8 @@ pub fn unsigned(reference: &ComponentReference) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use toolcell_core::record::ErrorCode;
+
     use super::sign::SigningKey;
     use super::*;
     use crate::source::MINISIGN;
@@ -370,19 +372,25 @@ mod tests {
         for reference in ["ghcr.io/acme/jq:1", "https://example.org/jq.wasm"] {
             let mut place = Place::new(reference, b"jq");
             let named = || place.trusting(&format!("minisign {public}"));
-            assert_eq!(place.judge(none(), &[]).unwrap_err().code, "unsigned");
-            assert_eq!(place.judge(named(), &[]).unwrap_err().code, "unsigned");
+            assert_eq!(
+                place.judge(none(), &[]).unwrap_err().code,
+                ErrorCode::Unsigned
+            );
+            assert_eq!(
+                place.judge(named(), &[]).unwrap_err().code,
+                ErrorCode::Unsigned
+            );
             // A key that no entry names says nothing.
             assert_eq!(
                 place
                     .judge(none(), std::slice::from_ref(&signature))
                     .unwrap_err()
                     .code,
-                "signer_unknown"
+                ErrorCode::SignerUnknown
             );
             assert_eq!(
                 place.judge(none(), &[b"PGP".to_vec()]).unwrap_err().code,
-                "signature_format_unknown"
+                ErrorCode::SignatureFormatUnknown
             );
             let (named, other) = (named(), named());
             place.is_unsigned_allowed = true;
@@ -393,17 +401,20 @@ mod tests {
                 assert_eq!(verdict.notes.len(), 1 + found.len());
             }
             // Who is named must have signed, and what was tampered with is refused, whatever is allowed.
-            assert_eq!(place.judge(named, &[]).unwrap_err().code, "unsigned");
+            assert_eq!(
+                place.judge(named, &[]).unwrap_err().code,
+                ErrorCode::Unsigned
+            );
             assert_eq!(
                 place
                     .judge(other, std::slice::from_ref(&of_another))
                     .unwrap_err()
                     .code,
-                "signature_replayed"
+                ErrorCode::SignatureReplayed
             );
             assert_eq!(
                 place.judge(none(), &[b"{".to_vec()]).unwrap_err().code,
-                "signature_truncated"
+                ErrorCode::SignatureTruncated
             );
         }
         let place = Place::new("/tools/jq.wasm", b"jq");
@@ -413,7 +424,7 @@ mod tests {
                 .judge(place.trusting(&format!("minisign {public}")), &[])
                 .unwrap_err()
                 .code,
-            "unsigned"
+            ErrorCode::Unsigned
         );
     }
 
@@ -423,7 +434,7 @@ mod tests {
         let many = vec![b"{".to_vec(); SIGNATURES_MAX + 1];
         assert_eq!(
             place.judge(TrustPolicy::default(), &many).unwrap_err().code,
-            "signatures_too_many"
+            ErrorCode::SignaturesTooMany
         );
         let large = vec![b' '; SIGNATURE_BYTES_MAX + 1];
         assert_eq!(
@@ -431,7 +442,7 @@ mod tests {
                 .judge(TrustPolicy::default(), &[large])
                 .unwrap_err()
                 .code,
-            "signature_too_large"
+            ErrorCode::SignatureTooLarge
         );
     }
 
@@ -469,7 +480,7 @@ mod tests {
         }]);
         assert_eq!(
             place.judge(elsewhere, &signatures[1..]).unwrap_err().code,
-            "signer_not_trusted"
+            ErrorCode::SignerNotTrusted
         );
     }
 
@@ -526,7 +537,7 @@ mod tests {
         };
         assert_eq!(
             verifier.verify(&subject, &[found]).unwrap_err().code,
-            "signature_wrong_digest"
+            ErrorCode::SignatureWrongDigest
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Why a signature is refused: a code for each reason, and words that say what to do.
 
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use super::{SIGNATURE_BYTES_MAX, SIGNATURES_MAX};
 use crate::digest::Digest;
@@ -29,21 +29,21 @@ pub(super) enum SignatureProblem {
 }
 
 impl SignatureProblem {
-    pub(super) fn code(self) -> &'static str {
+    pub(super) fn code(self) -> ErrorCode {
         match self {
-            Self::Truncated => "signature_truncated",
-            Self::Malformed => "signature_malformed",
-            Self::FormatUnknown => "signature_format_unknown",
-            Self::Invalid => "signature_invalid",
-            Self::WrongDigest => "signature_wrong_digest",
-            Self::Replayed => "signature_replayed",
-            Self::WrongSubject => "signature_wrong_subject",
-            Self::Attestation => "signature_is_attestation",
-            Self::Expired => "signature_expired",
-            Self::NotLogged => "signature_not_logged",
-            Self::AuthorityUnknown => "signature_authority_unknown",
-            Self::TimeUnproven => "signature_time_unproven",
-            Self::SignerUnknown => "signer_unknown",
+            Self::Truncated => ErrorCode::SignatureTruncated,
+            Self::Malformed => ErrorCode::SignatureMalformed,
+            Self::FormatUnknown => ErrorCode::SignatureFormatUnknown,
+            Self::Invalid => ErrorCode::SignatureInvalid,
+            Self::WrongDigest => ErrorCode::SignatureWrongDigest,
+            Self::Replayed => ErrorCode::SignatureReplayed,
+            Self::WrongSubject => ErrorCode::SignatureWrongSubject,
+            Self::Attestation => ErrorCode::SignatureIsAttestation,
+            Self::Expired => ErrorCode::SignatureExpired,
+            Self::NotLogged => ErrorCode::SignatureNotLogged,
+            Self::AuthorityUnknown => ErrorCode::SignatureAuthorityUnknown,
+            Self::TimeUnproven => ErrorCode::SignatureTimeUnproven,
+            Self::SignerUnknown => ErrorCode::SignerUnknown,
         }
     }
 
@@ -119,14 +119,13 @@ impl SignatureProblem {
 
 /// `true` if the refusal with this code leaves the signer open: the signature could not be checked at all, so its
 /// artifact counts as unsigned.
-pub(super) fn is_unverifiable(code: &str) -> bool {
-    [
-        SignatureProblem::FormatUnknown,
-        SignatureProblem::SignerUnknown,
-        SignatureProblem::Attestation,
-    ]
-    .iter()
-    .any(|problem| problem.code() == code)
+pub(super) fn is_unverifiable(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::SignatureFormatUnknown
+            | ErrorCode::SignerUnknown
+            | ErrorCode::SignatureIsAttestation
+    )
 }
 
 /// The refusal of a signature of another artifact.
@@ -147,7 +146,7 @@ pub(super) fn unsigned(reference: &ComponentReference, entry: Option<&str>) -> R
         }
     };
     refused(
-        "unsigned",
+        ErrorCode::Unsigned,
         format!("{reference} is not signed, so its publisher is unknown; {next}"),
     )
 }
@@ -173,7 +172,7 @@ pub(super) fn not_trusted(
         "{reference} is signed by {}, whom the [[signer]] entries for it do not name ({entry}); {next}",
         signers.join(", and by ")
     );
-    refused("signer_not_trusted", message)
+    refused(ErrorCode::SignerNotTrusted, message)
 }
 
 pub(super) fn too_large(found: &str, bytes: usize) -> Refusal {
@@ -181,7 +180,7 @@ pub(super) fn too_large(found: &str, bytes: usize) -> Refusal {
         "the signature {found} has {bytes} bytes, and at most {SIGNATURE_BYTES_MAX} are read; ask the publisher for \
          the signature alone"
     );
-    refused("signature_too_large", message)
+    refused(ErrorCode::SignatureTooLarge, message)
 }
 
 pub(super) fn too_many(reference: &ComponentReference, found: usize) -> Refusal {
@@ -189,14 +188,14 @@ pub(super) fn too_many(reference: &ComponentReference, found: usize) -> Refusal 
         "{reference} has {found} signatures, and at most {SIGNATURES_MAX} are checked; ask the publisher to remove \
          those that are not needed"
     );
-    refused("signatures_too_many", message)
+    refused(ErrorCode::SignaturesTooMany, message)
 }
 
 pub(super) fn too_slow(reference: &ComponentReference) -> Refusal {
     let message = format!(
         "checking the signatures of {reference} took too long; try again on an idle machine"
     );
-    Refusal::new(ErrorClass::Timeout, "signatures_too_slow", message)
+    Refusal::new(ErrorCode::SignaturesTooSlow, message)
 }
 
 /// The refusal of a trusted root that cannot be used.
@@ -205,9 +204,9 @@ pub(super) fn root_invalid(place: &str, why: &str) -> Refusal {
         "the sigstore trusted root {place} cannot be used ({why}); correct it, or remove `trusted_root` from \
          toolcell.toml"
     );
-    Refusal::new(ErrorClass::SetupRequired, "trusted_root_invalid", message)
+    Refusal::new(ErrorCode::TrustedRootInvalid, message)
 }
 
-fn refused(code: &'static str, message: String) -> Refusal {
-    Refusal::new(ErrorClass::PolicyBlocked, code, message)
+fn refused(code: ErrorCode, message: String) -> Refusal {
+    Refusal::new(code, message)
 }

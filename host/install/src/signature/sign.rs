@@ -9,7 +9,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPa
 use serde_json::{Value, json};
 use sigstore_verify::types::{DerPublicKey, pae};
 
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 use zeroize::Zeroizing;
 
 use super::key::{ManagedKey, MinisignKey};
@@ -256,7 +256,7 @@ fn pem(text: &str) -> Option<(&str, Zeroizing<Vec<u8>>)> {
 
 fn unreadable(why: &str) -> Refusal {
     let message = format!("the key to sign with cannot be read: {why}");
-    Refusal::new(ErrorClass::InvalidArguments, "key_unreadable", message)
+    Refusal::new(ErrorCode::KeyUnreadable, message)
 }
 
 #[cfg(test)]
@@ -289,7 +289,7 @@ mod tests {
                 .judge(policy(), std::slice::from_ref(&other))
                 .unwrap_err()
                 .code,
-            "signature_replayed"
+            ErrorCode::SignatureReplayed
         );
         // Beside one that holds, one that does not is noted.
         let verdict = place.judge(policy(), &[other, made.bytes.clone()]).unwrap();
@@ -314,18 +314,18 @@ mod tests {
             ),
             (
                 payload("ghcr.io", SIGN_PREDICATE),
-                Some("signature_wrong_subject"),
+                Some(ErrorCode::SignatureWrongSubject),
             ),
             (
                 payload("ghcr.io/acme/jq2", SIGN_PREDICATE),
-                Some("signature_wrong_subject"),
+                Some(ErrorCode::SignatureWrongSubject),
             ),
             (
                 payload("", "https://slsa.dev/provenance/v1"),
-                Some("signature_is_attestation"),
+                Some(ErrorCode::SignatureIsAttestation),
             ),
-            (earlier, Some("signature_format_unknown")),
-            (json!({}), Some("signature_malformed")),
+            (earlier, Some(ErrorCode::SignatureFormatUnknown)),
+            (json!({}), Some(ErrorCode::SignatureMalformed)),
         ] {
             let payload = payload.to_string().into_bytes();
             bundle["dsseEnvelope"]["payload"] = json!(BASE64.encode(&payload));

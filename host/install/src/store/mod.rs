@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::private::{self, OthersAccess};
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::digest::{Digest, DigestHasher};
 use crate::lock_location;
@@ -71,7 +71,7 @@ pub fn read(home: &Path, digest: &Digest) -> Result<Vec<u8>, Refusal> {
 pub fn missing(digest: &Digest) -> Refusal {
     let message =
         format!("{digest} is locked, and not in the store of this user: run `toolcell install`");
-    Refusal::new(ErrorClass::SetupRequired, "not_in_store", message)
+    Refusal::new(ErrorCode::NotInStore, message)
 }
 
 /// The refusal of a component of the store that is not what it was when it was installed.
@@ -81,7 +81,7 @@ pub fn changed(path: &Path, why: &str) -> Refusal {
          install`, which puts it back",
         path.display()
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "store_changed", message)
+    Refusal::new(ErrorCode::StoreChanged, message)
 }
 
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
@@ -308,7 +308,7 @@ fn unusable(place: &Path, error: &io::Error) -> Refusal {
         "the store of tools cannot be used: {}: {error}; check the folder and its disk",
         place.display()
     );
-    Refusal::new(ErrorClass::SetupRequired, "store_unusable", message)
+    Refusal::new(ErrorCode::StoreUnusable, message)
 }
 
 #[cfg(test)]
@@ -332,14 +332,14 @@ mod tests {
         assert_eq!(store.verify().unwrap(), []);
         assert_eq!(
             read(home.path(), &Digest::of(b"other")).unwrap_err().code,
-            "not_in_store"
+            ErrorCode::NotInStore
         );
         let path = file(home.path(), &digest);
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&path, "changed").unwrap();
         assert_eq!(
             read(home.path(), &digest).unwrap_err().code,
-            "store_changed"
+            ErrorCode::StoreChanged
         );
         assert_eq!(store.verify().unwrap().len(), 1);
         put(&store, b"component");

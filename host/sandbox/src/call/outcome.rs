@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolcell_core::executor::{GuestOutcome, GuestOutput};
-use toolcell_core::record::{ErrorClass, MeteredUsage, Refusal};
+use toolcell_core::record::{ErrorClass, ErrorCode, MeteredUsage, Refusal};
 
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types as wit;
@@ -80,11 +80,7 @@ pub(super) fn accept(outcome: Outcome, bytes: MeteredUsage) -> Result<GuestOutco
             "the tool returned {} bytes; the limit is {} (raise it with --max-output)",
             bytes.used, bytes.limit
         );
-        return Err(Refusal::new(
-            ErrorClass::ResultTooLarge,
-            "output_limit",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::OutputLimit, message));
     }
     let output = |output: Output| GuestOutput {
         content: output.content,
@@ -147,11 +143,8 @@ pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refus
         wit::ErrorClass::ExecutionFailed => ErrorClass::ExecutionFailed,
         wit::ErrorClass::Other(_) => otherwise,
     };
-    let mut refusal = Refusal::new(
-        class,
-        Refusal::TOOL_FAILED,
-        cut(error.message, MESSAGE_CHARS_MAX),
-    );
+    let mut refusal = Refusal::new(ErrorCode::ToolFailed, cut(error.message, MESSAGE_CHARS_MAX))
+        .with_class(class);
     refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
     refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
     #[allow(

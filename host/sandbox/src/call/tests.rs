@@ -60,7 +60,7 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
         structured: Some("1".to_owned()),
         ui_summary: None,
     };
-    let failure = || Refusal::new(ErrorClass::Timeout, "deadline_exceeded", "too slow");
+    let failure = || Refusal::new(ErrorCode::DeadlineExceeded, "too slow");
     let Ok(GuestOutcome::Partial(kept, refusal)) = unfinished(Ok(GuestOutcome::Success(output())))
     else {
         panic!()
@@ -68,7 +68,10 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
     assert_eq!(kept.structured.as_deref(), Some("1"));
     assert_eq!(
         (refusal.class, refusal.code),
-        (ErrorClass::PartialFailure, "file_operation_unfinished")
+        (
+            ErrorClass::PartialFailure,
+            ErrorCode::FileOperationUnfinished
+        )
     );
     assert!(refusal.message.contains(UNFINISHED), "{}", refusal.message);
     let question = NeededInput {
@@ -76,7 +79,7 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
         resume_state: Vec::new(),
     };
     let refusal = unfinished(Ok(GuestOutcome::NeedsInput(question))).unwrap_err();
-    assert_eq!(refusal.code, "file_operation_unfinished");
+    assert_eq!(refusal.code, ErrorCode::FileOperationUnfinished);
     for failed in [
         Err(failure()),
         Ok(GuestOutcome::Failure(failure())),
@@ -89,7 +92,10 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
         };
         assert_eq!(
             (refusal.code, refusal.message),
-            ("deadline_exceeded", format!("too slow; {UNFINISHED}"))
+            (
+                ErrorCode::DeadlineExceeded,
+                format!("too slow; {UNFINISHED}")
+            )
         );
     }
 }
@@ -97,8 +103,7 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
 #[test]
 fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
     let denied = || CallDenial {
-        class: ErrorClass::SandboxViolation,
-        code: "network_denied",
+        code: ErrorCode::NetworkDenied,
         message: "the sandbox did not let the tool send it".to_owned(),
     };
     let partial = |class| {
@@ -109,7 +114,7 @@ fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
         };
         Ok(GuestOutcome::Partial(
             output,
-            Refusal::new(class, "exit_1", "no answer"),
+            Refusal::new(ErrorCode::ExitN, "no answer").with_class(class),
         ))
     };
     let code = |outcome: Result<GuestOutcome, Refusal>| match outcome {
@@ -124,7 +129,7 @@ fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
             Some(denied()),
             true
         )),
-        "network_denied"
+        ErrorCode::NetworkDenied
     );
     for (class, denied, has_failed) in [
         (ErrorClass::PartialFailure, None, true),
@@ -133,7 +138,7 @@ fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
     ] {
         assert_eq!(
             code(heed_denials(partial(class), denied, has_failed)),
-            "exit_1"
+            ErrorCode::ExitN
         );
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use toolcell_core::executor::{Observer, SandboxDenial};
 use toolcell_core::policy::network::{self, HostName, NotAllowed};
 use toolcell_core::policy::{Network, NetworkLimits};
-use toolcell_core::record::{ErrorClass, MeteredUsage, NetworkUsage, Touch, TouchList};
+use toolcell_core::record::{ErrorCode, MeteredUsage, NetworkUsage, Touch, TouchList};
 use wasmtime_wasi_http::Error;
 
 use crate::trap::CallDenial;
@@ -172,15 +172,20 @@ impl NetworkGate {
         {
             let what = format!("more than {} requests in one call", self.limits.requests);
             return Err(self.over(
-                ErrorClass::RateLimited,
-                "network_request_limit",
+                ErrorCode::NetworkRequestLimit,
                 &what,
                 Error::ConnectionLimitReached,
             ));
         }
         let target = RequestTarget::from_parts(parts).map_err(|rule| {
             let shown = format!("{} {}", parts.method, parts.uri);
-            self.deny(&shown, "malformed", "network_request_refused", rule, "");
+            self.deny(
+                &shown,
+                "malformed",
+                ErrorCode::NetworkRequestRefused,
+                rule,
+                "",
+            );
             Error::HttpRequestDenied
         })?;
         if let Some(name) =
@@ -190,7 +195,7 @@ impl NetworkGate {
             self.deny(
                 &shown(&target),
                 "credential",
-                "network_request_refused",
+                ErrorCode::NetworkRequestRefused,
                 &rule,
                 "",
             );
@@ -244,7 +249,7 @@ impl NetworkGate {
         self.deny(
             &shown(target),
             "own address",
-            "network_denied",
+            ErrorCode::NetworkDenied,
             "toolcell itself listens there",
             "",
         );
@@ -263,19 +268,21 @@ impl NetworkGate {
             HostName::Name(_) => None,
         };
         let class = match (reason.code, purpose) {
-            ("special_address", _) => reason.rule.clone(),
+            (ErrorCode::SpecialAddress, _) => reason.rule.clone(),
             (_, Some(purpose)) => format!("{purpose} address"),
             (_, None) => "public".to_owned(),
         };
         let error = match (reason.code, address) {
-            ("special_address" | "denied_by_rule", Some(_)) => Error::DestinationIpProhibited,
+            (ErrorCode::SpecialAddress | ErrorCode::DeniedByRule, Some(_)) => {
+                Error::DestinationIpProhibited
+            }
             _ => Error::HttpRequestDenied,
         };
         let origin = &target.origin;
         let hint = match (reason.code, address) {
-            ("denied_by_rule", _) => String::new(),
+            (ErrorCode::DeniedByRule, _) => String::new(),
             _ if host.is_metadata() => format!("; {}", network::METADATA_HINT),
-            ("special_address", Some(_)) => {
+            (ErrorCode::SpecialAddress, Some(_)) => {
                 let named = network::Origin {
                     host,
                     ..origin.clone()
@@ -287,26 +294,17 @@ impl NetworkGate {
         self.deny(
             &shown(target),
             &class,
-            "network_denied",
+            ErrorCode::NetworkDenied,
             &reason.rule,
             &hint,
         );
         error
     }
 
-    fn deny(&self, target: &str, class: &str, code: &'static str, rule: &str, hint: &str) {
+    fn deny(&self, target: &str, class: &str, code: ErrorCode, rule: &str, hint: &str) {
         let target = printable(target);
         let message = format!("blocked request {target}: {rule}{hint}");
-        self.record(
-            class,
-            target,
-            rule,
-            CallDenial {
-                class: ErrorClass::SandboxViolation,
-                code,
-                message,
-            },
-        );
+        self.record(class, target, rule, CallDenial { code, message });
     }
 
     /// Records that the certificate of `target` was not accepted. The reason can have names of the certificate.
@@ -317,8 +315,7 @@ impl NetworkGate {
             target.origin
         );
         let denied = CallDenial {
-            class: ErrorClass::DependencyUnavailable,
-            code: "certificate_not_accepted",
+            code: ErrorCode::CertificateNotAccepted,
             message,
         };
         self.record("certificate", printable(&shown(target)), &why, denied);
@@ -326,24 +323,14 @@ impl NetworkGate {
     }
 
     /// Records that a limit on all requests of the call was exceeded, and returns `error`.
-    pub(super) fn over(
-        &self,
-        class: ErrorClass,
-        code: &'static str,
-        what: &str,
-        error: Error,
-    ) -> Error {
+    pub(super) fn over(&self, code: ErrorCode, what: &str, error: Error) -> Error {
         if !self.limited.swap(true, Ordering::Relaxed) {
             let message = format!("the tool is over a limit of the network: {what}");
             self.record(
                 "limit",
                 what.to_owned(),
-                code,
-                CallDenial {
-                    class,
-                    code,
-                    message,
-                },
+                code.as_str(),
+                CallDenial { code, message },
             );
         }
         error

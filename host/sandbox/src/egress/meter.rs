@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use wasmtime_wasi_http::Error;
 
 use super::gate::NetworkGate;
@@ -38,14 +38,9 @@ impl NetworkGate {
         otherwise
     }
 
-    fn too_much(&self, code: &'static str, way: &str, limit: u64) -> io::Error {
+    fn too_much(&self, code: ErrorCode, way: &str, limit: u64) -> io::Error {
         let what = format!("more than {limit} bytes {way} in one call");
-        let _ = self.over(
-            ErrorClass::ResultTooLarge,
-            code,
-            &what,
-            Error::ConnectionTerminated,
-        );
+        let _ = self.over(code, &what, Error::ConnectionTerminated);
         io::Error::other(what)
     }
 }
@@ -67,7 +62,7 @@ impl AsyncRead for MeteredSocket {
             .saturating_add(read);
         if received > limit {
             return Poll::Ready(Err(self.gate.too_much(
-                "network_received_limit",
+                ErrorCode::NetworkReceivedLimit,
                 "received",
                 limit,
             )));
@@ -84,7 +79,11 @@ impl AsyncWrite for MeteredSocket {
     ) -> Poll<io::Result<usize>> {
         let limit = self.gate.limits().sent_bytes;
         if self.gate.sent.load(Ordering::Relaxed) >= limit {
-            return Poll::Ready(Err(self.gate.too_much("network_sent_limit", "sent", limit)));
+            return Poll::Ready(Err(self.gate.too_much(
+                ErrorCode::NetworkSentLimit,
+                "sent",
+                limit,
+            )));
         }
         let written = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
         self.gate.sent.fetch_add(written as u64, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use toolcell_core::policy::{Capability, Limits};
 use toolcell_core::pseudo_files;
-use toolcell_core::record::{ErrorClass, TouchList};
+use toolcell_core::record::TouchList;
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -73,8 +73,7 @@ impl FileRules {
             self.denials.undecided()?
         );
         Some(CallDenial {
-            class: ErrorClass::SandboxViolation,
-            code: "names_not_checked",
+            code: toolcell_core::record::ErrorCode::NamesNotChecked,
             message,
         })
     }

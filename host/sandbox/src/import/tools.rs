@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use toolcell_core::executor::{ChildCall, ChildOutput, LimitShare, ToolCaller};
 use toolcell_core::policy::Limits;
-use toolcell_core::record::{self, ErrorClass, Refusal, Usage};
+use toolcell_core::record::{self, ErrorClass, ErrorCode, Refusal, Usage};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
@@ -125,7 +125,7 @@ fn charge(state: &StoreState, used: &Usage) {
 
 fn none_granted() -> Refusal {
     let message = "this call may call no tools; --allow-tool grants them, and the tool_calls of the profile name them";
-    Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
+    Refusal::new(ErrorCode::ToolNotCallable, message)
 }
 
 fn too_large(tool: &str, input: &str) -> Refusal {
@@ -135,11 +135,7 @@ fn too_large(tool: &str, input: &str) -> Refusal {
         tool.len(),
         input.len()
     );
-    Refusal::new(
-        ErrorClass::InvalidArguments,
-        "child_call_too_large",
-        message,
-    )
+    Refusal::new(ErrorCode::ChildCallTooLarge, message)
 }
 
 fn output(output: ChildOutput) -> Answer {

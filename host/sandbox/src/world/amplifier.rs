@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_json};
+use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_json};
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
@@ -150,7 +150,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<ForeignTool, Refusal> {
         let message = format!(
             "cannot use what get-spec of the module returns: {why}; correct it, or ask its author to"
         );
-        invalid("description_invalid", message)
+        invalid(ErrorCode::DescriptionInvalid, message)
     };
     if spec.len() > SPEC_BYTES_MAX && guard!("spec_bytes") {
         return Err(refused(&format!("it has more than {SPEC_BYTES_MAX} bytes")));
@@ -292,7 +292,7 @@ mod tests {
             let refusal = declared(spec, &[]).unwrap_err();
             assert_eq!(
                 (refusal.class, refusal.code),
-                (ErrorClass::SetupRequired, "description_invalid")
+                (ErrorClass::SetupRequired, ErrorCode::DescriptionInvalid)
             );
             assert!(refusal.message.contains(why), "{}", refusal.message);
         }

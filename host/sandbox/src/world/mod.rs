@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::policy::Limits;
-use toolcell_core::record::Refusal;
+use toolcell_core::record::{ErrorCode, Refusal};
 use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Linker};
 
@@ -142,7 +142,7 @@ impl WorldKind {
                 .map(|(_, runs)| format!("; toolcell runs {runs}"))
                 .unwrap_or_default()
         );
-        Err(invalid("not_a_tool", message))
+        Err(invalid(ErrorCode::NotATool, message))
     }
 
     /// The world that the profile of a component chooses: plain functions, also for a command.
@@ -249,7 +249,7 @@ impl WorldKind {
     pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<Option<String>, Refusal> {
         let refused = |why: &str| {
             Err(invalid(
-                "description_invalid",
+                ErrorCode::DescriptionInvalid,
                 format!("the component has {why}"),
             ))
         };

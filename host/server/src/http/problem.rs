@@ -1,6 +1,5 @@
 use serde::Serialize;
-use toolcell_core::record::Refusal;
-use toolcell_dialect::http::status_of_class;
+use toolcell_core::record::{ErrorCode, Refusal};
 use utoipa::ToSchema;
 
 /// An error of the API itself, as `application/problem+json` (RFC 9457). An error of a call is a result, not a problem.
@@ -15,34 +14,45 @@ pub(super) struct Problem {
     /// The problem, and the remedy.
     pub(super) detail: String,
     /// Stable, in snake_case.
-    pub(super) code: &'static str,
+    #[schema(value_type = String)]
+    pub(super) code: ErrorCode,
     /// Seconds.
     #[serde(skip)]
     pub(super) retry_after: Option<u64>,
 }
 
 impl Problem {
-    pub(super) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+    /// Creates a problem with the status of `code`, or else of its class.
+    pub(super) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let problem = Self {
+            kind: "about:blank",
+            title: String::new(),
+            status: 500,
+            detail: detail.into(),
+            code,
+            retry_after: None,
+        };
+        let of_class = || code.classes().first().map(|class| class.http_status());
+        problem.with_status(code.problem_status().or_else(of_class).unwrap_or(500))
+    }
+
+    /// Sets the status, where a code has several.
+    #[must_use]
+    pub(super) fn with_status(self, status: u16) -> Self {
         let title = ::http::StatusCode::from_u16(status)
             .ok()
             .and_then(|status| status.canonical_reason());
         Self {
-            kind: "about:blank",
             title: title.unwrap_or("Error").to_owned(),
             status,
-            detail: detail.into(),
-            code,
-            retry_after: None,
+            ..self
         }
     }
 
     /// The problem of a request that no call was made of. The detail for developers stays behind.
     pub(super) fn from_refusal(refusal: &Refusal) -> Self {
-        let status = match refusal.code {
-            Refusal::HOST_FAULT => 500,
-            _ => status_of_class(refusal.class),
-        };
-        let problem = Self::new(status, refusal.code, refusal.message.clone());
+        let status = refusal.code.http_status(refusal.class);
+        let problem = Self::new(refusal.code, refusal.message.clone()).with_status(status);
         problem.after(refusal.retry_after.map(whole_seconds))
     }
 
@@ -65,18 +75,14 @@ pub(super) fn whole_seconds(seconds: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, Refusal};
+    use toolcell_core::record::{ErrorCode, Refusal};
 
     use super::{Problem, whole_seconds};
 
     #[test]
     fn a_problem_keeps_the_detail_for_developers_to_itself() {
-        let refusal = Refusal::new(
-            ErrorClass::UnknownTool,
-            "unknown_tool",
-            "there is no tool `x` here",
-        )
-        .detail("/srv/x");
+        let refusal =
+            Refusal::new(ErrorCode::UnknownTool, "there is no tool `x` here").detail("/srv/x");
         let said = json!(Problem::from_refusal(&refusal));
         let meant = json!({
             "type": "about:blank", "title": "Not Found", "status": 404,

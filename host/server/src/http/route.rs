@@ -3,6 +3,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
+use toolcell_core::record::ErrorCode;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -133,29 +134,31 @@ impl BodyError {
         let (status, code, why) = match self {
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
+                ErrorCode::BodyTooLarge,
                 "a request has at most 4 MiB",
             ),
             Self::TooSlow => (
                 StatusCode::REQUEST_TIMEOUT,
-                "body_too_slow",
+                ErrorCode::BodyTooSlow,
                 "the body took too long",
             ),
             Self::Broken => (
                 StatusCode::BAD_REQUEST,
-                "body_broken",
+                ErrorCode::BodyBroken,
                 "the body came to no end",
             ),
             Self::NoMemory => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too_much_memory",
+                ErrorCode::TooMuchMemory,
                 NO_MEMORY,
             ),
         };
         let is_full = matches!(self, Self::NoMemory);
         let response = match is_api {
             true => problem(
-                &Problem::new(status.as_u16(), code, why).after(is_full.then_some(RETRY_AFTER)),
+                &Problem::new(code, why)
+                    .with_status(status.as_u16())
+                    .after(is_full.then_some(RETRY_AFTER)),
             ),
             false if is_full => busy(why),
             false => plain(status, why),
@@ -296,12 +299,12 @@ impl Routes {
             return closing(refused(
                 &request,
                 StatusCode::BAD_REQUEST,
-                "framing_invalid",
+                ErrorCode::FramingInvalid,
                 why,
             ));
         }
         if let Err((status, why)) = self.gate.check(request.uri(), request.headers()) {
-            return refused(&request, status, "host_or_origin_refused", why);
+            return refused(&request, status, ErrorCode::HostOrOriginRefused, why);
         }
         if pages::asks(request.method(), request.headers())
             && self.gate.reader(request.headers()).is_some()
@@ -390,7 +393,7 @@ impl Routes {
         let table = self.table();
         let Some(holder) = table.holder(request.headers()) else {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
-            return Err(noted(problem(&Problem::new(401, "unauthorized", why))).into());
+            return Err(noted(problem(&Problem::new(ErrorCode::Unauthorized, why))).into());
         };
         let request = self
             .admit((&holder.name, &holder.bodies), request, client)
@@ -444,7 +447,7 @@ impl Routes {
     ) -> Result<Request<Full<Bytes>>, RefusalResponse> {
         if client.connection.belongs_to(principal).await.is_err() {
             let problem =
-                problem(&Problem::new(503, "too_many_connections", NO_PLACE).after(RETRY_AFTER));
+                problem(&Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER));
             return Err(closing(noted(problem)).into());
         }
         let (head, body) = request.into_parts();
@@ -696,7 +699,7 @@ fn ending(request: &Request<Incoming>) -> Response<ResponseBody> {
     let why = "the server ends; send the request again, to the one that follows";
     let path = request.uri().path();
     if path.starts_with(API) || path.starts_with(WORKER) {
-        problem(&Problem::new(503, "server_ending", why).after(RETRY_AFTER))
+        problem(&Problem::new(ErrorCode::ServerEnding, why).after(RETRY_AFTER))
     } else {
         busy(why)
     }
@@ -734,12 +737,12 @@ fn without_token() -> Response<ResponseBody> {
 fn refused(
     request: &Request<Incoming>,
     status: StatusCode,
-    code: &'static str,
+    code: ErrorCode,
     why: &'static str,
 ) -> Response<ResponseBody> {
     let path = request.uri().path();
     noted(if path.starts_with(API) || path.starts_with(WORKER) {
-        problem(&Problem::new(status.as_u16(), code, why))
+        problem(&Problem::new(code, why).with_status(status.as_u16()))
     } else {
         plain(status, why)
     })

@@ -2,7 +2,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use super::OtcAnswer;
 use super::digest::RequestDigests;
@@ -258,34 +258,22 @@ impl Drop for ExecutionTicket<'_> {
 
 fn reused() -> ClaimRefusal {
     let message = "this execution id belongs to another request; use a new one";
-    ClaimRefusal::Refused(
-        409,
-        Refusal::new(ErrorClass::InvalidArguments, "execution_id_reused", message),
-    )
+    ClaimRefusal::Refused(409, Refusal::new(ErrorCode::ExecutionIdReused, message))
 }
 
 fn too_large() -> ClaimRefusal {
     let message = "the execution has ended, but its response was too large to be kept; use a new execution id";
-    ClaimRefusal::Refused(
-        409,
-        Refusal::new(ErrorClass::ResultTooLarge, "response_not_kept", message),
-    )
+    ClaimRefusal::Refused(409, Refusal::new(ErrorCode::ResponseNotKept, message))
 }
 
 fn lost() -> ClaimRefusal {
     let message = "the connection was closed during this execution; it is not repeated, because it may have had effects";
-    ClaimRefusal::Refused(
-        409,
-        Refusal::new(ErrorClass::ExecutionFailed, "execution_lost", message),
-    )
+    ClaimRefusal::Refused(409, Refusal::new(ErrorCode::ExecutionLost, message))
 }
 
 fn too_many() -> ClaimRefusal {
     let message = format!("{RUNNING_MAX} executions run already; try again");
-    ClaimRefusal::Refused(
-        503,
-        Refusal::new(ErrorClass::RateLimited, "too_many_calls", message),
-    )
+    ClaimRefusal::Refused(503, Refusal::new(ErrorCode::TooManyCalls, message))
 }
 
 #[cfg(test)]
@@ -329,7 +317,7 @@ mod tests {
         match executions.claim(principal, &key(at), body(of)).await {
             Ok(_) => "free",
             Err(ClaimRefusal::Answered(_)) => "answered",
-            Err(ClaimRefusal::Refused(_, refusal)) => refusal.code,
+            Err(ClaimRefusal::Refused(_, refusal)) => refusal.code.as_str(),
         }
     }
 

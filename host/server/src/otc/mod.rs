@@ -16,7 +16,7 @@ use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{CallRecord, ErrorClass, Refusal, Timestamp};
+use toolcell_core::record::{CallRecord, ErrorCode, Refusal, Timestamp};
 use toolcell_core::secret::SecretValue;
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{
@@ -233,11 +233,8 @@ impl OtcService {
         match tool.and_then(|tool| tool.definition(mode)) {
             Some(definition) => OtcAnswer::new(200, definition),
             None => {
-                let refusal = Refusal::new(
-                    ErrorClass::UnknownTool,
-                    "unknown_tool",
-                    "there is no tool of that name here",
-                );
+                let refusal =
+                    Refusal::new(ErrorCode::UnknownTool, "there is no tool of that name here");
                 OtcAnswer::problem(404, &refusal)
             }
         }
@@ -307,13 +304,7 @@ impl OtcService {
         let tools = self.tools();
         let found = tools.names.resolve(&request.tool);
         let tool = found.as_ref().ok().and_then(|at| tools.tools.get(*at));
-        let unknown = || {
-            Refusal::new(
-                ErrorClass::UnknownTool,
-                "unknown_tool",
-                "there is no such tool here",
-            )
-        };
+        let unknown = || Refusal::new(ErrorCode::UnknownTool, "there is no such tool here");
         let (secrets, ignored_secrets) = tool
             .map(|tool| tool.secrets_of(&request))
             .unwrap_or_default();
@@ -394,11 +385,7 @@ impl OtcService {
             Some(authorization) => OtcAnswer::new(200, &authorization.to_value(mode)),
             None => {
                 let message = "there is no authorization of that id; it may have been too long ago";
-                let refusal = Refusal::new(
-                    ErrorClass::InvalidArguments,
-                    "unknown_authorization",
-                    message,
-                );
+                let refusal = Refusal::new(ErrorCode::UnknownAuthorization, message);
                 OtcAnswer::problem(404, &refusal)
             }
         }

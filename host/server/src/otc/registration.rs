@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, JSON_VALUES_MAX, Refusal, read_unique_json};
+use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
 use toolcell_dialect::otc::{OtcMode, OtcToolName, OtcToolNames, ToolReference};
 
 use super::OtcAnswer;
@@ -13,10 +13,7 @@ const DIGEST_CHARS: usize = 64;
 pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> OtcAnswer {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
-        OtcAnswer::problem(
-            422,
-            &Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message),
-        )
+        OtcAnswer::problem(422, &Refusal::new(ErrorCode::ProtocolError, message))
     };
     let Ok(definition) = read_unique_json(text, JSON_VALUES_MAX) else {
         return bad("the definition is not JSON without duplicate keys, or is too large");
@@ -55,7 +52,7 @@ pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> OtcAn
     };
     if names.resolve(&reference).is_err() {
         let message = "cannot register the tool: this server does not have its component, which only the operator adds";
-        let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
+        let refusal = Refusal::new(ErrorCode::MayNotInstall, message);
         return OtcAnswer::problem(403, &refusal);
     }
     OtcAnswer::new(

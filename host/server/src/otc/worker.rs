@@ -1,5 +1,5 @@
 use serde_json::json;
-use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
+use toolcell_core::record::{ErrorCode, Refusal, Timestamp};
 
 use super::{OtcAnswer, WorkerSecret};
 
@@ -27,7 +27,7 @@ impl Worker {
     /// The answer to a request for any other route that has no right token. `authorization` is the value of that header.
     pub fn refusal(&self, authorization: Option<&str>) -> Option<OtcAnswer> {
         let why = self.0.verify(authorization, Timestamp::now()).err()?;
-        let refusal = Refusal::new(ErrorClass::PermissionDenied, "unauthorized", why);
+        let refusal = Refusal::new(ErrorCode::Unauthorized, why);
         Some(OtcAnswer::problem(401, &refusal))
     }
 }

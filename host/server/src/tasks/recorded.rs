@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolcell::StoredApproval;
 use toolcell_core::journal::{AnswerOutcome, Summary};
 use toolcell_core::pool::STORE;
-use toolcell_core::record::{Answer, InvocationId, Refusal, ToolResult};
+use toolcell_core::record::{Answer, ErrorCode, InvocationId, Refusal, ToolResult};
 
 use crate::Server;
 use crate::asking::AskChannel;
@@ -210,11 +210,7 @@ impl Tasks {
         let read = STORE.run(move || store.calls.record(&id.to_string())).await;
         let busy = |error: toolcell_core::pool::UnfinishedJob| {
             let message = format!("the log of calls cannot be read now: {error}; ask again later");
-            Refusal::new(
-                toolcell_core::record::ErrorClass::RateLimited,
-                "too_many_reads",
-                message,
-            )
+            Refusal::new(ErrorCode::TooManyReads, message)
         };
         Ok(read.map_err(busy)??)
     }

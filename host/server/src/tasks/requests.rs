@@ -14,7 +14,7 @@ use toolcell::{CancelOutcome, SuspendedCall};
 use toolcell_core::approval::visible_json;
 use toolcell_core::journal::{AnswerOutcome, Keep};
 use toolcell_core::record::{
-    AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp,
+    self, AbortReason, Answer, Approval, InvocationId, Refusal, SuspensionState, Timestamp,
     ToolError,
 };
 use toolcell_dialect::mcp::{self, TaskFacts, UserDecision};
@@ -468,7 +468,7 @@ fn lost(keep: Keep) -> ToolError {
     // The tool may have run: the log removes old calls, and the call may have ended under other settings.
     let message = "nothing is on record of this call: it ended with its process before its tool started, or the log does \
                    not have it any more. A second call may run the tool a second time";
-    let mut error = Refusal::new(ErrorClass::ExecutionFailed, "call_lost", message).to_error();
+    let mut error = Refusal::new(record::ErrorCode::CallLost, message).to_error();
     error.retry.safe = false;
     error
 }
@@ -482,7 +482,7 @@ fn not_kept(why: &str) -> ToolError {
         "the result of this call is not available any more: the server keeps the latest results in memory, and {why}. A \
          second call runs the tool again"
     );
-    let mut error = Refusal::new(ErrorClass::ResultRedacted, "result_not_kept", message).to_error();
+    let mut error = Refusal::new(record::ErrorCode::ResultNotKept, message).to_error();
     error.retry.safe = false;
     error
 }

@@ -8,7 +8,7 @@ use toolcell::{RoleLock, StoredApproval, SuspendedCall};
 use toolcell_core::journal::{CallLog, Journal, LogError, Role, Store, StoreError};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{
-    Approval, ApprovalState, ErrorClass, InvocationId, Refusal, Status, SuspensionState, Timestamp,
+    Approval, ApprovalState, ErrorCode, InvocationId, Refusal, Status, SuspensionState, Timestamp,
 };
 
 use super::ended::CallEnd;
@@ -240,12 +240,7 @@ fn is_suspended(record: &Value) -> bool {
 
 fn unreadable(error: LogError) -> Refusal {
     let message = "the log of calls cannot be read; `toolcell calls` says why";
-    Refusal::new(
-        ErrorClass::DependencyUnavailable,
-        "journal_unavailable",
-        message,
-    )
-    .detail(error.to_string())
+    Refusal::new(ErrorCode::JournalUnavailable, message).detail(error.to_string())
 }
 
 /// The state of a call that needed an approval and has no result; `held`: no living process runs it.

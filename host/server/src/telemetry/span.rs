@@ -202,7 +202,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 pub(super) mod tests {
     use serde_json::json;
     use toolcell_core::record::{
-        ErrorClass, EventData, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
+        ErrorClass, ErrorCode, EventData, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
         ResultProvenance, SchemaVersion, Status, Timestamp, ToolInvocation, ToolResult, Trust,
         Usage, Writer,
     };
@@ -231,7 +231,9 @@ pub(super) mod tests {
             hooks: Vec::new(),
         };
         let class = error.unwrap_or(ErrorClass::ExecutionFailed);
-        let refusal = Refusal::new(class, "some_code", SECRET).to_error();
+        let refusal = Refusal::new(ErrorCode::TooManyCalls, SECRET)
+            .with_class(class)
+            .to_error();
         let mut result = ToolResult::failed(id, refusal, provenance);
         if error.is_none() {
             (result.error, result.is_error) = (None, false);

@@ -10,7 +10,7 @@ use toolcell::{Callee, Cancellation, ComponentTools, Grants, Home, Host, Policy,
 use toolcell_config::InstalledNames;
 use toolcell_core::catalog::ToolSelection;
 use toolcell_core::executor::canceled;
-use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
+use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, Refusal};
 use toolcell_dialect::Dialect;
 use toolcell_server as server;
 
@@ -199,11 +199,7 @@ impl Tools<'_> {
                         "`{word}` is ambiguous; say which: {}",
                         names(several.iter().copied())
                     );
-                    return Err(Refusal::new(
-                        ErrorClass::UnknownTool,
-                        "ambiguous_tool",
-                        message,
-                    ));
+                    return Err(Refusal::new(ErrorCode::AmbiguousTool, message));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolcell::Refusal;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::component;
 use toolcell_install::declarations::ToolDeclarations;
@@ -326,5 +326,5 @@ fn out_of_date(want: &Want, lock: &Path) -> Refusal {
         want.reference,
         lock.display()
     );
-    Refusal::new(ErrorClass::PolicyBlocked, "lock_out_of_date", message)
+    Refusal::new(ErrorCode::LockOutOfDate, message)
 }

@@ -2,7 +2,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::lock::{FILE_NAME, LockEntry};
 use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
@@ -48,7 +48,7 @@ impl List {
             for (entry, state) in locked.chain(orphans) {
                 lines.push(line(entry, &state));
                 let why = state.as_ref().err().map(|refusal| refusal.message.clone());
-                let state = state.map_or_else(|refusal| refusal.code, |()| "ready");
+                let state = state.map_or_else(|refusal| refusal.code.as_str(), |()| "ready");
                 listed.push(
                     json!({ "lock": place.file(), "state": state, "why": why, "tool": entry }),
                 );
@@ -79,7 +79,7 @@ fn not_in_lock(name: &str) -> Refusal {
         "{FILE_NAME} does not have it: rules that name it go on to mean these bytes; `toolcell remove {name}` takes the name \
          back"
     );
-    Refusal::new(ErrorClass::UnknownTool, "not_installed", message)
+    Refusal::new(ErrorCode::NotInstalled, message)
 }
 
 /// The words of an entry are on one line each, because a lock of others could write a line that passes for another entry.

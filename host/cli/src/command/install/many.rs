@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolcell::Refusal;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::lock_location::InstalledTools;
 
@@ -33,11 +33,7 @@ pub(super) fn forget(
                 entry.name,
                 shop.place.file().display()
             );
-            return Err(Refusal::new(
-                ErrorClass::PolicyBlocked,
-                "lock_out_of_date",
-                message,
-            ));
+            return Err(Refusal::new(ErrorCode::LockOutOfDate, message));
         }
         if !is_dry {
             shop.place.change(|installed| {

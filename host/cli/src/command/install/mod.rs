@@ -19,7 +19,7 @@ use std::path::Path;
 use clap::Args;
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::lock::{is_name, not_a_name};
 use toolcell_install::lock_location::InstalledTools;
 use toolcell_install::reference::ComponentReference;
@@ -203,5 +203,5 @@ fn unknown(name: &str, file: &Path) -> Refusal {
         "no tool is installed as `{name}` in {}; `toolcell list` lists those that are",
         file.display()
     );
-    Refusal::new(ErrorClass::UnknownTool, "not_installed", message)
+    Refusal::new(ErrorCode::NotInstalled, message)
 }

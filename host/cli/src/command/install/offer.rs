@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use toolcell::Refusal;
 use toolcell_core::approval::{COLUMNS, PromptSheet, legible};
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::declarations::DiffLine;
 use toolcell_install::lock::LockEntry;
@@ -49,11 +49,7 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
             "`{name}` was not installed: there is no terminal to confirm at. Review the permissions above, then run again \
              with --yes"
         );
-        return Err(Refusal::new(
-            ErrorClass::ApprovalRejected,
-            "install_needs_consent",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::InstallNeedsConsent, message));
     }
     let verb = if offer.before.is_some() {
         "Replace"
@@ -65,11 +61,7 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
     } else {
         let message =
             format!("`{name}` was not installed, because you did not agree; nothing has changed");
-        Err(Refusal::new(
-            ErrorClass::ApprovalRejected,
-            "install_declined",
-            message,
-        ))
+        Err(Refusal::new(ErrorCode::InstallDeclined, message))
     }
 }
 

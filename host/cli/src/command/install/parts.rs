@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
 use toolcell_config::{ConfigLayers, configured_registry};
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::local::LocalSource;
 use toolcell_install::obtain::ComponentSources;
 use toolcell_install::registry::Registries;
@@ -62,7 +62,7 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
             "{}: a path that is not Unicode cannot be installed",
             path.display()
         );
-        Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
+        Refusal::new(ErrorCode::BadReference, message)
     })?;
     let target = Target::parse(text);
     if let Some(name) = &target.name {
@@ -70,11 +70,7 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
             "{}: a component is installed with all of its tools: leave out `#{name}`, and call NAME#{name}",
             target.shown()
         );
-        return Err(Refusal::new(
-            ErrorClass::InvalidArguments,
-            "bad_reference",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::BadReference, message));
     }
     target.locate(home, BuildPermission::No)
 }

@@ -10,7 +10,7 @@ use toolcell_config::{
     self as config, ConfigLayers, DeclaredTool, LayerOptions, TrustStore, WITHOUT_FILES,
 };
 use toolcell_core::private;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::ErrorCode;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::declarations::ToolDeclarations;
 use toolcell_install::digest::Digest;
@@ -254,16 +254,11 @@ pub(super) fn declare(
     if !config.exists() {
         return Ok(());
     }
-    config::declare(config, name, tool, &TrustStore::at(home.trusted())).map_err(|error| {
-        Refusal::new(
-            ErrorClass::SetupRequired,
-            "lock_unwritable",
-            format!("{error:#}"),
-        )
-    })
+    config::declare(config, name, tool, &TrustStore::at(home.trusted()))
+        .map_err(|error| Refusal::new(ErrorCode::LockUnwritable, format!("{error:#}")))
 }
 
 fn unreadable(error: &anyhow::Error) -> Refusal {
     let message = format!("your own settings cannot be used: {error:#}");
-    Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+    Refusal::new(ErrorCode::PolicyUnreadable, message)
 }

@@ -50,7 +50,7 @@ use crate::executor::BoxFuture;
 use crate::journal::PAYLOAD_BYTES;
 use crate::pool::STORE;
 use crate::record::{
-    CallRecord, ErrorClass, InvocationId, PermissionDecision, Refusal, ToolHook, ToolInvocation,
+    CallRecord, ErrorCode, InvocationId, PermissionDecision, Refusal, ToolHook, ToolInvocation,
 };
 use crate::secret::private_file::{self, KEY_BYTES};
 
@@ -166,12 +166,7 @@ impl From<LogError> for Refusal {
     fn from(error: LogError) -> Self {
         let message = "the log of calls cannot be written, and so nothing runs; free some space, or turn it down: \
                        [log] keep = \"none\" in toolcell.toml";
-        Self::new(
-            ErrorClass::DependencyUnavailable,
-            "journal_unavailable",
-            message,
-        )
-        .detail(error.to_string())
+        Self::new(ErrorCode::JournalUnavailable, message).detail(error.to_string())
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
-    AbortReason, CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings,
+    AbortReason, CallRecord, ErrorCode, EventId, EventType, Extra, Refusal, ResultMappings,
     ResultProvenance, SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
     ToolResult, TraceContext, Trust, Writer,
 };
@@ -28,8 +28,8 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
         ..
     } = fold::begun(id, started).ok()?;
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
-    let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message)
-        .aborted(AbortReason::RuntimeShutdown);
+    let refusal =
+        Refusal::new(ErrorCode::RuntimeShutdown, message).aborted(AbortReason::RuntimeShutdown);
     invocation
         .advance(Status::Canceled, Some("runtime_shutdown".to_owned()))
         .ok()?;

@@ -22,7 +22,7 @@ use rusqlite::Connection;
 
 use crate::journal::LOG_AGE;
 use crate::pool::STORE;
-use crate::record::{ErrorClass, Refusal};
+use crate::record::{ErrorCode, Refusal};
 use crate::secret::SealingKey;
 
 pub use answer::{AnswerOutcome, Claim};
@@ -75,16 +75,12 @@ impl From<rusqlite::Error> for StoreError {
 impl From<StoreError> for Refusal {
     /// Fails closed: without a record of the question, no approver is asked and nothing runs.
     fn from(error: StoreError) -> Self {
-        let (class, code) = match &error {
-            StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "approval_store_damaged"),
-            StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "approval_store_newer"),
-            StoreError::Older { .. } => (ErrorClass::PolicyBlocked, "approval_store_older"),
-            StoreError::Unavailable(_) => {
-                (ErrorClass::DependencyUnavailable, "journal_unavailable")
-            }
-            StoreError::Full(_) | StoreError::NoRoom => {
-                (ErrorClass::RateLimited, "too_many_questions")
-            }
+        let code = match &error {
+            StoreError::Damaged(_) => ErrorCode::ApprovalStoreDamaged,
+            StoreError::Newer { .. } => ErrorCode::ApprovalStoreNewer,
+            StoreError::Older { .. } => ErrorCode::ApprovalStoreOlder,
+            StoreError::Unavailable(_) => ErrorCode::JournalUnavailable,
+            StoreError::Full(_) | StoreError::NoRoom => ErrorCode::TooManyQuestions,
         };
         let message = match &error {
             StoreError::Damaged(_) => {
@@ -105,7 +101,7 @@ impl From<StoreError> for Refusal {
             }
             other => other.to_string(),
         };
-        Refusal::new(class, code, message).detail(error.to_string())
+        Refusal::new(code, message).detail(error.to_string())
     }
 }
 

@@ -19,9 +19,9 @@ use crate::catalog::Tool;
 use crate::journal::{Allowance, ApprovalRequest, FlushOnDrop, Journal, Role, RoleLock};
 use crate::policy::{ApprovalBrief, ApprovalQuestion, DecisionOutcome, Permit, PolicyVerdict};
 use crate::record::{
-    Approval, Behavior, Binding, CallRecord, ErrorClass, EventType, Input, PermissionDecision,
-    Plan, ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp,
-    WriteEffect, digest,
+    Approval, Behavior, Binding, CallRecord, ErrorCode, EventType, Input, PermissionDecision, Plan,
+    ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp, WriteEffect,
+    digest,
 };
 use crate::search::SearchMeter;
 
@@ -303,25 +303,20 @@ fn nobody_to_ask(question: &ApprovalQuestion) -> Refusal {
         "{} needs approval ({}), but no terminal or client can ask for it",
         brief.tool_id, brief.reason
     );
-    Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
+    Refusal::new(ErrorCode::NobodyToAsk, message)
 }
 
-/// The code of a call that was canceled, maybe in another process, before its approval was used.
-pub(super) const WITHDRAWN: &str = "approval_withdrawn";
-
-/// The refusal of such a call.
+/// The refusal of a call that was canceled, maybe in another process, before its approval was used.
 fn withdrawn() -> Refusal {
     Refusal::new(
-        ErrorClass::Canceled,
-        WITHDRAWN,
+        ErrorCode::ApprovalWithdrawn,
         "the call was canceled before it could run",
     )
 }
 
 fn expired() -> Refusal {
     Refusal::new(
-        ErrorClass::ApprovalRejected,
-        "approval_expired",
+        ErrorCode::ApprovalExpired,
         "the approval request expired; call again to send a new one",
     )
 }

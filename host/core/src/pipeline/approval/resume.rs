@@ -1,6 +1,6 @@
 use crate::approval::bind;
 use crate::journal::StoredApproval;
-use crate::record::{AbortReason, ApprovalState, ErrorClass, Input, Refusal, Timestamp};
+use crate::record::{AbortReason, ApprovalState, ErrorCode, Input, Refusal, Timestamp};
 
 use super::super::call_state::{CallState, PreparedCall};
 use super::super::children;
@@ -56,20 +56,19 @@ fn outdated(changed: &[&str]) -> Refusal {
         "this changed since the approval was requested: {}; nothing ran; call again to request a new approval",
         changed.join(", ")
     );
-    Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message)
+    Refusal::new(ErrorCode::ApprovalOutdated, message)
 }
 
 /// The refusal of a call whose process ended while the tool ran.
 pub(in super::super) fn interrupted() -> Refusal {
     let message = "the process that ran the call ended before it had a result; the tool may have done its work, and is \
                    not run again";
-    Refusal::new(ErrorClass::Canceled, "interrupted", message).aborted(AbortReason::RuntimeShutdown)
+    Refusal::new(ErrorCode::Interrupted, message).aborted(AbortReason::RuntimeShutdown)
 }
 
 /// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
 pub(in super::super) fn closing(kept: &StoredApproval) -> Option<Refusal> {
-    let reject =
-        |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
+    let reject = |code, message: String| Some(Refusal::new(code, message));
     match kept.state {
         // It waits for an answer, and can go on.
         ApprovalState::Running if kept.is_suspended => None,
@@ -84,7 +83,7 @@ pub(in super::super) fn closing(kept: &StoredApproval) -> Option<Refusal> {
                 .filter(|_| open);
             let because = feedback.map(|why| format!(": {why}")).unwrap_or_default();
             reject(
-                "approval_rejected",
+                ErrorCode::ApprovalRejected,
                 format!("the call was not approved{because}"),
             )
         }

@@ -7,7 +7,7 @@ use crate::executor::{InputCheck, PreflightAccess};
 use crate::journal::{Allowance, Claim, StoredApproval};
 use crate::policy::Permit;
 use crate::record::{
-    Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation,
+    Answer, ApprovalState, Behavior, DecisionId, ErrorCode, Extra, Input, InputMutation,
     MutationSource, PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF,
     SchemaVersion, SessionRule, Status, Timestamp,
 };
@@ -35,11 +35,7 @@ pub(super) async fn settle(
             .map(|why| format!(": {why}"))
             .unwrap_or_default();
         let message = format!("the call was not approved{because}");
-        return Err(Refusal::new(
-            ErrorClass::ApprovalRejected,
-            "approval_rejected",
-            message,
-        ));
+        return Err(Refusal::new(ErrorCode::ApprovalRejected, message));
     }
     if let Some(channel) = tool.permission_profile().permission_channel
         && !channel.takes(&answer.channel)
@@ -55,10 +51,7 @@ pub(super) async fn settle(
             "permission_profile:{}",
             tool.permission_profile().permission_profile_id
         );
-        return Err(
-            Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message)
-                .by_policy(profile),
-        );
+        return Err(Refusal::new(ErrorCode::ApprovalChannel, message).by_policy(profile));
     }
     let edited = edited(journey, permit.call_input(), &answer).await?;
     let approved = decided(journey, &answer, AnswerEffect::Yes, edited.as_ref()).await?;
@@ -105,7 +98,7 @@ async fn edited(
 
 fn edit_invalid(why: &str) -> Refusal {
     let message = format!("the input as the approver changed it cannot run: {why}");
-    Refusal::new(ErrorClass::ApprovalRejected, "edit_invalid", message)
+    Refusal::new(ErrorCode::EditInvalid, message)
 }
 
 /// Runs the approver's input through every check that the caller's had to pass. Denials still deny.
@@ -225,7 +218,7 @@ fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
         return withdrawn();
     }
     let message = "the approval was already used or has expired; call again to request a new one";
-    Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message)
+    Refusal::new(ErrorCode::ApprovalNotOpen, message)
 }
 
 /// Effect of an answer.

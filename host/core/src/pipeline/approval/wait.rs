@@ -4,7 +4,7 @@ use crate::approval::{Approver, Prompt, Reply};
 use crate::executor::canceled;
 use crate::journal::{AnswerOutcome, Standing};
 use crate::record::{
-    AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, PermissionChannel, Refusal,
+    AbortReason, Answer, ApprovalState, ErrorCode, InvocationId, PermissionChannel, Refusal,
     Timestamp,
 };
 
@@ -129,8 +129,7 @@ fn answer_of(approver: &dyn Approver, reply: Reply) -> Answer {
 
 fn own_call() -> Refusal {
     Refusal::new(
-        ErrorClass::PermissionDenied,
-        "self_approval",
+        ErrorCode::SelfApproval,
         "a caller cannot approve its own call",
     )
 }
@@ -164,11 +163,7 @@ async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answ
         (ApprovalState::Canceled, _) => Err(withdrawn()),
         (state, _) => {
             let message = format!("the approval is not open any more: it is {state}");
-            Err(Refusal::new(
-                ErrorClass::ApprovalRejected,
-                "approval_closed",
-                message,
-            ))
+            Err(Refusal::new(ErrorCode::ApprovalClosed, message))
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::record::{AbortReason, ErrorClass, Refusal, ToolInvocation};
+use crate::record::{AbortReason, ErrorCode, Refusal, ToolInvocation};
 use crate::secret::{RedactionTerm, RedactionTerms, Redactor, SecretStore, Secrets};
 
 /// Maximum size of all values of one request, in bytes: a client chooses them, and each byte takes some 70 states of the
@@ -18,11 +18,7 @@ const PROPERTY: &str = "request_secrets";
 pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     let refused = |why: String| {
         let message = format!("cannot use the secrets of the request: {why}");
-        Refusal::new(
-            ErrorClass::InvalidArguments,
-            "request_secret_invalid",
-            message,
-        )
+        Refusal::new(ErrorCode::RequestSecretInvalid, message)
     };
     let bytes: usize = brought.iter().map(|(_, value)| value.expose().len()).sum();
     if bytes > BYTES_MAX && guard!("request_secret_bytes") {
@@ -57,11 +53,7 @@ pub(in super::super) fn repeated(place: &str) -> Refusal {
         "cannot use the secrets of the request: one of them is {place}, which would not show it; take another value, or leave \
          it out there"
     );
-    Refusal::new(
-        ErrorClass::InvalidArguments,
-        "request_secret_repeated",
-        message,
-    )
+    Refusal::new(ErrorCode::RequestSecretRepeated, message)
 }
 
 /// Notes which of the secrets `names`, those that the tool may use, the request brings.
@@ -84,13 +76,14 @@ pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
 pub(in super::super) fn lost() -> Refusal {
     let message = "cannot go on with the call: the secrets of its request were in the memory of a process that has ended, \
                    and on no disk; nothing ran; send the request again";
-    Refusal::new(ErrorClass::Canceled, "request_secrets_lost", message)
-        .aborted(AbortReason::RuntimeShutdown)
+    Refusal::new(ErrorCode::RequestSecretsLost, message).aborted(AbortReason::RuntimeShutdown)
 }
 
 #[cfg(test)]
 mod tests {
+
     use super::{BYTES_MAX, check};
+    use crate::record::ErrorCode;
     use crate::secret::{SecretValue, Secrets};
 
     fn secrets(values: &[&str]) -> Secrets {
@@ -119,7 +112,7 @@ mod tests {
             (vec!["two\nlines"], "line breaks"),
         ] {
             let refusal = check(&secrets(&values)).unwrap_err();
-            assert_eq!(refusal.code, "request_secret_invalid");
+            assert_eq!(refusal.code, ErrorCode::RequestSecretInvalid);
             assert!(refusal.message.contains(why), "{}", refusal.message);
             assert!(
                 values.iter().all(|value| !refusal.message.contains(value)),

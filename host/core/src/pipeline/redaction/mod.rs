@@ -16,7 +16,7 @@ use crate::journal::Trail;
 use crate::policy::Permit;
 use crate::pool::STORE;
 use crate::record::{
-    AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF,
+    AccessKind, ErrorClass, ErrorCode, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF,
 };
 use crate::search::SearchMeter;
 use crate::secret::{
@@ -191,7 +191,7 @@ impl Redaction {
         };
         let command = format!("toolcell secrets set {name}");
         let message = format!("the secret {name} is not set; set it with `{command}`");
-        let refusal = Refusal::new(ErrorClass::CredentialMissing, "secret_not_set", message);
+        let refusal = Refusal::new(ErrorCode::SecretNotSet, message);
         Err(refusal.needs(AccessKind::Credential, Some(name.clone()), command))
     }
 
@@ -331,11 +331,7 @@ impl Redaction {
         };
         self.terms = Arc::default();
         self.install(Redactor::default());
-        Err(Refusal::new(
-            ErrorClass::InvalidArguments,
-            "too_many_sensitive_values",
-            why,
-        ))
+        Err(Refusal::new(ErrorCode::TooManySensitiveValues, why))
     }
 
     fn concealer(&self) -> Option<Concealer> {
@@ -496,7 +492,7 @@ impl Redaction {
             self.everything = true;
             withhold(
                 mapped,
-                "redacted_by_contract",
+                ErrorCode::RedactedByContract,
                 "the tool answered, and its contract keeps all of the answer back",
             );
         }
@@ -550,8 +546,8 @@ impl Redaction {
         self.places.extend(places);
         if let Some(why) = self.terms.too_many().filter(|_| mapped.has_output()) {
             self.everything = true;
-            let refusal =
-                Refusal::new(ErrorClass::ResultRedacted, "too_many_sensitive_values", why);
+            let refusal = Refusal::new(ErrorCode::TooManySensitiveValues, why)
+                .with_class(ErrorClass::ResultRedacted);
             mapped.withhold(refusal);
         }
     }
@@ -564,7 +560,7 @@ impl Redaction {
             mapped.error = mapped.error.take().map(|error| error.reworded(message));
         }
         let message = "the tool answered, and a setting of the operator or of the tool keeps all of the answer back";
-        withhold(mapped, "redacted_by_setting", message);
+        withhold(mapped, ErrorCode::RedactedBySetting, message);
     }
 
     /// Reports that something was redacted, and where, but never what.
@@ -645,12 +641,7 @@ async fn stored(
         .unwrap_or_else(|unfinished| Err(unfinished.into()));
     found.map_err(|error| {
         let message = "the secret store cannot be read; `toolcell secrets list` says why";
-        Refusal::new(
-            ErrorClass::SetupRequired,
-            "secret_store_unreadable",
-            message,
-        )
-        .detail(format!("{error:#}"))
+        Refusal::new(ErrorCode::SecretStoreUnreadable, message).detail(format!("{error:#}"))
     })
 }
 
@@ -676,12 +667,12 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
 }
 
 /// Removes all output: the result only says that there was some, and why it is not there.
-fn withhold(mapped: &mut MappedResult, code: &'static str, message: &str) {
+fn withhold(mapped: &mut MappedResult, code: ErrorCode, message: &str) {
     mapped.content.clear();
     mapped.structured_content = None;
     mapped.ui_facing_summary = None;
     mapped.context_modifiers.clear();
     if mapped.error.is_none() {
-        mapped.error = Some(Refusal::new(ErrorClass::ResultRedacted, code, message));
+        mapped.error = Some(Refusal::new(code, message));
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::record::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
+use crate::record::{AccessKind, ErrorCode, PermissionProfile, RuleSource, WriteEffect};
 
 use super::UrlPattern;
 
@@ -145,7 +145,7 @@ pub struct NetworkRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAllowed {
     /// `not_granted`, `denied_by_rule` or `special_address`.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// The rule as written, or the purpose of the address.
     pub rule: String,
 }
@@ -309,7 +309,7 @@ impl Network {
                 .any(|rule| rule.covers(request, request.host))
         {
             return Err(NotAllowed {
-                code: "not_granted",
+                code: ErrorCode::NotGranted,
                 rule: "this call was given nothing that covers it".to_owned(),
             });
         }
@@ -347,7 +347,7 @@ impl Network {
             return Ok(());
         }
         Err(NotAllowed {
-            code: "special_address",
+            code: ErrorCode::SpecialAddress,
             rule: format!("{purpose} address"),
         })
     }
@@ -360,7 +360,7 @@ impl Network {
     ) -> Result<(), NotAllowed> {
         let denied = |rule: &str| {
             Err(NotAllowed {
-                code: "denied_by_rule",
+                code: ErrorCode::DeniedByRule,
                 rule: rule.to_owned(),
             })
         };

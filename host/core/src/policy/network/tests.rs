@@ -46,7 +46,7 @@ fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'stati
     let checked = network
         .check(&request)
         .and_then(|()| network.check_address(&request, address.parse().unwrap(), false));
-    checked.map_err(|error| error.code)
+    checked.map_err(|error| error.code.as_str())
 }
 
 #[test]

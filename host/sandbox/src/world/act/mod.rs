@@ -16,7 +16,7 @@ use std::pin::pin;
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections;
 use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_json};
+use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_json};
 use wasmtime::Store;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{
@@ -155,7 +155,7 @@ impl ComponentWorld for ActWorld {
         }: FirstLoad<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let unreadable = |why: String| invalid("description_invalid", why);
+            let unreadable = |why: String| invalid(ErrorCode::DescriptionInvalid, why);
             let section = sections::custom(bytes, section::NAME).map_err(unreadable)?;
             let section = section
                 .map(ActSection::read)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use data_encoding::BASE64;
 use serde::Deserialize;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal};
 
 use crate::wasi::CommandInput;
 
@@ -51,7 +51,7 @@ impl InputData {
                     .map(Bytes::from)
                     .map_err(|error| {
                         refused(
-                            "base64_invalid",
+                            ErrorCode::Base64Invalid,
                             format!("cannot decode {what}: {error}; write base64 with padding"),
                         )
                     })
@@ -69,7 +69,7 @@ pub(super) fn process(name: &str, input: &str) -> Result<CommandInput, Refusal> 
         files,
     } = serde_json::from_str(input).map_err(|error| {
         refused(
-            "arguments_invalid",
+            ErrorCode::ArgumentsInvalid,
             format!("cannot read the arguments: {error}"),
         )
     })?;
@@ -96,7 +96,7 @@ pub(super) fn process(name: &str, input: &str) -> Result<CommandInput, Refusal> 
 fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Refusal> {
     let too_many = |what, count, max| {
         Err(refused(
-            "arguments_too_many",
+            ErrorCode::ArgumentsTooMany,
             format!("cannot pass {count} {what}; at most {max} are allowed"),
         ))
     };
@@ -122,7 +122,7 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
     if args.iter().chain(pairs).any(|word| word.contains('\0')) {
         let message =
             "cannot pass an argument or an environment variable that contains a null character";
-        return Err(refused("argument_invalid", message.to_owned()));
+        return Err(refused(ErrorCode::ArgumentInvalid, message.to_owned()));
     }
     match env
         .keys()
@@ -132,7 +132,7 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
             let message = format!(
                 "cannot set the environment variable {name:?}: its name is empty, or contains `=`"
             );
-            Err(refused("variable_invalid", message))
+            Err(refused(ErrorCode::VariableInvalid, message))
         }
         None => Ok(()),
     }
@@ -144,14 +144,14 @@ fn check_paths(files: &BTreeMap<String, InputData>) -> Result<(), Refusal> {
             "cannot write {} files; at most {FILES_MAX} are allowed",
             files.len()
         );
-        return Err(refused("files_too_many", message));
+        return Err(refused(ErrorCode::FilesTooMany, message));
     }
     for path in files.keys() {
         if let Err(why) = check_path(path)
             && guard!("command_paths")
         {
             return Err(refused(
-                "path_invalid",
+                ErrorCode::PathInvalid,
                 format!("cannot write the file {path:?}: {why}"),
             ));
         }
@@ -159,7 +159,7 @@ fn check_paths(files: &BTreeMap<String, InputData>) -> Result<(), Refusal> {
         if let Some(file) = folders.find(|folder| files.contains_key(*folder)) {
             let message =
                 format!("cannot write the file {path:?}: {file:?} is a file, not a folder");
-            return Err(refused("path_invalid", message));
+            return Err(refused(ErrorCode::PathInvalid, message));
         }
     }
     Ok(())
@@ -190,8 +190,8 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     }
 }
 
-fn refused(code: &'static str, message: String) -> Refusal {
-    Refusal::new(ErrorClass::InvalidArguments, code, message)
+fn refused(code: ErrorCode, message: String) -> Refusal {
+    Refusal::new(code, message)
 }
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
     fn code(input: &Value) -> &'static str {
         process("wc", &input.to_string())
             .err()
-            .map_or("accepted", |refusal| refusal.code)
+            .map_or("accepted", |refusal| refusal.code.as_str())
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod name;
 mod output;
 
 use toolcell_core::executor::{BoxFuture, CommandEnd};
-use toolcell_core::record::Refusal;
+use toolcell_core::record::{ErrorCode, Refusal};
 use wasmtime::Store;
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Type};
@@ -106,7 +106,7 @@ impl ComponentWorld for CommandWorld {
             if !has_run(&kind, engine.wasmtime()) {
                 let message = "the component does not follow wasi:cli@0.2: its `run` is not a function without parameters \
                     whose result is ok or an error, each without a value";
-                return Err(invalid("contract_mismatch", message.to_owned()));
+                return Err(invalid(ErrorCode::ContractMismatch, message.to_owned()));
             }
             let imports: Vec<String> = kind
                 .imports(engine.wasmtime())

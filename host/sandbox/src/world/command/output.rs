@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
-use toolcell_core::record::ARTIFACT;
+use toolcell_core::record::{ARTIFACT, ErrorCode};
 
 use super::Outcome;
 use super::command_files::CommandFiles;
@@ -16,7 +16,7 @@ const TAIL_BYTES: usize = 2_000;
 pub(super) fn not_started(why: String) -> Outcome {
     Outcome::Failure(error(
         ErrorClass::InvalidArguments,
-        "files_not_written",
+        ErrorCode::FilesNotWritten,
         why,
     ))
 }
@@ -32,15 +32,14 @@ pub(super) fn outcome(
         let end = tail(&stderr);
         let colon = if end.is_empty() { "" } else { ": " };
         let message = format!("the command exited with status {status}{colon}{end}");
-        error(
-            ErrorClass::ExecutionFailed,
-            &format!("exit_{status}"),
-            message,
-        )
+        ToolError {
+            code: format!("exit_{status}"),
+            ..error(ErrorClass::ExecutionFailed, ErrorCode::ExitN, message)
+        }
     });
     let lost = made
         .problem
-        .map(|why| error(ErrorClass::PartialFailure, "files_not_kept", why));
+        .map(|why| error(ErrorClass::PartialFailure, ErrorCode::FilesNotKept, why));
     let content: Vec<Value> = made
         .kept
         .iter()
@@ -77,10 +76,10 @@ pub(super) fn outcome(
     }
 }
 
-fn error(class: ErrorClass, code: &str, message: String) -> ToolError {
+fn error(class: ErrorClass, code: ErrorCode, message: String) -> ToolError {
     ToolError {
         class,
-        code: code.to_owned(),
+        code: code.to_string(),
         message,
         detail: None,
         retry_after_ms: None,

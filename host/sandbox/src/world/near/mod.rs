@@ -9,7 +9,7 @@ use std::pin::pin;
 use toolcell_core::dialect::near::{Manifest, SECTION};
 use toolcell_core::dialect::sections;
 use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::Refusal;
+use toolcell_core::record::{ErrorCode, Refusal};
 use wasmtime::Store;
 use wasmtime::component::{InstancePre, types::ComponentItem};
 
@@ -83,7 +83,7 @@ impl ComponentWorld for NearWorld {
                         let message = format!(
                             "cannot use what schema of the tool returns: {why}; ask its author to correct it"
                         );
-                        invalid("description_invalid", message)
+                        invalid(ErrorCode::DescriptionInvalid, message)
                     };
                     toolkit(
                         examined.namespace.unwrap_or(records::NAMESPACE),
@@ -145,7 +145,7 @@ fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, Refusal> {
         let message = format!(
             "cannot use the custom section {SECTION} of the component: {why}; write it again with `toolcell wrap`"
         );
-        invalid("description_invalid", message)
+        invalid(ErrorCode::DescriptionInvalid, message)
     };
     let Some(section) = sections::custom(bytes, SECTION).map_err(|why| refused(&why))? else {
         return Ok(None);
@@ -234,7 +234,7 @@ mod tests {
             ),
         ] {
             let refusal = manifest(&component).unwrap_err();
-            assert_eq!(refusal.code, "description_invalid");
+            assert_eq!(refusal.code, ErrorCode::DescriptionInvalid);
             assert!(refusal.message.contains(why), "{}", refusal.message);
         }
     }

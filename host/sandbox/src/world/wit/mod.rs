@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{JSON_VALUES_MAX, Refusal, read_unique_json};
+use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
 
@@ -114,7 +114,7 @@ impl ComponentWorld for WitWorld {
                 Err(why) => {
                     return Ok(failure(
                         ErrorClass::InvalidArguments,
-                        "argument_conversion",
+                        ErrorCode::ArgumentConversion,
                         why,
                     ));
                 }
@@ -166,7 +166,11 @@ fn outcome(signature: &FunctionSignature, mut results: Vec<Val>) -> wasmtime::Re
         }
         (JsonShape::Result(..), Val::Result(Err(_))) => {
             let message = "the function failed, and does not say why".to_owned();
-            Ok(failure(ErrorClass::ExecutionFailed, "", message))
+            Ok(failure(
+                ErrorClass::ExecutionFailed,
+                ErrorCode::ToolFailed,
+                message,
+            ))
         }
         (shape, result) => value::write(shape, result).map(Some).map(success),
     };
@@ -175,7 +179,7 @@ fn outcome(signature: &FunctionSignature, mut results: Vec<Val>) -> wasmtime::Re
             let message = format!("the function returned {unfit}");
             Ok(failure(
                 ErrorClass::ResultTooLarge,
-                "too_many_values",
+                ErrorCode::TooManyValues,
                 message,
             ))
         }
@@ -211,10 +215,10 @@ fn error(code: String, value: Value) -> Outcome {
     })
 }
 
-fn failure(class: ErrorClass, code: &str, message: String) -> Outcome {
+fn failure(class: ErrorClass, code: ErrorCode, message: String) -> Outcome {
     Outcome::Failure(ToolError {
         class,
-        code: code.to_owned(),
+        code: code.to_string(),
         message,
         detail: None,
         retry_after_ms: None,

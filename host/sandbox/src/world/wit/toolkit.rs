@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toolcell_core::dialect::sections;
 use toolcell_core::dialect::wrapping::{Ceiling, PROFILE_SECTION, Profile, ToolProfile};
-use toolcell_core::record::{AccessKind, Refusal, WriteEffect};
+use toolcell_core::record::{AccessKind, ErrorCode, Refusal, WriteEffect};
 
 use super::docs::ComponentDocs;
 use super::exports::{ExportedFunction, ExportedFunctions};
@@ -24,11 +24,11 @@ pub(super) fn toolkit(
     bytes: &[u8],
 ) -> Result<String, Refusal> {
     if found.functions.is_empty() {
-        return Err(invalid("not_a_tool", without_tools(found)));
+        return Err(invalid(ErrorCode::NotATool, without_tools(found)));
     }
     describe(found, imports, bytes).map_err(|why| {
         invalid(
-            "description_invalid",
+            ErrorCode::DescriptionInvalid,
             format!("cannot describe the component: {why}"),
         )
     })
@@ -231,7 +231,7 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
     use toolcell_core::dialect::sections::with_custom;
-    use toolcell_core::record::{AccessKind, SubjectKind, Toolkit, WriteEffect};
+    use toolcell_core::record::{AccessKind, ErrorCode, SubjectKind, Toolkit, WriteEffect};
 
     use super::toolkit;
     use crate::world::foreign_tool::LeftOut;
@@ -506,7 +506,7 @@ mod tests {
             ..found()
         };
         let refusal = toolkit(&none, &[], EMPTY).unwrap_err();
-        assert_eq!(refusal.code, "not_a_tool");
+        assert_eq!(refusal.code, ErrorCode::NotATool);
         assert!(
             refusal
                 .message

@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use toolcell_core::record::{InvocationId, ToolResult};
+use toolcell_core::record::{ErrorCode, InvocationId, ToolResult};
 use toolcell_dialect::http as dialect;
 
 use crate::ToolSet;
@@ -44,8 +44,7 @@ impl<S: Sync> FromRequestParts<S> for RequestCaller {
         match parts.extensions.get::<TokenRole>() {
             Some(TokenRole::Caller(caller)) => Ok(Self(Arc::clone(caller))),
             _ => Err(Problem::new(
-                403,
-                "not_a_caller",
+                ErrorCode::NotACaller,
                 "the token of an approver makes no calls; use that of a caller",
             )),
         }
@@ -63,7 +62,7 @@ impl<S: Sync> FromRequestParts<S> for RequestApprover {
             }
             _ => {
                 let why = "a caller cannot approve calls; use a token of --approver-token-file";
-                Err(Problem::new(403, "not_an_approver", why))
+                Err(Problem::new(ErrorCode::NotAnApprover, why))
             }
         }
     }
@@ -76,8 +75,7 @@ impl<S: Sync> FromRequestParts<S> for RequestEngine {
         match parts.extensions.get::<TokenRole>() {
             Some(TokenRole::Engine(engine)) => Ok(Self(Arc::clone(engine))),
             _ => Err(Problem::new(
-                403,
-                "not_an_engine",
+                ErrorCode::NotAnEngine,
                 "only an Arcade engine calls the routes of a worker",
             )),
         }
@@ -91,8 +89,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
         let read: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, state).await;
         let wrong = |_| {
             Problem::new(
-                404,
-                "unknown_path",
+                ErrorCode::UnknownPath,
                 "cannot read the path; see /v1/openapi.json",
             )
         };
@@ -107,8 +104,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
         let read: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
         let wrong = |error: QueryRejection| {
             Problem::new(
-                400,
-                "query_invalid",
+                ErrorCode::QueryInvalid,
                 format!("cannot read the query: {}", error.body_text()),
             )
         };
@@ -189,8 +185,12 @@ fn retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
 /// Parses the JSON object in the body of a request.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     is_media_type(headers, &["application/json"])?;
-    let wrong =
-        |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
+    let wrong = |why: String| {
+        Problem::new(
+            ErrorCode::BodyInvalid,
+            format!("cannot read the body: {why}"),
+        )
+    };
     let text = text(body)?;
     // serde would also read a list of the fields.
     if !text.trim_start().starts_with('{') {
@@ -203,8 +203,7 @@ pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Res
 pub(super) fn text(body: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(body).map_err(|_| {
         Problem::new(
-            400,
-            "body_invalid",
+            ErrorCode::BodyInvalid,
             "cannot read the body: it is not UTF-8 text",
         )
     })
@@ -226,8 +225,7 @@ pub(super) fn is_media_type(
     found.copied().ok_or_else(|| {
         let known = known.join(" or ");
         Problem::new(
-            415,
-            "media_type_unsupported",
+            ErrorCode::MediaTypeUnsupported,
             format!("the body is of type {essence:?}; send {known}"),
         )
     })
@@ -241,8 +239,7 @@ pub(super) fn call_id(text: &str) -> Result<InvocationId, Problem> {
 /// The same problem for a call that does not exist and for one of another caller.
 pub(super) fn unknown_call() -> Problem {
     Problem::new(
-        404,
-        "unknown_call",
+        ErrorCode::UnknownCall,
         "there is no such call of yours, or the log does not have it any more",
     )
 }

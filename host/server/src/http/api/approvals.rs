@@ -10,7 +10,9 @@ use serde_json::json as value;
 use toolcell::StoredApproval;
 use toolcell_core::approval::{Whitespace, visible, visible_json};
 use toolcell_core::journal::AnswerOutcome;
-use toolcell_core::record::{Answer, ApprovalState as Standing, InvocationId, Timestamp};
+use toolcell_core::record::{
+    Answer, ApprovalState as Standing, ErrorCode, InvocationId, Timestamp,
+};
 use toolcell_dialect::http::{ApprovalAnswer, ApprovalDocument, ApprovalState};
 
 use super::ApiState;
@@ -106,8 +108,7 @@ pub(super) async fn answer(
         .is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX)
     {
         return Err(Problem::new(
-            400,
-            "body_invalid",
+            ErrorCode::BodyInvalid,
             format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes"),
         ));
     }
@@ -117,7 +118,7 @@ pub(super) async fn answer(
     let id = approval.invocation_id;
     if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
         let why = "the prompt shows a part of the call only: read the arguments, and send accept_partial_view";
-        return Err(Problem::new(409, "prompt_truncated", why));
+        return Err(Problem::new(ErrorCode::PromptTruncated, why));
     }
     let edit = edit.map(|edit| edit.get().to_owned());
     if let (true, Some(edit)) = (approved, &edit) {
@@ -132,7 +133,7 @@ pub(super) async fn answer(
                 "the arguments as you changed them cannot run: {why}; the question is still open"
             )
         };
-        checked.map_err(|why| Problem::new(422, "edit_invalid", wrong(why)))?;
+        checked.map_err(|why| Problem::new(ErrorCode::EditInvalid, wrong(why)))?;
     }
     let answer = Answer {
         approved,
@@ -160,13 +161,11 @@ pub(super) async fn answer(
             ))
         }
         AnswerOutcome::TooLate(state) => Err(Problem::new(
-            409,
-            "request_closed",
+            ErrorCode::RequestClosed,
             format!("the question is not open any more: it is {state}"),
         )),
         AnswerOutcome::OwnCall => Err(Problem::new(
-            403,
-            "own_call",
+            ErrorCode::OwnCall,
             "a caller cannot approve its own call",
         )),
         AnswerOutcome::Unknown => Err(unknown()),
@@ -185,8 +184,7 @@ async fn find(shared: &ApiState, id: &str) -> Result<StoredApproval, Problem> {
 
 fn unknown() -> Problem {
     Problem::new(
-        404,
-        "unknown_request",
+        ErrorCode::UnknownRequest,
         "there is no question about such a call of this server; list the questions",
     )
 }

@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 use toolcell::{Host, ToolResult};
-use toolcell_core::record::InvocationId;
+use toolcell_core::record::{ErrorCode, InvocationId};
 
 use crate::http::problem::Problem;
 use crate::reading::is_missing;
@@ -70,8 +70,7 @@ pub(super) async fn fetch(
     let result = result(&shared, &caller, call_id(&id)?).await?;
     let unknown = || {
         Problem::new(
-            404,
-            "unknown_artifact",
+            ErrorCode::UnknownArtifact,
             "the call has no such artifact; its result lists them",
         )
     };
@@ -79,8 +78,7 @@ pub(super) async fn fetch(
     let host = Arc::clone(&shared.server.offering().host);
     if !host.keeping().output {
         return Err(Problem::new(
-            410,
-            "output_kept_back",
+            ErrorCode::OutputKeptBack,
             "a setting of the operator keeps all output back",
         ));
     }
@@ -93,7 +91,7 @@ pub(super) async fn fetch(
                 "the artifact has {} bytes, and none in this range",
                 stored.size
             );
-            return Err(Problem::new(416, "range_not_satisfiable", why));
+            return Err(Problem::new(ErrorCode::RangeNotSatisfiable, why));
         }
     };
     // Read before the answer begins, so that a payload that was removed is told from one that ends early.
@@ -103,14 +101,12 @@ pub(super) async fn fetch(
     let start = start.map_err(|error| {
         if is_missing(&error) {
             Problem::new(
-                410,
-                "artifact_removed",
+                ErrorCode::ArtifactRemoved,
                 "the artifact was removed from the host; call the tool again",
             )
         } else {
             Problem::new(
-                503,
-                "artifact_unreadable",
+                ErrorCode::ArtifactUnreadable,
                 "the artifact cannot be read now; ask again later",
             )
             .after(1)
@@ -139,8 +135,7 @@ async fn result(
 ) -> Result<ToolResult, Problem> {
     let running = || {
         Problem::new(
-            404,
-            "still_running",
+            ErrorCode::StillRunning,
             "the call has no artifacts yet: it has not ended",
         )
     };

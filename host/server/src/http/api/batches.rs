@@ -13,7 +13,9 @@ use toolcell::{
     Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior,
     ToolEvent,
 };
-use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, TraceContext};
+use toolcell_core::record::{
+    AbortReason, ContextModifier, ErrorCode, Input, ToolResult, TraceContext,
+};
 use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 
@@ -116,8 +118,7 @@ pub(super) async fn create(
     });
     let calls = calls.map_err(|why| {
         Problem::new(
-            422,
-            "batch_invalid",
+            ErrorCode::BatchInvalid,
             format!("cannot read the batch: {why}"),
         )
     })?;
@@ -174,7 +175,7 @@ fn room(caller: &ApiCaller, calls: usize) -> Result<Option<OwnedSemaphorePermit>
         let why = format!(
             "your batches have at most {CALLS_MAX} calls at once; wait until others have ended"
         );
-        Problem::new(429, "too_many_batch_calls", why).after(1)
+        Problem::new(ErrorCode::TooManyBatchCalls, why).after(1)
     };
     Arc::clone(&caller.batched)
         .try_acquire_many_owned(calls)

@@ -10,7 +10,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use toolcell::CancelOutcome;
-use toolcell_core::record::{AbortReason, Input, InvocationId};
+use toolcell_core::record::{AbortReason, ErrorCode, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
 
 use crate::ApprovalFallback;
@@ -130,11 +130,11 @@ fn known(claimed: KeyClaim) -> Result<Arc<LiveCall>, Problem> {
         KeyClaim::OtherBody => {
             let why =
                 "this Idempotency-Key is that of a request with another body; take another key";
-            Err(Problem::new(422, "idempotency_key_reused", why))
+            Err(Problem::new(ErrorCode::IdempotencyKeyReused, why))
         }
         KeyClaim::Full => {
             let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
-            Err(Problem::new(429, "too_many_keys", why).after(RETRY_AFTER))
+            Err(Problem::new(ErrorCode::TooManyKeys, why).after(RETRY_AFTER))
         }
     }
 }
@@ -142,7 +142,7 @@ fn known(claimed: KeyClaim) -> Result<Arc<LiveCall>, Problem> {
 fn too_many_open() -> Problem {
     let why =
         "too many of your calls run without a request; wait until some have ended, or cancel them";
-    Problem::new(429, "too_many_open_calls", why).after(RETRY_AFTER)
+    Problem::new(ErrorCode::TooManyOpenCalls, why).after(RETRY_AFTER)
 }
 
 /// Reads the call, and whether the request waits for it.
@@ -156,8 +156,7 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(CallSpec, Option<bool>), Pr
     } = read(headers, body)?;
     let invalid = |why: &str| {
         Err(Problem::new(
-            400,
-            "body_invalid",
+            ErrorCode::BodyInvalid,
             format!("cannot read the body: {why}"),
         ))
     };
@@ -201,8 +200,7 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
     let wrong = || {
         Problem::new(
-            400,
-            "idempotency_key_invalid",
+            ErrorCode::IdempotencyKeyInvalid,
             "an Idempotency-Key has 1 to 256 visible characters",
         )
     };
@@ -414,13 +412,11 @@ pub(super) async fn cancel(
     {
         CancelOutcome::Requested => Ok(asked()),
         CancelOutcome::RunsElsewhere => Err(Problem::new(
-            409,
-            "runs_elsewhere",
+            ErrorCode::RunsElsewhere,
             "cannot cancel the call: another process runs it; wait for its end",
         )),
         CancelOutcome::AlreadyTerminal | CancelOutcome::Unknown => Err(Problem::new(
-            409,
-            "already_ended",
+            ErrorCode::AlreadyEnded,
             "cannot cancel the call: it has ended; its result says how",
         )),
     }
@@ -438,15 +434,15 @@ async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) ->
 
 pub(super) fn lost() -> Problem {
     Problem::new(
-        500,
-        "call_lost",
+        ErrorCode::CallLost,
         "the call was lost: the server ended, or failed; look for its end in the log of calls",
     )
+    .with_status(500)
 }
 
 /// The problem of a call whose result is on no disk, and has left the memory.
 pub(super) fn not_kept() -> Problem {
     let why = "the result of this call is not kept: the server keeps the latest ones in memory, and its settings keep this \
                one off the disk; another call runs the tool again";
-    Problem::new(410, "result_not_kept", why)
+    Problem::new(ErrorCode::ResultNotKept, why)
 }

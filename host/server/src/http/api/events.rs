@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolcell_core::record::InvocationId;
+use toolcell_core::record::{ErrorCode, InvocationId};
 
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
@@ -91,8 +91,7 @@ pub(super) async fn follow(
 fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
     let wrong = |what: &str| {
         Problem::new(
-            400,
-            "sequence_invalid",
+            ErrorCode::SequenceInvalid,
             format!("{what} is the number of an event"),
         )
     };
@@ -240,8 +239,10 @@ fn nothing() -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
+    use toolcell_core::record::ErrorCode;
 
     use super::{EventsParams, FAILURES_MAX, LAST_EVENT_ID, begin, frame, outcome, told};
     use crate::http::problem::Problem;
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_log_that_is_busy_for_a_while_ends_no_stream_and_later_the_stream_says_why() {
-        let busy = || Err(Problem::new(429, "too_many_reads", "a\nb"));
+        let busy = || Err(Problem::new(ErrorCode::TooManyReads, "a\nb"));
         let runs = || {
             Ok(Some(RecordedCall::Runs {
                 tool_id: None,
@@ -294,7 +295,7 @@ mod tests {
         }
         assert!((0..FAILURES_MAX).all(|_| outcome(busy(), &mut failures).is_none()));
         let problem = outcome(busy(), &mut failures).unwrap().unwrap_err();
-        assert_eq!(problem.code, "too_many_reads");
+        assert_eq!(problem.code, ErrorCode::TooManyReads);
         let sent = told(&problem);
         assert!(
             sent.starts_with("event: problem\ndata: {") && sent.contains("\"too_many_reads\""),
@@ -308,7 +309,10 @@ mod tests {
             (Ok(None), "unknown_call"),
             (Ok(Some(RecordedCall::NotKept)), "result_not_kept"),
         ] {
-            assert_eq!(outcome(found, &mut 0).unwrap().unwrap_err().code, code);
+            assert_eq!(
+                outcome(found, &mut 0).unwrap().unwrap_err().code.as_str(),
+                code
+            );
         }
     }
 

@@ -344,7 +344,7 @@ mod tests {
     use std::time::Duration;
 
     use toolcell_core::record::{
-        ErrorClass, InvocationId, Refusal, ResultProvenance, Status, ToolResult, Trust, Writer,
+        ErrorCode, InvocationId, Refusal, ResultProvenance, Status, ToolResult, Trust, Writer,
     };
 
     use super::{ENDED_MAX, EndedCall, LiveCall, LiveCallEnd, LiveCalls, LiveChange, OPEN_MAX};
@@ -361,7 +361,7 @@ mod tests {
         };
         ToolResult::failed(
             id,
-            Refusal::new(ErrorClass::ExecutionFailed, "code", "message").to_error(),
+            Refusal::new(ErrorCode::ToolFailed, "message").to_error(),
             provenance,
         )
     }

@@ -16,10 +16,10 @@ mod registry;
 mod start;
 mod tools;
 mod worker;
-
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
+use toolcell_core::record::ErrorCode;
 
 use axum::Router;
 use axum::body::Body;
@@ -242,8 +242,7 @@ impl ApiState {
 
 fn unknown_path() -> Problem {
     Problem::new(
-        404,
-        "unknown_path",
+        ErrorCode::UnknownPath,
         "there is nothing here; see /v1/openapi.json",
     )
 }
@@ -251,8 +250,7 @@ fn unknown_path() -> Problem {
 fn router(shared: Arc<ApiState>) -> Router {
     let wrong = || async {
         Problem::new(
-            405,
-            "method_not_allowed",
+            ErrorCode::MethodNotAllowed,
             "use a method that the header Allow names",
         )
     };

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::record::{Input, LoadingState};
+use toolcell_core::record::{ErrorCode, Input, LoadingState};
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::agentool::{
     self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
@@ -177,7 +177,7 @@ pub(super) async fn import(
     drop(body);
     let foreign = || {
         let why = "cannot import the specification: it has no tool_id and component, which `toolcell export` writes";
-        Problem::new(400, "body_invalid", why)
+        Problem::new(ErrorCode::BodyInvalid, why)
     };
     let (tool_id, component) = spec.origin().ok_or_else(foreign)?;
     let offering = shared.server.offering();
@@ -189,7 +189,7 @@ pub(super) async fn import(
         let why = format!(
             "there is no tool {tool_id:?} here; only the operator adds components to this server"
         );
-        Problem::new(404, "unknown_tool", why)
+        Problem::new(ErrorCode::UnknownTool, why)
     };
     let offer = found.ok_or_else(unknown)?;
     let known = offer.listed(|listed| listed.component.to_owned());
@@ -197,7 +197,7 @@ pub(super) async fn import(
         let why = format!(
             "the tool {tool_id:?} is that of {known} here, and the specification is of {component:?}"
         );
-        return Err(Problem::new(409, "version_mismatch", why));
+        return Err(Problem::new(ErrorCode::VersionMismatch, why).with_status(409));
     }
     // The answer has its definition, as that to a GET request.
     alone(&shared, &caller, &offering, offer, &Method::GET).await
@@ -224,8 +224,12 @@ pub(super) async fn call(
 ) -> Result<Response<Body>, Problem> {
     let sent: ToolCall = read(&headers, &body)?;
     drop(body);
-    let invalid =
-        |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
+    let invalid = |why: String| {
+        Problem::new(
+            ErrorCode::BodyInvalid,
+            format!("cannot read the body: {why}"),
+        )
+    };
     let sent = match sent {
         ToolCall {
             tool_call: Some(inner),

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Background, Callee, Cancellation, Limits, Listener, Request, Session, Terms};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal,
+    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, LoadingState, Refusal,
     SurfaceReason, TraceContext,
 };
 use toolcell_core::secret::Secrets;
@@ -61,11 +61,7 @@ impl DialectCall {
             return Ok(());
         }
         let message = format!("the tool changed while the call began; its version is {component}");
-        Err(Refusal::new(
-            ErrorClass::UnknownTool,
-            "version_mismatch",
-            message,
-        ))
+        Err(Refusal::new(ErrorCode::VersionMismatch, message))
     }
 }
 
@@ -224,7 +220,7 @@ impl ApiCaller {
         let taken = tokio::time::timeout(self.wait, self.arguments.take(weight(arguments))).await;
         let busy = |_| {
             let why = "the arguments of your calls take too much memory; wait for answers";
-            Problem::new(503, "too_much_memory", why).after(60)
+            Problem::new(ErrorCode::TooMuchMemory, why).after(60)
         };
         taken.map(|lease| lease.map(Arc::new)).map_err(busy)
     }

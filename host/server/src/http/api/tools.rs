@@ -9,7 +9,7 @@ use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use toolcell_core::find::{RESULTS, RESULTS_MAX, SELECT, ToolQuery as Words};
 use toolcell_core::pool::STORE;
-use toolcell_core::record::{LoadingState, ToolSearchResult};
+use toolcell_core::record::{ErrorCode, LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
 
 use crate::ToolSet;
@@ -134,8 +134,7 @@ fn limited(limit: Option<usize>) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(RESULTS);
     let wrong = || {
         Problem::new(
-            400,
-            "query_invalid",
+            ErrorCode::QueryInvalid,
             format!("limit is a number from 1 to {RESULTS_MAX}"),
         )
     };
@@ -166,8 +165,7 @@ async fn search_for(
         .await;
     let busy = |_| {
         Problem::new(
-            429,
-            "too_many_searches",
+            ErrorCode::TooManySearches,
             "the tools cannot be searched now; search again later",
         )
         .after(1)

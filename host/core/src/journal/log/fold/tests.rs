@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::journal::Reference;
 use crate::journal::log::{CallLog, CallQuery, FollowedEvent, LogSettings, Start, segment};
 use crate::record::{
-    ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId,
-    EventType, FileUsage, Input, InputMutation, InvocationId, MeteredUsage, Mode, MutationSource,
+    ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorCode, EventId, EventType,
+    FileUsage, Input, InputMutation, InvocationId, MeteredUsage, Mode, MutationSource,
     NetworkUsage, PersistedRef, PersistenceId, ProgressStatus, Refusal, ResultId, ResultStatus,
     RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation, ToolProgress, Touch, TouchList,
     TouchedThing, Usage, Writer,
@@ -351,8 +351,7 @@ const UNUSUAL: &[(&str, Change)] = &[
     }),
     ("no mapping", |record| record.result_mappings.tool = 0),
     ("an error", |record| {
-        record.result.error =
-            Some(Refusal::new(ErrorClass::PartialFailure, "partial", "half of it").to_error());
+        record.result.error = Some(Refusal::new(ErrorCode::FilesNotKept, "half of it").to_error());
     }),
     ("an error without a reason", |record| {
         record.result.is_error = true

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::journal::log::{CallLog, LogSettings, Start};
 use crate::record::{
-    CallRecord, ErrorClass, Input, Refusal, ResultMappings, ResultProvenance, Status,
+    CallRecord, ErrorCode, Input, Refusal, ResultMappings, ResultProvenance, Status,
     ToolInvocation, ToolResult, Trust, Writer,
 };
 
@@ -30,7 +30,7 @@ async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
     log.started(Start::new(&call, false), true).await.unwrap();
     call.advance(Status::Succeeded, None).unwrap();
     let id = call.invocation_id;
-    let error = Refusal::new(ErrorClass::ExecutionFailed, "tool_failed", "it failed");
+    let error = Refusal::new(ErrorCode::ToolFailed, "it failed");
     let provenance = ResultProvenance {
         trust: Trust::Untrusted,
         written_by: Writer::Host,

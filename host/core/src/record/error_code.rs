@@ -1,0 +1,115 @@
+use serde::{Serialize, Serializer};
+
+use super::ErrorClass;
+
+include!(concat!(env!("OUT_DIR"), "/error_code.rs"));
+
+/// The facts of a code that the host applies.
+struct CodeEntry {
+    classes: &'static [ErrorClass],
+    problem: Option<u16>,
+    exit: Option<u8>,
+    http: Option<u16>,
+}
+
+/// The texts of a code, for `toolcell explain` and the book.
+#[derive(Clone, Copy, Debug)]
+pub struct Explanation {
+    pub code: ErrorCode,
+    /// The class of the error that the clients for Python and JavaScript raise; `None` if they raise none.
+    pub client: Option<ErrorClass>,
+    /// The command whose report has the code: `replay`, `schema validate`.
+    pub printed_by: Option<&'static str>,
+    pub means: &'static str,
+    pub cause: &'static str,
+    pub remedy: &'static str,
+}
+
+impl ErrorCode {
+    /// All codes with their texts, in alphabetical order.
+    pub fn explanations() -> &'static [Explanation] {
+        &EXPLANATIONS
+    }
+
+    /// The code as records and messages have it: `not_granted`.
+    pub const fn as_str(self) -> &'static str {
+        name(self)
+    }
+
+    /// Returns the code called `name`; `None` if toolcell has none, because a tool chose it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let found = EXPLANATIONS.binary_search_by_key(&name, |known| known.code.as_str());
+        Some(EXPLANATIONS.get(found.ok()?)?.code)
+    }
+
+    /// The classes of errors with this code; none if only answers of the HTTP API, a client or a report have it.
+    pub const fn classes(self) -> &'static [ErrorClass] {
+        entry(self).classes
+    }
+
+    /// The status of an answer of the HTTP API that has this code and is no call's.
+    pub const fn problem_status(self) -> Option<u16> {
+        entry(self).problem
+    }
+
+    /// The exit code of a command that ends in an error of `class` with this code.
+    pub fn exit_code(self, class: ErrorClass) -> u8 {
+        entry(self).exit.unwrap_or_else(|| class.exit_code())
+    }
+
+    /// The status of the plain HTTP API for an error of `class` with this code (requirements 3.4).
+    pub fn http_status(self, class: ErrorClass) -> u16 {
+        entry(self).http.unwrap_or_else(|| class.http_status())
+    }
+}
+
+impl ErrorClass {
+    /// The exit code of a command that ends in an error of this class.
+    pub fn exit_code(self) -> u8 {
+        exit_of_class(self)
+    }
+
+    /// The status of the plain HTTP API for an error of this class (requirements 3.4).
+    pub fn http_status(self) -> u16 {
+        status_of_class(self)
+    }
+}
+
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+// Records have codes as text, because tools choose some.
+impl PartialEq<ErrorCode> for String {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        self == code.as_str()
+    }
+}
+
+impl PartialEq<ErrorCode> for str {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        self == code.as_str()
+    }
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorCode;
+
+    #[test]
+    fn each_code_is_found_by_its_name() {
+        for explanation in ErrorCode::explanations() {
+            let code = explanation.code;
+            assert_eq!(ErrorCode::from_name(code.as_str()), Some(code));
+        }
+        assert_eq!(ErrorCode::from_name("of_a_tool"), None);
+    }
+}
