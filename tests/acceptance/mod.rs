@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::cli::approvals::{Place, waiting};
 use crate::pipeline::doubles::declaring;
 use crate::support::{
-    Client, Toolcell, check_printed, check_record, fixture, records, root, scratch, share_compiled,
+    Client, Home, Toolcell, check_printed, check_record, fixture, records, root, scratch,
+    share_compiled,
 };
 
 fn guest(tool: &str) -> String {
@@ -735,18 +736,24 @@ fn at_acc_17_native_ids_of_every_protocol_are_preserved() {
     let (_guard, folder) = scratch();
     let file = folder.join("mapped.wasm");
     fs::write(&file, component).unwrap();
-    let record = Toolcell::new(["call", file.to_str().unwrap(), "{}", "--print-record"])
+    // The operation needs the secret of its security scheme.
+    let grant = "--allow-secret=k@https://pets.example";
+    let file = file.to_str().unwrap();
+    let home = Home::new();
+    home.toolcell(&["call", file, "{}"]).run().exits(3);
+    home.toolcell(&["secrets", "set", "k"])
+        .stdin("the key of pets")
+        .run()
+        .exits(0);
+    let record = home
+        .toolcell(&["call", file, "{}", "--print-record", grant])
         .run()
         .exits(0)
         .json();
     assert_eq!(record["declaration"]["external_mappings"], mappings);
     let kept = folder.join("records");
     let record = format!("--record-to={}", kept.display());
-    let mut client = Client::run(Toolcell::new([
-        "mcp",
-        file.to_str().unwrap(),
-        record.as_str(),
-    ]));
+    let mut client = Client::run(home.toolcell(&["mcp", file, grant, &record]));
     client.initialize(crate::support::OLD);
     let ids = [json!("own-id-9"), json!(70), json!("70")];
     for id in &ids {

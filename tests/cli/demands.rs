@@ -560,6 +560,70 @@ fn tools_that_share_a_permission_profile_get_two_if_one_names_a_sandbox() {
 }
 
 #[test]
+fn the_secrets_of_a_mapping_are_those_of_its_own_tool_alone() {
+    let mapped = |schemes: Value| {
+        let mapping = json!([{ "source": "openapi", "operation_id": "get", "security_scheme_refs": schemes }]);
+        echoing("mapped", |toolkit| {
+            toolkit["declarations"][0]["permission_profile_ref"] = json!("p");
+            let mut other = toolkit["declarations"][0].clone();
+            other["name"] = json!("other");
+            other["interface_ref"] = json!("i");
+            toolkit["declarations"].as_array_mut().unwrap().push(other);
+            toolkit["interfaces"] = json!([{
+                "schema_version": "0.2.0", "interface_id": "i", "tool_id": "mapped.other", "external_mappings": mapping,
+            }]);
+            toolkit["permission_profiles"] = json!([{
+                "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low",
+                "access_kinds": ["credential"], "credential_refs": ["A"], "credential_uses": [{ "ref": "B", "query": "b" }],
+            }]);
+        })
+    };
+    let (_guard, folder) = scratch();
+    let tool = write(&folder, &mapped(json!(["B", "A"])));
+    let records = Toolcell::new(["describe", &tool, "--json"])
+        .run()
+        .exits(0)
+        .json();
+    for (at, secrets) in [(0, json!(["A"])), (1, json!(["A", "B"]))] {
+        assert_eq!(
+            records["permission_profiles"][at]["credential_refs"],
+            secrets
+        );
+    }
+    let many: Vec<String> = (0..17).map(|at| format!("S{at}")).collect();
+    for (schemes, place) in [
+        (json!("B"), "/interfaces/0/external_mappings/0: "),
+        (json!([1]), "/interfaces/0/external_mappings/0: "),
+        (json!(many), "/interfaces/0/external_mappings: "),
+    ] {
+        let errors = errors(&mapped(schemes));
+        assert!(
+            errors.iter().any(|error| error.starts_with(place)),
+            "{errors:?}"
+        );
+    }
+    // A tool without a profile gets one, and a component that can send no secret is named before it is published.
+    let bare = echoing("bare", |toolkit| {
+        toolkit["declarations"][0]["external_mappings"] =
+            json!([{ "source": "openapi", "operation_id": "get", "security_scheme_refs": ["A"] }]);
+    });
+    let tool = write(&folder, &bare);
+    let checked = Toolcell::new(["check", &tool]).run().stdout;
+    assert!(checked.contains("asks for secrets"), "{checked}");
+    let refused = Toolcell::new(["call", &tool, "{}"]).run().exits(3).stderr;
+    assert!(
+        refused.contains("--allow-secret=A@https://HOST"),
+        "{refused}"
+    );
+    let unmapped = echoing("unmapped", |toolkit| {
+        toolkit["declarations"][0]["external_mappings"] =
+            json!([{ "source": "mcp", "tool_name": "t", "security_scheme_refs": ["A"] }]);
+    });
+    let tool = write(&folder, &unmapped);
+    Toolcell::new(["call", &tool, "{}"]).run().exits(0);
+}
+
+#[test]
 fn a_result_of_a_tool_that_says_how_long_ends_then() {
     let home = Home::new();
     let (_guard, folder) = scratch();

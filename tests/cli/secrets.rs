@@ -384,6 +384,56 @@ fn a_secret_that_is_not_granted_is_refused_whether_it_is_set_or_not() {
 }
 
 #[test]
+fn the_security_schemes_of_an_openapi_mapping_are_secrets_that_its_tool_needs() {
+    let (_guard, home) = scratch();
+    let tool = guest("courier#mapped");
+    let described = toolcell(&home, &["describe", &tool]).run().exits(0).stdout;
+    for said in [
+        "API_KEY, OTHER_KEY",
+        "--allow-secret=OTHER_KEY@https://HOST",
+    ] {
+        assert!(described.contains(said), "{said}: {described}");
+    }
+    let mirror = Mirror::reflecting();
+    let grant = |name: &str| format!("--allow-secret={name}@{}", mirror.origin());
+    set(&home, "API_KEY", CANARY.value()).exits(0);
+    let missing = send(&home, "mapped", &mirror, "answer", &["--print-record"]).exits(3);
+    let error = missing.json()["result"]["error"].clone();
+    assert_eq!(
+        (
+            &error["error_code"],
+            &error["needs_authorization"]["subject"]
+        ),
+        (&json!("not_granted"), &json!("OTHER_KEY")),
+        "{error:#}"
+    );
+    let input = json!({ "url": mirror.origin() }).to_string();
+    let net = format!("--allow-net={}", mirror.origin());
+    let first = grant("API_KEY");
+    let checked = toolcell(&home, &["policy", "check", &tool, &input, &net, &first])
+        .run()
+        .exits(3);
+    assert!(
+        checked.stdout.contains("needs the secret OTHER_KEY"),
+        "{checked:?}"
+    );
+    let second = grant("OTHER_KEY");
+    let unset = send(&home, "mapped", &mirror, "answer", &[&second]).exits(2);
+    assert!(
+        unset.stderr.contains("`toolcell secrets set OTHER_KEY`") && mirror.seen().is_empty(),
+        "{unset:?}"
+    );
+    set(&home, "OTHER_KEY", "another-value").exits(0);
+    shows_nothing(&send(&home, "mapped", &mirror, "answer", &[&second]).exits(0));
+    let [sent] = <[String; 1]>::try_from(mirror.seen()).unwrap();
+    assert!(
+        sent.contains(&format!("authorization: Bearer {}\r\n", CANARY.value()))
+            && sent.starts_with("GET /path?a=b&other=another-value HTTP/1.1\r\n"),
+        "{sent}"
+    );
+}
+
+#[test]
 fn a_grant_names_a_secret_and_one_origin() {
     let (_guard, home) = scratch();
     for grant in [

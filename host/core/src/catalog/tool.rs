@@ -24,7 +24,7 @@ const ERRORS_MAX: usize = 32;
 const FALLBACK_CHARS_MAX: usize = 1_000;
 /// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
 /// was accepted before: acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "6";
+pub const CHECKS_VERSION: &str = "7";
 
 /// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
 /// and of IronClaw's tools.
@@ -170,6 +170,16 @@ impl Tool {
                 .sandbox_profile
                 .get_or_insert_with(|| asked.to_owned());
         }
+        let mappings = || {
+            let of_interface = declared.map(|declared| &declared.external_mappings);
+            declaration
+                .external_mappings
+                .iter()
+                .chain(of_interface.into_iter().flatten())
+        };
+        for name in mappings().flat_map(|mapping| mapping.security_schemes().unwrap_or_default()) {
+            permission_profile.require_secret(name);
+        }
         let asked = records
             .execution_profile
             .cloned()
@@ -193,13 +203,7 @@ impl Tool {
         notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
-            native_ids: native_ids(
-                declaration.external_mappings.iter().chain(
-                    declared
-                        .iter()
-                        .flat_map(|declared| &declared.external_mappings),
-                ),
-            ),
+            native_ids: native_ids(mappings()),
             locks: DeclaredLocks::from_interface(declared, &facts.component, records.has_context),
             gaps: records.gaps.clone(),
             validates: facts.validates,

@@ -35,6 +35,10 @@ const NATIVE_IDS: [&str; 6] = [
     "action_id",
 ];
 
+/// `source` of the mapping of an operation of OpenAPI (AT-MAP-02), and its field with the names of security schemes.
+const OPENAPI: &str = "openapi";
+const SECURITY_SCHEMES: &str = "security_scheme_refs";
+
 /// Maximum number of protocols in a reference to a tool.
 const NATIVE_REFS_MAX: usize = 8;
 
@@ -61,6 +65,26 @@ pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
         }
     }
     ids
+}
+
+impl ExternalMapping {
+    /// The security schemes of an OpenAPI operation, each of which is a secret that its tool needs (AT-MAP-02).
+    ///
+    /// # Errors
+    ///
+    /// A value that is not a list of names.
+    pub(crate) fn security_schemes(&self) -> Result<Vec<&str>, &'static str> {
+        let Some(named) = self.fields.get(SECURITY_SCHEMES) else {
+            return Ok(Vec::new());
+        };
+        if self.source != OPENAPI || named.is_null() {
+            return Ok(Vec::new());
+        }
+        named
+            .as_array()
+            .and_then(|names| names.iter().map(|name| name.as_str()).collect())
+            .ok_or("security_scheme_refs is not a list of names")
+    }
 }
 
 /// The same ids by the protocol and the field, as a `native_ref` has them (AT-DEF-11): of at most eight protocols.

@@ -282,6 +282,16 @@ impl PermissionProfile {
         }
     }
 
+    /// Adds a secret that the tool needs, as if `credential_refs` named it.
+    pub(crate) fn require_secret(&mut self, name: &str) {
+        if !self.wants(&AccessKind::Credential) {
+            self.access_kinds.push(AccessKind::Credential);
+        }
+        if !self.credential_refs.iter().any(|known| known == name) {
+            self.credential_refs.push(name.to_owned());
+        }
+    }
+
     /// Returns whether arguments and a running tool's messages stay out of records.
     pub fn is_sensitive(&self) -> bool {
         let word = self.data_sensitivity.as_deref().unwrap_or("public");

@@ -66,6 +66,19 @@ impl Guest for Courier {
                     "credential_uses",
                     json!([{ "ref": "API_KEY", "authorization": "token" }]),
                 ),
+                tool("mapped", "Carries the secrets of an operation of OpenAPI")
+                    .permits("credential_refs", json!(["API_KEY"]))
+                    .permits(
+                        "credential_uses",
+                        json!([{ "ref": "OTHER_KEY", "query": "other" }]),
+                    )
+                    .declares(
+                        "external_mappings",
+                        json!([{
+                            "source": "openapi", "operation_id": "getPath", "method": "GET", "path": "/path",
+                            "security_scheme_refs": ["API_KEY", "OTHER_KEY"],
+                        }]),
+                    ),
                 tool("plain", "Carries nothing"),
                 tool(
                     "undeclared",

@@ -92,8 +92,7 @@ const VERSION: FieldShape = FieldShape::new("schema_version", ValueShape::Look(v
 /// The host's own strategies are the only policies to which a toolkit can refer.
 const PERSISTENCE: FieldShape =
     FieldShape::new("persistence_policy_ref", ValueShape::Is(word::<Strategy>)).narrows();
-const MAPPINGS: FieldShape =
-    FieldShape::new("external_mappings", ValueShape::Each(is::<ExternalMapping>));
+const MAPPINGS: FieldShape = FieldShape::new("external_mappings", ValueShape::Each(mapping));
 
 pub(super) static TOOLKIT: ObjectShape = ObjectShape {
     name: "the toolkit",
@@ -394,6 +393,11 @@ fn tool_pattern(value: &Value) -> Result<(), String> {
              {TOOL_PATTERN_BYTES_MAX} characters"
         ))
     }
+}
+
+fn mapping(value: &Value) -> Result<(), String> {
+    let mapping = ExternalMapping::deserialize(value).map_err(|error| error.to_string())?;
+    mapping.security_schemes().map(drop).map_err(str::to_owned)
 }
 
 fn version(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {

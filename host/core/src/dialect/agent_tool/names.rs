@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::record::{CONNECTION_HEADERS, CredentialUse, ToolKind};
+use crate::record::{CONNECTION_HEADERS, CredentialUse, ExternalMapping, ToolKind};
 
 use super::findings::{Findings, ToolkitPlace};
 use super::references::{records, text};
@@ -29,10 +29,36 @@ pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
         words(declaration, &list.item(at), findings);
     }
     unique(declarations, &list, findings);
+    let mut schemes = Vec::new();
+    for list in ["declarations", "interfaces"] {
+        let place = top.field(list);
+        for (at, record) in records(toolkit, list).iter().enumerate() {
+            let of_record = security_schemes(record);
+            if of_record.len() > CREDENTIALS_MAX {
+                findings.error(
+                    &place.item(at).field("external_mappings"),
+                    format!("it names more than {CREDENTIALS_MAX} security schemes"),
+                );
+            }
+            schemes.extend(of_record);
+        }
+    }
     let list = top.field("permission_profiles");
     for (at, profile) in records(toolkit, "permission_profiles").iter().enumerate() {
-        credentials(profile, &list.item(at), findings);
+        credentials(profile, &schemes, &list.item(at), findings);
     }
+}
+
+/// The security schemes that the mappings of a declaration or an interface name (AT-MAP-02).
+fn security_schemes(record: &Value) -> Vec<String> {
+    records(record, "external_mappings")
+        .iter()
+        .filter_map(|mapping| ExternalMapping::deserialize(mapping).ok())
+        .flat_map(|mapping| {
+            let named = mapping.security_schemes().unwrap_or_default();
+            named.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Returns the id of a tool: the declared one, or `namespace.name`.
@@ -143,9 +169,15 @@ fn unique(declarations: &[Value], list: &ToolkitPlace<'_>, findings: &mut Findin
     }
 }
 
-/// Checks that credentials are declared, and that a request can carry them where the profile puts them.
-fn credentials(profile: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings) {
-    let refs: Vec<&str> = items(profile, "credential_refs").collect();
+/// Checks that credentials are declared, in the profile or as security schemes of a tool, and that a request can carry
+/// them where the profile puts them.
+fn credentials(
+    profile: &Value,
+    schemes: &[String],
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    let mut refs: Vec<&str> = items(profile, "credential_refs").collect();
     let uses = records(profile, "credential_uses");
     for (field, length) in [
         ("credential_refs", refs.len()),
@@ -158,6 +190,7 @@ fn credentials(profile: &Value, place: &ToolkitPlace<'_>, findings: &mut Finding
             );
         }
     }
+    refs.extend(schemes.iter().map(String::as_str));
     let list = place.field("credential_uses");
     for (at, used) in uses.iter().enumerate() {
         // An unreadable value has an error of its own.
