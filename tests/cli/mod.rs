@@ -46,6 +46,7 @@ mod languages;
 mod limits;
 mod links;
 mod listings;
+mod local_settings;
 mod manifests;
 mod names;
 mod native_sdks;

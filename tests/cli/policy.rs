@@ -49,6 +49,12 @@ impl Place {
         self
     }
 
+    /// Writes the user's own settings for the project.
+    pub(super) fn local(self, text: &str) -> Self {
+        fs::write(self.project.join("toolcell.local.toml"), text).unwrap();
+        self
+    }
+
     pub(super) fn file(&self) -> PathBuf {
         self.project.join("toolcell.toml")
     }
@@ -258,6 +264,8 @@ fn the_same_words_have_the_source_that_they_come_from() {
         error_of(&place.read("src/a.txt", &["--no-config"]).exits(3)).0,
         "permission_denied/not_granted"
     );
+    let place = Place::new().local(words).trusted();
+    assert_eq!(of(&place.read("src/a.txt", &[]).exits(0)), "local_settings");
     let place = Place::new();
     let folder = place.project.join("src").display().to_string();
     let place = place.user(&format!("[grants]\nread = [{folder:?}]\n"));

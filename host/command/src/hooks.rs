@@ -51,7 +51,7 @@ pub fn path(layer: &ConfigLayer, word: &Path) -> PathBuf {
 /// Returns the component of a hook; a source folder must be built already. A project can only name a component: see
 /// [`toolcell_config::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
-    if source == RuleSource::ProjectSettings {
+    if source.is_in_checkout() {
         return Ok(path.to_owned());
     }
     let text = path

@@ -15,7 +15,7 @@ use toolcell::{
     Terms, Tool, memory_bytes, memory_share_bytes,
 };
 use toolcell_config::{
-    self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, TrustStore,
+    self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Surface, SurfaceConditions};
@@ -397,8 +397,8 @@ impl ServingOptions {
     }
 
     /// Returns the `--config` option for the project's file if the tools come from it, or are installed beside it, because
-    /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming it implies
-    /// trust.
+    /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming
+    /// it implies trust, and if there is a local file beside it, whose settings would be lost.
     pub fn project_file(
         &self,
         names: &InstalledNames,
@@ -413,9 +413,21 @@ impl ServingOptions {
         if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
             return Ok(Vec::new());
         }
-        let Some(file) = config::project_file(folder) else {
+        let Some(ProjectFiles {
+            shared: file,
+            local,
+        }) = ProjectFiles::find(folder)
+        else {
             return Ok(Vec::new());
         };
+        if local.symlink_metadata().is_ok() {
+            let message = format!(
+                "{} is read in its folder alone, and a client starts this command in another one: move its settings to \
+                 toolcell.toml or to your own file",
+                local.display()
+            );
+            return Err(BadRequest(message).into());
+        }
         let bytes = config::project_bytes(&file)?.unwrap_or_default();
         let file = file
             .canonicalize()

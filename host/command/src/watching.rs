@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell::Home;
-use toolcell_config as config;
-use toolcell_config::ConfigLayer;
+use toolcell_config::{ConfigLayer, ProjectFiles};
 use toolcell_core::pool::WATCHED;
 use toolcell_install::lock;
 
@@ -136,15 +135,17 @@ impl PolicyOptions {
     /// The paths of the configuration files, whether they exist or not, and whether they are read or not: without them, the
     /// locks beside them still say what the names of installed tools stand for. `here` is the current folder.
     pub fn places(&self, home: &Home, here: Option<&Path>) -> Vec<PathBuf> {
-        let project = here.map(|here| {
-            config::project_file(here).unwrap_or_else(|| here.join(toolcell::FILE_NAME))
-        });
-        let named = self.named().map(Path::to_owned);
-        home.user_file()
-            .ok()
-            .into_iter()
-            .chain(named.or(project))
-            .collect()
+        let user = home.user_file().ok();
+        let others = match (self.named(), here) {
+            (Some(named), _) => vec![named.to_owned()],
+            (None, Some(here)) => {
+                let files = ProjectFiles::find(here);
+                let files = files.unwrap_or_else(|| ProjectFiles::in_folder(here));
+                vec![files.shared, files.local]
+            }
+            (None, None) => Vec::new(),
+        };
+        user.into_iter().chain(others).collect()
     }
 }
 

@@ -12,6 +12,9 @@ use toolcell_install::lock::{LockEntry, is_name};
 use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
 
+use super::ProjectFiles;
+use super::find::shared_file;
+
 /// The locks that a command knows. They are read once, when they are first needed.
 #[derive(Debug, Default)]
 pub struct InstalledNames {
@@ -47,7 +50,7 @@ impl InstalledNames {
     /// The locks for a command in `folder`; `named` is the file that `--config` names.
     pub fn new(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
-        let project = named.or_else(|| super::project_file(folder?));
+        let project = named.or_else(|| Some(ProjectFiles::find(folder?)?.shared));
         let configs = project.into_iter().chain(home.user_file().ok()).collect();
         Self {
             home: home.folder().to_owned(),
@@ -108,7 +111,7 @@ impl InstalledNames {
         let read = self
             .read()
             .iter()
-            .find(|read| is_same(&read.config, config))?;
+            .find(|read| is_of_lock(config, &read.config))?;
         self.in_lock(read, name)
     }
 
@@ -160,7 +163,7 @@ impl InstalledNames {
         for read in self.read() {
             let mut beside: Vec<&Path> = files
                 .clone()
-                .filter(|file| is_same(&read.config, file))
+                .filter(|file| is_of_lock(file, &read.config))
                 .collect();
             if beside.is_empty() {
                 beside.push(&read.config);
@@ -194,6 +197,11 @@ pub fn not_installed(name: &str, config: &Path) -> Refusal {
         config.display()
     );
     Refusal::new(ErrorCode::NotInstalled, message).with_class(ErrorClass::SetupRequired)
+}
+
+/// `true` if `file` gets its names from the lock beside `config`.
+fn is_of_lock(file: &Path, config: &Path) -> bool {
+    is_same(file, config) || shared_file(file).is_some_and(|shared| is_same(&shared, config))
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

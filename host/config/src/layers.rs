@@ -1,5 +1,5 @@
-//! The layers of configuration: the user's file, the project's, and one named on the command line. Each layer can add
-//! restrictions, and cannot remove another layer's.
+//! The layers of configuration: the user's file, the two of a project, and one named on the command line. Each layer can
+//! add restrictions, and cannot remove another layer's.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ use toolcell_install::trust::TrustPolicy;
 
 use super::hooks::{self, hook_digest};
 use super::{
-    CompilationSettings, ConfigFile, GivenLimits, InstalledNames, TelemetrySettings, TrustStore,
-    TrustedDigests,
+    CompilationSettings, ConfigFile, GivenLimits, InstalledNames, ProjectFiles, TelemetrySettings,
+    TrustStore, TrustedDigests,
 };
 
 const FOLDER_GONE: &str = "the current folder no longer exists, so its toolcell.toml cannot be found; change to an \
@@ -29,7 +29,7 @@ pub const WITHOUT_FILES: &str = "--no-config goes on without any file";
 /// Selects the configuration files that are read.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOptions {
-    /// Read this file instead of the project's. Naming a file is trusting it.
+    /// Read this file instead of those of the project. Naming a file is trusting it.
     pub file: Option<PathBuf>,
     /// Read no file.
     pub none: bool,
@@ -42,6 +42,15 @@ pub struct ConfigLayer {
     pub file: ConfigFile,
     /// The digests of the hook components that a project was trusted with, in the order of its hooks.
     pub trusted: Vec<String>,
+}
+
+/// A file of a project as it is, trusted or not.
+#[derive(Debug)]
+pub struct ProjectFile {
+    pub source: RuleSource,
+    /// Canonical.
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
 }
 
 /// All files that apply to a call, parsed.
@@ -94,18 +103,13 @@ impl ConfigLayers {
     }
 
     /// Reads the files that apply to a call from `folder`. Fails if a file cannot be read or parsed, or has a setting
-    /// that cannot be applied, and if the user has not trusted the project's file in its current state. Fails without a
-    /// folder, in which the project's file would be searched for, unless `options` exclude that file.
+    /// that cannot be applied, and if the user has not trusted a file of the project in its current state. Fails without a
+    /// folder, in which a project would be searched for, unless `options` exclude its files.
     pub fn read(
         home: &Home,
         folder: Option<&Path>,
         options: &LayerOptions,
     ) -> Result<Self, Refusal> {
-        let unreadable = |error: anyhow::Error| {
-            let message =
-                format!("all calls are refused, because the policy cannot be read: {error:#}");
-            Refusal::new(ErrorCode::PolicyUnreadable, message)
-        };
         let names = InstalledNames::new(home, folder, options.file.as_deref());
         let mut layers = Self {
             names,
@@ -124,71 +128,89 @@ impl ConfigLayers {
             return Ok(layers);
         }
         let folder = folder.context(FOLDER_GONE).map_err(unreadable)?;
-        if let Some(path) = super::project_file(folder).filter(|path| !is_same(path, &user))
-            && let Some(bytes) = super::project_bytes(&path).map_err(unreadable)?
-        {
-            let path = path
-                .canonicalize()
-                .with_context(|| format!("cannot find {}", path.display()))
-                .map_err(unreadable)?;
-            let trust = TrustStore::at(home.trusted());
-            let (bytes, trusted) = settled(&trust, &path, bytes).map_err(unreadable)?;
-            let TrustedDigests {
-                components,
-                folders,
-            } = trusted.ok_or_else(|| {
-                let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
-                Refusal::new(ErrorCode::ProjectNotTrusted, message)
-            })?;
-            let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
-            check_hooks(&file, &components)?;
-            let found = layers
-                .add(RuleSource::ProjectSettings, file, components)
-                .map_err(unreadable)?;
-            check_folders(&path, &found, &folders)?;
+        let files = ProjectFiles::find(folder);
+        for (source, path) in files.iter().flat_map(ProjectFiles::sources) {
+            if !is_same(path, &user)
+                && let Some(bytes) = super::project_bytes(path).map_err(unreadable)?
+            {
+                layers.add_trusted(home, source, path, bytes)?;
+            }
         }
         Ok(layers)
     }
 
-    /// Checks `path`, a project's file with these `bytes`, as a call does that finds it trusted. Returns its layers,
-    /// and what the trust is to cover.
+    /// Adds `path`, a file of a project that has these `bytes`, if the user trusts it as it is.
+    fn add_trusted(
+        &mut self,
+        home: &Home,
+        source: RuleSource,
+        path: &Path,
+        bytes: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("cannot find {}", path.display()))
+            .map_err(unreadable)?;
+        let trust = TrustStore::at(home.trusted());
+        let (bytes, trusted) = settled(&trust, &path, bytes).map_err(unreadable)?;
+        let TrustedDigests {
+            components,
+            folders,
+        } = trusted.ok_or_else(|| {
+            let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
+            Refusal::new(ErrorCode::ProjectNotTrusted, message)
+        })?;
+        let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
+        check_hooks(&file, &components)?;
+        let found = self.add(source, file, components).map_err(unreadable)?;
+        check_folders(&path, &found, &folders)
+    }
+
+    /// Checks the files of a project as a call does that finds them trusted. Returns their layers, and what the trust in
+    /// each is to cover.
     ///
     /// # Errors
     ///
-    /// Everything that would refuse every call once the file is trusted: an invalid word, a missing folder, a grant
+    /// Everything that would refuse every call once the files are trusted: an invalid word, a missing folder, a grant
     /// that reaches toolcell's own state, a hook that cannot be configured.
     pub fn of_project(
         home: &Home,
-        path: &Path,
-        bytes: Vec<u8>,
-    ) -> anyhow::Result<(Self, TrustedDigests)> {
-        let file = ConfigFile::from_bytes(bytes, path)?;
-        let said = Provenance {
-            source: RuleSource::ProjectSettings,
-            file: Some(path),
-        };
-        let understood = file
-            .hooks
-            .iter()
-            .try_for_each(|entry| hooks::check(entry, &said, &home.protected()));
-        understood.with_context(|| format!("a hook of {}", path.display()))?;
-        let components =
-            hooks::hook_digests(&file).with_context(|| format!("a hook of {}", path.display()))?;
+        files: &[ProjectFile],
+    ) -> anyhow::Result<(Self, Vec<TrustedDigests>)> {
         let mut layers = Self::default();
         // A denial of the user can make a wide grant possible.
         layers.add_user(&home.user_file()?)?;
-        let found = layers.add(said.source, file, components.clone())?;
-        if let Some(refusal) = layers.grants.refusal(&home.protected()) {
+        let trusted = files.iter().map(|file| layers.add_checked(home, file));
+        let trusted = trusted.collect::<anyhow::Result<_>>()?;
+        Ok((layers, trusted))
+    }
+
+    fn add_checked(&mut self, home: &Home, found: &ProjectFile) -> anyhow::Result<TrustedDigests> {
+        let ProjectFile {
+            source,
+            path,
+            bytes,
+        } = found;
+        let file = ConfigFile::from_bytes(bytes.clone(), path)?;
+        let said = Provenance {
+            source: *source,
+            file: Some(path),
+        };
+        let of_hook = || format!("a hook of {}", path.display());
+        file.hooks
+            .iter()
+            .try_for_each(|entry| hooks::check(entry, &said, &home.protected()))
+            .with_context(of_hook)?;
+        let components = hooks::hook_digests(&file).with_context(of_hook)?;
+        let found = self.add(*source, file, components.clone())?;
+        if let Some(refusal) = self.grants.refusal(&home.protected()) {
             anyhow::bail!("{}: {}", path.display(), refusal.message);
         }
-        let folders = found.iter().map(|(_, folder)| folder.clone()).collect();
-        Ok((
-            layers,
-            TrustedDigests {
-                components,
-                folders,
-            },
-        ))
+        let folders = found.into_iter().map(|(_, folder)| folder).collect();
+        Ok(TrustedDigests {
+            components,
+            folders,
+        })
     }
 
     /// Adds the user's own file, if there is one.
@@ -247,6 +269,12 @@ impl ConfigLayers {
             );
             self.journal = super::journal::settings(&file)?;
         }
+        anyhow::ensure!(
+            source != RuleSource::LocalSettings || file.declared.is_empty(),
+            "{}: [tools] is for the project's toolcell.toml, because toolcell.lock beside it says what is installed; \
+             remove it here",
+            file.path.display()
+        );
         super::telemetry::read(&mut self.telemetry, source, &file)?;
         super::signers::read(&mut self.signers, source, &file)?;
         super::registry::settings(source, &file)?;
@@ -334,7 +362,7 @@ impl ConfigLayers {
         self.kept.changeable.extend(tools.write.iter().cloned());
     }
 
-    /// The files that were read, the user's before the project's, for sections that other modules parse.
+    /// The files that were read, the user's before those of the project, for sections that other modules parse.
     pub fn files(&self) -> &[ConfigLayer] {
         &self.layers
     }
@@ -400,6 +428,11 @@ impl ConfigLayers {
     pub fn memory_total(&self) -> Option<u64> {
         self.limits.memory_total
     }
+}
+
+fn unreadable(error: anyhow::Error) -> Refusal {
+    let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
+    Refusal::new(ErrorCode::PolicyUnreadable, message)
 }
 
 /// Parses a mode.

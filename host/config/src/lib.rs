@@ -36,11 +36,11 @@ pub use file::{
     ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure,
     RuleEntry, ToolEntry, bytes, project_bytes,
 };
-pub use find::project_file;
+pub use find::ProjectFiles;
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use installed::{InstalledComponent, InstalledNames, not_installed};
 pub use journal::configured_journal;
-pub use layers::{ConfigLayer, ConfigLayers, LayerOptions, WITHOUT_FILES, untrusted};
+pub use layers::{ConfigLayer, ConfigLayers, LayerOptions, ProjectFile, WITHOUT_FILES, untrusted};
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;
 pub use policy::policy_ceiling;

@@ -40,7 +40,7 @@ pub(super) fn read(
     if let Some(word) = &file.trusted_root {
         // The trust in a project's file covers its own bytes, and no other file.
         ensure!(
-            source != RuleSource::ProjectSettings,
+            !source.is_in_checkout(),
             "{}: `trusted_root` is not for a project's file, because it decides who may have signed; set it in your own \
              toolcell.toml, or name a file with --config",
             file.place_of(word)

@@ -156,7 +156,7 @@ pub(super) fn read(
         return Ok(());
     }
     ensure!(
-        source != RuleSource::ProjectSettings || !guard!("telemetry_source"),
+        !source.is_in_checkout() || !guard!("telemetry_source"),
         "{}: [telemetry] is for your own toolcell.toml, because it says where all your calls are told; remove it here",
         file.path.display()
     );

@@ -11,6 +11,9 @@ pub const HOME_VARIABLE: &str = "TOOLCELL_HOME";
 /// Name of the file of settings, a user's own or a project's.
 pub const FILE_NAME: &str = "toolcell.toml";
 
+/// Name of the file of a user's own settings for one checkout, beside the project's file.
+pub const LOCAL_FILE_NAME: &str = "toolcell.local.toml";
+
 /// The folder that holds all state.
 ///
 /// ```

@@ -30,7 +30,7 @@ pub use builder::{
     CACHE_BYTES, CALLS_AT_ONCE, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, HostBuilder, SetupError,
 };
 pub use compiling::compile_if_asked;
-pub use home::{FILE_NAME, HOME_VARIABLE, Home};
+pub use home::{FILE_NAME, HOME_VARIABLE, Home, LOCAL_FILE_NAME};
 pub use host::{ComponentTools, Host, read_component};
 pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
 pub use toolcell_core::approval::{

@@ -109,8 +109,8 @@ fn word(kind: &str) -> &'static str {
 pub(super) fn page() -> String {
     let sections = sections();
     let whole = &sections[WHOLE];
-    let mut text = "# Settings\n\nEvery setting of `toolcell.toml`. [Policy](../operators/policy.md) says where the file is, and how the files of \
-                    the user and of the project are combined. An unknown setting is an error.\n\n"
+    let mut text = "# Settings\n\nEvery setting of `toolcell.toml` and `toolcell.local.toml`. [Policy](../operators/policy.md) says where the files are, and how those of \
+                    the user and of the project are combined. An unknown setting is an error, and so is `[tools]` in a local file.\n\n"
         .to_owned();
     text.push_str("| setting | value | meaning |\n|---|---|---|\n");
     let section_of = |field: &Field| {

@@ -111,7 +111,7 @@ enum Command {
     Wrap(DeferredArgs<wrap::Wrap>),
     /// Preview the decision on a call
     Policy(DeferredArgs<policy::Policy>),
-    /// Trust a project's toolcell.toml
+    /// Trust a project's toolcell.toml and toolcell.local.toml
     Trust(DeferredArgs<trust::TrustProject>),
     /// List and answer approval requests
     Approvals(DeferredArgs<toolcell_inspect::Approvals>),

@@ -6,19 +6,19 @@ use clap::Args;
 use serde_json::json;
 use toml::{Table, Value};
 use toolcell::Home;
-use toolcell_config::{self as config, ConfigLayers, TrustStore};
+use toolcell_config::{self as config, ConfigLayers, ProjectFile, ProjectFiles, TrustStore};
 use toolcell_core::approval::{Whitespace, visible};
 
 use super::exit::{BadRequest, Exit};
 use super::{options, serving, show};
 
-/// Trusts the toolcell.toml of a project, and the hooks that it names, as they are now.
+/// Trusts the toolcell.toml and the toolcell.local.toml of a project, and the hooks that they name, as they are now.
 #[derive(Debug, Args)]
 pub(super) struct TrustProject {
     /// The folder of the project, or one below it
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Stop trusting the file; calls from that project are refused until you trust it again
+    /// Stop trusting the files; calls from that project are refused until you trust them again
     #[arg(long)]
     revoke: bool,
 }
@@ -33,59 +33,71 @@ impl TrustProject {
     }
 }
 
-/// Trusts the current state of the project file of `dir` and of the hooks that it names; a change needs new trust. Says
+/// Trusts the current state of the project's files in `dir` and of the hooks that they name; a change needs new trust. Says
 /// what was trusted, and how it differs from what was trusted before.
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
-    let file = project_file(dir)?;
+    let project = project_files(dir)?;
     let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
-    let bytes = config::project_bytes(&file)
-        .and_then(|bytes| bytes.with_context(|| format!("cannot find {}", file.display())))
-        .map_err(bad)?;
-    let file = file
-        .canonicalize()
-        .with_context(|| format!("cannot find {}", file.display()))?;
+    let mut files = Vec::new();
+    for (source, path) in project.sources() {
+        if let Some(bytes) = config::project_bytes(path).map_err(bad)? {
+            let path = path
+                .canonicalize()
+                .with_context(|| format!("cannot find {}", path.display()))?;
+            files.push(ProjectFile {
+                source,
+                path,
+                bytes,
+            });
+        }
+    }
     // A file that refuses every call is not worth trusting.
-    let (layers, trusted) = ConfigLayers::of_project(&home, &file, bytes.clone()).map_err(bad)?;
+    let (layers, trusted) = ConfigLayers::of_project(&home, &files).map_err(bad)?;
     let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
     understood.map_err(|refusal| BadRequest(refusal.message))?;
     let trust = TrustStore::at(home.trusted());
-    let before = trust.content(&file)?;
-    trust.add(&file, &bytes, &trusted)?;
-    print(std::iter::once(format!("trusted: {}", file.display())).chain(marked(before, &bytes)))
+    let mut lines = Vec::new();
+    for (file, trusted) in files.iter().zip(&trusted) {
+        let before = trust.content(&file.path)?;
+        trust.add(&file.path, &file.bytes, trusted)?;
+        lines.push(format!("trusted: {}", file.path.display()));
+        lines.extend(marked(before, &file.bytes));
+    }
+    print(lines)
 }
 
-/// Ends the trust in the project file of `dir`.
+/// Ends the trust in the project's files in `dir`.
 fn revoke(dir: &Path) -> anyhow::Result<Exit> {
-    let file = project_file(dir)?;
-    let file = file
-        .canonicalize()
-        .with_context(|| format!("cannot find {}", file.display()))?;
-    let was = TrustStore::at(Home::find()?.trusted()).remove(&file)?;
-    print([format!(
-        "{}: {}",
-        if was {
-            "no longer trusted"
-        } else {
-            "was not trusted"
-        },
-        file.display()
-    )])
+    let trust = TrustStore::at(Home::find()?.trusted());
+    let project = project_files(dir)?;
+    let mut lines = Vec::new();
+    for (_, path) in project.sources() {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let said = match trust.remove(&path)? {
+            true => "no longer trusted",
+            false if path.exists() => "was not trusted",
+            false => continue,
+        };
+        lines.push(format!("{said}: {}", path.display()));
+    }
+    print(lines)
 }
 
-/// The project file of `dir`, or of the nearest folder above it.
-fn project_file(dir: &Path) -> anyhow::Result<PathBuf> {
+/// The files of the project in `dir`, or in the nearest folder above it.
+fn project_files(dir: &Path) -> anyhow::Result<ProjectFiles> {
     let folder = dir
         .canonicalize()
         .map_err(|error| BadRequest(format!("cannot find {}: {error}", dir.display())))?;
     let missing = || {
         BadRequest(format!(
-            "there is no {} in {} or above it",
+            "there is no {} or {} in {} or above it",
             toolcell::FILE_NAME,
+            toolcell::LOCAL_FILE_NAME,
             folder.display()
         ))
     };
-    Ok(config::project_file(&folder).ok_or_else(missing)?)
+    Ok(ProjectFiles::find(&folder).ok_or_else(missing)?)
 }
 
 /// The settings of a file, one line a word, in its own words: no setting can be left out.

@@ -49,7 +49,7 @@ impl Provenance<'_> {
     /// Fails if a path in a project's file leads through one of `links` inside the project, because the project could
     /// redirect the path after the user trusted the file. `end` is where the path leads now.
     pub(super) fn own_link(&self, links: &[PathBuf], end: &Path) -> anyhow::Result<()> {
-        if self.source != RuleSource::ProjectSettings || !guard!("project_links") {
+        if !self.source.is_in_checkout() || !guard!("project_links") {
             return Ok(());
         }
         match links.iter().find(|link| link.starts_with(self.base())) {

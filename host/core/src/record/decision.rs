@@ -71,7 +71,7 @@ pub enum RuleSource {
     UserSettings,
     /// A project's file that the user trusts.
     ProjectSettings,
-    /// A project's settings for one machine. The host reads none.
+    /// The user's own settings for one checkout, in a file beside the project's that the user trusts.
     LocalSettings,
     /// A file that an option names.
     FlagSettings,
@@ -98,6 +98,11 @@ impl RuleSource {
             Self::Command => "command",
             Self::Session => "session",
         }
+    }
+
+    /// Returns whether the file comes with a checkout, which others may have written.
+    pub fn is_in_checkout(self) -> bool {
+        matches!(self, Self::ProjectSettings | Self::LocalSettings)
     }
 }
 

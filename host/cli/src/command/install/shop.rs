@@ -7,7 +7,8 @@ use std::sync::Arc;
 use toolcell::{ComponentTools, Home, Refusal, Tool};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{
-    self as config, ConfigLayers, DeclaredTool, LayerOptions, TrustStore, WITHOUT_FILES,
+    self as config, ConfigLayers, DeclaredTool, LayerOptions, ProjectFiles, TrustStore,
+    WITHOUT_FILES,
 };
 use toolcell_core::private;
 use toolcell_core::record::ErrorCode;
@@ -55,9 +56,15 @@ pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(Pat
         ));
     }
     let here = std::env::current_dir().ok();
-    let project = here.and_then(|here| config::project_file(&here));
-    let is_user = |file: &PathBuf| matches!((file.canonicalize(), user.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    match project.filter(|file| !is_user(file)) {
+    let project = here.and_then(|here| ProjectFiles::find(&here));
+    let is_user = |file: &PathBuf| {
+        *file == user
+            || matches!((file.canonicalize(), user.canonicalize()), (Ok(a), Ok(b)) if a == b)
+    };
+    match project
+        .map(|files| files.shared)
+        .filter(|file| !is_user(file))
+    {
         Some(project) => Ok((project.canonicalize().unwrap_or(project), false)),
         None => Ok((user, true)),
     }
