@@ -2,6 +2,7 @@
 //! terms.
 
 mod secrets;
+mod status;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

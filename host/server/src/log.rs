@@ -1,5 +1,5 @@
-//! The log of a running server for its operator: a line for each call, for refused access, and for each obstacle to
-//! calls. A separate thread writes lines, so that a slow reader delays no call.
+//! The log of a running server for its operator: a line for each call, for each report of a caller, for refused access, and
+//! for each obstacle to calls. A separate thread writes lines, so that a slow reader delays no call.
 
 use std::fmt;
 use std::io::Write;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use toolcell_core::approval::{Whitespace, visible, visible_json};
 use toolcell_core::record::{CallRecord, ErrorCode, Timestamp};
+use toolcell_dialect::http::ReportedStatus;
 
 /// Maximum number of lines that wait to be written; more are counted, and lost.
 const WAITING_MAX: usize = 1_024;
@@ -195,6 +196,20 @@ impl OperatorLog {
             fields.insert("error_code".to_owned(), code.into());
         }
         self.write(level, "call", &text, &fields);
+    }
+
+    /// Notes what a caller reports of a tool.
+    pub(super) fn report(&self, tool: &str, caller: &str, status: ReportedStatus, message: &str) {
+        let level = match status {
+            ReportedStatus::Success => LogLevel::Info,
+            ReportedStatus::Failure => LogLevel::Warning,
+        };
+        let tool = short(tool);
+        let status = status.as_str();
+        let text = format!("report on {tool} by {caller}: {status}: {message}");
+        let fields =
+            json!({ "tool": tool, "caller": caller, "status": status, "message": message });
+        self.write(level, "report", &text, &fields);
     }
 
     /// Notes a request that was refused before anything became of it. A flood of them fills no disk.

@@ -68,7 +68,7 @@ impl ToolAvailability {
     };
 
     /// The reason as records have it, which is a word also where the lifecycle decides (AT-N-08).
-    pub(crate) fn told(self) -> Option<SurfaceReason> {
+    pub fn told(self) -> Option<SurfaceReason> {
         self.reason.or(match self.state {
             LoadingState::Loaded => None,
             LoadingState::Discoverable => Some(SurfaceReason::DeferredUntilDiscovered),

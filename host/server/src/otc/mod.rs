@@ -77,6 +77,12 @@ impl OtcAnswer {
         }
     }
 
+    /// The answer to a request about a tool that is not there.
+    pub(crate) fn unknown_tool() -> Self {
+        let refusal = Refusal::new(ErrorCode::UnknownTool, "there is no tool of that name here");
+        Self::problem(404, &refusal)
+    }
+
     /// The answer to an execution that led to no call: a response, because a client expects one.
     fn refused(status: u16, refusal: &Refusal, mode: OtcMode, execution_id: &str) -> Self {
         Self::new(
@@ -232,11 +238,7 @@ impl OtcService {
         let tool = tools.names.find(name).and_then(|at| tools.tools.get(at));
         match tool.and_then(|tool| tool.definition(mode)) {
             Some(definition) => OtcAnswer::new(200, definition),
-            None => {
-                let refusal =
-                    Refusal::new(ErrorCode::UnknownTool, "there is no tool of that name here");
-                OtcAnswer::problem(404, &refusal)
-            }
+            None => OtcAnswer::unknown_tool(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Calls as the plain HTTP API asks about them: by their id and their caller.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell::StoredApproval;
-use toolcell_core::journal::{AnswerOutcome, Summary};
-use toolcell_core::pool::STORE;
+use toolcell_core::journal::{AnswerOutcome, CallLog, CallQuery, LogError, Summary};
+use toolcell_core::pool::{STORE, UnfinishedJob};
 use toolcell_core::record::{Answer, ErrorCode, InvocationId, Refusal, ToolResult};
 
 use crate::Server;
@@ -15,6 +16,9 @@ use super::Tasks;
 use super::ended::CallEnd;
 use super::entry::TaskState;
 use super::stored::StoredState;
+
+/// Maximum number of the latest calls that are counted by status.
+const RECENT_MAX: u32 = 100;
 
 /// A recorded call.
 pub(crate) enum RecordedCall {
@@ -37,6 +41,30 @@ pub(crate) struct RecordedEnd {
 }
 
 impl Server {
+    /// The latest calls of the tool by `actor`, at most 100, counted by status; `None` without a log.
+    pub(crate) async fn recent_statuses(
+        &self,
+        tool_id: &str,
+        actor: &str,
+    ) -> Result<Option<BTreeMap<String, u32>>, Refusal> {
+        let Some(tasks) = &self.tasks else {
+            return Ok(None);
+        };
+        let query = CallQuery {
+            tool: Some(tool_id.to_owned()),
+            caller: Some(actor.to_owned()),
+            limit: RECENT_MAX,
+            ..CallQuery::default()
+        };
+        let calls = tasks.read_log(move |log| log.calls(&query)).await?;
+        let mut counts = BTreeMap::new();
+        // The log takes the id of a tool for a pattern, too.
+        for call in calls.into_iter().filter(|call| call.tool_id == tool_id) {
+            *counts.entry(call.status).or_default() += 1;
+        }
+        Ok(Some(counts))
+    }
+
     /// The record of the call `id`; `None` if `actor` has no such call. Continues a call that was approved while no
     /// process ran it.
     pub(crate) async fn recorded(
@@ -206,9 +234,17 @@ impl Server {
 impl Tasks {
     /// The record of the call `id`; without a result while the call runs.
     async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
+        self.read_log(move |log| log.record(&id.to_string())).await
+    }
+
+    /// Reads the log of calls with `read`, on a thread of its own.
+    async fn read_log<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&CallLog) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, Refusal> {
         let store = Arc::clone(&self.store);
-        let read = STORE.run(move || store.calls.record(&id.to_string())).await;
-        let busy = |error: toolcell_core::pool::UnfinishedJob| {
+        let read = STORE.run(move || read(&store.calls)).await;
+        let busy = |error: UnfinishedJob| {
             let message = format!("the log of calls cannot be read now: {error}; ask again later");
             Refusal::new(ErrorCode::TooManyReads, message)
         };

@@ -14,6 +14,7 @@ mod openapi;
 mod otc;
 mod registry;
 mod start;
+mod tool_status;
 mod tools;
 mod worker;
 use std::convert::Infallible;
@@ -292,6 +293,10 @@ fn router(shared: Arc<ApiState>) -> Router {
             get(otc::list).post(otc::register),
         )
         .route("/v1/dialects/{dialect}/tools/{name}", get(otc::show))
+        .route(
+            "/v1/dialects/{dialect}/tools/{name}/status",
+            get(tool_status::show).post(tool_status::report),
+        )
         .route("/v1/dialects/{dialect}/execute", post(otc::execute))
         .route(
             "/v1/dialects/{dialect}/authorizations/{id}",

@@ -113,6 +113,8 @@ const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
         super::otc::register,
         super::otc::execute,
         super::otc::authorization,
+        super::tool_status::show,
+        super::tool_status::report,
         show,
     ),
     components(schemas(Problem))
@@ -443,7 +445,7 @@ mod tests {
             .values()
             .flat_map(|path| path.as_object().unwrap())
             .collect();
-        assert_eq!(operations.len(), 26);
+        assert_eq!(operations.len(), 28);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
             let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];

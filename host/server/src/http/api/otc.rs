@@ -88,6 +88,20 @@ impl Otc {
         &self.service
     }
 
+    /// The tool of `offering` with the fully qualified name `name`. Fails with the answer to a request for an unknown one.
+    pub(super) fn find<'a>(
+        &self,
+        offering: &'a Arc<ToolSet>,
+        name: &str,
+    ) -> Result<(OtcToolName, &'a Arc<ExposedTool>), OtcAnswer> {
+        let named = self
+            .with(offering)
+            .find(name)
+            .ok_or_else(OtcAnswer::unknown_tool)?;
+        let offer = find(offering, &named).ok_or_else(OtcAnswer::unknown_tool)?;
+        Ok((named, offer))
+    }
+
     /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
     pub(super) fn list(
         &self,
@@ -155,14 +169,10 @@ pub(super) async fn show(
     method: Method,
 ) -> Response<Body> {
     let offering = shared.server.offering();
-    let service = shared.otc.with(&offering);
-    if let Some(offer) = service
-        .find(&name)
-        .and_then(|named| find(&offering, &named))
-    {
+    if let Ok((_, offer)) = shared.otc.find(&offering, &name) {
         caller.load(&offering, offer, &method).await;
     }
-    answered(&service.definition(&name, dialect.into()))
+    answered(&shared.otc.with(&offering).definition(&name, dialect.into()))
 }
 
 /// Acknowledges a tool that the server has. No client can install another one.

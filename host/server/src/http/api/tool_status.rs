@@ -1,0 +1,107 @@
+//! `/v1/dialects/{otc|otc-seed|arcade}/tools/{name}/status`: what the host knows of a tool, and what an agent reports of it
+//! (OTC-D-16).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use toolcell_core::record::{ErrorCode, LoadingState};
+use toolcell_dialect::http::{ToolReport, ToolReportReceipt, ToolStatusDocument};
+
+use crate::http::problem::Problem;
+
+use super::ApiState;
+use super::answer::{PathParams, RequestCaller, json, read};
+use super::otc::{OtcFormat, answered};
+
+/// Maximum length of the message of a report, in bytes: it becomes one line of the server's log.
+const MESSAGE_BYTES_MAX: usize = 1_024;
+
+/// Shows whether the caller can call a tool, and how its own latest calls ended. It loads nothing.
+#[utoipa::path(
+    get, path = "/v1/dialects/{dialect}/tools/{name}/status", tag = "open tool calling",
+    params(
+        ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
+        ("name" = String, Path, description = "`Toolkit.Tool@version`, or `Toolkit.Tool`"),
+    ),
+    responses(
+        (status = 200, description = "The status of the tool", body = ToolStatusDocument),
+        (status = 404, description = "There is no such dialect or tool"),
+    ),
+)]
+pub(super) async fn show(
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
+) -> Result<Response<Body>, Problem> {
+    let offering = shared.server.offering();
+    let (named, offer) = match shared.otc.find(&offering, &name) {
+        Ok(found) => found,
+        Err(unknown) => return Ok(answered(&unknown)),
+    };
+    let standing = if caller.has_loaded(offer) {
+        offer.standing.after_loading()
+    } else {
+        offer.standing
+    };
+    let recent_calls = shared
+        .server
+        .recent_statuses(&offer.tool.declaration().tool_id, &caller.name)
+        .await
+        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let document = ToolStatusDocument {
+        id: named.fully_qualified(dialect.into()),
+        available: matches!(
+            standing.state,
+            LoadingState::Loaded | LoadingState::Discoverable
+        ),
+        loading_state: standing.state,
+        reason: standing.told(),
+        recent_calls,
+    };
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Takes the report of an agent on how a tool fared: one line of the server's log. It changes nothing.
+#[utoipa::path(
+    post, path = "/v1/dialects/{dialect}/tools/{name}/status", tag = "open tool calling",
+    params(
+        ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
+        ("name" = String, Path, description = "`Toolkit.Tool@version`, or `Toolkit.Tool`"),
+    ),
+    request_body = ToolReport,
+    responses(
+        (status = 202, description = "The report was taken", body = ToolReportReceipt),
+        (status = 404, description = "There is no such dialect or tool"),
+    ),
+)]
+pub(super) async fn report(
+    State(shared): State<Arc<ApiState>>,
+    RequestCaller(caller): RequestCaller,
+    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    let offering = shared.server.offering();
+    let (named, offer) = match shared.otc.find(&offering, &name) {
+        Ok(found) => found,
+        Err(unknown) => return Ok(answered(&unknown)),
+    };
+    let ToolReport { status, message } = read(&headers, &body)?;
+    let message = message.unwrap_or_default();
+    if message.len() > MESSAGE_BYTES_MAX {
+        let why = format!("cannot read the body: message has more than {MESSAGE_BYTES_MAX} bytes");
+        return Err(Problem::new(ErrorCode::BodyInvalid, why));
+    }
+    if let Some(log) = &shared.server.settings.log {
+        let tool_id = &offer.tool.declaration().tool_id;
+        log.report(tool_id, &caller.name, status, &message);
+    }
+    let receipt = ToolReportReceipt {
+        id: named.fully_qualified(dialect.into()),
+        status: "acknowledged",
+    };
+    Ok(json(StatusCode::ACCEPTED, &receipt))
+}
