@@ -1,4 +1,6 @@
 //! Compiled components on disk. Loading one means running it, so toolcell loads only what it wrote itself.
+//!
+//! Promise: No foreign native code.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,7 @@
 //! Limits on space: memory, tables, stack, host handles, instances.
+//!
+//! Promise: Disk use is bounded.
+//! Promise: Memory of one call is bounded.
 
 use std::sync::Arc;
 
