@@ -44,10 +44,11 @@ test-crate CRATE:
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
-# The book, as web pages in target/book (pip fetches mdBook once)
+# The book, as web pages in target/book: the program prints its reference (pip fetches mdBook once)
 book:
     #!/usr/bin/env bash
     set -euo pipefail
+    TOOLCELL_UPDATE_DOCS=1 cargo test -p toolcell-cli --test toolcell -- cli::book::reference
     source tests/conformance/tools.sh
     python_tools docs/requirements.txt
     "$(dirname "$PYTHON")/mdbook" build docs

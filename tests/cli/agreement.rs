@@ -1,5 +1,7 @@
 //! `policy check`, `policy check --explain`, `call` and an MCP client must agree on one call: one verdict, one class, one
 //! cause, and the matching exit code.
+//!
+//! Promise: All interfaces give the same verdict.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! `toolcell artifact`: every reference in a record leads to its bytes, or to the reason why there are none.
+//!
+//! Promise: Disk use is bounded.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
 //! `toolcell batch`: what runs at once, what waits, and what the end of one call means for the others.
+//!
+//! Promise: Calls of a batch keep apart.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;

@@ -1,4 +1,6 @@
 //! A component is compiled once.
+//!
+//! Promise: No foreign native code.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};

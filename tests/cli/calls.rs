@@ -1,4 +1,6 @@
 //! The journal of all calls: what `toolcell calls`, `show` and `log verify` know after calls, kills and damage.
+//!
+//! Promise: What happened is on record.
 
 use std::time::{Duration, Instant};
 

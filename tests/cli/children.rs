@@ -1,5 +1,8 @@
 //! Calls that a tool makes of other tools, at the command line: how they are granted, shown, and what is left of them
 //! after a kill.
+//!
+//! Promise: A tool that calls tools gains nothing by it.
+//! Promise: Calls of tools end.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! From a printed configuration to a client that calls a tool.
+//!
+//! Promise: Inspection starts no foreign program.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! The process that compiles a component: its rights, its limits, what a terminal shows of it, and that it does not
 //! outlive its host.
+//!
+//! Promise: Compilation is bounded.
 
 use std::process::{Child, Command, Stdio};
 

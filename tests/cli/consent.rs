@@ -1,4 +1,7 @@
 //! Building requires consent, because a source folder is native code of everyone who can write to it.
+//!
+//! Promise: A build needs consent.
+//! Promise: A guest cannot change sources.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;

@@ -1,4 +1,7 @@
 //! Contracts and values that cost more than a host can afford, from a component or a caller.
+//!
+//! Promise: Contracts cannot exhaust the host.
+//! Promise: Redaction fails closed, and in time.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! What a component demands and this host cannot do, or only in part: it loads, and no call does what was not meant.
+//!
+//! Promise: No limit is lost silently.
 
 use serde_json::{Value, json};
 

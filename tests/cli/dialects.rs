@@ -1,4 +1,6 @@
 //! `toolcell export` and `toolcell respond`: one loaded tool in the messages of each API.
+//!
+//! Promise: A model reaches only the tools that it was given.
 
 use serde_json::{Value, json};
 

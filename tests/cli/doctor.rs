@@ -1,3 +1,5 @@
+//! Promise: Inspection starts no foreign program.
+
 use serde_json::Value;
 
 use crate::support::{Toolcell, root, scratch};

@@ -1,4 +1,7 @@
 //! Files that a call leaves behind, and the limit on the search for all names of a file.
+//!
+//! Promise: One component, three profiles.
+//! Promise: Denials hold inside grants.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,6 @@
 //! Components and commands that others made: what their names, imports, sizes and descriptions lead to.
+//!
+//! Promise: Nothing without a grant.
 
 use std::path::Path;
 

@@ -1,4 +1,7 @@
 //! `toolcell policy check` and `explain` predict exactly the outcome of `toolcell call`.
+//!
+//! Promise: `policy check` and `call` agree.
+//! Promise: All interfaces give the same verdict.
 
 use serde_json::{Value, json};
 

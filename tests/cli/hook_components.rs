@@ -1,4 +1,7 @@
 //! The components of hooks: a user trusts them with a project, and no tool or hook may change them.
+//!
+//! Promise: A project grants nothing by itself.
+//! Promise: A guest cannot replace a hook.
 
 use std::path::{Path, PathBuf};
 

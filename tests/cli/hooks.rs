@@ -1,4 +1,7 @@
 //! Hooks as a user configures them: `[[hook]]` in a `toolcell.toml`.
+//!
+//! Promise: A project grants nothing by itself.
+//! Promise: A hook never hangs a call, and a call cannot go around it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! Promise: A decision is bounded.
+
 use serde_json::json;
 
 use super::{echo_in, guest};

@@ -1,4 +1,8 @@
 //! Symbolic links in folders that tools may write: a grant or a denial means the same at the next call.
+//!
+//! Promise: A project grants nothing by itself.
+//! Promise: A tool does not widen its grants.
+//! Promise: Denials hold inside grants.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,6 @@
 //! `toolcell wrap --manifest`: the manifest of an extension, written into a copy of its component.
+//!
+//! Promise: A component of another world gets no more.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

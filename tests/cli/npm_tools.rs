@@ -207,6 +207,10 @@ fn the_readme_of_markdown_shows_what_it_does_and_its_own_tests_pass() {
     };
     assert!(outline.contains("  Packages (line "), "{outline}");
     let tables: serde_json::Value = serde_json::from_str(tables).unwrap();
-    assert_eq!(tables["tables"][0]["rows"][0]["folder"], "wit/");
+    let rows = tables["tables"][0]["rows"].as_array().unwrap();
+    assert!(
+        rows.iter().any(|row| row["folder"] == "host/core"),
+        "{tables}"
+    );
     native_test("markdown");
 }

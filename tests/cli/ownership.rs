@@ -1,4 +1,6 @@
 //! Only their owner may be able to write the files that decide what is allowed.
+//!
+//! Promise: No other user decides.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

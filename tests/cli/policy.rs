@@ -1,4 +1,7 @@
 //! `toolcell.toml`: its layers, trust and errors; and the predictions of `toolcell policy`.
+//!
+//! Promise: Denials of any layer hold.
+//! Promise: A project grants nothing by itself.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

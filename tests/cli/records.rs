@@ -1,4 +1,8 @@
 //! The records of the program are true: names, limits, secrets, defaults, retries, and the origin of a result.
+//!
+//! Promise: A name allows nothing by itself.
+//! Promise: Output is data.
+//! Promise: Sensitive arguments reach only the tool.
 
 use std::path::{Path, PathBuf};
 

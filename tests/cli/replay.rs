@@ -1,4 +1,6 @@
 //! `toolcell replay`: a recorded call again, with the random numbers and the clock that it had.
+//!
+//! Promise: A replay has no grants.
 
 use std::fs;
 

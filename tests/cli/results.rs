@@ -1,4 +1,6 @@
 //! What the program prints of a result beside its record, and what the operator says of how results are kept.
+//!
+//! Promise: An output is kept as the strictest says.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,8 @@
 //! Secrets: stored once, never shown again, sent in requests to one origin, and found nowhere else.
+//!
+//! Promise: Secrets are shown nowhere.
+//! Promise: Secrets are sealed.
+//! Promise: Whether a secret is set stays hidden
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

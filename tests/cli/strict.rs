@@ -1,4 +1,6 @@
 //! A claim of a component is honoured, or the component does not load, or `describe`, `build` and `doctor` report it.
+//!
+//! Promise: No limit is lost silently.
 
 use std::path::Path;
 

@@ -1,4 +1,6 @@
 //! Many components: what each says of itself is kept, so that they are listed without their code.
+//!
+//! Promise: No foreign native code.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,6 @@
 //! `toolcell wrap`: documentation, a namespace and a profile in a copy of a component.
+//!
+//! Promise: A component of another world gets no more.
 
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! Attacks on an approval: another description or other bytes under a known name, a misleading question, a call that is
 //! swapped after its approval, a process that is killed between any two steps.
+//!
+//! Promise: A question cannot be forged, neither by its characters nor by its length.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,6 @@
 //! Approvals with hooks and redaction: a call that is resumed, or gets another input, must pass every check of a call.
+//!
+//! Promise: An approval is for one thing.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! Phase 7 with an approver in this process: what an approval is bound to.
+//!
+//! Promise: A call that needs an approval waits for it.
+//! Promise: An approval is for one thing.
+//! Promise: No caller approves its own call.
+//! Promise: A secret of a request is for its call alone.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Phases 2 and 3: the caller's arguments, validated against the model schema.
+//!
+//! Promise: Claims only narrow.
 
 use serde_json::{Value, json};
 

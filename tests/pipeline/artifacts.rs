@@ -1,4 +1,7 @@
 //! Artifacts: files that a tool writes in chunks, of which only those are kept that the answer refers to.
+//!
+//! Promise: Disk use is bounded.
+//! Promise: Artifacts are redacted as they are written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Calls that a tool makes of other tools: what they may do, what they use up, and how they end.
+//!
+//! Promise: A tool that calls tools gains nothing by it.
+//! Promise: Calls of tools end.
+//! Promise: One client does not lock out another.
 
 mod secrecy;
 

@@ -1,4 +1,6 @@
 //! Phase 7: the decision on a call, as it is recorded.
+//!
+//! Promise: Claims only narrow.
 
 use serde_json::{Value, json};
 use toolcell_core::record::Mode;

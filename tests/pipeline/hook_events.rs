@@ -1,4 +1,6 @@
 //! The six hook events: when each fires, and the effect of an answer there.
+//!
+//! Promise: Hooks only narrow.
 
 use HookEvent::{
     PermissionDecision, PermissionRequest, PostToolUse, PostToolUseFailure, PreToolUse,

@@ -1,4 +1,6 @@
 //! Hooks that fail, crash or hang: the owner decides the consequence, and a call always ends.
+//!
+//! Promise: A hook never hangs a call, and a call cannot go around it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! Changes of the input by hooks: `model_input` stays as it was sent, and every change is recorded exactly.
+//!
+//! Promise: `model_input` stays.
 
 use serde_json::{Map, Value, json};
 use toolcell_core::hook::{HookOutput, Registration};

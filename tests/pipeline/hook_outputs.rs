@@ -1,4 +1,6 @@
 //! The outputs of a hook, and the effect of each.
+//!
+//! Promise: Hooks only narrow.
 
 use serde_json::{Value, json};
 use toolcell_core::hook::{HookOutput, UpdatedOutput};

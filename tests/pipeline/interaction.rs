@@ -1,4 +1,6 @@
 //! Calls in which the tool asks its caller's user, through the embedder's interface.
+//!
+//! Promise: A tool's question stays the tool's.
 
 use std::future::Future;
 use std::pin::Pin;

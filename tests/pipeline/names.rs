@@ -1,3 +1,5 @@
+//! Promise: A name allows nothing by itself.
+
 use std::sync::Arc;
 use toolcell::ErrorCode;
 

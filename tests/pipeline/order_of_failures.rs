@@ -1,4 +1,6 @@
 //! A failure in each phase: no later phase runs, except for the end.
+//!
+//! Promise: Checks come before effects.
 
 use std::sync::Arc;
 

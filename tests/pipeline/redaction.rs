@@ -1,4 +1,7 @@
 //! Sensitive values reach the tool, and nothing that is stored or shown.
+//!
+//! Promise: A secret of a request is for its call alone.
+//! Promise: Sensitive arguments reach only the tool.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

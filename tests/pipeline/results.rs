@@ -1,4 +1,6 @@
 //! What becomes of an output: its blocks are checked, and operator, tool and size decide where it is kept.
+//!
+//! Promise: An output is kept as the strictest says.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

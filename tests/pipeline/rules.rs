@@ -1,4 +1,9 @@
 //! Rules: their matches, and the precedence of several.
+//!
+//! Promise: Denials of any layer hold.
+//! Promise: No grant reaches toolcell's own state.
+//! Promise: Imports are declared.
+//! Promise: A name allows nothing by itself.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,7 @@
 //! Phase 8: how many calls run at once, and what happens to the others.
+//!
+//! Promise: No limit is lost silently.
+//! Promise: One client does not lock out another.
 
 use std::sync::Arc;
 use std::time::Duration;

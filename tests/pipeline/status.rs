@@ -1,4 +1,6 @@
 //! The transition graph against a table that was written from the requirements (1.9.2), not from the code.
+//!
+//! Promise: One result.
 
 use toolcell_core::record::Status;
 

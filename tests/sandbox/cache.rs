@@ -1,15 +1,17 @@
 //! Compiled components on disk. Loading one means running it, so toolcell loads only what it wrote itself.
+//!
+//! Promise: No foreign native code.
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toolcell::ErrorCode;
 
 use serde_json::json;
 use tempfile::TempDir;
-use toolcell::{Home, Host};
+use toolcell::{ErrorCode, Home, Host};
 
 use crate::support::{Test, host, scratch, wat};
 

@@ -1,4 +1,7 @@
 //! A canceled call ends at once, or after a grace period if the guest imports `cancellation`.
+//!
+//! Promise: Every call ends at its deadline.
+//! Promise: Cancellation is real.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

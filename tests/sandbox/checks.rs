@@ -1,4 +1,6 @@
 //! A component's own checks run in an empty world, before anything else.
+//!
+//! Promise: Checks come before effects.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! Components that are small to send and expensive to compile: the compiler is a process with its own limits.
+//!
+//! Promise: Compilation is bounded.
 
 use std::sync::Arc;
 

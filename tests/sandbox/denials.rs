@@ -1,4 +1,6 @@
 //! Paths inside a granted folder that `--deny-read` and `--deny-write` close.
+//!
+//! Promise: Denials hold inside grants.
 
 use std::fs;
 use std::os::unix::fs::symlink;

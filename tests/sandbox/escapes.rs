@@ -1,4 +1,6 @@
 //! Ways out of a granted folder.
+//!
+//! Promise: A guest stays in its folders.
 
 use std::fs;
 use std::os::unix::fs::symlink;

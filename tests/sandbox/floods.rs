@@ -1,4 +1,7 @@
 //! Floods of output: the host's memory stays flat, and dropped output is reported.
+//!
+//! Promise: Memory of one call is bounded.
+//! Promise: Output is data.
 
 use serde_json::json;
 

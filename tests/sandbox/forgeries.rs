@@ -1,4 +1,6 @@
 //! Answers made to mislead or crash their readers.
+//!
+//! Promise: Output is data.
 
 use serde_json::json;
 

@@ -1,4 +1,6 @@
 //! What the host keeps for a guest counts toward the memory of its call: stacks of tasks that wait, and parts of requests.
+//!
+//! Promise: Memory of one call is bounded.
 
 use std::sync::Arc;
 

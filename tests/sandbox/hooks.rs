@@ -1,4 +1,7 @@
 //! Hook components: their answers, and the limits of a hostile one.
+//!
+//! Promise: A project grants nothing by itself.
+//! Promise: Hooks are sandboxed too.
 
 use std::path::Path;
 use std::sync::Arc;

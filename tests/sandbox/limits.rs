@@ -1,4 +1,7 @@
 //! Limits on time: fuel, which is deterministic, and the clock.
+//!
+//! Promise: Every call ends at its deadline.
+//! Promise: Memory of one call is bounded.
 
 use serde_json::{Value, json};
 

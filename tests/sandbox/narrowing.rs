@@ -1,4 +1,6 @@
 //! The sandbox of a call contains only the part of the grants that its arguments name.
+//!
+//! Promise: A call gets what its arguments name.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,6 @@
 //! The effect of a hostile guest on the others: none that they notice.
+//!
+//! Promise: Neighbours keep running.
 
 use std::sync::Arc;
 

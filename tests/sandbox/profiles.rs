@@ -1,5 +1,10 @@
 //! The same code under many profiles: the sandbox is the intersection of the profile and the grants, and a claim can
 //! only narrow it.
+//!
+//! Promise: Nothing without a grant.
+//! Promise: Read-only means read-only.
+//! Promise: One component, three profiles.
+//! Promise: Claims only narrow.
 
 use std::fs;
 use std::path::{Path, PathBuf};

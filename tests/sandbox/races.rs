@@ -1,5 +1,7 @@
 //! A TOCTOU race: a folder is swapped for a link to a closed one, as fast as the kernel does it, while a call uses names
 //! in it.
+//!
+//! Promise: Denials hold inside grants.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Secrets that a request brings for its call alone: they go where the stored ones of the same names would go, and nothing
 //! shows them.
+//!
+//! Promise: A secret of a request is for its call alone.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,7 @@
 //! A hostile tool with a server that echoes its requests must not learn a secret.
+//!
+//! Promise: Secrets stay outside the guest.
+//! Promise: Secrets are shown nowhere.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,9 +1,12 @@
 //! Limits on space: memory, tables, stack, host handles, instances.
+//!
+//! Promise: Disk use is bounded.
+//! Promise: Memory of one call is bounded.
+
 use std::sync::Arc;
-use toolcell::ErrorCode;
 
 use serde_json::json;
-use toolcell::Host;
+use toolcell::{ErrorCode, Host};
 
 use crate::pipeline::doubles::echo_text;
 use crate::support::{Test, host, root, scratch};

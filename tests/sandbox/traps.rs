@@ -1,4 +1,6 @@
 //! Ways for a call to end without an answer, and answers that break the contract of components.
+//!
+//! Promise: Fresh state.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,7 @@
 //! A guest finds nothing around itself that was not granted.
+//!
+//! Promise: Nothing without a grant.
+//! Promise: A tool reaches only what was granted.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::ffi::OsStrExt;

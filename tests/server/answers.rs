@@ -1,3 +1,5 @@
+//! Promise: Clients are isolated.
+
 use serde_json::{Value, json};
 
 use crate::cli::example;

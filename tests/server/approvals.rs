@@ -1,4 +1,8 @@
 //! Calls that need an approval, from the side of a client and its user.
+//!
+//! Promise: A question cannot be forged, neither by its characters nor by its length.
+//! Promise: Nothing that a caller sends approves.
+//! Promise: Clients are isolated.
 
 use serde_json::{Value, json};
 

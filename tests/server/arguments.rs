@@ -1,4 +1,7 @@
 //! The guest and the record get the client's arguments byte for byte.
+//!
+//! Promise: A request is one request.
+//! Promise: Arguments arrive as they were sent.
 
 use std::path::Path;
 

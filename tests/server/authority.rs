@@ -1,5 +1,10 @@
 //! Files that hold authority over a server, or evidence of its calls, and what decides what it runs: no tool reaches them,
 //! whatever is granted.
+//!
+//! Promise: No grant reaches what holds authority or evidence.
+//! Promise: A tool does not replace what runs.
+//! Promise: The kernel's state is no folder of files.
+//! Promise: Memory is not shown.
 
 use std::fs;
 use std::os::unix::fs::symlink;

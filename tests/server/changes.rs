@@ -1,4 +1,6 @@
 //! Tools and configuration that change while a server runs.
+//!
+//! Promise: An approval is void once its component changes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! Calls that a served tool makes of other tools.
+//!
+//! Promise: A tool that calls tools gains nothing by it.
 
 use serde_json::json;
 

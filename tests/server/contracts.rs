@@ -1,4 +1,6 @@
 //! Contracts and values that are expensive for a server, while other calls wait.
+//!
+//! Promise: Contracts cannot exhaust the host.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! A thousand calls of one client at once, and many one after the other.
+//!
+//! Promise: A door has limits.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -1,4 +1,6 @@
 //! Tools over the budget of a list: a client searches for them, and loads them before it calls them.
+//!
+//! Promise: A tool that was not loaded is not called.
 
 use std::path::{Path, PathBuf};
 

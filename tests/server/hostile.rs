@@ -1,4 +1,6 @@
 //! Tools that attack the readers of their output: each over both transports, beside a tool that must keep working.
+//!
+//! Promise: The stream belongs to the host.
 
 use serde_json::{Value, json};
 

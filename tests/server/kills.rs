@@ -1,4 +1,6 @@
 //! Clients that are killed during a call: only the kernel tells the server.
+//!
+//! Promise: A client that disconnects stops its calls.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,6 @@
 //! Calls of clients in parallel: what could disturb each other takes turns, whatever door it comes through.
+//!
+//! Promise: One client does not lock out another.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;

@@ -1,4 +1,6 @@
 //! The memory that clients can make a server use, as the kernel counts it.
+//!
+//! Promise: Clients cannot exhaust memory.
 #![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};

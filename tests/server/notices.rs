@@ -1,3 +1,5 @@
+//! Promise: Sensitive arguments reach only the tool.
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

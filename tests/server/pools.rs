@@ -1,5 +1,12 @@
 //! The host's resources for guests are bounded and separate: waiting threads, lists, memory, slots. Measured by other
 //! calls of the same server.
+//!
+//! Promise: Only regular files and folders are opened.
+//! Promise: Memory of one call is bounded.
+//! Promise: Memory of all calls is bounded.
+//! Promise: Large guests run side by side.
+//! Promise: Kinds of blocking work are separate.
+//! Promise: A call is over when its result is there.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;

@@ -1,4 +1,6 @@
 //! Tools that ask their user during a call, from the side of a client and its user.
+//!
+//! Promise: A tool's question stays the tool's.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! `read_result`: how a client that reads no resources gets what is too large for a result.
+//!
+//! Promise: An output is kept as the strictest says.
 
 use std::path::{Path, PathBuf};
 

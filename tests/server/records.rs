@@ -1,4 +1,8 @@
 //! A client learns no field that only hooks may fill, and learns the origin of a result.
+//!
+//! Promise: Claims only narrow.
+//! Promise: Output is data.
+//! Promise: Sensitive arguments reach only the tool.
 
 use std::path::{Path, PathBuf};
 

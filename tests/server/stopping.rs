@@ -1,3 +1,6 @@
+//! Promise: A request is one request.
+//! Promise: A client that disconnects stops its calls.
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

@@ -1,4 +1,6 @@
 //! Telemetry: what a collector gets of calls, what it does not get, and what its failures mean for calls.
+//!
+//! Promise: Telemetry is off, and tells no arguments.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,3 +1,5 @@
+//! Promise: One result.
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::OnceLock;

@@ -4,10 +4,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolcell_core::record::CallRecord;
+use toolcell_core::record::{CallRecord, ErrorCode};
 
 use crate::log::LogLevel;
-use toolcell_core::record::ErrorCode;
 
 use super::Server;
 

@@ -1,3 +1,8 @@
+//! Promise: A call that needs an approval waits for it.
+//! Promise: At most once, and never lost.
+//! Promise: A question cannot be forged, neither by its characters nor by its length.
+//! Promise: No caller approves its own call.
+
 use serde_json::json;
 
 use super::{Place, ended, error, kill, passed};

@@ -1,3 +1,5 @@
+//! Promise: A call that needs an approval waits for it.
+
 use std::fs;
 
 use serde_json::json;

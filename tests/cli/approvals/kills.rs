@@ -1,3 +1,5 @@
+//! Promise: At most once, and never lost.
+
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;

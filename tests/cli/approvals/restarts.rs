@@ -1,3 +1,6 @@
+//! Promise: An approval is for one thing.
+//! Promise: At most once, and never lost.
+
 use serde_json::json;
 
 use super::{Place, copy_of, error, passed};

@@ -1,3 +1,5 @@
+//! Promise: An approval is for one thing.
+
 use std::path::Path;
 
 use serde_json::json;

@@ -1,4 +1,6 @@
 //! Questions at a terminal, which `script` of util-linux provides.
+//!
+//! Promise: A question cannot be forged, neither by its characters nor by its length.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,6 @@
 //! `toolcell eval`: agentool's assertions over a trace.
+//!
+//! Promise: A judge that fails passes nothing.
 
 mod judges;
 mod recorded;

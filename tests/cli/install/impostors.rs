@@ -1,4 +1,6 @@
 //! A tool that claims the name or the id of an installed one changes no decision.
+//!
+//! Promise: A name means the bytes that the user agreed to.
 
 use std::fs;
 

@@ -1,6 +1,8 @@
 //! `toolcell install`, killed at random moments again and again: what is left of the store and of the lock.
 //!
 //! `TOOLCELL_KILLS=1000` kills as often as that, `TOOLCELL_SEED=7` repeats a workload. The seed is printed.
+//!
+//! Promise: A killed install leaves a store that verifies.
 
 use std::fs;
 use std::sync::Arc;

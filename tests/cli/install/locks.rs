@@ -1,4 +1,6 @@
 //! `toolcell.lock`: declared tools, locks of others, and locks that were changed.
+//!
+//! Promise: A name means the bytes that the user agreed to.
 
 use std::fs;
 

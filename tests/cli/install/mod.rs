@@ -1,4 +1,7 @@
 //! `toolcell install` and its companions: what is installed, under which names, and what it may become.
+//!
+//! Promise: Nothing is installed without consent.
+//! Promise: A name means the bytes that the user agreed to.
 
 mod impostors;
 mod kills;

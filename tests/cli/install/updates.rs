@@ -1,4 +1,6 @@
 //! What an update changes, and whether it asks.
+//!
+//! Promise: Nothing is installed without consent.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! Components behind URLs, whose servers answer with anything.
+//!
+//! Promise: A server leads to no place that only this machine can reach.
 
 use std::fs;
 

@@ -1,4 +1,11 @@
 //! Pulls from a registry in this process, which lies as a test wants.
+//!
+//! Promise: A component is what its digest says.
+//! Promise: What a registry sends is bounded.
+//! Promise: A registry leads to no place that only this machine can reach.
+//! Promise: Credentials go to the registry that they are for.
+//! Promise: What is attached to another artifact does not count.
+
 use std::time::{Duration, Instant};
 use toolcell::ErrorCode;
 

@@ -1,4 +1,7 @@
 //! `toolcell push`, to a registry in this process.
+//!
+//! Promise: Credentials go to the registry that they are for.
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use toolcell::ErrorCode;

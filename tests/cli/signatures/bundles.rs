@@ -1,4 +1,7 @@
 //! What bundles of each version need, and those that could be read in two ways.
+//!
+//! Promise: A signature holds for one artifact and one signer.
+//! Promise: Signatures are untrusted input.
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};

@@ -1,4 +1,8 @@
 //! `toolcell sign` and `toolcell verify`: who signed a component, and what is refused.
+//!
+//! Promise: A signature holds for one artifact and one signer.
+//! Promise: Who must sign is the user's word.
+//! Promise: Another tag of the same workflow is another signer.
 
 mod bundles;
 mod workflows;

@@ -1,4 +1,6 @@
 //! Signers that are workflows, whose identity ends with the ref for which they ran.
+//!
+//! Promise: Another tag of the same workflow is another signer.
 
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;

@@ -1,4 +1,6 @@
 //! Signatures: checking any bytes ends, is deterministic, and never finds a signature that nobody made.
+//!
+//! Promise: Signatures are untrusted input.
 
 use std::sync::OnceLock;
 

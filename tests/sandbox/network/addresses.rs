@@ -1,3 +1,6 @@
+//! Promise: Internal addresses are not reached.
+//! Promise: Redirects are requests.
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Promise: Servers cannot exhaust the host.
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

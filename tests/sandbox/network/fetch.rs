@@ -1,4 +1,7 @@
 //! The example tool `fetch`: what it reads, and what it does not reach, by the servers' own counters.
+//!
+//! Promise: Redirects are requests.
+//! Promise: Servers cannot exhaust the host.
 
 use std::sync::Arc;
 use std::time::Duration;

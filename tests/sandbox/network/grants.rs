@@ -1,3 +1,6 @@
+//! Promise: Another spelling does not evade a URL rule.
+//! Promise: A tool reaches only what was granted.
+
 use serde_json::json;
 use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{Mode, RuleSource};

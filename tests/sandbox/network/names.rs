@@ -1,3 +1,5 @@
+//! Promise: Internal addresses are not reached.
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Promise: A tool reaches only what was granted.
+
 use serde_json::json;
 
 use super::{answer, answers, failed};

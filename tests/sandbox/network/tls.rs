@@ -1,3 +1,5 @@
+//! Promise: Internal addresses are not reached.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Components of ACT: made with its SDK (`tests/guests/act`), and hostile ones of component text.
+//!
+//! Promise: A component of another world gets no more.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Modules of Amplifier.
+//!
+//! Promise: A component of another world gets no more.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Commands: components that export `wasi:cli/run`, and modules of WASI preview 1.
+//!
+//! Promise: Nothing without a grant.
+//! Promise: A command reaches its own folder and what was granted.
 
 use std::fs;
 use std::time::{Duration, Instant};

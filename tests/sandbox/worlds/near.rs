@@ -1,4 +1,6 @@
 //! Tools of IronClaw.
+//!
+//! Promise: A component of another world gets no more.
 
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

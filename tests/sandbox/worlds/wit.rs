@@ -1,4 +1,6 @@
 //! Components of plain functions: a tool for each function.
+//!
+//! Promise: A component of another world gets no more.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! Every request that arrives gets an answer: however many come at once, and while the server ends.
+//!
+//! Promise: A door has limits.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,6 @@
 //! The end of calls when a client disconnects, or the server is stopped (FE-11).
+//!
+//! Promise: A client that disconnects stops its calls.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,7 @@
 //! Requests that are too large, too many or too slow (FE-6, FE-7).
+//!
+//! Promise: A door has limits.
+//! Promise: A request is one request.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! What an operator sees of a server, and does with one that runs.
+//!
+//! Promise: A door has limits.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

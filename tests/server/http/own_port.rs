@@ -1,4 +1,6 @@
 //! A tool that calls the server which runs it, or other services of this machine (NET-12).
+//!
+//! Promise: Internal addresses are not reached.
 
 use std::process::Command;
 

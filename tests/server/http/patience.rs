@@ -1,5 +1,7 @@
 //! Limits on the number of clients and on their time (FE-6, FE-7). The server is the library's own, with shorter limits
 //! than its defaults.
+//!
+//! Promise: A door has limits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,6 @@
 //! One client must leave room for the others.
+//!
+//! Promise: One client does not lock out another.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

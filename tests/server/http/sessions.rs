@@ -1,4 +1,7 @@
 //! Sessions of 2025-11-25, requests of 2026-07-28, and their owners.
+//!
+//! Promise: Clients are isolated.
+//! Promise: A request is one request.
 
 use std::io::Read;
 

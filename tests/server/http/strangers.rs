@@ -1,4 +1,6 @@
 //! Unauthorized clients are refused, and nothing runs for them (FE-1, FE-2).
+//!
+//! Promise: Strangers stay out.
 
 use serde_json::{Value, json};
 

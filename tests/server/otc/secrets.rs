@@ -1,4 +1,6 @@
 //! Secrets and tokens that a request brings: they go to the origin that the operator granted, and no disk has them.
+//!
+//! Promise: A secret of a request is for its call alone.
 
 use std::time::{Duration, Instant};
 

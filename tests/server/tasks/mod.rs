@@ -1,4 +1,6 @@
 //! Calls that a client asks about, instead of waiting for the response (SEP-2663).
+//!
+//! Promise: Clients are isolated.
 
 mod ends;
 mod suspended;

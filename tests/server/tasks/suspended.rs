@@ -1,4 +1,6 @@
 //! Calls whose tools ask their users, and whose processes end before the answer.
+//!
+//! Promise: Answers to a tool's question are used once, and for one thing.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

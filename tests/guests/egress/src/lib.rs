@@ -16,7 +16,7 @@ use toolcell::tool::types::{ErrorClass, ToolError};
 
 struct Egress;
 
-/// The arguments of all tools: see the table in `tests/guests/README.md`.
+/// The arguments of all tools: requests, and whether to send them at once, or to fail afterwards.
 fn tool(name: &'static str, access: Access, description: &str) -> Tool {
     Tool::new(name, access, description).input(
         json!({
