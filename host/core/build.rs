@@ -111,7 +111,9 @@ fn code(table: &ErrorTable) -> Result<String, Box<dyn Error>> {
         "/// The code of an error: stable, and finer than its class. `errors.toml` has all of them.\n\
          #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]\n\
          pub enum ErrorCode {{\n{variants}}}\n\
+         #[expect(clippy::too_many_lines, reason = \"a line for each code\")]\n\
          const fn name(code: ErrorCode) -> &'static str {{\nmatch code {{\n{names}}}\n}}\n\
+         #[expect(clippy::too_many_lines, reason = \"a line for each code\")]\n\
          const fn entry(code: ErrorCode) -> CodeEntry {{\nmatch code {{\n{classes}}}\n}}\n\
          static EXPLANATIONS: [Explanation; {count}] = [\n{explanations}];\n\
          fn exit_of_class(class: ErrorClass) -> u8 {{\nmatch class {{\n{exits}}}\n}}\n\
