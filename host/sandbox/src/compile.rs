@@ -638,6 +638,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
+    use toolcell_core::record::ErrorCode;
 
     use super::{
         Compilation, CompileEffort, Compiler, CompilerEngines, CompilerSettings, Concurrency,

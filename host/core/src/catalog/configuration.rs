@@ -71,7 +71,9 @@ impl ToolSettings {
 
 #[cfg(test)]
 mod tests {
+
     use super::{BYTES_MAX, ToolSettings};
+    use crate::record::ErrorCode;
 
     fn refused(configuration: &ToolSettings, config: &str) -> ErrorCode {
         configuration.give(config).unwrap_err().0

@@ -378,6 +378,7 @@ const SECRETS_MAX: usize = 100;
 mod tests {
 
     use serde_json::{Value, json};
+    use toolcell_core::record::ErrorCode;
 
     use super::{OtcRequest, RequestReading};
     use crate::otc::OtcMode;

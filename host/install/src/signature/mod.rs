@@ -17,7 +17,7 @@ mod statement;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
@@ -276,6 +276,8 @@ pub fn unsigned(reference: &ComponentReference) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+
+    use toolcell_core::record::ErrorCode;
 
     use super::sign::SigningKey;
     use super::*;

@@ -83,6 +83,7 @@ pub(in super::super) fn lost() -> Refusal {
 mod tests {
 
     use super::{BYTES_MAX, check};
+    use crate::record::ErrorCode;
     use crate::secret::{SecretValue, Secrets};
 
     fn secrets(values: &[&str]) -> Secrets {

@@ -242,6 +242,7 @@ mod tests {
 
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
+    use toolcell_core::record::ErrorCode;
 
     use super::{EventsParams, FAILURES_MAX, LAST_EVENT_ID, begin, frame, outcome, told};
     use crate::http::problem::Problem;
