@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell_core::catalog::RecordSchema;
-use toolcell_core::record::{Finding, read_unique_json};
+use toolcell_core::record::{ErrorCode, Finding, read_unique_json};
 
 use super::exit::{BadRequest, Exit};
 use super::show;
@@ -267,7 +267,8 @@ fn for_people(name: &str, found: &[Finding], more: bool) -> io::Result<()> {
         (count, false) => format!("{count} violations"),
     };
     show::say(&format!(
-        "error: the document is not valid: {count}; see `toolcell schema show {name}` [schema_violated]"
+        "error: the document is not valid: {count}; see `toolcell schema show {name}` [{}]",
+        ErrorCode::SchemaViolated
     ));
     Ok(())
 }

@@ -3,7 +3,9 @@
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 use toolcell_core::executor::GuestProgress;
-use toolcell_core::record::{Content, JSON_VALUES_MAX, ProgressStatus, check_numbers, read_json};
+use toolcell_core::record::{
+    Content, ErrorCode, JSON_VALUES_MAX, ProgressStatus, check_numbers, read_json,
+};
 
 use super::cbor;
 use super::types::{ActError, ContentPart, ToolEvent, value};
@@ -50,7 +52,7 @@ pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
 pub(super) fn invalid_arguments(why: String) -> Outcome {
     Outcome::Failure(ToolError {
         class: ErrorClass::InvalidArguments,
-        code: "arguments_not_encodable".to_owned(),
+        code: ErrorCode::ArgumentsNotEncodable.to_string(),
         message: why,
         detail: None,
         retry_after_ms: None,
