@@ -526,7 +526,6 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["sandbox::secrets::a_body_in_which_no_value"],
     ),
     ("replay_seeds", &[], &["cli::replay::no_seed_is_kept"]),
-    ("log_ring", &[], &["unit:journal::log::tests::ring::"]),
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
     (
         "replay_world",

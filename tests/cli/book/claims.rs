@@ -150,7 +150,6 @@ fn unsafe_code_is_where_security_says() {
         .collect();
     let places = [
         "host/cli/src/main.rs",
-        "host/core/src/journal/log/ring.rs",
         "host/sandbox/src/component.rs",
         "host/sandbox/src/stack.rs",
     ];

@@ -112,7 +112,6 @@ impl EventReader {
     ///
     /// The log cannot be read.
     pub fn read(&mut self) -> Result<Vec<FollowedEvent>, LogError> {
-        self.log.gather()?;
         // Before the index: what is written meanwhile is then read next time.
         let sizes =
             segment::sizes(self.log.dir()).map_err(|error| self.log.failed("read", &error))?;

@@ -327,7 +327,6 @@ impl CallLog {
         if !self.dir().is_dir() {
             return Ok(None);
         }
-        self.gather()?;
         let up_to_date = |first: i64| -> Result<Connection, Failure> {
             let mut index = open(self.dir(), first)?;
             update(&mut index, self.dir())?;

@@ -1,8 +1,6 @@
 //! One line of a segment: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the chain of the line before it and of the
 //! hash of the rest of this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
 
-use std::cell::Cell;
-
 use blake3::Hash;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -13,8 +11,6 @@ use crate::secret::private_file::KEY_BYTES;
 const CHAIN_BYTES: usize = 65;
 /// Space that a new line has for its payload, in bytes: the record of most calls fits.
 const PAYLOAD_BYTES: usize = 8 << 10;
-/// Maximum size of the memory that a thread keeps for its next line, in bytes.
-const SPARE_BYTES_MAX: usize = 64 << 10;
 /// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
@@ -91,11 +87,6 @@ pub(super) struct UnlinkedLine {
     line: Vec<u8>,
 }
 
-thread_local! {
-    /// The memory of a line of this thread that is no longer needed.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
 impl UnlinkedLine {
     /// A line with `payload`, which is JSON without line breaks.
     pub(super) fn from_text(kind: Kind, id: &str, payload: &str) -> Self {
@@ -114,34 +105,19 @@ impl UnlinkedLine {
         id: &str,
         payload: &impl Serialize,
     ) -> serde_json::Result<Self> {
-        let mut spare = SPARE.take();
-        spare.clear();
-        spare.reserve(PAYLOAD_BYTES);
-        let mut line = begin(spare, kind, id);
+        let mut line = begin(Vec::with_capacity(PAYLOAD_BYTES), kind, id);
         serde_json::to_writer(&mut line, payload)?;
         Ok(Self { kind, line })
-    }
-
-    /// The bytes after the chain.
-    pub(super) fn content(&self) -> &[u8] {
-        self.line.get(CHAIN_BYTES..).unwrap_or_default()
     }
 
     /// Hashes the content: before it is known which line it follows, because all calls of a process wait for each other
     /// from there on, and a line can have megabytes.
     pub(super) fn hashed(self) -> HashedLine {
-        let content = hash(&self.line);
+        let content = blake3::hash(self.line.get(CHAIN_BYTES..).unwrap_or_default());
         HashedLine {
             kind: self.kind,
             line: self.line,
             content,
-        }
-    }
-
-    /// Leaves the memory to the next line of this thread.
-    pub(super) fn discard(self) {
-        if self.line.capacity() <= SPARE_BYTES_MAX {
-            SPARE.set(self.line);
         }
     }
 }
@@ -174,37 +150,6 @@ impl HashedLine {
         line.push(b'\n');
         (line, chain)
     }
-}
-
-/// Adds the line with `content` that follows `before` to `lines`. Returns its chain.
-pub(super) fn add(
-    lines: &mut Vec<u8>,
-    content: &[u8],
-    before: &Hash,
-    key: &Zeroizing<[u8; KEY_BYTES]>,
-) -> Hash {
-    let chain = link(key, before, &blake3::hash(content));
-    lines.extend_from_slice(chain.to_hex().as_bytes());
-    lines.push(b' ');
-    lines.extend_from_slice(content);
-    lines.push(b'\n');
-    chain
-}
-
-/// The hash of the content of `line`, which has no line break.
-pub(super) fn hash(line: &[u8]) -> Hash {
-    blake3::hash(line.get(CHAIN_BYTES..).unwrap_or_default())
-}
-
-/// Bytes of the line with `content`.
-pub(super) fn length(content: &[u8]) -> u64 {
-    (CHAIN_BYTES + content.len() + 1) as u64
-}
-
-/// The call that a line with `content` is about.
-pub(super) fn id(content: &[u8]) -> Option<&str> {
-    let id = str::from_utf8(content).ok()?.split(' ').nth(1)?;
-    Some(id).filter(|id| *id != NO_CALL)
 }
 
 /// A line that was read.

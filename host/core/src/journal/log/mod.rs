@@ -18,7 +18,6 @@ mod check;
 mod derive;
 mod events;
 mod fold;
-mod front;
 mod index;
 mod known;
 mod line;
@@ -27,7 +26,6 @@ mod numbers;
 mod once;
 mod orphan;
 mod prune;
-mod ring;
 mod scan;
 mod segment;
 mod share;
@@ -56,7 +54,6 @@ use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
 use fold::{FoldedEnd, FoldedStart};
-use front::{Front, Pace};
 pub use index::{CallQuery, CallSummary};
 use line::{HashedLine, Kind, UnlinkedLine};
 pub(super) use notes::{EventNote, NoteSource};
@@ -237,8 +234,6 @@ struct Inner {
     key_file: PathBuf,
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
-    /// Locked after the writer or alone, and never while a file is written.
-    front: Mutex<Option<Front>>,
     /// `true` while a thread removes segments.
     is_pruned: AtomicBool,
     notes: Arc<Notes>,
@@ -251,7 +246,6 @@ struct Writer {
     current: Segment,
     /// Full ones, with calls that still run.
     full: Vec<Segment>,
-    pace: Pace,
 }
 
 impl Writer {
@@ -290,12 +284,6 @@ impl Inner {
         let in_segment =
             |writer: &Writer| writer.current.open.contains(&id) || writer.full_of(id).is_some();
         writer.as_ref().is_some_and(in_segment)
-            || self
-                .front
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .as_ref()
-                .is_some_and(|front| front.has(id))
     }
 }
 
@@ -307,7 +295,6 @@ impl CallLog {
             key_file,
             settings,
             writer: Mutex::new(None),
-            front: Mutex::new(None),
             is_pruned: AtomicBool::new(false),
             notes: Arc::default(),
             followed: LogFollowers::default(),
@@ -534,10 +521,6 @@ impl CallLog {
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
         let line = UnlinkedLine::from_payload(kind, &name, payload)
             .map_err(|error| self.failed("write", &error))?;
-        if self.0.push(kind, id, &line) {
-            line.discard();
-            return Ok(None);
-        }
         self.write(id, line.hashed())
     }
 
@@ -550,7 +533,6 @@ impl CallLog {
             Some(writer) => writer,
             none => none.insert(self.begin()?),
         };
-        let ring = self.0.land(writer).map_err(failed)?;
         if writer.must_move(kind, id) {
             self.move_on(writer)?;
         }
@@ -573,7 +555,6 @@ impl CallLog {
             _ => {}
         }
         full.retain(|segment| !segment.open.is_empty());
-        self.0.lift(writer, ring);
         Ok(file)
     }
 
@@ -586,7 +567,6 @@ impl CallLog {
             key,
             current,
             full: Vec::new(),
-            pace: Pace::new(self.0.settings.flush),
         })
     }
 
@@ -599,11 +579,7 @@ impl CallLog {
             writer.full.push(full);
         }
         // No call of a busy process waits for the disk.
-        if writer.pace.is_served() {
-            self.prune_aside(writer.key.clone())
-        } else {
-            self.prune_into(&writer.key, &mut writer.current)?
-        }
+        self.prune_aside(writer.key.clone());
         Ok(())
     }
 

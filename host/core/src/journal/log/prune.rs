@@ -85,12 +85,10 @@ impl Inner {
     fn note_removed(self: &Arc<Self>, removed: &str) -> io::Result<File> {
         let mut writer = self.writer();
         let writer = writer.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        let ring = self.land(writer)?;
         let noted = writer
             .current
             .append(&writer.key, Kind::Pruned, NO_CALL, removed);
         let file = writer.current.file();
-        self.lift(writer, ring);
         noted.and(file)
     }
 }

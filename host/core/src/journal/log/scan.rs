@@ -22,7 +22,6 @@ impl CallLog {
         text: &str,
         mut seen: impl FnMut(&Value) -> ControlFlow<()>,
     ) -> Result<(), LogError> {
-        self.gather()?;
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
         for (number, _) in sizes {
             // Pruned at this moment.

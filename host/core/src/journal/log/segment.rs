@@ -16,7 +16,6 @@ use crate::private;
 use crate::record::InvocationId;
 
 use super::line::{self, HashedLine, Kind, Line, NO_CALL, UnlinkedLine};
-use super::ring::{self, FollowingLines, LeftoverRing};
 use super::{Key, LogSettings, orphan};
 
 /// How the name of a segment ends.
@@ -37,7 +36,6 @@ pub(super) const LINE_BYTES_MAX: u64 = 256 << 20;
 /// The segment that this process writes. Its lock ends with the process.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) number: u64,
     file: File,
     chain: Hash,
     bytes: u64,
@@ -47,34 +45,25 @@ pub(super) struct Segment {
 }
 
 pub(super) fn name(number: u64) -> String {
-    numbered_name(number, SUFFIX)
+    format!("{number:010}.{SUFFIX}")
 }
 
 pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
     dir.join(name(number))
 }
 
-/// The numbers of all segments, in order.
+/// The numbers of all segments, in order. Another spelling of a number is none.
 pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
-    numbered(dir, SUFFIX)
-}
-
-/// The numbers of the files `<number>.<suffix>`, in order. Another spelling of a number is none.
-pub(super) fn numbered(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         let number: Option<u64> = Path::new(&name)
             .file_stem()
             .and_then(|number| number.to_str()?.parse().ok());
-        numbers.extend(number.filter(|number| *name == *numbered_name(*number, suffix)));
+        numbers.extend(number.filter(|number| *name == *self::name(*number)));
     }
     numbers.sort_unstable();
     Ok(numbers)
-}
-
-pub(super) fn numbered_name(number: u64, suffix: &str) -> String {
-    format!("{number:010}.{suffix}")
 }
 
 /// The numbers and sizes of all segments, in order, to notice a change without reading any. Empty if there is no log.
@@ -126,7 +115,6 @@ impl Segment {
             if file.try_lock().is_ok() && file.metadata()?.len() == 0 && !is_gone(&file)? {
                 let chain = line::beginning(key, number);
                 let mut segment = Self {
-                    number,
                     file,
                     chain,
                     bytes: 0,
@@ -163,9 +151,7 @@ impl Segment {
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
         let found = SegmentContent::read(&file, key, number)?;
-        let left = LeftoverRing::read(dir, number)?;
         let mut segment = Self {
-            number,
             file,
             chain: found.chain,
             bytes: found.bytes,
@@ -174,17 +160,10 @@ impl Segment {
         };
         if found.torn > 0 {
             segment.file.set_len(segment.bytes)?;
-        }
-        let open = match left {
-            Some(left) => segment.add_left(left, key)?.open,
-            None => found.open,
-        };
-        // After the lines of the ring: a process that takes the segment after another kill counts those behind the base.
-        if found.torn > 0 {
             let removed = json!({ "removed_bytes": found.torn }).to_string();
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
         }
-        for Open { id, started, notes } in open {
+        for Open { id, started, notes } in found.open {
             if let Some(record) = orphan::ended(&id, &started, &notes) {
                 segment.append(key, Kind::Ended, &id, &record)?;
             }
@@ -192,20 +171,6 @@ impl Segment {
         // Until here it must not be closed.
         segment.open.clear();
         Ok(Some(segment))
-    }
-
-    /// Adds the lines that are in the ring of a dead process, as far as they are as they were written. Returns what the
-    /// segment has then.
-    fn add_left(&mut self, left: LeftoverRing, key: &Key) -> io::Result<SegmentContent> {
-        let behind = left
-            .base()
-            .map_or(Ok(None), |base| behind(&self.file, base))?;
-        let (contents, is_changed) = left.contents(key, behind.as_ref());
-        self.add_all(key, &contents)?;
-        left.close(is_changed)?;
-        let found = SegmentContent::read(&self.file, key, self.number)?;
-        self.open = found.ids();
-        Ok(found)
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -233,17 +198,6 @@ impl Segment {
         self.write(&line, chain)
     }
 
-    /// Appends lines with these contents, all or none. For a ring's lines, space was reserved when they came.
-    pub(super) fn add_all(&mut self, key: &Key, contents: &[&[u8]]) -> io::Result<()> {
-        let bytes: u64 = contents.iter().map(|content| line::length(content)).sum();
-        let mut lines = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-        let mut chain = self.chain;
-        for content in contents {
-            chain = line::add(&mut lines, content, &chain, key);
-        }
-        self.write(&lines, chain)
-    }
-
     fn write(&mut self, lines: &[u8], chain: Hash) -> io::Result<()> {
         if let Err(error) = self.file.write_all_at(lines, self.bytes) {
             // A part of a line would hide what comes after it.
@@ -255,17 +209,6 @@ impl Segment {
         self.bytes += lines.len() as u64;
         self.chain = chain;
         Ok(())
-    }
-
-    /// How many bytes more the segment can take before space has to be reserved again.
-    pub(super) fn room(&self) -> u64 {
-        let reserved = self.reserved.saturating_sub(self.bytes + RESERVE_BYTES);
-        reserved.min(SEGMENT_BYTES.saturating_sub(self.bytes))
-    }
-
-    /// The length of the segment, and its chain there.
-    pub(super) fn end(&self) -> (u64, &Hash) {
-        (self.bytes, &self.chain)
     }
 
     /// Reserves space for the end of a call whose start ends at `end`.
@@ -287,12 +230,6 @@ impl Segment {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Writes to `file` from now on. Returns the one before, which has the lock.
-    #[cfg(test)]
-    pub(super) fn replace_file(&mut self, file: File) -> File {
-        std::mem::replace(&mut self.file, file)
     }
 
     pub(super) fn file(&self) -> io::Result<File> {
@@ -410,26 +347,6 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
     }
 }
 
-/// The lines of a segment after the length `base`; `None` if no line ends there.
-pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<FollowingLines>> {
-    let mut at = 0;
-    let mut found = None;
-    each_line(file, |line| {
-        at += line.len() as u64 + 1;
-        match &mut found {
-            Some(FollowingLines { lines, .. }) => lines.push(line::hash(line)),
-            None if at == base => {
-                found = Line::read(line).map(|line| FollowingLines {
-                    chain: line.chain,
-                    lines: Vec::new(),
-                })
-            }
-            None => {}
-        }
-    })?;
-    Ok(found)
-}
-
 /// The payloads of the notes of the call `id` in the segment `number`, in order; none if the segment is gone.
 pub(super) fn notes_of(dir: &Path, number: u64, id: &str) -> io::Result<Vec<String>> {
     let file = match File::open(path(dir, number)) {
@@ -478,11 +395,6 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn remove(self) -> io::Result<()> {
-        if let Some(dir) = self.path.parent() {
-            [ring::SUFFIX, ring::CHANGED]
-                .iter()
-                .for_each(|suffix| ring::remove(dir, self.number, suffix));
-        }
         match fs::remove_file(&self.path) {
             // Another process removed it between its being opened and locked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::index::IndexedSegment;
 use super::line::{self, Kind, Line};
 use super::prune::PrunedSegments;
-use super::ring;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Key, LogError};
 
@@ -56,13 +55,7 @@ impl CallLog {
         if !self.dir().is_dir() {
             return Ok(Ok(verified));
         }
-        self.gather()?;
         let key = self.key()?;
-        if let Some(damage) =
-            ring::changed(self.dir(), &key).map_err(|error| self.failed("read", &error))?
-        {
-            return Ok(Err(damage));
-        }
         let seen = self.seen()?;
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
         let mut pruned = PrunedSegments::default();
@@ -103,7 +96,6 @@ impl CallLog {
 
     /// Checks every line of the segment `number`, as [`Self::verify`] does.
     pub(super) fn verify_segment(&self, number: u64) -> Result<Result<(), Damage>, LogError> {
-        self.gather()?;
         let key = self.key()?;
         let seen = self.seen()?;
         let seen = seen.iter().find(|seen| seen.number == number);

@@ -1,10 +1,12 @@
-mod ring;
 mod share;
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -266,11 +268,11 @@ async fn segments_that_are_too_old_go_unless_they_are_written() {
         start(writer, "a").await;
     }
     drop((one, three));
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
     let brief = log(
         &folder,
         LogSettings {
-            age_max: std::time::Duration::ZERO,
+            age_max: Duration::ZERO,
             flush: true,
             ..LogSettings::default()
         },
@@ -314,6 +316,14 @@ async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     log.started(Start::new(call, false), true).await.unwrap();
     log.append(Kind::Dropped, Some(call.invocation_id), &())
         .unwrap();
+    settle(log);
+}
+
+/// Waits until no thread removes segments.
+fn settle(log: &CallLog) {
+    while log.0.is_pruned.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[tokio::test]
@@ -634,4 +644,45 @@ async fn events_of_no_call_are_in_the_log() {
         (1, Some("s"), &event)
     );
     assert!(log.verify().unwrap().is_ok());
+}
+
+#[test]
+fn calls_at_once_have_their_lines_once_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = log(&folder, LogSettings::default());
+    let calls = || {
+        let call = |count: usize| {
+            let call = running("a");
+            writer
+                .start(Kind::Started, Start::new(&call, false))
+                .unwrap();
+            writer
+                .append(Kind::Dropped, Some(call.invocation_id), &())
+                .unwrap();
+            if count.is_multiple_of(50) {
+                assert!(writer.verify().unwrap().is_ok());
+            }
+            call.invocation_id.to_string()
+        };
+        (0..300).map(call).collect::<Vec<_>>()
+    };
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(calls)).collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let text = fs::read_to_string(segment::path(writer.dir(), 1)).unwrap();
+    let mut kinds: HashMap<&str, String> = HashMap::new();
+    for line in text.lines() {
+        let mut parts = line.split(' ').skip(1);
+        let kind = parts.next().unwrap();
+        kinds
+            .entry(parts.next().unwrap())
+            .or_default()
+            .push_str(kind);
+    }
+    assert_eq!(kinds.len(), 1 + ids.len());
+    assert!(ids.iter().all(|id| kinds[id.as_str()] == "sx"));
 }

@@ -11,7 +11,7 @@ use crate::record::{
     ToolInvocation, ToolResult, Trust, Writer,
 };
 
-use super::{files, log, running};
+use super::{files, log, running, settle};
 
 /// A call of `caller` with arguments of so many bytes.
 fn call(caller: &str, bytes: usize) -> ToolInvocation {
@@ -50,6 +50,7 @@ async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
         events: Vec::new(),
     };
     log.large_ended(record).await.1.unwrap();
+    settle(log);
     id.to_string()
 }
 
