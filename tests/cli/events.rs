@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::interrupts::wait_until;
 use super::{example, guest};
 use crate::pipeline::doubles::crowd;
 use crate::support::{Client, Home, OLD, Ran, check_printed, scratch};
@@ -61,12 +60,11 @@ struct Follower {
 }
 
 impl Follower {
-    /// Starts one, and waits until it follows.
-    fn start(home: &Home, options: &[&str]) -> Self {
-        let file = home.path().join("journal/calls/followed");
-        let _ = std::fs::remove_file(&file);
+    /// Starts one that follows what happens from now on, however soon it happens.
+    fn start(home: &Home) -> Self {
+        let from = format!("--from={}", home.events(&[]).len() + 1);
         let mut child = home
-            .toolcell(&[&["events", "--follow", "--json"], options].concat())
+            .toolcell(&["events", "--follow", "--json", &from])
             .spawn();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
@@ -77,7 +75,6 @@ impl Follower {
                 }
             }
         });
-        wait_until("following", || file.exists());
         Self {
             child,
             lines,
@@ -223,7 +220,7 @@ fn a_follower_sees_a_call_of_another_process_run_and_die() {
     let home = Home::new();
     home.call(&guest("probe#echo"), &json!({ "text": "before" }), &[]);
     let before = home.events(&[]).len() as u64;
-    let mut follower = Follower::start(&home, &[]);
+    let mut follower = Follower::start(&home);
     let ticker = example("ticker");
     let input = json!({ "ticks": 10_000, "interval_ms": 30 }).to_string();
     let mut call = home
@@ -266,7 +263,7 @@ fn a_follower_sees_a_call_of_another_process_run_and_die() {
 #[test]
 fn a_silent_call_is_seen_to_start_and_one_that_waits_is_seen_to_ask() {
     let home = Home::new();
-    let mut follower = Follower::start(&home, &[]);
+    let mut follower = Follower::start(&home);
     let mut silent = home
         .toolcell(&["call", &guest("hostile#sleep"), "{}", "--timeout=5m"])
         .spawn();
@@ -292,15 +289,17 @@ fn a_silent_call_is_seen_to_start_and_one_that_waits_is_seen_to_ask() {
     follower.stop().0.exits(0);
 }
 
-/// Without a follower, a call that reports nothing has a start and an end in the journal, and nothing else.
+/// A call that reports nothing has a start and an end in the journal, and nothing else, although its events are followed.
 #[test]
 fn a_plain_call_is_two_lines() {
     let home = Home::new();
     home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     assert_eq!(lines(home.path()), 3);
-    let follower = Follower::start(&home, &[]);
+    let mut follower = Follower::start(&home);
     home.call(&guest("probe#echo"), &json!({ "text": "two" }), &[]);
+    follower.wait_for("tool.invocation.succeeded");
     follower.stop().0.exits(0);
+    assert_eq!(lines(home.path()), 5);
     home.toolcell(&["log", "verify"]).run().exits(0);
 }
 
@@ -419,7 +418,7 @@ fn a_component_that_is_new_is_declared_once() {
 #[test]
 fn a_follower_hears_every_event_of_a_call_that_another_process_goes_on_with() {
     let home = Home::new();
-    let mut follower = Follower::start(&home, &[]);
+    let mut follower = Follower::start(&home);
     let (_guard, folder) = scratch();
     let input = json!({ "path": folder.join("lines"), "text": "x" }).to_string();
     let grant = format!("--allow-write={}", folder.display());

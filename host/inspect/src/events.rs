@@ -19,7 +19,7 @@ use super::{calls, show};
 
 /// Time between two looks at the journal.
 const TICK: Duration = Duration::from_millis(100);
-/// Time after which a follower says again that it follows, and ends the calls of processes that were killed.
+/// Time between two looks for calls of processes that were killed.
 const BEAT: Duration = Duration::from_secs(1);
 /// Maximum number of characters of the details of one event.
 const DETAILS_MAX: usize = 160;
@@ -134,7 +134,6 @@ impl Events {
             let mut beat: Option<Instant> = None;
             loop {
                 if beat.is_none_or(|beat| beat.elapsed() >= BEAT) {
-                    reader.announce()?;
                     log.close_orphans()?;
                     beat = Some(Instant::now());
                 }

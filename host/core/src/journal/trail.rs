@@ -12,7 +12,7 @@ use crate::record::{
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
 use super::bus::{EventBus, size};
-use super::log::{CallLog, EventNote, Keep, NoteSource};
+use super::log::{CallLog, Keep, NoteSource};
 
 /// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
 const NOTED_BYTES_MAX: usize = 1 << 20;
@@ -286,6 +286,12 @@ impl Trail {
     /// Redacts everything from now on: what is kept, and what listeners receive.
     pub fn redact(&self, redactor: Redactor) {
         self.kept().redactor = redactor;
+    }
+
+    /// Says that the log has the first `events` of the call.
+    pub(crate) fn is_noted(&self, events: usize) {
+        let noted = &mut self.kept().noted;
+        noted.events = noted.events.max(events);
     }
 
     /// Keeps everything off the log until the call has ended, because its output may be on no disk.
@@ -571,14 +577,7 @@ impl Inner {
             .and_then(|outlet| outlet.session.as_deref());
         if !events.is_empty()
             && log
-                .noted(
-                    self.invocation_id,
-                    &EventNote {
-                        session,
-                        first,
-                        events: &events,
-                    },
-                )
+                .noted(self.invocation_id, session, first, &events)
                 .is_err()
         {
             // A gap would hide what comes after it. The record of the call has everything.

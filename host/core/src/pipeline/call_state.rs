@@ -378,9 +378,10 @@ impl<'a> CallState<'a> {
         self.request.input.text().len() > LARGE_BYTES
     }
 
-    /// Writes down that the tool starts to run, with what was decided.
+    /// Writes down that the tool starts to run, with what was decided and what happened so far.
     pub(super) async fn write_start(&mut self) -> Result<(), Refusal> {
         self.redact_records();
+        let events = self.trail.events();
         let Self {
             invocation,
             decisions,
@@ -392,9 +393,12 @@ impl<'a> CallState<'a> {
             invocation,
             decisions,
             hooks,
+            events: &events,
             changes: *changes,
         };
-        Ok(self.services.calls.started(start, self.is_large()).await?)
+        self.services.calls.started(start, self.is_large()).await?;
+        self.trail.is_noted(events.len());
+        Ok(())
     }
 
     /// The records so far as a disk may have them, redacted, with `events`.

@@ -35,15 +35,15 @@ pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Ex
     journey.advance(Status::Running)?;
     // Before its effect: a call whose start cannot be written down does not run.
     journey.changes = !permit.changes_nothing();
-    journey
-        .write_start()
-        .await
-        .inspect_err(|_| journey.changes = false)?;
-    let limits = children::limits(journey, &permit);
+    let limits = children::limits(journey, &permit).into_owned();
     journey
         .trail
         .emit(EventType::Started, retry::started(&limits, 1));
     journey.trail.reached(ProgressStatus::Started);
+    journey
+        .write_start()
+        .await
+        .inspect_err(|_| journey.changes = false)?;
     journey.artifacts = artifacts::begin(journey, &tool, &limits);
     let mut run = first_run(journey, &tool, &permit);
     let mut execution = children::invoke(journey, &permit, run.clone()).await;

@@ -40,19 +40,6 @@ pub struct CallRecord {
     pub events: Vec<ToolEvent>,
 }
 
-/// A record without the declaration.
-#[derive(Serialize)]
-struct UndeclaredRecord<'a> {
-    invocation: &'a ToolInvocation,
-    decisions: &'a [PermissionDecision],
-    hooks: &'a [ToolHook],
-    progress: &'a [ToolProgress],
-    result_mappings: &'a ResultMappings,
-    persistence: &'a [ResultPersistence],
-    result: &'a ToolResult,
-    events: &'a [ToolEvent],
-}
-
 impl CallRecord {
     /// Returns whether the tool's output must never be on disk (AT-STRAT-06).
     pub(crate) fn is_never_persisted(&self) -> bool {
@@ -193,31 +180,5 @@ impl CallRecord {
             .progress
             .partition_point(|update| update.sequence < sequence);
         self.progress.get(read..).unwrap_or_default()
-    }
-
-    /// The record without the declaration, which is large, and the same for every call of a component.
-    pub fn undeclared(&self) -> impl Serialize + '_ {
-        // No `..`, so that a new field cannot be left out.
-        let Self {
-            declaration: _,
-            invocation,
-            decisions,
-            hooks,
-            progress,
-            result_mappings,
-            persistence,
-            result,
-            events,
-        } = self;
-        UndeclaredRecord {
-            invocation,
-            decisions,
-            hooks,
-            progress,
-            result_mappings,
-            persistence,
-            result,
-            events,
-        }
     }
 }

@@ -43,16 +43,6 @@ pub enum EventField {
 }
 
 impl EventField {
-    /// Returns whether the field is this text.
-    pub(crate) fn is_text(&self, text: &str) -> bool {
-        match self {
-            Self::Word(word) => *word == text,
-            Self::Text(own) => own == text,
-            Self::Shared(own) => **own == *text,
-            _ => false,
-        }
-    }
-
     fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -154,11 +144,6 @@ impl Deref for EventData {
 }
 
 impl EventData {
-    /// The fields as the host has them; `None` if the object was made of them, or came from elsewhere.
-    pub(crate) fn said(&self) -> Option<&[(&'static str, EventField)]> {
-        self.value.get().is_none().then_some(self.said.as_slice())
-    }
-
     /// The fields, to change them; `None` if it is no object.
     pub fn as_object_mut(&mut self) -> Option<&mut Map<String, Value>> {
         let _ = &**self;

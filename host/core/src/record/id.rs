@@ -42,11 +42,6 @@ macro_rules! ids {
             pub(crate) fn bits(self) -> u128 {
                 self.0.into()
             }
-
-            #[allow(dead_code, reason = "not every kind of id is compared with another")]
-            pub(crate) fn of_bits(bits: u128) -> Self {
-                Self(bits.into())
-            }
         }
 
         impl fmt::Display for $name {

@@ -183,7 +183,7 @@ impl From<&str> for Input {
 }
 
 /// Returns whether `text` is `value` as compact JSON, byte for byte. Allocates nothing.
-pub(crate) fn is_json(text: &[u8], value: &impl Serialize) -> bool {
+fn is_json(text: &[u8], value: &impl Serialize) -> bool {
     let mut rest = ExpectedBytes(text);
     serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty()
 }

@@ -155,33 +155,6 @@ impl ToolInvocation {
         }
     }
 
-    /// Creates an invocation with the status and times of `steps`: each status after the first one, and when the call
-    /// reached it. All other fields are empty.
-    pub(crate) fn with_history(
-        invocation_id: InvocationId,
-        created_at: Timestamp,
-        steps: Vec<(Status, Timestamp)>,
-    ) -> Self {
-        let mut before = Status::Planned;
-        let step = |(to, at)| Transition {
-            from: std::mem::replace(&mut before, to),
-            to,
-            at,
-            reason: None,
-            abort_reason: None,
-        };
-        let status_transitions: Vec<Transition> = steps.into_iter().map(step).collect();
-        let (status, started_at, ended_at) = reached(&status_transitions);
-        let blank = Self::blank(invocation_id, created_at, Arc::default(), Arc::from(""));
-        Self {
-            status,
-            status_transitions,
-            started_at,
-            ended_at,
-            ..blank
-        }
-    }
-
     /// A planned invocation without a tool.
     fn blank(
         invocation_id: InvocationId,
@@ -219,18 +192,6 @@ impl ToolInvocation {
             keeps_no_input: false,
             extra: Extra::new(),
         }
-    }
-
-    /// Returns whether [`Self::with_history`] gives the same status, times and transitions.
-    pub(crate) fn is_plain_history(&self) -> bool {
-        let mut before = Status::Planned;
-        let is_plain = |step: &Transition| {
-            let is_bare = step.reason.is_none() && step.abort_reason.is_none();
-            is_bare && std::mem::replace(&mut before, step.to) == step.from
-        };
-        self.schema_version == SchemaVersion::default()
-            && self.status_transitions.iter().all(is_plain)
-            && reached(&self.status_transitions) == (self.status, self.started_at, self.ended_at)
     }
 
     /// The invocation as a disk may have it.
@@ -364,16 +325,4 @@ impl ToolInvocation {
 /// The reference of the record of the call `id`.
 pub(crate) fn evidence_ref(id: InvocationId) -> String {
     format!("{EVIDENCE}{id}")
-}
-
-/// The status after all `steps`, when the guest started, and when the call ended.
-fn reached(steps: &[Transition]) -> (Status, Option<Timestamp>, Option<Timestamp>) {
-    let status = steps.last().map_or(Status::Planned, |step| step.to);
-    let started = steps.iter().find(|step| step.to == Status::Running);
-    let ended = steps.iter().rfind(|step| step.to.is_terminal());
-    (
-        status,
-        started.map(|step| step.at),
-        ended.map(|step| step.at),
-    )
 }

@@ -73,7 +73,6 @@ pub use finding::Finding;
 pub use header::CONNECTION_HEADERS;
 pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
-pub(crate) use input::is_json;
 pub use input::{Input, digest};
 pub use input_response::{InputResponse, InputResponses};
 pub(crate) use interface::SAME_AS;

@@ -53,17 +53,6 @@ impl Timestamp {
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The moment so many nanoseconds after the beginning of 1970.
-    pub(crate) fn of_unix_nanos(nanos: u64) -> Self {
-        Self(SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos))
-    }
-
-    /// Nanoseconds since 1970; `None` for an earlier moment, and for one after the year 2554.
-    pub(crate) fn unix_nanos(self) -> Option<u64> {
-        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        u64::try_from(since.as_nanos()).ok()
-    }
-
     /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
     pub fn millis_since(self, earlier: Self) -> u64 {
         let elapsed = self.0.duration_since(earlier.0).unwrap_or_default();

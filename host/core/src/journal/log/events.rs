@@ -1,14 +1,12 @@
 //! The events of the log in the order of their sequence, for readers in any process.
 
-use std::io;
-
 use rusqlite::{Connection, params};
-use serde::Deserialize;
 
 use crate::record::{InvocationId, ToolEvent};
 
 use super::numbers::Place;
-use super::{CallLog, LogError, fold, notes, segment};
+use super::payload::LineEvents;
+use super::{CallLog, LogError, segment};
 
 /// Maximum number of lines that one read takes.
 const LINES_MAX: u32 = 256;
@@ -46,22 +44,11 @@ pub struct EventReader {
 /// A row of the index.
 struct Row {
     last: u64,
+    call: String,
+    /// The place of the first event among those of its call.
+    first: u64,
     events: u64,
-    skipped: u64,
     place: Place,
-}
-
-/// A note, or the record of a call.
-#[derive(Deserialize)]
-struct Payload {
-    session: Option<String>,
-    invocation: Option<PayloadInvocation>,
-    events: Vec<ToolEvent>,
-}
-
-#[derive(Deserialize)]
-struct PayloadInvocation {
-    session_ref: Option<String>,
 }
 
 impl CallLog {
@@ -94,16 +81,6 @@ impl EventReader {
     /// The number that the next event has which the reader returns.
     pub fn position(&self) -> u64 {
         self.next
-    }
-
-    /// Tells the processes that write the log that it is followed, for the next five seconds. Then they also note that a
-    /// call has begun.
-    ///
-    /// # Errors
-    ///
-    /// The folder of the log cannot be written.
-    pub fn announce(&self) -> Result<(), LogError> {
-        notes::follow(self.log.dir()).map_err(|error| self.log.failed("follow", &error))
     }
 
     /// Returns the next events, in order; empty if there are none yet.
@@ -145,20 +122,16 @@ impl EventReader {
     fn rows(&self, index: &mut Connection) -> rusqlite::Result<(Vec<Row>, u64)> {
         // One view of both.
         let view = index.transaction()?;
-        let sql = "SELECT last, events, skipped, segment, at, length FROM lines WHERE last >= ?1 ORDER BY last LIMIT ?2";
+        let sql = "SELECT last, call, first, events, segment, at, length FROM lines WHERE last >= ?1 ORDER BY last LIMIT ?2";
         let rows = {
             let mut lines = view.prepare(sql)?;
             let rows = lines.query_map(params![self.next, LINES_MAX], |row| {
-                let place = Place {
-                    segment: row.get(3)?,
-                    at: row.get(4)?,
-                    length: row.get(5)?,
-                };
                 Ok(Row {
                     last: row.get(0)?,
-                    events: row.get(1)?,
-                    skipped: row.get(2)?,
-                    place,
+                    call: row.get(1)?,
+                    first: row.get(2)?,
+                    events: row.get(3)?,
+                    place: Place::read(row, 4)?,
                 })
             })?;
             rows.collect::<rusqlite::Result<Vec<Row>>>()?
@@ -170,17 +143,21 @@ impl EventReader {
     fn take(&mut self, row: &Row, found: &mut Vec<FollowedEvent>) {
         let first = (row.last + 1).saturating_sub(row.events);
         self.miss(first, found);
-        if let Ok(Payload {
+        let line = self
+            .log
+            .payload(row.place)
+            .ok()
+            .and_then(|payload| LineEvents::read(&row.call, &payload).ok());
+        if let Some(LineEvents {
             session,
-            invocation,
+            first: first_of_line,
             events,
-        }) = self.payload(row.place)
+        }) = line
         {
-            let session =
-                session.or_else(|| invocation.and_then(|invocation| invocation.session_ref));
+            let skipped = row.first.saturating_sub(first_of_line as u64);
             let new = events
                 .into_iter()
-                .skip(usize::try_from(row.skipped).unwrap_or(usize::MAX));
+                .skip(usize::try_from(skipped).unwrap_or(usize::MAX));
             for (sequence, event) in (first..=row.last).zip(new) {
                 if sequence == self.next {
                     let session = session.clone();
@@ -206,20 +183,6 @@ impl EventReader {
             }
             self.next = next;
         }
-    }
-
-    fn payload(&self, place: Place) -> io::Result<Payload> {
-        let (id, payload) = self.log.line(place)?;
-        if !fold::is_folded(&payload) {
-            return serde_json::from_str(&payload).map_err(Into::into);
-        }
-        let record = fold::record(&id, &payload)?;
-        let session = record.invocation.session_ref.as_deref().map(str::to_owned);
-        Ok(Payload {
-            session,
-            invocation: None,
-            events: record.events,
-        })
     }
 }
 

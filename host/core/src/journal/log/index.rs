@@ -15,10 +15,9 @@ use serde_json::Value;
 use crate::private;
 use crate::record::{EVIDENCE, Status, Timestamp};
 
-use super::fold::{self, Gist};
 use super::line::{Kind, Line};
 use super::numbers::{self, Numbers, Place};
-use super::once;
+use super::payload::{Brief, EarlierLines};
 use super::prune::PrunedSegments;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::share;
@@ -27,13 +26,14 @@ use super::{CallLog, Damage, LogError};
 const FILE_NAME: &str = "index.db";
 /// How long to wait while another process brings the index up to date.
 const PATIENCE: Duration = Duration::from_secs(10);
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// The number of the first event of a new index.
 const FIRST: i64 = 1;
 const TABLES: &str = "
     CREATE TABLE segments (number INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, chain BLOB NOT NULL) STRICT;
     CREATE TABLE calls (
         id TEXT PRIMARY KEY, segment INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL,
+        start_segment INTEGER, start_at INTEGER, start_length INTEGER,
         tool_id TEXT NOT NULL, status TEXT NOT NULL, error_class TEXT, error_code TEXT, caller TEXT,
         session TEXT, created_at INTEGER NOT NULL, ended_at INTEGER
     ) STRICT, WITHOUT ROWID;
@@ -43,7 +43,13 @@ const TABLES: &str = "
 /// it must not read all calls.
 const OPEN_SEGMENTS: &str =
     "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL AND status <> 'needs_input'";
-const CALL_BY_ID: &str = "SELECT id, segment, at, length FROM calls WHERE id = ?1";
+const PLACE: &str = "id, segment, at, length, start_segment, start_at, start_length";
+const PUT_CALL: &str = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
+     ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, at = excluded.at, length = excluded.length, \
+     start_segment = coalesce(excluded.start_segment, start_segment), start_at = coalesce(excluded.start_at, start_at), \
+     start_length = coalesce(excluded.start_length, start_length), tool_id = excluded.tool_id, status = excluded.status, \
+     error_class = excluded.error_class, error_code = excluded.error_code, ended_at = excluded.ended_at \
+     WHERE calls.ended_at IS NULL";
 const END_BY_ID: &str = "SELECT ended_at IS NOT NULL FROM calls WHERE id = ?1";
 /// Characters of an id.
 const ID_CHARS: usize = 26;
@@ -95,64 +101,12 @@ pub(super) struct IndexedSegment {
     pub(super) chain: [u8; 32],
 }
 
-/// The parts of a line's payload that can be searched for.
-#[derive(Deserialize)]
-pub(super) struct Brief {
-    pub(super) invocation: BriefInvocation,
-    result: Option<BriefResult>,
-    #[serde(default)]
-    events: Vec<IgnoredAny>,
-}
-
-impl Brief {
-    pub(super) fn read(payload: &str) -> serde_json::Result<Self> {
-        if !fold::is_folded(payload) {
-            return serde_json::from_str(payload);
-        }
-        let Gist {
-            tool_id,
-            status,
-            actor_ref,
-            session_ref,
-            created_at,
-            ended_at,
-            events,
-        } = Gist::read(payload)?;
-        let invocation = BriefInvocation {
-            tool_id,
-            status,
-            actor_ref,
-            session_ref,
-            created_at,
-            ended_at,
-        };
-        Ok(Self {
-            invocation,
-            result: None,
-            events,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-pub(super) struct BriefInvocation {
-    tool_id: String,
-    status: Status,
-    pub(super) actor_ref: Option<String>,
-    session_ref: Option<String>,
-    pub(super) created_at: Timestamp,
-    ended_at: Option<Timestamp>,
-}
-
-#[derive(Deserialize)]
-struct BriefResult {
-    error: Option<BriefError>,
-}
-
-#[derive(Deserialize)]
-struct BriefError {
-    error_class: String,
-    error_code: String,
+/// Where the record of a call is.
+struct CallPlace {
+    id: String,
+    place: Place,
+    /// The line of its start, if that is in the same segment.
+    start: Option<Place>,
 }
 
 impl CallLog {
@@ -176,13 +130,15 @@ impl CallLog {
     /// The log cannot be read, or several ids end so: the error lists them.
     pub fn record(&self, id: &str) -> Result<Option<Value>, LogError> {
         loop {
-            let Some(place) = self.place(id)? else {
+            let Some((index, call)) = self.place(id)? else {
                 return Ok(None);
             };
-            match self.record_at(place) {
+            match self.record_at(&index, &call) {
                 // Pruned since the search: the next one does not find it there.
-                Err(_) if !segment::path(self.dir(), place.segment).exists() => {}
-                found => return found.map(Some),
+                Err(_) if !segment::path(self.dir(), call.place.segment).exists() => {}
+                found => {
+                    return found.map(Some).map_err(|error| self.failed("read", &error));
+                }
             }
         }
     }
@@ -194,12 +150,15 @@ impl CallLog {
     ///
     /// Those of [`Self::record`].
     pub fn checked_record(&self, id: &str) -> Result<Option<Result<Value, Damage>>, LogError> {
-        let Some(place) = self.place(id)? else {
+        let Some((index, call)) = self.place(id)? else {
             return Ok(None);
         };
-        match self.verify_segment(place.segment)? {
+        match self.verify_segment(call.place.segment)? {
             Err(damage) if guard!("replay_log") => Ok(Some(Err(damage))),
-            _ => self.record_at(place).map(|record| Some(Ok(record))),
+            _ => self
+                .record_at(&index, &call)
+                .map(|record| Some(Ok(record)))
+                .map_err(|error| self.failed("read", &error)),
         }
     }
 
@@ -223,53 +182,55 @@ impl CallLog {
         let mut places = Vec::new();
         let mut bytes = 0_u64;
         for call in &calls {
-            let found =
+            let mut found =
                 find(&index, &call.invocation_id).map_err(|error| self.failed("search", &error))?;
-            let [(_, place)] = found.as_slice() else {
-                continue;
-            };
-            bytes = bytes.saturating_add(place.length);
+            let Some(call) = found.pop() else { continue };
+            bytes = bytes.saturating_add(call.place.length);
             if bytes > bytes_max && !places.is_empty() && guard!("record_bytes") {
                 break;
             }
-            places.push(*place);
+            places.push(call);
         }
         let mut count = 0;
-        for place in places.iter().rev() {
-            let (id, payload) = match self.line(*place) {
-                Ok(found) => found,
+        for call in places.iter().rev() {
+            match self.record_at(&index, call) {
+                Ok(record) => read(record),
                 // Its segment was pruned since the search.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(self.failed("read", &error)),
-            };
-            let record = once::whole(self.dir(), place.segment, &id, &payload);
-            read(record.map_err(|error| self.failed("read", &error))?);
+            }
             count += 1;
         }
         Ok(count)
     }
 
-    /// Where the record of the call is whose id is `id`, or ends so.
-    fn place(&self, id: &str) -> Result<Option<Place>, LogError> {
+    /// Where the record of the call is whose id is `id`, or ends so, and the index that says it.
+    fn place(&self, id: &str) -> Result<Option<(Connection, CallPlace)>, LogError> {
         let Some(index) = self.settled()? else {
             return Ok(None);
         };
-        let found = find(&index, id).map_err(|error| self.failed("search", &error))?;
-        match found.as_slice() {
-            [] => Ok(None),
-            [(_, place)] => Ok(Some(*place)),
-            several => Err(LogError::Ambiguous(
-                several.iter().map(|(id, _)| id.clone()).collect(),
-            )),
+        let mut found = find(&index, id).map_err(|error| self.failed("search", &error))?;
+        if found.len() > 1 {
+            let ids = found.into_iter().map(|call| call.id).collect();
+            return Err(LogError::Ambiguous(ids));
         }
+        Ok(found.pop().map(|call| (index, call)))
     }
 
-    fn record_at(&self, place: Place) -> Result<Value, LogError> {
-        let (id, payload) = self
-            .line(place)
-            .map_err(|error| self.failed("read", &error))?;
-        once::whole(self.dir(), place.segment, &id, &payload)
-            .map_err(|error| self.failed("read", &error))
+    fn record_at(&self, index: &Connection, call: &CallPlace) -> io::Result<Value> {
+        let payload = self.payload(call.place)?;
+        let mut earlier = EarlierLines::default();
+        if let Some(start) = call.start {
+            earlier.start = Some(self.payload(start)?);
+        }
+        let others = [Some(call.place.at), call.start.map(|start| start.at)];
+        let notes = numbers::lines_of(index, &call.id).map_err(io::Error::other)?;
+        for note in notes {
+            if note.segment == call.place.segment && !others.contains(&Some(note.at)) {
+                earlier.notes.push(self.payload(note)?);
+            }
+        }
+        earlier.record(&call.id, &payload)
     }
 
     /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
@@ -289,17 +250,13 @@ impl CallLog {
         }
     }
 
-    /// Reads the ID of a line, and its payload. The ID has a meaning only for a line about a call.
-    pub(super) fn line(&self, place: Place) -> io::Result<(String, String)> {
+    /// Reads the payload of a line.
+    pub(super) fn payload(&self, place: Place) -> io::Result<String> {
         let file = File::open(segment::path(self.dir(), place.segment))?;
         let mut payload = vec![0; usize::try_from(place.length.min(LINE_BYTES_MAX)).unwrap_or(0)];
         file.read_exact_at(&mut payload, place.at)?;
-        // In front of the payload, with a space between them. The chain is longer than an ID.
-        let mut id = [0; ID_CHARS];
-        file.read_exact_at(&mut id, place.at.saturating_sub(ID_CHARS as u64 + 1))?;
-        let payload = String::from_utf8(payload)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        Ok((String::from_utf8_lossy(&id).into_owned(), payload))
+        String::from_utf8(payload)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
     /// How far the index has read each segment; empty if there is none.
@@ -527,16 +484,13 @@ fn note(
     line: &Line,
 ) -> Result<(), Failure> {
     match line.kind {
-        Kind::Started | Kind::Suspended | Kind::Ended | Kind::Carried => {}
-        Kind::Noted => {
-            share::add_note(transaction, line.id, place)?;
-            numbers.noted(line, place)?;
-            return Ok(());
+        Kind::Started | Kind::Suspended | Kind::Ended | Kind::Carried => {
+            note_call(transaction, numbers, place, line)
         }
+        Kind::Noted => note_events(transaction, numbers, place, line),
         Kind::Dropped => {
-            numbers.forget(line.id)?;
             transaction.execute("DELETE FROM calls WHERE id = ?1", [line.id])?;
-            return Ok(());
+            Ok(())
         }
         Kind::Pruned => {
             let said = serde_json::from_str::<PrunedSegments>(line.payload).unwrap_or_default();
@@ -546,48 +500,75 @@ fn note(
                     [segment, calls],
                 )?;
             }
-            return Ok(());
+            Ok(())
         }
-        Kind::Opened | Kind::Repaired => return Ok(()),
+        Kind::Opened | Kind::Repaired => Ok(()),
     }
+}
+
+/// Notes a line with events of a call that runs, or of no call.
+fn note_events(
+    transaction: &Transaction,
+    numbers: &mut Numbers,
+    place: Place,
+    line: &Line,
+) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Note {
+        first: u64,
+        events: Vec<IgnoredAny>,
+    }
+    share::add_note(transaction, line.id, place)?;
     // A damaged line is the affair of `verify`.
-    let Ok(Brief {
-        invocation,
-        result,
-        events,
-    }) = Brief::read(line.payload)
-    else {
+    if let Ok(Note { first, events }) = serde_json::from_str(line.payload)
+        && has_ended(transaction, line.id)? != Some(true)
+    {
+        numbers.add(line.id, (first, events.len() as u64), place)?;
+    }
+    Ok(())
+}
+
+/// Notes a line with the start or the end of a call.
+fn note_call(
+    transaction: &Transaction,
+    numbers: &mut Numbers,
+    place: Place,
+    line: &Line,
+) -> Result<(), Failure> {
+    // A damaged line is the affair of `verify`.
+    let Ok(brief) = serde_json::from_str::<Brief>(line.payload) else {
         return Ok(());
     };
+    let events = brief.events();
+    let invocation = brief.invocation;
     share::add(transaction, invocation.actor_ref.as_deref(), place)?;
-    let error = result.and_then(|result| result.error);
+    let error = brief.result.and_then(|result| result.error);
     // A call has one end: the first one that was written, until it is carried elsewhere.
     if line.kind == Kind::Carried {
         transaction.execute("DELETE FROM calls WHERE id = ?1", [line.id])?;
     }
-    let sql = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
-               ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, at = excluded.at, length = excluded.length, \
-               tool_id = excluded.tool_id, status = excluded.status, error_class = excluded.error_class, \
-               error_code = excluded.error_code, ended_at = excluded.ended_at WHERE calls.ended_at IS NULL";
-    let changed = transaction.execute(
-        sql,
-        params![
-            line.id,
-            place.segment,
-            place.at,
-            place.length,
-            invocation.tool_id,
-            invocation.status.as_str(),
-            error.as_ref().map(|error| &error.error_class),
-            error.as_ref().map(|error| &error.error_code),
-            invocation.actor_ref,
-            invocation.session_ref,
-            invocation.created_at.unix_millis(),
-            invocation.ended_at.map(Timestamp::unix_millis),
-        ],
-    )?;
-    if changed > 0 && line.kind == Kind::Ended {
-        numbers.ended(line.id, events.len(), place)?;
+    let start = (line.kind == Kind::Started).then_some(place);
+    let changed = transaction.prepare(PUT_CALL)?.execute(params![
+        line.id,
+        place.segment,
+        place.at,
+        place.length,
+        start.map(|start| start.segment),
+        start.map(|start| start.at),
+        start.map(|start| start.length),
+        invocation.tool_id,
+        invocation.status.as_str(),
+        error.as_ref().map(|error| &error.error_class),
+        error.as_ref().map(|error| &error.error_code),
+        invocation.actor_ref,
+        invocation.session_ref,
+        invocation.created_at.unix_millis(),
+        invocation.ended_at.map(Timestamp::unix_millis),
+    ])?;
+    match line.kind {
+        Kind::Started if changed > 0 => numbers.add(line.id, events, place)?,
+        Kind::Ended if changed > 0 => numbers.add_end(line.id, events, place)?,
+        _ => {}
     }
     Ok(())
 }
@@ -662,12 +643,12 @@ fn reversed() -> String {
 fn calls_by_ending() -> String {
     let reversed = reversed();
     format!(
-        "SELECT id, segment, at, length FROM calls WHERE {reversed} >= ?1 AND {reversed} < ?2 LIMIT {ALIKE_MAX}"
+        "SELECT {PLACE} FROM calls WHERE {reversed} >= ?1 AND {reversed} < ?2 LIMIT {ALIKE_MAX}"
     )
 }
 
 /// The call whose id is `id`; else those whose id ends so, at most [`ALIKE_MAX`], with the places of their payloads.
-fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> {
+fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<CallPlace>> {
     // Also as a reference that records have, to the call or to a part of it.
     let id = id
         .strip_prefix(EVIDENCE)
@@ -677,7 +658,8 @@ fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> 
     if id.is_empty() {
         return Ok(Vec::new());
     }
-    if let Some(exact) = index.query_row(CALL_BY_ID, [&id], found).optional()? {
+    let exact = format!("SELECT {PLACE} FROM calls WHERE id = ?1");
+    if let Some(exact) = index.query_row(&exact, [&id], found).optional()? {
         return Ok(vec![exact]);
     }
     let from: String = id.chars().rev().collect();
@@ -695,15 +677,19 @@ pub(super) fn has_ended(index: &Connection, id: &str) -> rusqlite::Result<Option
         .optional()
 }
 
-fn found(row: &Row<'_>) -> rusqlite::Result<(String, Place)> {
-    Ok((
-        row.get(0)?,
-        Place {
-            segment: row.get(1)?,
-            at: row.get(2)?,
-            length: row.get(3)?,
-        },
-    ))
+fn found(row: &Row<'_>) -> rusqlite::Result<CallPlace> {
+    let place = Place::read(row, 1)?;
+    let start_segment: Option<u64> = row.get(4)?;
+    let start = if start_segment == Some(place.segment) {
+        Some(Place::read(row, 4)?)
+    } else {
+        None
+    };
+    Ok(CallPlace {
+        id: row.get(0)?,
+        place,
+        start,
+    })
 }
 
 #[cfg(test)]

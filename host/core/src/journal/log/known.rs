@@ -1,13 +1,10 @@
 use crate::record::{InvocationId, ToolEvent};
 
-use super::{CallLog, LogError, index, numbers, orphan, segment};
-
-/// Maximum number of segments in which the notes of one call are looked for.
-const SEGMENTS_MAX: u64 = 8;
+use super::{CallLog, LogError, index, numbers, payload};
 
 impl CallLog {
-    /// The events of the call `id` that were noted while it ran, from its first one on, without a gap. Empty if there are
-    /// none, if the call has ended, or if the log cannot be read.
+    /// The events of the call `id` that the log has, from its first one on, without a gap. Empty if there are none, or if the
+    /// log cannot be read.
     pub async fn noted_events(&self, id: InvocationId) -> Vec<ToolEvent> {
         let log = self.clone();
         self.aside(move || log.read_noted(&id.to_string()))
@@ -19,22 +16,15 @@ impl CallLog {
         let Some(index) = self.index()? else {
             return Ok(Vec::new());
         };
-        let last = numbers::noted_in(&index, id).map_err(|error| self.failed("search", &error))?;
-        let Some(last) = last else {
-            return Ok(Vec::new());
-        };
-        let mut notes = Vec::new();
-        // A call that has not started is noted in whichever segment its process writes.
-        for number in (last.saturating_sub(SEGMENTS_MAX - 1).max(1)..=last).rev() {
-            let earlier = segment::notes_of(self.dir(), number, id)
-                .map_err(|error| self.failed("read", &error))?;
-            notes.splice(..0, earlier);
-            let events = orphan::noted(&notes);
-            if !events.is_empty() {
-                return Ok(events);
-            }
+        let lines = numbers::lines_of(&index, id).map_err(|error| self.failed("search", &error))?;
+        let mut payloads = Vec::with_capacity(lines.len());
+        for place in lines {
+            payloads.push(
+                self.payload(place)
+                    .map_err(|error| self.failed("read", &error))?,
+            );
         }
-        Ok(Vec::new())
+        Ok(payload::events(id, &payloads))
     }
 
     /// Returns whether the call `id` has ended; `None` if it is not on record, or the log cannot be read. Ends calls of

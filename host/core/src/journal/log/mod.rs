@@ -9,22 +9,20 @@
 //! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
 //! from another process (`events.rs`).
 //!
-//! A line has the record as JSON, for a plain call in a shorter form (`fold/mod.rs`), because a call waits for the log in
-//! proportion to its bytes.
+//! A line has the record as JSON, without what the lines of the call before it have (`payload.rs`).
 //!
 //! The segments are the evidence. The index beside them is made from them, and can be made again.
 
 mod check;
 mod derive;
 mod events;
-mod fold;
 mod index;
 mod known;
 mod line;
 mod notes;
 mod numbers;
-mod once;
 mod orphan;
+mod payload;
 mod prune;
 mod scan;
 mod segment;
@@ -33,7 +31,7 @@ mod share;
 mod tests;
 mod verify;
 
-use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,20 +46,21 @@ use crate::executor::BoxFuture;
 use crate::journal::PAYLOAD_BYTES;
 use crate::pool::STORE;
 use crate::record::{
-    CallRecord, ErrorCode, InvocationId, PermissionDecision, Refusal, ToolHook, ToolInvocation,
+    CallRecord, ErrorCode, InvocationId, PermissionDecision, Refusal, ToolEvent, ToolHook,
+    ToolInvocation,
 };
 use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
-use fold::{FoldedEnd, FoldedStart};
 pub use index::{CallQuery, CallSummary};
 use line::{HashedLine, Kind, UnlinkedLine};
-pub(super) use notes::{EventNote, NoteSource};
-use notes::{LogFollowers, Notes};
+pub(super) use notes::NoteSource;
+use notes::Notes;
+use payload::{EndPayload, StartPayload, StartedCall};
 use segment::Segment;
 pub use verify::{Damage, VerifiedLog};
 
-/// Default maximum size of the log, in bytes. A call takes about 2 kB.
+/// Default maximum size of the log, in bytes. A call takes about 5 kB.
 pub const LOG_BYTES: u64 = 1 << 30;
 /// Default time after which calls are removed from the log.
 pub const LOG_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -171,51 +170,23 @@ impl From<LogError> for Refusal {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) invocation: &'a ToolInvocation,
-    /// The decisions and hook runs until now: the record of the call has them even if its process is killed.
+    /// The decisions, hook runs and events until now: the record of the call has them even if its process is killed.
     pub(crate) decisions: &'a [PermissionDecision],
     pub(crate) hooks: &'a [ToolHook],
+    pub(crate) events: &'a [ToolEvent],
     /// `true` if the call could make lasting changes.
     pub(crate) changes: bool,
 }
 
 impl<'a> Start<'a> {
-    /// A start without decisions.
+    /// A start without decisions and events.
     pub(crate) fn new(invocation: &'a ToolInvocation, changes: bool) -> Self {
         Self {
             invocation,
             decisions: &[],
             hooks: &[],
+            events: &[],
             changes,
-        }
-    }
-}
-
-/// The payload of a start that is not folded.
-#[derive(Serialize)]
-struct StartRecord<'a> {
-    changes: bool,
-    process: u32,
-    invocation: &'a ToolInvocation,
-    #[serde(skip_serializing_if = "<[PermissionDecision]>::is_empty")]
-    decisions: &'a [PermissionDecision],
-    #[serde(skip_serializing_if = "<[ToolHook]>::is_empty")]
-    hooks: &'a [ToolHook],
-}
-
-impl<'a> StartRecord<'a> {
-    fn from_start(start: Start<'a>, process: u32) -> Self {
-        let Start {
-            invocation,
-            decisions,
-            hooks,
-            changes,
-        } = start;
-        Self {
-            changes,
-            process,
-            invocation,
-            decisions,
-            hooks,
         }
     }
 }
@@ -237,7 +208,8 @@ struct Inner {
     /// `true` while a thread removes segments.
     is_pruned: AtomicBool,
     notes: Arc<Notes>,
-    followed: LogFollowers,
+    /// The calls that started in a segment of this process, and run.
+    started: Mutex<HashMap<InvocationId, StartedCall>>,
 }
 
 /// The segments of this process.
@@ -278,12 +250,8 @@ impl Inner {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `true` if the call's start is in the segment of its end.
-    fn has_start(&self, id: InvocationId) -> bool {
-        let writer = self.writer();
-        let in_segment =
-            |writer: &Writer| writer.current.open.contains(&id) || writer.full_of(id).is_some();
-        writer.as_ref().is_some_and(in_segment)
+    fn started(&self) -> MutexGuard<'_, HashMap<InvocationId, StartedCall>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -297,7 +265,7 @@ impl CallLog {
             writer: Mutex::new(None),
             is_pruned: AtomicBool::new(false),
             notes: Arc::default(),
-            followed: LogFollowers::default(),
+            started: Mutex::default(),
         }))
     }
 
@@ -333,14 +301,17 @@ impl CallLog {
     ) -> Result<(), LogError> {
         let mut decisions = start.decisions.to_vec();
         let mut hooks = start.hooks.to_vec();
+        let mut events = start.events.to_vec();
         decisions
             .iter_mut()
             .for_each(PermissionDecision::hide_input);
         hooks.iter_mut().for_each(ToolHook::hide_input);
+        events.iter_mut().for_each(ToolEvent::hide_input);
         self.write_start(
             Start {
                 decisions: &decisions,
                 hooks: &hooks,
+                events: &events,
                 ..start
             },
             is_large,
@@ -355,14 +326,16 @@ impl CallLog {
             let changes = start.changes;
             let decisions = start.decisions.to_vec();
             let hooks = start.hooks.to_vec();
+            let events = start.events.to_vec();
             let write = move || {
                 let start = Start {
                     invocation: &invocation,
                     decisions: &decisions,
                     hooks: &hooks,
+                    events: &events,
                     changes,
                 };
-                log.large_start(Kind::Started, start)
+                log.start(Kind::Started, start)
             };
             self.aside(write).await?
         } else {
@@ -384,43 +357,32 @@ impl CallLog {
     ) -> Result<(), LogError> {
         let log = self.clone();
         let written = self
-            .aside(move || log.large_start(Kind::Suspended, Start::new(&invocation, changes)))
+            .aside(move || log.start(Kind::Suspended, Start::new(&invocation, changes)))
             .await?;
         self.sync(written).await
     }
 
     fn start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
-        let kept = start.invocation.for_disk();
-        let id = Some(kept.invocation_id);
-        let start = Start {
-            invocation: &kept,
-            ..start
+        // With less, the journal shall not keep what calls did that succeed.
+        let start = if self.0.settings.keep == Keep::All {
+            start
+        } else {
+            Start {
+                events: &[],
+                ..start
+            }
         };
-        match FoldedStart::from_start(start, *PROCESS) {
-            Some(folded) => self.append(kind, id, &folded),
-            None => self.append(kind, id, &StartRecord::from_start(start, *PROCESS)),
+        let id = start.invocation.invocation_id;
+        let unsynced = self.append(kind, Some(id), &StartPayload::new(start, *PROCESS))?;
+        if kind == Kind::Started {
+            self.0.started().insert(id, StartedCall::new(start));
+        } else {
+            self.0.started().remove(&id);
         }
+        Ok(unsynced)
     }
 
-    /// As [`Self::start`], with inputs that are the same written once.
-    fn large_start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
-        let kept = start.invocation.for_disk();
-        let id = Some(kept.invocation_id);
-        let start = Start {
-            invocation: &kept,
-            ..start
-        };
-        if let Some(folded) = FoldedStart::from_start(start, *PROCESS) {
-            return self.append(kind, id, &folded);
-        }
-        let mut started = serde_json::to_value(StartRecord::from_start(start, *PROCESS))
-            .map_err(|error| self.failed("write", &error))?;
-        once::shorten(&mut started);
-        self.append(kind, id, &started)
-    }
-
-    /// Writes how a call ended: all of its record but the declaration, which `describe` of the component repeats, and but
-    /// an output that may be on no disk.
+    /// Writes how a call ended: its record without the declaration, and without an output that may be on no disk.
     ///
     /// # Errors
     ///
@@ -439,7 +401,7 @@ impl CallLog {
         let log = self.clone();
         let shared = Arc::new(record);
         let record = Arc::clone(&shared);
-        let written = match self.aside(move || log.large_end(&record)).await {
+        let written = match self.aside(move || log.end(&record)).await {
             Ok(unsynced) => self.sync(unsynced).await,
             Err(error) => Err(error),
         };
@@ -447,44 +409,24 @@ impl CallLog {
     }
 
     fn end(&self, record: &CallRecord) -> Result<Option<File>, LogError> {
-        let id = Some(record.invocation.invocation_id);
+        let id = record.invocation.invocation_id;
+        let start = self.0.started().remove(&id);
         match self.0.settings.keep {
             Keep::None => Ok(None),
-            Keep::Failures if !record.result.is_error => self.append(Kind::Dropped, id, &()),
+            Keep::Failures if !record.result.is_error => self.append(Kind::Dropped, Some(id), &()),
             _ if record.is_never_persisted() && guard!("never_persisted") => {
-                self.append(Kind::Ended, id, &record.without_output().undeclared())
+                let record = record.without_output();
+                self.append(Kind::Ended, Some(id), &EndPayload::new(&record, None))
             }
-            _ => match FoldedEnd::from_record(record) {
-                Some(folded) => self.append(Kind::Ended, id, &folded),
-                None => self.append(Kind::Ended, id, &record.undeclared()),
-            },
+            _ => {
+                let start = start.filter(|_| guard!("journal_inputs"));
+                self.append(
+                    Kind::Ended,
+                    Some(id),
+                    &EndPayload::new(record, start.as_ref()),
+                )
+            }
         }
-    }
-
-    /// As [`Self::end`], without the inputs that the start of the call has, and with those that are the same written once.
-    fn large_end(&self, record: &CallRecord) -> Result<Option<File>, LogError> {
-        let is_kept = match self.0.settings.keep {
-            Keep::All => true,
-            Keep::Failures => record.result.is_error,
-            Keep::None => false,
-        };
-        if !is_kept || !guard!("journal_inputs") {
-            return self.end(record);
-        }
-        let shared = if record.is_never_persisted() && guard!("never_persisted") {
-            Cow::Owned(record.without_output())
-        } else {
-            Cow::Borrowed(record)
-        };
-        let end = serde_json::to_value(shared.undeclared());
-        let mut end = end.map_err(|error| self.failed("write", &error))?;
-        let id = record.invocation.invocation_id;
-        if self.0.has_start(id) {
-            once::leave_out(&mut end)
-        } else {
-            once::shorten(&mut end)
-        }
-        self.append(Kind::Ended, Some(id), &end)
     }
 
     /// Runs `work` on a thread for the host's own store. Boxed, to keep the future of a call that needs none small.

@@ -1,21 +1,18 @@
 //! The sequence of the log: the index numbers every event when it first reads the event's line, from 1 and without gaps.
 //! All readers share the index, and so they agree on the numbers.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use rusqlite::{Connection, Row, Transaction, params};
 
-use super::line::{Line, NO_CALL};
+use super::line::NO_CALL;
 
-/// The tables of the sequence. `lines` has a row for each line with events that no line before it has; `skipped` of its
-/// events come before those, and `last` is the number of the last one. `told` says how many events of a call were
-/// numbered before its end.
+/// The tables of the sequence. `lines` has a row for each line with events that no line before it has: `last` is the number of
+/// the last one, and `first` the place of the first one among the events of its call.
 pub(super) const TABLES: &str = "
     CREATE TABLE lines (
-        last INTEGER PRIMARY KEY, events INTEGER NOT NULL, skipped INTEGER NOT NULL,
+        last INTEGER PRIMARY KEY, call TEXT NOT NULL, first INTEGER NOT NULL, events INTEGER NOT NULL,
         segment INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL
     ) STRICT;
-    CREATE TABLE told (id TEXT PRIMARY KEY, segment INTEGER NOT NULL, events INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE INDEX lines_by_call ON lines (call) WHERE call <> '-';
     CREATE TABLE sequence (next INTEGER NOT NULL) STRICT;
 ";
 
@@ -34,19 +31,23 @@ pub(super) struct Place {
     pub(super) length: u64,
 }
 
-#[derive(Deserialize)]
-struct NumberedEvents {
-    first: u64,
-    events: Vec<IgnoredAny>,
+/// The lines with events of the call `id`, in order.
+pub(super) fn lines_of(index: &Connection, id: &str) -> rusqlite::Result<Vec<Place>> {
+    let sql = "SELECT segment, at, length FROM lines WHERE call = ?1 AND call <> '-' ORDER BY last";
+    let mut lines = index.prepare(sql)?;
+    let places = lines.query_map([id], |row| Place::read(row, 0))?;
+    places.collect()
 }
 
-/// The segment with the latest note of the call `id`; `None` if nothing is noted of it, or if it has ended.
-pub(super) fn noted_in(index: &Connection, id: &str) -> rusqlite::Result<Option<u64>> {
-    index
-        .query_row("SELECT segment FROM told WHERE id = ?1", [id], |row| {
-            row.get(0)
+impl Place {
+    /// Reads the columns `segment`, `at` and `length`, from the column `from` on.
+    pub(super) fn read(row: &Row<'_>, from: usize) -> rusqlite::Result<Self> {
+        Ok(Self {
+            segment: row.get(from)?,
+            at: row.get(from + 1)?,
+            length: row.get(from + 2)?,
         })
-        .optional()
+    }
 }
 
 impl<'a> Numbers<'a> {
@@ -68,68 +69,59 @@ impl<'a> Numbers<'a> {
         Ok(())
     }
 
-    /// Numbers the events of a note that no earlier note has.
-    pub(super) fn noted(&mut self, line: &Line, place: Place) -> rusqlite::Result<()> {
-        // A damaged line is the affair of `verify`.
-        let Ok(NumberedEvents { first, events }) = serde_json::from_str(line.payload) else {
-            return Ok(());
-        };
-        if line.id == NO_CALL {
-            return self.number(events.len() as u64, 0, place);
+    /// Numbers the events of a line about the call `id` that no earlier line has. `first` is the place of the first one among
+    /// the events of its call.
+    pub(super) fn add(
+        &mut self,
+        id: &str,
+        (first, events): (u64, u64),
+        place: Place,
+    ) -> rusqlite::Result<()> {
+        if id == NO_CALL {
+            return self.number(id, (first, events), place);
         }
-        let told = self.told(line.id)?;
-        let end = first.saturating_add(events.len() as u64);
-        // A call that another process resumed is noted from its first event on again.
+        let told = self.told(id)?;
+        let end = first.saturating_add(events);
+        // A call that another process resumed is written from its first event on again.
         if end <= told || first > told {
             return Ok(());
         }
-        let has_ended = "SELECT 1 FROM calls WHERE id = ?1 AND ended_at IS NOT NULL";
-        if self
-            .transaction
-            .query_row(has_ended, [line.id], |_| Ok(()))
-            .optional()?
-            .is_some()
-        {
-            return Ok(());
-        }
-        let sql = "INSERT INTO told VALUES (?1, ?2, ?3) \
-                   ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, events = excluded.events";
-        self.transaction
-            .execute(sql, params![line.id, place.segment, end])?;
-        self.number(end - told, told - first, place)
+        self.number(id, (told, end - told), place)
     }
 
-    /// Numbers the events of a record that no note has; its last one in any case.
-    pub(super) fn ended(&mut self, id: &str, events: usize, place: Place) -> rusqlite::Result<()> {
-        let events = events as u64;
-        let told = self.told(id)?.min(events.saturating_sub(1));
-        self.forget(id)?;
-        self.number(events - told, told, place)
-    }
-
-    /// Forgets how many events of a call were noted.
-    pub(super) fn forget(&mut self, id: &str) -> rusqlite::Result<()> {
-        self.transaction
-            .execute("DELETE FROM told WHERE id = ?1", [id])
-            .map(drop)
+    /// As [`Self::add`], for the end of a call: its last event is numbered in any case.
+    pub(super) fn add_end(
+        &mut self,
+        id: &str,
+        (first, events): (u64, u64),
+        place: Place,
+    ) -> rusqlite::Result<()> {
+        let end = first.saturating_add(events);
+        let from = self.told(id)?.min(end.saturating_sub(1)).max(first);
+        self.number(id, (from, end.saturating_sub(from)), place)
     }
 
     /// Removes what is known of a segment that is gone. Its numbers are never given again.
     pub(super) fn remove(&mut self, segment: u64) -> rusqlite::Result<()> {
         self.transaction
-            .execute("DELETE FROM lines WHERE segment = ?1", [segment])?;
-        self.transaction
-            .execute("DELETE FROM told WHERE segment = ?1", [segment])
+            .execute("DELETE FROM lines WHERE segment = ?1", [segment])
             .map(drop)
     }
 
+    /// How many events of the call are numbered.
     fn told(&self, id: &str) -> rusqlite::Result<u64> {
-        let sql = "SELECT events FROM told WHERE id = ?1";
-        let told: rusqlite::Result<u64> = self.transaction.query_row(sql, [id], |row| row.get(0));
-        told.optional().map(Option::unwrap_or_default)
+        let sql =
+            "SELECT coalesce(max(first + events), 0) FROM lines WHERE call = ?1 AND call <> '-'";
+        let mut told = self.transaction.prepare(sql)?;
+        told.query_row([id], |row| row.get(0))
     }
 
-    fn number(&mut self, events: u64, skipped: u64, place: Place) -> rusqlite::Result<()> {
+    fn number(
+        &mut self,
+        id: &str,
+        (first, events): (u64, u64),
+        place: Place,
+    ) -> rusqlite::Result<()> {
         if events == 0 {
             return Ok(());
         }
@@ -139,12 +131,17 @@ impl<'a> Numbers<'a> {
             at,
             length,
         } = place;
-        let sql = "INSERT INTO lines VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         self.transaction
-            .execute(
-                sql,
-                params![self.next - 1, events, skipped, segment, at, length],
-            )
+            .prepare("INSERT INTO lines VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                self.next - 1,
+                id,
+                first,
+                events,
+                segment,
+                at,
+                length
+            ])
             .map(drop)
     }
 }

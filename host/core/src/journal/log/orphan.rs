@@ -1,6 +1,5 @@
 //! The end of a call whose process was killed.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
@@ -9,24 +8,27 @@ use crate::record::{
     ToolResult, TraceContext, Trust, Writer,
 };
 
-use super::fold::{self, RecordedStart};
+use super::Start;
+use super::payload::{self, EarlierLines, EndPayload, RecordedStart, StartedCall};
 
-#[derive(Deserialize)]
-struct ReadNote {
-    first: usize,
-    events: Vec<ToolEvent>,
-}
-
-/// Returns the record of the call `id` that `started` and did not end: canceled by the end of its process. Of its events
-/// and its progress, those that were noted are known. `None` if the start cannot be read.
-pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String> {
+/// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
+/// `None` if the start cannot be read.
+pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
+    let started = lines.start.as_ref()?;
     let RecordedStart {
         changes,
         mut invocation,
         decisions,
         hooks,
-        ..
-    } = fold::begun(id, started).ok()?;
+    } = RecordedStart::read(started).ok()?;
+    let mut events = payload::events(id, [started].into_iter().chain(&lines.notes));
+    let known = StartedCall::new(Start {
+        invocation: &invocation,
+        decisions: &decisions,
+        hooks: &hooks,
+        events: &events,
+        changes,
+    });
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
     let refusal =
         Refusal::new(ErrorCode::RuntimeShutdown, message).aborted(AbortReason::RuntimeShutdown);
@@ -54,7 +56,6 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
         "result_id": result.result_id, "status": invocation.status(), "error_class": refusal.class,
         "error_code": refusal.code,
     });
-    let mut events = noted(notes);
     if events.is_empty() {
         events.push(event(
             &invocation,
@@ -84,30 +85,10 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
         result,
         events,
     };
-    serde_json::to_string(&record.undeclared()).ok()
+    serde_json::to_string(&EndPayload::new(&record, Some(&known))).ok()
 }
 
-/// The first events of the call without a gap, from its notes.
-pub(super) fn noted(notes: &[String]) -> Vec<ToolEvent> {
-    let mut events: Vec<ToolEvent> = Vec::new();
-    for note in notes {
-        let Ok(ReadNote {
-            first,
-            events: more,
-        }) = serde_json::from_str(note)
-        else {
-            break;
-        };
-        if first > events.len() {
-            break;
-        }
-        let known = events.len() - first;
-        events.extend(more.into_iter().skip(known));
-    }
-    events
-}
-
-/// An event of the call. Those of its trail that were not noted went with its process.
+/// An event of the call. Those of its trail that are in no line went with its process.
 fn event(
     invocation: &ToolInvocation,
     event_type: EventType,

@@ -1,18 +1,16 @@
 //! Searches the records themselves, for questions that are too rare for the index.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-use super::line::{Kind, Line};
-use super::segment::{self, LINE_BYTES_MAX};
-use super::{CallLog, LogError, once};
+use super::line::Kind;
+use super::{CallLog, LogError, segment};
 
 impl CallLog {
     /// Calls `seen` with each record of a call in which `text` occurs, in the order of the log, until it breaks. `text` is
-    /// one that JSON does not escape, and that a folded line has too, such as a reference. Takes a second for a full log.
+    /// one that JSON does not escape, and that the end of a call has, such as a reference. Takes a second for a full log.
     ///
     /// # Errors
     ///
@@ -24,37 +22,23 @@ impl CallLog {
     ) -> Result<(), LogError> {
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
         for (number, _) in sizes {
-            // Pruned at this moment.
-            let Ok(file) = File::open(segment::path(self.dir(), number)) else {
-                continue;
-            };
-            let mut reader = BufReader::with_capacity(1 << 20, file);
-            let mut line = Vec::new();
-            loop {
-                line.clear();
-                let read = reader
-                    .by_ref()
-                    .take(LINE_BYTES_MAX)
-                    .read_until(b'\n', &mut line);
-                read.map_err(|error| self.failed("read", &error))?;
-                let Some(content) = line.strip_suffix(b"\n") else {
-                    break;
-                };
-                let Some(content) = Line::read(content) else {
-                    continue;
-                };
-                if !matches!(content.kind, Kind::Ended | Kind::Carried)
-                    || !content.payload.contains(text)
+            let mut flow = ControlFlow::Continue(());
+            let read = segment::each_line_of(self.dir(), number, |line, earlier| {
+                if flow.is_continue()
+                    && matches!(line.kind, Kind::Ended | Kind::Carried)
+                    && line.payload.contains(text)
+                    && let Ok(record) = earlier.record(line.id, line.payload)
                 {
-                    continue;
+                    flow = seen(&record);
                 }
-                let Ok(record) = once::whole(self.dir(), number, content.id, content.payload)
-                else {
-                    continue;
-                };
-                if seen(&record).is_break() {
-                    return Ok(());
-                }
+            });
+            match read {
+                // Pruned at this moment.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                read => read.map_err(|error| self.failed("read", &error))?,
+            }
+            if flow.is_break() {
+                break;
             }
         }
         Ok(())

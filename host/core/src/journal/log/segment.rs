@@ -16,6 +16,7 @@ use crate::private;
 use crate::record::InvocationId;
 
 use super::line::{self, HashedLine, Kind, Line, NO_CALL, UnlinkedLine};
+use super::payload::EarlierLines;
 use super::{Key, LogSettings, orphan};
 
 /// How the name of a segment ends.
@@ -163,9 +164,9 @@ impl Segment {
             let removed = json!({ "removed_bytes": found.torn }).to_string();
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
         }
-        for Open { id, started, notes } in found.open {
-            if let Some(record) = orphan::ended(&id, &started, &notes) {
-                segment.append(key, Kind::Ended, &id, &record)?;
+        for (id, lines) in found.open {
+            if let Some(end) = orphan::ended(&id, &lines) {
+                segment.append(key, Kind::Ended, &id, &end)?;
             }
         }
         // Until here it must not be closed.
@@ -256,17 +257,8 @@ struct SegmentContent {
     bytes: u64,
     /// Bytes after the last line break.
     torn: u64,
-    /// Calls that started and did not end, in order.
-    open: Vec<Open>,
-}
-
-/// A call that started and did not end.
-struct Open {
-    id: String,
-    /// The payload of its start.
-    started: String,
-    /// The payloads of its notes, in order.
-    notes: Vec<String>,
+    /// Calls that started and did not end, in order, with their lines.
+    open: Vec<(String, EarlierLines)>,
 }
 
 impl SegmentContent {
@@ -274,49 +266,84 @@ impl SegmentContent {
     fn ids(&self) -> Vec<InvocationId> {
         self.open
             .iter()
-            .filter_map(|open| open.id.parse().ok())
+            .filter_map(|(id, _)| id.parse().ok())
             .collect()
     }
 
     fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
-        let mut open: HashMap<String, (usize, String)> = HashMap::new();
-        let mut notes: HashMap<String, Vec<String>> = HashMap::new();
+        let mut calls = OpenCalls::default();
         let mut chain = line::beginning(key, number);
-        let mut at = 0;
         let (bytes, torn) = each_line(file, |line| {
-            at += 1;
             // A damaged line is the affair of `verify`.
-            let Some(line) = Line::read(line) else { return };
-            chain = line.chain;
-            let id = line.id;
-            match line.kind {
-                Kind::Started => _ = open.insert(id.to_owned(), (at, line.payload.to_owned())),
-                // Its notes stay, because it can start again here.
-                Kind::Suspended => _ = open.remove(id),
-                Kind::Noted => notes
-                    .entry(id.to_owned())
-                    .or_default()
-                    .push(line.payload.to_owned()),
-                Kind::Ended | Kind::Carried | Kind::Dropped => {
-                    open.remove(id);
-                    notes.remove(id);
-                }
-                Kind::Opened | Kind::Repaired | Kind::Pruned => {}
+            if let Some(line) = Line::read(line) {
+                chain = line.chain;
+                calls.read(&line);
             }
         })?;
-        let mut open: Vec<_> = open.into_iter().collect();
-        open.sort_unstable_by_key(|(_, (at, _))| *at);
-        let open = open.into_iter().map(|(id, (_, started))| {
-            let notes = notes.remove(&id).unwrap_or_default();
-            Open { id, started, notes }
-        });
-        let open = open.collect();
         Ok(Self {
             chain,
             bytes,
             torn,
-            open,
+            open: calls.started(),
         })
+    }
+}
+
+/// The calls that did not end until a line of a segment.
+#[derive(Default)]
+struct OpenCalls {
+    calls: HashMap<String, OpenCall>,
+    count: usize,
+}
+
+#[derive(Default)]
+struct OpenCall {
+    /// The number of the line of its start.
+    at: usize,
+    lines: EarlierLines,
+}
+
+impl OpenCalls {
+    /// Reads the next line. Returns the lines before it of the call that it ends.
+    fn read(&mut self, line: &Line<'_>) -> EarlierLines {
+        self.count += 1;
+        let id = line.id;
+        match line.kind {
+            Kind::Started => {
+                let call = self.calls.entry(id.to_owned()).or_default();
+                call.at = self.count;
+                call.lines.start = Some(line.payload.to_owned());
+            }
+            // Its notes stay, because it can start again here.
+            Kind::Suspended => {
+                if let Some(call) = self.calls.get_mut(id) {
+                    call.lines.start = None;
+                }
+            }
+            Kind::Noted if id != NO_CALL => {
+                let call = self.calls.entry(id.to_owned()).or_default();
+                call.lines.notes.push(line.payload.to_owned());
+            }
+            Kind::Ended | Kind::Carried | Kind::Dropped => {
+                return self.calls.remove(id).unwrap_or_default().lines;
+            }
+            Kind::Noted | Kind::Opened | Kind::Repaired | Kind::Pruned => {}
+        }
+        EarlierLines::default()
+    }
+
+    /// The calls that started, in order.
+    fn started(self) -> Vec<(String, EarlierLines)> {
+        let mut calls: Vec<_> = self
+            .calls
+            .into_iter()
+            .filter(|(_, call)| call.lines.start.is_some())
+            .collect();
+        calls.sort_unstable_by_key(|(_, call)| call.at);
+        calls
+            .into_iter()
+            .map(|(id, call)| (id, call.lines))
+            .collect()
     }
 }
 
@@ -347,40 +374,21 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
     }
 }
 
-/// The payloads of the notes of the call `id` in the segment `number`, in order; none if the segment is gone.
-pub(super) fn notes_of(dir: &Path, number: u64, id: &str) -> io::Result<Vec<String>> {
-    let file = match File::open(path(dir, number)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut notes = Vec::new();
-    each_line(&file, |line| {
-        let line = Line::read(line).filter(|line| line.kind == Kind::Noted && line.id == id);
-        notes.extend(line.map(|line| line.payload.to_owned()));
-    })?;
-    Ok(notes)
-}
-
-/// The payload of the start of the call `id` in the segment `number`.
-pub(super) fn start_of(dir: &Path, number: u64, id: &str) -> io::Result<Option<String>> {
-    let mut start = None;
-    each_line_of(dir, number, |line| {
-        if line.kind == Kind::Started && line.id == id {
-            start = Some(line.payload.to_owned());
-        }
-    })?;
-    Ok(start)
-}
-
-/// Gives `each` the lines of the segment `number` that can be read.
+/// Gives `each` the lines of the segment `number` that can be read, and for the end of a call the lines of the call before it.
 pub(super) fn each_line_of(
     dir: &Path,
     number: u64,
-    mut each: impl FnMut(&Line<'_>),
+    mut each: impl FnMut(&Line<'_>, EarlierLines),
 ) -> io::Result<()> {
     let file = File::open(path(dir, number))?;
-    each_line(&file, |line| _ = Line::read(line).map(|line| each(&line))).map(drop)
+    let mut calls = OpenCalls::default();
+    each_line(&file, |line| {
+        if let Some(line) = Line::read(line) {
+            let earlier = calls.read(&line);
+            each(&line, earlier);
+        }
+    })
+    .map(drop)
 }
 
 /// A segment that the log has to lose. No process writes it while this lives.

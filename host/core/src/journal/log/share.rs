@@ -10,11 +10,12 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::record::Timestamp;
 
-use super::index::{self, Brief};
+use super::index;
 use super::line::Kind;
 use super::numbers::Place;
+use super::payload::{self, Brief};
 use super::segment::{self, Segment, Surplus};
-use super::{CallLog, Key, LogError, LogSettings, once};
+use super::{CallLog, Key, LogError, LogSettings};
 
 /// The bytes that each caller has in each segment. The index of an earlier version has none of its segments here.
 pub(super) const TABLE: &str = "
@@ -106,11 +107,11 @@ pub(super) fn carry(
     for Surplus { number, is_old, .. } in surplus {
         let mut ids = HashSet::new();
         let mut failed = None;
-        segment::each_line_of(dir, *number, |line| {
+        segment::each_line_of(dir, *number, |line, earlier| {
             if !matches!(line.kind, Kind::Ended | Kind::Carried) || failed.is_some() {
                 return;
             }
-            let Ok(Brief { invocation, .. }) = Brief::read(line.payload) else {
+            let Ok(Brief { invocation, .. }) = serde_json::from_str::<Brief>(line.payload) else {
                 return;
             };
             let caller = invocation.actor_ref.as_deref().unwrap_or_default();
@@ -121,10 +122,10 @@ pub(super) fn carry(
             }
             let mut add = || {
                 // A line that says all itself stays as it is, byte for byte.
-                let payload = if once::is_whole(line.payload) {
+                let payload = if payload::is_whole(line.payload) {
                     line.payload.to_owned()
                 } else {
-                    once::whole(dir, *number, line.id, line.payload)?.to_string()
+                    earlier.record(line.id, line.payload)?.to_string()
                 };
                 let segment = match kept.take().filter(Segment::has_room) {
                     Some(segment) => segment,

@@ -8,17 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::journal::of_no_call;
 use crate::record::{EventType, Input, InvocationId, Status, ToolEvent, ToolInvocation};
 
 use super::line::Kind;
-use super::{
-    CallLog, CallQuery, EventNote, EventReader, FoldedStart, FollowedEvent, LogSettings, Start,
-    StartRecord, orphan, segment,
-};
+use super::{CallLog, CallQuery, EventReader, FollowedEvent, LogSettings, Start, segment};
 
 fn log(folder: &TempDir, settings: LogSettings) -> CallLog {
     CallLog::new(
@@ -353,8 +350,9 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     assert!(reader.verify().unwrap().is_ok());
 }
 
-#[test]
-fn what_hooks_said_before_the_start_outlives_their_process() {
+#[tokio::test]
+async fn what_was_decided_and_done_before_a_kill_is_on_record() {
+    let folder = tempfile::tempdir().unwrap();
     let call = running("a");
     let id = call.invocation_id.to_string();
     let at = call.created_at();
@@ -364,14 +362,34 @@ fn what_hooks_said_before_the_start_outlives_their_process() {
         "outcome": "completed",
     });
     let hooks = [serde_json::from_value(hook.clone()).unwrap()];
+    let [planned, started, progress] = events(
+        call.invocation_id,
+        [EventType::Planned, EventType::Started, EventType::Progress],
+    );
+    let writer = log(&folder, LogSettings::default());
     let start = Start {
         hooks: &hooks,
+        events: &[planned.clone(), started.clone()],
         ..Start::new(&call, true)
     };
-    assert!(FoldedStart::from_start(start, 7).is_none());
-    let line = serde_json::to_string(&StartRecord::from_start(start, 7)).unwrap();
-    let record: Value = serde_json::from_str(&orphan::ended(&id, &line, &[]).unwrap()).unwrap();
+    writer.started(start, false).await.unwrap();
+    note(&writer, call.invocation_id, 2, &[progress.clone()]);
+    drop(writer);
+    let reader = log(&folder, LogSettings::default());
+    let record = reader.record(&id).unwrap().unwrap();
     assert_eq!(record["hooks"], json!([hook]));
+    let [first @ .., last] = record["events"].as_array().unwrap().as_slice() else {
+        panic!("{record}")
+    };
+    let before = [planned, started, progress].map(|event| json!(event));
+    assert_eq!(
+        (first, &last["event_type"]),
+        (&before[..], &json!("tool.invocation.canceled"))
+    );
+    assert_eq!(
+        record["invocation"]["model_input"],
+        json!(*call.model_input)
+    );
 }
 
 #[tokio::test]
@@ -491,15 +509,7 @@ async fn a_record_whose_segment_is_removed_while_others_are_read_is_left_out() {
 }
 
 fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
-    log.noted(
-        id,
-        &EventNote {
-            session: Some("s"),
-            first,
-            events,
-        },
-    )
-    .unwrap();
+    log.noted(id, Some("s"), first, events).unwrap();
 }
 
 #[tokio::test]
