@@ -526,6 +526,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["sandbox::secrets::a_body_in_which_no_value"],
     ),
     ("replay_seeds", &[], &["cli::replay::no_seed_is_kept"]),
+    (
+        "log_head",
+        &[],
+        &["unit:journal::log::tests::a_row_or_a_head_that_others_changed"],
+    ),
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
     (
         "replay_world",

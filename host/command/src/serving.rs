@@ -240,7 +240,7 @@ impl ServingOptions {
             .map(Arc::new);
         let store = CallStore {
             // For reading: the host of each offering has its own, which writes as its settings say.
-            calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
+            calls: CallLog::new(home.journal(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
         Ok(server::ServerSettings {

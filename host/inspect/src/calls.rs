@@ -92,7 +92,7 @@ fn status(text: &str) -> Result<Status, String> {
 /// The log of this user's calls. Its questions end the calls of killed processes before they answer.
 pub(super) fn log(home: &Home) -> anyhow::Result<CallLog> {
     Ok(CallLog::new(
-        home.calls(),
+        home.journal(),
         home.calls_key(),
         configured_journal(home)?,
     ))

@@ -252,7 +252,7 @@ impl HostBuilder {
             }),
             protected: home.protected(),
             secrets: SecretStore::new(home.secrets(), home.secret_key()),
-            calls: CallLog::new(home.calls(), home.calls_key(), self.journal),
+            calls: CallLog::new(home.journal(), home.calls_key(), self.journal),
             events: EventBus::default(),
             listeners: self.listeners.into(),
             source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),

@@ -194,7 +194,7 @@ fn journal(home: &Home) -> Check {
                     );
                 }
             };
-            if let Err(error) = CallLog::new(home.calls(), home.calls_key(), settings).check() {
+            if let Err(error) = CallLog::new(home.journal(), home.calls_key(), settings).check() {
                 let fix = format!(
                     "make {} writable, or free some space there",
                     home.calls().display()

@@ -3,6 +3,7 @@
 
 mod artifact;
 mod bus;
+mod database;
 mod drafts;
 mod log;
 mod payload;

@@ -345,7 +345,7 @@ mod tests {
             append(path, session, "{\"type\":\"end\"}\n").unwrap();
         }
         let settings = toolcell_core::journal::LogSettings::default();
-        let log = CallLog::new(home.calls(), home.calls_key(), settings);
+        let log = CallLog::new(home.journal(), home.calls_key(), settings);
         remove_old(&new, &log);
         assert!(old.exists() && new.exists());
         let past = SystemTime::now() - settings.age_max - std::time::Duration::from_secs(1);

@@ -11,11 +11,14 @@
 //!
 //! A line has the record as JSON, without what the lines of the call before it have (`payload.rs`).
 //!
-//! The segments are the evidence. The index beside them is made from them, and can be made again.
+//! The segments are the evidence. The index is made from them (`fold.rs`), and can be made again. How far it has read is also
+//! in a file outside of the folder (`head.rs`).
 
 mod check;
 mod derive;
 mod events;
+mod fold;
+mod head;
 mod index;
 mod known;
 mod line;
@@ -201,6 +204,9 @@ type Key = Zeroizing<[u8; KEY_BYTES]>;
 pub struct CallLog(Arc<Inner>);
 
 struct Inner {
+    /// The folder of the journal.
+    journal: PathBuf,
+    /// The folder of the segments.
     dir: PathBuf,
     key_file: PathBuf,
     settings: LogSettings,
@@ -246,6 +252,10 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
+    fn key(&self) -> anyhow::Result<Key> {
+        private_file::read_or_make_key(&self.key_file)
+    }
+
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -256,10 +266,12 @@ impl Inner {
 }
 
 impl CallLog {
-    /// A log in the folder `dir`; the key in `key_file` links its lines. Both are created when the first call is written.
-    pub fn new(dir: PathBuf, key_file: PathBuf, settings: LogSettings) -> Self {
+    /// The log of the journal in the folder `journal`; the key in `key_file` links its lines. Both are created when the first
+    /// call is written.
+    pub fn new(journal: PathBuf, key_file: PathBuf, settings: LogSettings) -> Self {
         Self(Arc::new(Inner {
-            dir,
+            dir: journal.join("calls"),
+            journal,
             key_file,
             settings,
             writer: Mutex::new(None),
@@ -269,6 +281,7 @@ impl CallLog {
         }))
     }
 
+    /// The folder of its segments.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
@@ -530,7 +543,8 @@ impl CallLog {
     }
 
     fn key(&self) -> Result<Key, LogError> {
-        private_file::read_or_make_key(&self.0.key_file)
+        self.0
+            .key()
             .map_err(|error| self.failed("open", &format!("{error:#}")))
     }
 

@@ -5,17 +5,6 @@ use rusqlite::{Connection, Row, Transaction, params};
 
 use super::line::NO_CALL;
 
-/// The tables of the sequence. `lines` has a row for each line with events that no line before it has: `last` is the number of
-/// the last one, and `first` the place of the first one among the events of its call.
-pub(super) const TABLES: &str = "
-    CREATE TABLE lines (
-        last INTEGER PRIMARY KEY, call TEXT NOT NULL, first INTEGER NOT NULL, events INTEGER NOT NULL,
-        segment INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL
-    ) STRICT;
-    CREATE INDEX lines_by_call ON lines (call) WHERE call <> '-';
-    CREATE TABLE sequence (next INTEGER NOT NULL) STRICT;
-";
-
 /// Numbers the events of lines, within one transaction.
 pub(super) struct Numbers<'a> {
     transaction: &'a Transaction<'a>,
@@ -51,22 +40,24 @@ impl Place {
 }
 
 impl<'a> Numbers<'a> {
-    pub(super) fn begin(transaction: &'a Transaction<'a>) -> rusqlite::Result<Self> {
-        let next = transaction.query_row("SELECT next FROM sequence", [], |row| row.get(0))?;
+    /// Goes on with the number `least` or a higher one.
+    pub(super) fn begin(transaction: &'a Transaction<'a>, least: u64) -> rusqlite::Result<Self> {
+        let before =
+            transaction.query_row("SELECT next FROM sequence", [], |row| row.get::<_, u64>(0))?;
         Ok(Self {
             transaction,
-            next,
-            before: next,
+            next: before.max(least),
+            before,
         })
     }
 
-    /// Stores the number of the next event.
-    pub(super) fn finish(self) -> rusqlite::Result<()> {
+    /// Stores the number of the next event, and returns it.
+    pub(super) fn finish(self) -> rusqlite::Result<u64> {
         if self.next != self.before {
             self.transaction
                 .execute("UPDATE sequence SET next = ?1", [self.next])?;
         }
-        Ok(())
+        Ok(self.next)
     }
 
     /// Numbers the events of a line about the call `id` that no earlier line has. `first` is the place of the first one among
@@ -99,13 +90,6 @@ impl<'a> Numbers<'a> {
         let end = first.saturating_add(events);
         let from = self.told(id)?.min(end.saturating_sub(1)).max(first);
         self.number(id, (from, end.saturating_sub(from)), place)
-    }
-
-    /// Removes what is known of a segment that is gone. Its numbers are never given again.
-    pub(super) fn remove(&mut self, segment: u64) -> rusqlite::Result<()> {
-        self.transaction
-            .execute("DELETE FROM lines WHERE segment = ?1", [segment])
-            .map(drop)
     }
 
     /// How many events of the call are numbered.

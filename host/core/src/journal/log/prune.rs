@@ -72,7 +72,7 @@ impl Inner {
         let mut pruned = verify::with_earlier(&self.dir, key, &numbers)?;
         pruned
             .evicted_calls
-            .append(&mut share::carry(&self.dir, key, &self.settings, &surplus)?);
+            .append(&mut share::carry(self, key, &surplus)?);
         let removed = serde_json::to_string(&pruned)?;
         // A removal that survives a power failure without its line would count as damage.
         let noted = note(&removed).and_then(|file| file.sync_data());

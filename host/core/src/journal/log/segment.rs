@@ -1,5 +1,6 @@
 //! Files of the log: `<number>.log`, each written by one process at a time.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -10,8 +11,10 @@ use std::time::SystemTime;
 use blake3::Hash;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use serde::Deserialize;
 use serde_json::json;
 
+use crate::journal::database::VERSION;
 use crate::private;
 use crate::record::InvocationId;
 
@@ -123,7 +126,7 @@ impl Segment {
                     open: Vec::new(),
                 };
                 let opened =
-                    json!({ "segment": number, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
+                    json!({ "segment": number, "format": VERSION, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
                 segment.append(key, Kind::Opened, NO_CALL, &opened)?;
                 return Ok(segment);
             }
@@ -151,7 +154,7 @@ impl Segment {
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
-        let found = SegmentContent::read(&file, key, number)?;
+        let found = SegmentContent::read(dir, &file, key, number)?;
         let mut segment = Self {
             file,
             chain: found.chain,
@@ -270,22 +273,52 @@ impl SegmentContent {
             .collect()
     }
 
-    fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
+    fn read(dir: &Path, file: &File, key: &Key, number: u64) -> io::Result<Self> {
         let mut calls = OpenCalls::default();
         let mut chain = line::beginning(key, number);
+        let mut format = Ok(());
         let (bytes, torn) = each_line(file, |line| {
             // A damaged line is the affair of `verify`.
             if let Some(line) = Line::read(line) {
+                if line.kind == Kind::Opened {
+                    format = check_format(dir, line.payload);
+                }
                 chain = line.chain;
                 calls.read(&line);
             }
         })?;
+        format?;
         Ok(Self {
             chain,
             bytes,
             torn,
             open: calls.started(),
         })
+    }
+}
+
+/// Checks the version of the journal in the first line of a segment.
+///
+/// # Errors
+///
+/// Another version of toolcell wrote the log.
+pub(super) fn check_format(dir: &Path, opened: &str) -> io::Result<()> {
+    #[derive(Default, Deserialize)]
+    struct Opened {
+        #[serde(default)]
+        format: i64,
+    }
+    let Opened { format } = serde_json::from_str(opened).unwrap_or_default();
+    match format.cmp(&VERSION) {
+        Ordering::Equal => Ok(()),
+        Ordering::Less => {
+            let dir = dir.display().to_string().replace('\'', r"'\''");
+            let message = format!(
+                "an earlier toolcell wrote it, and this one cannot read it; remove it: rm -r '{dir}'"
+            );
+            Err(io::Error::other(message))
+        }
+        Ordering::Greater => Err(io::Error::other("a newer toolcell wrote it")),
     }
 }
 

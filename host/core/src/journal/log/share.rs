@@ -4,33 +4,21 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use crate::journal::store::StoreError;
 use crate::record::Timestamp;
 
-use super::index;
 use super::line::Kind;
 use super::numbers::Place;
 use super::payload::{self, Brief};
 use super::segment::{self, Segment, Surplus};
-use super::{CallLog, Key, LogError, LogSettings};
+use super::{CallLog, Inner, Key, LogError};
 
-/// The bytes that each caller has in each segment. The index of an earlier version has none of its segments here.
-pub(super) const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS used (
-        segment INTEGER NOT NULL, caller TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (segment, caller)
-    ) STRICT, WITHOUT ROWID;
-";
 const ADD: &str =
     "INSERT INTO used VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes";
-const BY_CALLER: &str = "
-    SELECT caller, sum(bytes) FROM (
-        SELECT caller, bytes FROM used UNION ALL
-        SELECT coalesce(caller, ''), length FROM calls WHERE segment NOT IN (SELECT segment FROM used)
-    ) GROUP BY caller
-";
+const BY_CALLER: &str = "SELECT caller, sum(bytes) FROM used GROUP BY caller";
 
 /// Counts a line about a call of `caller`.
 pub(super) fn add(
@@ -63,13 +51,6 @@ pub(super) fn add_note(
     }
 }
 
-/// Forgets a segment that is gone.
-pub(super) fn forget(transaction: &Transaction<'_>, segment: u64) -> rusqlite::Result<()> {
-    transaction
-        .execute("DELETE FROM used WHERE segment = ?1", [segment])
-        .map(drop)
-}
-
 impl CallLog {
     /// How many calls were removed, because the log was full or they were too old.
     ///
@@ -89,14 +70,10 @@ impl CallLog {
 
 /// Carries the calls of callers within their share from the `surplus` segments into another one, unless they are too old.
 /// Returns how many calls each segment has that are lost with it.
-pub(super) fn carry(
-    dir: &Path,
-    key: &Key,
-    settings: &LogSettings,
-    surplus: &[Surplus],
-) -> io::Result<BTreeMap<u64, u64>> {
+pub(super) fn carry(log: &Inner, key: &Key, surplus: &[Surplus]) -> io::Result<BTreeMap<u64, u64>> {
+    let (dir, settings) = (log.dir.as_path(), &log.settings);
     let within = if guard!("journal_shares") {
-        within(dir, settings)
+        within(log)
     } else {
         HashSet::new()
     };
@@ -151,18 +128,18 @@ pub(super) fn carry(
 }
 
 /// The callers that have no more than their share. Without an index nobody has, and the oldest calls go.
-fn within(dir: &Path, settings: &LogSettings) -> HashSet<String> {
-    let Ok(callers) = by_caller(dir) else {
+fn within(log: &Inner) -> HashSet<String> {
+    let Ok(callers) = by_caller(log) else {
         return HashSet::new();
     };
     let known: u64 = callers.iter().map(|(_, bytes)| bytes).sum();
     let total: u64 =
-        segment::sizes(dir).map_or(known, |sizes| sizes.iter().map(|(_, bytes)| bytes).sum());
-    // Lines of no call, and what the index of an earlier version does not know, are divided as the rest.
+        segment::sizes(&log.dir).map_or(known, |sizes| sizes.iter().map(|(_, bytes)| bytes).sum());
+    // Lines of no call are divided as the rest.
     let scaled = |bytes: u64| u128::from(bytes) * u128::from(total) / u128::from(known.max(1));
     let share = share(
         callers.iter().map(|(_, bytes)| scaled(*bytes)).collect(),
-        settings.bytes_max.into(),
+        log.settings.bytes_max.into(),
     );
     callers
         .into_iter()
@@ -172,15 +149,11 @@ fn within(dir: &Path, settings: &LogSettings) -> HashSet<String> {
 }
 
 /// The bytes of each caller; `""` is the one without a name.
-fn by_caller(dir: &Path) -> io::Result<Vec<(String, u64)>> {
-    let index = index::renewed(dir)?;
-    let read = || -> rusqlite::Result<Vec<(String, u64)>> {
-        let mut callers = index.prepare(BY_CALLER)?;
-        callers
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect()
-    };
-    read().map_err(io::Error::other)
+fn by_caller(log: &Inner) -> Result<Vec<(String, u64)>, StoreError> {
+    let index = log.index()?;
+    let mut callers = index.prepare(BY_CALLER)?;
+    let rows = callers.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// The most that each may have if `room` is divided evenly among those that want more than that.

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::index::IndexedSegment;
+use crate::journal::database;
+
+use super::head::{self, LogHead, SegmentEnd};
 use super::line::{self, Kind, Line};
 use super::prune::PrunedSegments;
 use super::segment::{self, LINE_BYTES_MAX};
@@ -25,19 +27,27 @@ pub struct VerifiedLog {
 
 /// The first line that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("{file}, line {line}{}: {what}", call.as_ref().map(|id| format!(" (call {id})")).unwrap_or_default())]
+#[error("{file}{}{}: {what}", place(*line), call.as_ref().map(|id| format!(" (call {id})")).unwrap_or_default())]
 pub struct Damage {
     pub file: String,
-    /// Counts from 1.
+    /// Counts from 1; 0 if it is in no line.
     pub line: u64,
     /// The call that the line is about, if that can be read.
     pub call: Option<String>,
     pub what: &'static str,
 }
 
+fn place(line: u64) -> String {
+    if line == 0 {
+        String::new()
+    } else {
+        format!(", line {line}")
+    }
+}
+
 impl CallLog {
-    /// Checks every line of every segment: each must be as it was written, and follow the line before it. The index must
-    /// have seen no line that is missing now.
+    /// Checks every line of every segment: each must be as it was written, and follow the line before it. None may be
+    /// missing that the index has seen, and the index must say what the lines say.
     ///
     /// # Errors
     ///
@@ -56,12 +66,20 @@ impl CallLog {
             return Ok(Ok(verified));
         }
         let key = self.key()?;
-        let seen = self.seen()?;
+        let head = self.head(&key)?;
+        if head.is_changed {
+            return Ok(Err(Damage {
+                file: head::path(&self.0.key_file).display().to_string(),
+                line: 0,
+                call: None,
+                what: "it was changed",
+            }));
+        }
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
         let mut pruned = PrunedSegments::default();
         let mut gone = Vec::new();
         for number in &numbers {
-            let seen = seen.iter().find(|seen| seen.number == *number);
+            let seen = head.ends.get(number);
             let mut checking = LogVerification {
                 key: &key,
                 seen,
@@ -79,12 +97,12 @@ impl CallLog {
         let last = numbers.last().copied().unwrap_or_default();
         let is_gone =
             |number: &u64| numbers.binary_search(number).is_err() || gone.contains(number);
-        // Of the last segments, the index alone knows that they were there.
+        // Of the last segments, the head alone knows that they were there.
         let mut known = (1..last)
-            .chain(seen.iter().map(|seen| seen.number))
+            .chain(head.ends.keys().copied())
             .chain(gone.iter().copied());
         match known.find(|number| is_gone(number) && !pruned.removed_segments.contains(number)) {
-            None => Ok(Ok(verified)),
+            None => Ok(self.forged_row()?.map_or(Ok(verified), Err)),
             Some(number) => Ok(Err(Damage {
                 file: segment::name(number),
                 line: 1,
@@ -94,11 +112,30 @@ impl CallLog {
         }
     }
 
+    fn head(&self, key: &Key) -> Result<LogHead, LogError> {
+        LogHead::read(&self.0.key_file, key).map_err(|error| self.failed("read", &error))
+    }
+
+    /// The first row of the index that is not what the lines say.
+    fn forged_row(&self) -> Result<Option<Damage>, LogError> {
+        let call = self
+            .0
+            .index()
+            .and_then(|_| self.0.forged_row())
+            .map_err(|error| self.failed("index", &error))?;
+        Ok(call.map(|call| Damage {
+            file: database::FILE_NAME.to_owned(),
+            line: 0,
+            call: Some(call),
+            what: "its row was changed",
+        }))
+    }
+
     /// Checks every line of the segment `number`, as [`Self::verify`] does.
     pub(super) fn verify_segment(&self, number: u64) -> Result<Result<(), Damage>, LogError> {
         let key = self.key()?;
-        let seen = self.seen()?;
-        let seen = seen.iter().find(|seen| seen.number == number);
+        let head = self.head(&key)?;
+        let seen = head.ends.get(&number);
         let mut verified = VerifiedLog::default();
         let mut pruned = PrunedSegments::default();
         let mut checking = LogVerification {
@@ -142,8 +179,8 @@ pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result
 
 struct LogVerification<'a> {
     key: &'a Key,
-    /// The index's entry for the segment.
-    seen: Option<&'a IndexedSegment>,
+    /// The end that the segment had.
+    seen: Option<&'a SegmentEnd>,
     verified: &'a mut VerifiedLog,
     /// The segments that were pruned.
     pruned: &'a mut PrunedSegments,
@@ -208,7 +245,7 @@ impl LogVerification<'_> {
             bytes += read;
             if self
                 .seen
-                .is_some_and(|seen| seen.bytes == bytes && seen.chain != *chain.as_bytes())
+                .is_some_and(|seen| seen.bytes == bytes && seen.chain != chain)
             {
                 return damage(at, None, "the lines up to here were replaced");
             }

@@ -1,7 +1,7 @@
 //! State that outlives the process: the calls for which an approval was requested, and the calls that wait for an answer to
-//! their tool's question without their callers, in one SQLite file that only its owner can read.
+//! their tool's question without their callers, in the database of the journal, which only its owner can read.
 //!
-//! Any other call never opens it. Every write is on disk before it is acknowledged, because a process can
+//! Any other call never opens it to run. Every write is on disk before it is acknowledged, because a process can
 //! be killed at any moment. A store that cannot be read returns an error, and never an approval.
 
 mod answer;
@@ -10,10 +10,10 @@ mod entry;
 mod hold;
 mod read;
 mod retention;
-mod schema;
 mod session;
 mod suspend;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use crate::journal::LOG_AGE;
+use crate::journal::database::{self, Durability};
 use crate::pool::STORE;
 use crate::record::{ErrorCode, Refusal};
 use crate::secret::SealingKey;
@@ -36,19 +37,19 @@ pub use suspend::{SuspendRequest, SuspendedCall};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Its contents cannot be trusted or understood.
-    #[error("the approval store is damaged: {0}")]
+    #[error("the journal's database is damaged: {0}")]
     Damaged(String),
     #[error(
-        "the approval store was written by a newer toolcell (format {found}, this one knows {known})"
+        "the journal's database was written by a newer toolcell (format {found}, this one knows {known})"
     )]
     Newer { found: i64, known: i64 },
     #[error(
-        "an earlier toolcell wrote the approval store, and this one cannot read it; remove it: rm '{file}'*"
+        "an earlier toolcell wrote the journal's database, and this one cannot read it; remove it: rm '{file}'*"
     )]
     /// `file` is escaped for single quotes. The star is for the files that SQLite keeps beside it.
     Older { file: String },
     /// No space, no permission, or a lock that is not released.
-    #[error("the approval store cannot be used: {0}")]
+    #[error("the journal's database cannot be used: {0}")]
     Unavailable(String),
     #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
     Full(u32),
@@ -69,6 +70,12 @@ impl From<rusqlite::Error> for StoreError {
             Some(_) => Self::Unavailable(text),
             None => Self::Damaged(text),
         }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        Self::Unavailable(error.to_string())
     }
 }
 
@@ -139,9 +146,9 @@ impl Journal {
         &self.0.dir
     }
 
-    /// Returns whether an approval was ever requested.
+    /// Returns whether an approval may have been requested.
     pub fn exists(&self) -> bool {
-        self.0.dir.join(schema::FILE_NAME).exists()
+        self.0.dir.join(database::FILE_NAME).exists()
     }
 
     /// Runs `work` on the store, and blocks this thread.
@@ -158,7 +165,7 @@ impl Journal {
     }
 
     fn open(&self) -> Result<Store, StoreError> {
-        let connection = schema::open(&self.0.dir)?;
+        let connection = database::open(&self.0.dir, Durability::Full)?;
         let key = SealingKey::read_or_make(&self.0.key_file);
         let key = key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))?;
         Ok(Store {

@@ -17,7 +17,18 @@ const OVER: &str = "
     WHERE state IN ('pending', 'approved', 'rejected', 'expired', 'canceled', 'running', 'finished') AND expires_at < ?1
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) LIMIT ?2";
-/// Maximum size of the store, in bytes: the arguments of a call alone may have 4 MiB, and a question can be open for a week.
+/// The columns with the bytes of stored calls.
+const RECORDS: [(&str, &str); 8] = [
+    ("invocations", "record"),
+    ("decisions", "record"),
+    ("mutations", "record"),
+    ("hook_runs", "record"),
+    ("events", "record"),
+    ("results", "record"),
+    ("approvals", "record"),
+    ("suspended", "record"),
+];
+/// Maximum size of all stored calls, in bytes: the arguments of a call alone may have 4 MiB, and a question can be open for a week.
 pub(super) const STORE_BYTES_MAX: u64 = 256 << 20;
 /// The part of it that the waiting calls of one caller may take.
 const CALLER_PART: u64 = 4;
@@ -105,11 +116,15 @@ pub(super) fn make_room(
     Ok(true)
 }
 
-/// The bytes of the store that are in use.
+/// The bytes of all stored calls.
 fn used(transaction: &Transaction<'_>) -> Result<u64, StoreError> {
-    let number = |pragma: &str| transaction.query_row(pragma, [], |row| row.get::<_, i64>(0));
-    let pages = number("PRAGMA page_count")?.saturating_sub(number("PRAGMA freelist_count")?);
-    Ok(u64::try_from(pages.saturating_mul(number("PRAGMA page_size")?)).unwrap_or_default())
+    let mut bytes = 0;
+    for (table, column) in RECORDS {
+        let sql = format!("SELECT coalesce(sum(octet_length({column})), 0) FROM {table}");
+        let used: u64 = transaction.query_row(&sql, [], |row| row.get(0))?;
+        bytes += used;
+    }
+    Ok(bytes)
 }
 
 /// Removes everything that is stored of the call `id`.

@@ -4,8 +4,8 @@ use crate::record::Input;
 
 fn log(folder: &tempfile::TempDir) -> CallLog {
     CallLog::new(
-        folder.path().join("calls"),
-        folder.path().join("key"),
+        folder.path().join("journal"),
+        folder.path().join("keys/key"),
         LogSettings::default(),
     )
 }

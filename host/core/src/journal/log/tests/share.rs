@@ -11,7 +11,7 @@ use crate::record::{
     ToolInvocation, ToolResult, Trust, Writer,
 };
 
-use super::{files, log, running, settle};
+use super::{files, log, remove_database, running, settle};
 
 /// A call of `caller` with arguments of so many bytes.
 fn call(caller: &str, bytes: usize) -> ToolInvocation {
@@ -88,7 +88,7 @@ async fn a_caller_who_fills_the_log_removes_calls_of_its_own() {
     assert!((10..30).contains(&verified.evicted_calls), "{verified:?}");
     assert_eq!(writer.evicted_calls().unwrap(), verified.evicted_calls);
     // The segments alone say it too.
-    fs::remove_file(folder.path().join("calls/index.db")).unwrap();
+    remove_database(&folder);
     let reader = log(&folder, LogSettings::default());
     assert_eq!(there(&reader), [true, false, true]);
     assert_eq!(reader.evicted_calls().unwrap(), verified.evicted_calls);

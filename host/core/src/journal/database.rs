@@ -1,3 +1,7 @@
+//! The database of the journal, in which everything is looked up: the index of calls and of their events, the calls for which
+//! an approval was requested, and the calls that wait for an answer. The index is made from the lines of the log, and can be
+//! made again from them.
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -6,18 +10,47 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::private;
 
-use super::StoreError;
+use super::store::StoreError;
 
-/// The file of the store in the journal's folder.
+/// The file in the journal's folder.
 pub(super) const FILE_NAME: &str = "journal.db";
-/// `user_version` of the file. Nothing is migrated before the first release.
-const VERSION: i64 = 4;
+/// Version of the journal: `user_version` of the file, and in the first line of each segment. Nothing is migrated before the
+/// first release.
+pub(super) const VERSION: i64 = 5;
 /// `application_id` of the file: "tool".
 const APPLICATION: i64 = 0x746f_6f6c;
 /// How long to wait while another process locks the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const TABLES: &str = "
+/// Which lines were read, and what is in them. `lines` has a row for each line with events that no line before it has: `last`
+/// is the number of the last one, and `first` the place of the first one among the events of its call. `used` has the bytes
+/// that each caller has in each segment, and `evicted` how many calls were removed with each.
+const LOG_TABLES: &str = "
+    CREATE TABLE segments (number INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, chain BLOB NOT NULL) STRICT;
+    CREATE TABLE calls (
+        id TEXT PRIMARY KEY, segment INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL,
+        start_segment INTEGER, start_at INTEGER, start_length INTEGER,
+        tool_id TEXT NOT NULL, status TEXT NOT NULL, error_class TEXT, error_code TEXT, caller TEXT,
+        session TEXT, created_at INTEGER NOT NULL, ended_at INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX calls_by_time ON calls (created_at);
+    CREATE INDEX calls_without_end ON calls (segment) WHERE ended_at IS NULL;
+    CREATE TABLE lines (
+        last INTEGER PRIMARY KEY, call TEXT NOT NULL, first INTEGER NOT NULL, events INTEGER NOT NULL,
+        segment INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX lines_by_call ON lines (call) WHERE call <> '-';
+    CREATE TABLE sequence (next INTEGER NOT NULL) STRICT;
+    INSERT INTO sequence VALUES (1);
+    CREATE TABLE used (
+        segment INTEGER NOT NULL, caller TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (segment, caller)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE evicted (segment INTEGER PRIMARY KEY, calls INTEGER NOT NULL) STRICT;
+";
+/// Characters of an id.
+const ID_CHARS: usize = 26;
+/// Calls that wait for people, and what was answered.
+const STORE_TABLES: &str = "
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
         created_at INTEGER NOT NULL, record TEXT NOT NULL
@@ -65,8 +98,17 @@ const TABLES: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Opens the store in `dir`; creates it, one process at a time.
-pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
+/// How safe a commit is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Durability {
+    /// It survives a killed process: for what can be made again.
+    Normal,
+    /// It survives a crash of the machine.
+    Full,
+}
+
+/// Opens the database in `dir`; creates it, one process at a time.
+pub(super) fn open(dir: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let unusable =
         |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
     private::close_dir(dir).map_err(unusable)?;
@@ -91,10 +133,23 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
             "it cannot be kept in WAL mode, but in mode {mode}"
         )));
     }
-    // Acknowledged writes survive a crash of the machine too.
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    let synchronous = match durability {
+        Durability::Normal => "NORMAL",
+        Durability::Full => "FULL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
     create_tables(&mut connection, &path)?;
     Ok(connection)
+}
+
+/// The expression for an id from its last character to its first: ids that end alike begin alike there. SQLite has no
+/// function for it, and uses an index on an expression only for the same expression.
+pub(super) fn reversed_id() -> String {
+    (1..=ID_CHARS)
+        .rev()
+        .map(|at| format!("substr(id, {at}, 1)"))
+        .collect::<Vec<_>>()
+        .join(" || ")
 }
 
 fn create_tables(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
@@ -115,13 +170,23 @@ fn create_tables(connection: &mut Connection, file: &Path) -> Result<(), StoreEr
         }
         _ => {
             return Err(StoreError::Damaged(
-                "the file is not an approval store of toolcell".to_owned(),
+                "the file is not a database of toolcell".to_owned(),
             ));
         }
     }
-    transaction.execute_batch(TABLES)?;
+    put_log_tables(&transaction)?;
+    transaction.execute_batch(STORE_TABLES)?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Creates the tables of the index.
+pub(super) fn put_log_tables(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(LOG_TABLES)?;
+    let reversed = reversed_id();
+    connection.execute_batch(&format!(
+        "CREATE INDEX calls_by_ending ON calls ({reversed})"
+    ))
 }
