@@ -527,6 +527,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("replay_seeds", &[], &["cli::replay::no_seed_is_kept"]),
     (
+        "clock_jumps",
+        &[],
+        &["unit:journal::log::tests::segments_that_are_too_old"],
+    ),
+    (
         "log_head",
         &[],
         &["unit:journal::log::tests::a_row_or_a_head_that_others_changed"],

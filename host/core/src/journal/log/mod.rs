@@ -32,13 +32,13 @@ mod segment;
 mod share;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod verify;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +61,7 @@ pub(super) use notes::NoteSource;
 use notes::Notes;
 use payload::{EndPayload, StartPayload, StartedCall};
 use segment::Segment;
+use upkeep::Upkeep;
 pub use verify::{Damage, VerifiedLog};
 
 /// Default maximum size of the log, in bytes. A call takes about 5 kB.
@@ -211,8 +212,7 @@ struct Inner {
     key_file: PathBuf,
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
-    /// `true` while a thread removes segments.
-    is_pruned: AtomicBool,
+    upkeep: Arc<Upkeep>,
     notes: Arc<Notes>,
     /// The calls that started in a segment of this process, and run.
     started: Mutex<HashMap<InvocationId, StartedCall>>,
@@ -275,7 +275,7 @@ impl CallLog {
             key_file,
             settings,
             writer: Mutex::new(None),
-            is_pruned: AtomicBool::new(false),
+            upkeep: Arc::default(),
             notes: Arc::default(),
             started: Mutex::default(),
         }))
@@ -510,6 +510,7 @@ impl CallLog {
             _ => {}
         }
         full.retain(|segment| !segment.open.is_empty());
+        self.keep_up(false);
         Ok(file)
     }
 
@@ -534,7 +535,7 @@ impl CallLog {
             writer.full.push(full);
         }
         // No call of a busy process waits for the disk.
-        self.prune_aside(writer.key.clone());
+        self.keep_up(true);
         Ok(())
     }
 

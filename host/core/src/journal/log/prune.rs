@@ -4,18 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use std::thread;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::line::{Kind, NO_CALL};
 use super::segment::{self, Segment, Surplus};
 use super::{CallLog, Inner, Key, LogError, share, verify};
-
-/// Stack of the thread, in bytes.
-const STACK_BYTES: usize = 512 << 10;
 
 /// The segments that were removed, and the segments whose removal these recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -38,33 +33,18 @@ impl CallLog {
             .prune(key, note)
             .map_err(|error| self.failed("write", &error))
     }
-
-    /// Has a thread remove segments: it reads them for what has to be kept of them, and waits for the disk.
-    pub(super) fn prune_aside(&self, key: Key) {
-        if self.0.is_pruned.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let log = Arc::downgrade(&self.0);
-        let thread = thread::Builder::new()
-            .name("prune".to_owned())
-            .stack_size(STACK_BYTES);
-        // Without a thread, or with a failure, they go when the next segment is full.
-        if thread.spawn(move || prune(&log, &key)).is_err() {
-            self.0.is_pruned.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
-fn prune(log: &Weak<Inner>, key: &Key) {
-    let Some(log) = log.upgrade() else { return };
-    let _ = log.prune(key, |removed| log.note_removed(removed));
-    log.is_pruned.store(false, Ordering::Relaxed);
 }
 
 impl Inner {
+    /// Removes segments beside calls that go on.
+    pub(super) fn prune_beside(self: &Arc<Self>) -> io::Result<()> {
+        let key = self.key().map_err(io::Error::other)?;
+        self.prune(&key, |removed| self.note_removed(removed))
+    }
+
     /// Removes segments; `note` writes which ones.
     fn prune(&self, key: &Key, mut note: impl FnMut(&str) -> io::Result<File>) -> io::Result<()> {
-        let surplus = segment::surplus(&self.dir, &self.settings)?;
+        let (surplus, is_clock_sure) = segment::surplus(&self.dir, &self.settings)?;
         if surplus.is_empty() {
             return Ok(());
         }
@@ -72,7 +52,7 @@ impl Inner {
         let mut pruned = verify::with_earlier(&self.dir, key, &numbers)?;
         pruned
             .evicted_calls
-            .append(&mut share::carry(self, key, &surplus)?);
+            .append(&mut share::carry(self, key, &surplus, is_clock_sure)?);
         let removed = serde_json::to_string(&pruned)?;
         // A removal that survives a power failure without its line would count as damage.
         let noted = note(&removed).and_then(|file| file.sync_data());

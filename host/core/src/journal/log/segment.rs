@@ -6,7 +6,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use blake3::Hash;
 use rustix::fs::FallocateFlags;
@@ -30,6 +30,10 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 pub(super) const RESERVE_BYTES: u64 = 1 << 20;
 /// Maximum number of segments that are removed at once: they are read for what has to be kept of them.
 const SURPLUS_MAX: usize = 16;
+/// Time within which a segment was written by a clock that may have jumped.
+const WRITTEN_NOW: Duration = Duration::from_secs(60 * 60);
+/// The part of the maximum age within which a segment was written by a clock that did not jump far.
+const RECENT_PART: u32 = 4;
 /// Size of a read, in bytes.
 const READ_BYTES: usize = 256 << 10;
 /// Mode of a full segment that its process left without open calls. Nothing is ever added to it.
@@ -445,8 +449,8 @@ impl Surplus {
 }
 
 /// The first segments that are too old, or the oldest ones while all of them are larger than the log may be. A segment that
-/// a process writes stays. More than [`SURPLUS_MAX`] go later.
-pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surplus>> {
+/// a process writes stays. More than [`SURPLUS_MAX`] go later. Also returns whether the clock can be trusted to say what is old.
+pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<(Vec<Surplus>, bool)> {
     let mut segments = Vec::new();
     for number in numbers(dir)? {
         let Ok(metadata) = fs::metadata(path(dir, number)) else {
@@ -456,10 +460,14 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surp
     }
     let mut total: u64 = segments.iter().map(|(_, bytes, _)| bytes).sum();
     let now = SystemTime::now();
+    let age = |modified: &SystemTime| now.duration_since(*modified).unwrap_or_default();
+    // A clock that jumps ahead makes all segments old at once: then none is of the last weeks but those that were just written.
+    let is_clock_sure = segments.iter().any(|(_, _, modified)| {
+        (WRITTEN_NOW..settings.age_max / RECENT_PART).contains(&age(modified))
+    }) || !guard!("clock_jumps");
     let mut surplus = Vec::new();
     for (number, bytes, modified) in segments {
-        let age = now.duration_since(modified).unwrap_or_default();
-        let is_old = age > settings.age_max;
+        let is_old = is_clock_sure && age(&modified) > settings.age_max;
         if (is_old || total > settings.bytes_max)
             && surplus.len() < SURPLUS_MAX
             && let Some(found) = unwritten(number, is_old, path(dir, number))
@@ -468,7 +476,7 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surp
             surplus.push(found);
         }
     }
-    Ok(surplus)
+    Ok((surplus, is_clock_sure))
 }
 
 /// Takes the segment at `path`, unless a living process writes it.

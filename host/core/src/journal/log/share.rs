@@ -70,14 +70,19 @@ impl CallLog {
 
 /// Carries the calls of callers within their share from the `surplus` segments into another one, unless they are too old.
 /// Returns how many calls each segment has that are lost with it.
-pub(super) fn carry(log: &Inner, key: &Key, surplus: &[Surplus]) -> io::Result<BTreeMap<u64, u64>> {
+pub(super) fn carry(
+    log: &Inner,
+    key: &Key,
+    surplus: &[Surplus],
+    is_clock_sure: bool,
+) -> io::Result<BTreeMap<u64, u64>> {
     let (dir, settings) = (log.dir.as_path(), &log.settings);
     let within = if guard!("journal_shares") {
         within(log)
     } else {
         HashSet::new()
     };
-    let oldest = Timestamp::now().minus(settings.age_max);
+    let oldest = is_clock_sure.then(|| Timestamp::now().minus(settings.age_max));
     let mut kept = None;
     let mut files = Vec::new();
     let mut lost = BTreeMap::new();
@@ -92,7 +97,8 @@ pub(super) fn carry(log: &Inner, key: &Key, surplus: &[Surplus]) -> io::Result<B
                 return;
             };
             let caller = invocation.actor_ref.as_deref().unwrap_or_default();
-            let stays = !is_old && invocation.created_at >= oldest && within.contains(caller);
+            let is_too_old = *is_old || oldest.is_some_and(|oldest| invocation.created_at < oldest);
+            let stays = !is_too_old && within.contains(caller);
             if !stays {
                 ids.insert(line.id.to_owned());
                 return;

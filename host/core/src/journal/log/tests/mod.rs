@@ -5,8 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -356,28 +355,57 @@ async fn start_again(folder: &TempDir) {
     assert_eq!(files(folder), [1, 2]);
 }
 
+/// Says that a segment was last written so many hours ago.
+fn written(folder: &TempDir, number: u64, hours: u64) {
+    let path = segment::path(&folder.path().join("calls"), number);
+    let time = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(time))
+        .unwrap();
+}
+
 #[tokio::test]
-async fn segments_that_are_too_old_go_unless_they_are_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let one = log(&folder, LogSettings::default());
-    let two = log(&folder, LogSettings::default());
-    let three = log(&folder, LogSettings::default());
-    for writer in [&one, &two, &three] {
-        start(writer, "a").await;
+async fn segments_that_are_too_old_go_unless_they_are_written_or_the_clock_jumped() {
+    const DAY: u64 = 24;
+    // The hours since the last line before the old ones were removed.
+    for (hours, left) in [(2, vec![2, 3, 4]), (100 * DAY, vec![1, 2, 3, 4])] {
+        let folder = tempfile::tempdir().unwrap();
+        let writers = [(); 4].map(|()| log(&folder, LogSettings::default()));
+        for writer in &writers {
+            start(writer, "a").await;
+        }
+        let [one, two, three, four] = writers;
+        drop((one, three, four));
+        written(&folder, 1, 100 * DAY);
+        written(&folder, 2, 100 * DAY);
+        written(&folder, 3, hours);
+        // Takes the last one.
+        let next = log(&folder, LogSettings::default());
+        start(&next, "b").await;
+        assert_eq!(files(&folder), left, "{hours}");
+        assert!(next.verify().unwrap().is_ok());
+        drop(two);
     }
-    drop((one, three));
-    std::thread::sleep(Duration::from_millis(20));
-    let brief = log(
-        &folder,
-        LogSettings {
-            age_max: Duration::ZERO,
-            flush: true,
-            ..LogSettings::default()
-        },
-    );
-    start(&brief, "b").await;
-    assert_eq!(files(&folder), [2, 3]);
-    assert!(brief.verify().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn lines_come_into_the_index_although_nobody_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = log(&folder, LogSettings::default());
+    for _ in 0..3 {
+        start(&writer, "a").await;
+    }
+    let bytes = fs::metadata(segment::path(writer.dir(), 1)).unwrap().len();
+    let indexed = || -> rusqlite::Result<(u64, u64)> {
+        let index = rusqlite::Connection::open(folder.path().join("journal.db"))?;
+        let sql = "SELECT sum(bytes), (SELECT count(*) FROM calls) FROM segments";
+        index.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while indexed().ok() != Some((bytes, 3)) {
+        assert!(Instant::now() < deadline, "{:?}", indexed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn remove(dir: &Path, number: u64) {
@@ -419,7 +447,7 @@ async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
 
 /// Waits until no thread removes segments.
 fn settle(log: &CallLog) {
-    while log.0.is_pruned.load(Ordering::Relaxed) {
+    while log.0.upkeep.is_pruning() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,0 +1,92 @@
+//! What a thread does beside calls: it removes segments, and folds new lines into the index, so that the first question after many
+//! calls need not do it all.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{CallLog, Inner};
+
+/// How long lines wait for the index.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a folding, in times of what it took: calls need the processor more.
+const PAUSES: u32 = 4;
+/// Stack of the thread, in bytes.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What is to be done. Apart from the log, so that the thread that waits keeps no segment locked.
+#[derive(Default)]
+pub(super) struct Upkeep {
+    due: Mutex<DueWork>,
+    more: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct DueWork {
+    /// `true` if there are new lines.
+    folding: bool,
+    /// `true` if a segment was full; stays so until the removal of others has ended.
+    pruning: bool,
+    /// `true` if there is a thread.
+    is_served: bool,
+}
+
+impl Upkeep {
+    fn lock(&self) -> MutexGuard<'_, DueWork> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_pruning(&self) -> bool {
+        self.lock().pruning
+    }
+
+    /// Waits until there is something to do, and for `pause` if that can wait. `None` if nothing came.
+    fn wait(&self, pause: Duration) -> Option<DueWork> {
+        let can_wait = |due: &mut DueWork| !due.pruning;
+        let waited = self.more.wait_timeout_while(self.lock(), pause, can_wait);
+        let (mut due, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        due.is_served = due.folding || due.pruning;
+        let found = due.is_served.then_some(*due);
+        due.folding = false;
+        found
+    }
+
+    fn serve(&self, log: &Weak<Inner>) {
+        let mut pause = PAUSE;
+        while let Some(due) = self.wait(pause) {
+            let Some(log) = log.upgrade() else { return };
+            let began = Instant::now();
+            if due.pruning {
+                // With a failure, they go when the next segment is full.
+                let _ = log.prune_beside();
+                self.lock().pruning = false;
+            }
+            if due.folding {
+                // A question says why the index cannot be written.
+                let _ = log.index();
+            }
+            pause = PAUSE.max(began.elapsed() * PAUSES);
+        }
+    }
+}
+
+impl CallLog {
+    /// Has the index made up to date soon, and segments removed now if one was full.
+    pub(super) fn keep_up(&self, is_full: bool) {
+        let mut due = self.0.upkeep.lock();
+        due.folding = true;
+        due.pruning |= is_full;
+        if is_full {
+            self.0.upkeep.more.notify_one();
+        }
+        if !due.is_served {
+            let upkeep = Arc::clone(&self.0.upkeep);
+            let log = Arc::downgrade(&self.0);
+            let thread = thread::Builder::new()
+                .name("journal".to_owned())
+                .stack_size(STACK_BYTES);
+            due.is_served = thread.spawn(move || upkeep.serve(&log)).is_ok();
+        }
+    }
+}
