@@ -650,7 +650,6 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["cli::eval::judges::a_judge_gets_no_environment"],
     ),
-    ("bus_events", &[], &["unit:journal::bus::"]),
     ("event_retries", &[], &["unit:http::api::events::"]),
     ("noted_bytes", &[], &["unit:journal::trail::"]),
     (

@@ -1,34 +1,42 @@
-//! Following the events of a host in its own process.
+//! Following the events of the log from an embedding program.
 
 use serde_json::{Value, json};
-use toolcell::BusEvent;
+use toolcell::FollowedEvent;
 
 use crate::support::Test;
 
 use super::doubles::own_host;
 
 #[tokio::test]
-async fn a_host_numbers_the_events_of_its_calls_for_those_who_follow() {
+async fn a_host_follows_the_numbered_events_of_its_log_from_any_of_them() {
     let host = own_host(|_| {});
-    let mut follower = host.follow(None);
+    let mut follower = host.follow(None).unwrap();
+    let first = follower.position();
     let called = Test::new("probe#echo")
         .on(&host)
         .call(json!({ "text": "one" }))
         .await;
-    let mut seen: Vec<(u64, Value)> = Vec::new();
-    while let Some(followed) = follower.try_next() {
-        let BusEvent::Event { sequence, event } = followed else {
-            panic!("{followed:?}")
-        };
-        seen.push((sequence, serde_json::to_value(&*event).unwrap()));
-    }
+    let read = |found: Vec<FollowedEvent>| -> Vec<(u64, Value)> {
+        found
+            .into_iter()
+            .map(|followed| {
+                let FollowedEvent::Event(logged) = followed else {
+                    panic!("{followed:?}")
+                };
+                (
+                    logged.sequence,
+                    serde_json::to_value(&logged.event).unwrap(),
+                )
+            })
+            .collect()
+    };
+    let seen = read(follower.read().unwrap());
     assert!(
         seen.iter()
             .map(|(sequence, _)| *sequence)
-            .eq(1..=seen.len() as u64),
+            .eq(first..first + seen.len() as u64),
         "{seen:?}"
     );
-    assert_eq!(seen[0].1["event_type"], "tool.declared");
     let of_calls = seen
         .iter()
         .map(|(_, event)| event)
@@ -37,12 +45,6 @@ async fn a_host_numbers_the_events_of_its_calls_for_those_who_follow() {
         of_calls.cloned().collect::<Vec<_>>(),
         *called.record()["events"].as_array().unwrap()
     );
-    // Without a follower, the numbers go on.
-    let next = follower.position();
-    drop(follower);
-    Test::new("probe#echo")
-        .on(&host)
-        .call(json!({ "text": "two" }))
-        .await;
-    assert!(host.follow(None).position() > next + 5);
+    let mut later = host.follow(Some(first + 3)).unwrap();
+    assert_eq!(read(later.read().unwrap()), seen[3..]);
 }

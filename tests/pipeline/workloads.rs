@@ -15,7 +15,7 @@ use toolcell_core::executor::{
     canceled,
 };
 use toolcell_core::hook::{Hook, HookCall, HookFuture, HookList, HookOutput, Registration};
-use toolcell_core::journal::{CallLog, EventBus, Keep, LogSettings, PayloadStore};
+use toolcell_core::journal::{CallLog, Keep, LogSettings, PayloadStore};
 use toolcell_core::pipeline::{
     Batch, BatchCall, BatchListener, Request, RunningCalls, Services, batch,
 };
@@ -432,7 +432,6 @@ impl World {
             calls: CallLog::new(state("calls"), state("calls.key"), settings),
             listeners: Arc::default(),
             source: "toolcell/test".into(),
-            events: EventBus::default(),
             inline_bytes_max: 1 << 20,
             keeping: OutputRetention::default(),
         }

@@ -9,7 +9,7 @@ use toolcell_core::approval::Approver;
 use toolcell_core::catalog::Catalog;
 use toolcell_core::executor::Executor;
 use toolcell_core::hook::{HookList, Registration};
-use toolcell_core::journal::{CallLog, EventBus, Journal, Listener, LogSettings, PayloadStore};
+use toolcell_core::journal::{CallLog, Journal, Listener, LogSettings, PayloadStore};
 use toolcell_core::pipeline::{ApprovalService, RunningCalls, Services};
 use toolcell_core::policy::Limits;
 use toolcell_core::record::OutputRetention;
@@ -253,7 +253,6 @@ impl HostBuilder {
             protected: home.protected(),
             secrets: SecretStore::new(home.secrets(), home.secret_key()),
             calls: CallLog::new(home.journal(), home.calls_key(), self.journal),
-            events: EventBus::default(),
             listeners: self.listeners.into(),
             source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: self.inline_bytes_max,

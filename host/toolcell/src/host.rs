@@ -13,7 +13,9 @@ use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
-use toolcell_core::journal::{self, Follower, LogError, RoleLock, StoredApproval, SuspendedCall};
+use toolcell_core::journal::{
+    self, EventReader, LogError, RoleLock, StoredApproval, SuspendedCall,
+};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
@@ -277,11 +279,15 @@ impl Host {
         &self.services.catalog
     }
 
-    /// Follows the events of all calls of this host, from the sequence `from` on as far as they are kept, or those that
-    /// come. No call waits for a follower: one that is too slow is told how many events it missed. At most 4,096 events
-    /// are kept, while there is a follower, and for half a minute after the last one left.
-    pub fn follow(&self, from: Option<u64>) -> Follower {
-        self.services.events.follow(from)
+    /// Follows the events of the log of calls, of all processes that write it, from the sequence `from` on as far as they are
+    /// on record, or those that come. No call waits for a follower. A [`Listener`](crate::Listener) hears of the events of
+    /// this host as they happen.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn follow(&self, from: Option<u64>) -> Result<EventReader, LogError> {
+        self.services.calls.follow(from)
     }
 
     /// Publishes an event that belongs to no call, such as that a deferred tool was loaded, and writes it to the log of

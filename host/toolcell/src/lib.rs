@@ -44,8 +44,8 @@ pub use toolcell_core::hook::{
     Registration, UpdatedOutput,
 };
 pub use toolcell_core::journal::{
-    BusEvent, Follower, Keep, Listener, LogError, LogSettings, RoleLock, StoredApproval,
-    SuspendedCall,
+    EventReader, FollowedEvent, Keep, Listener, LogError, LogSettings, LoggedEvent, RoleLock,
+    StoredApproval, SuspendedCall,
 };
 pub use toolcell_core::pipeline::{
     Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome,

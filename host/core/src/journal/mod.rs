@@ -1,8 +1,7 @@
-//! EVIDENCE. The event trail of each call, the bus that numbers events for followers, the log of all calls, the payloads
+//! EVIDENCE. The event trail of each call, the log of all calls, the payloads
 //! that are too large for a result, and a store of the calls for which an approval was requested.
 
 mod artifact;
-mod bus;
 mod database;
 mod drafts;
 mod log;
@@ -14,7 +13,6 @@ mod store;
 mod trail;
 
 pub use artifact::{ArtifactDraft, ArtifactError, Artifacts, KeptArtifact};
-pub use bus::{BusEvent, EventBus, Follower};
 pub(crate) use log::Start;
 pub use log::{
     CallLog, CallQuery, CallSummary, Damage, EventReader, FollowedEvent, Keep, LOG_AGE, LOG_BYTES,

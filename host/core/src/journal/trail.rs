@@ -11,7 +11,6 @@ use crate::record::{
 };
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
-use super::bus::{EventBus, size};
 use super::log::{CallLog, Keep, NoteSource};
 
 /// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
@@ -98,7 +97,6 @@ pub fn of_no_call(
 /// Where the events of a call go while it runs, beside its listeners.
 #[derive(Clone)]
 pub struct Outlet {
-    pub bus: EventBus,
     pub log: CallLog,
     /// The session of the call.
     pub session: Option<Arc<str>>,
@@ -381,13 +379,14 @@ impl Trail {
         for listener in self.0.listeners.iter() {
             listener.event(&event);
         }
-        if let Some(Outlet { bus, log, .. }) = &self.0.outlet {
-            bus.publish(&event);
-            if !kept.noted.is_due && !kept.noted.is_over && log.wants(&event) {
-                kept.noted.is_due = true;
-                let call: Weak<Inner> = Arc::downgrade(&self.0);
-                log.note_soon(call);
-            }
+        if let Some(Outlet { log, .. }) = &self.0.outlet
+            && !kept.noted.is_due
+            && !kept.noted.is_over
+            && log.wants(&event)
+        {
+            kept.noted.is_due = true;
+            let call: Weak<Inner> = Arc::downgrade(&self.0);
+            log.note_soon(call);
         }
         kept.events.push(event);
     }
@@ -455,13 +454,7 @@ impl Trail {
     /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
     /// the log as a block.
     pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
-        let bus = self
-            .0
-            .outlet
-            .as_ref()
-            .map(|outlet| &outlet.bus)
-            .filter(|bus| bus.is_followed());
-        if self.0.listeners.is_empty() && bus.is_none() {
+        if self.0.listeners.is_empty() {
             return;
         }
         let (redactor, is_silent, tool_id, mut meter) = {
@@ -499,9 +492,6 @@ impl Trail {
             trace_refs: self.0.trace_refs.clone(),
             extra: Extra::new(),
         };
-        if let Some(bus) = bus {
-            bus.publish(&event);
-        }
         self.0
             .listeners
             .iter()
@@ -613,6 +603,22 @@ impl NoteSource for Inner {
     fn note(&self, log: &CallLog) {
         let _noting = self.noting();
         self.note_rest(log);
+    }
+}
+
+/// Approximate size of a value, in bytes, without serializing it.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+        Value::String(text) => text.len() + 16,
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + 16,
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .map(|(name, value)| name.len() + size(value) + 16)
+                .sum::<usize>()
+                + 16
+        }
     }
 }
 

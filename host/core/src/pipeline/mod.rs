@@ -45,8 +45,7 @@ use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::HookList;
 use crate::journal::{
-    CallLog, EventBus, Listener, LogError, Outlet, PayloadStore, RoleLock, StoredApproval,
-    SuspendedCall,
+    CallLog, Listener, LogError, Outlet, PayloadStore, RoleLock, StoredApproval, SuspendedCall,
 };
 use crate::record::{
     AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, Input, OutputRetention, Plan,
@@ -91,8 +90,6 @@ pub struct Services {
     pub secrets: SecretStore,
     /// Where every call is written down.
     pub calls: CallLog,
-    /// Numbers the events of all calls, for those who follow them in this process.
-    pub events: EventBus,
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `toolcell/<version>`.
     pub source: Arc<str>,
@@ -105,7 +102,6 @@ pub struct Services {
 impl Services {
     /// Publishes an event that belongs to no call.
     pub fn announce(&self, event: &ToolEvent) {
-        self.events.publish(event);
         self.listeners
             .iter()
             .for_each(|listener| listener.event(event));
@@ -130,7 +126,6 @@ impl Services {
     /// Where the events of a call of `session` go while it runs.
     fn outlet(&self, session: Option<Arc<str>>) -> Outlet {
         Outlet {
-            bus: self.events.clone(),
             log: self.calls.clone(),
             session,
         }

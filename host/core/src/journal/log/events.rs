@@ -14,6 +14,18 @@ const LINES_MAX: u32 = 256;
 const BYTES_MAX: u64 = 16 << 20;
 
 /// An event of the log, or a gap.
+///
+/// ```
+/// use toolcell_core::journal::FollowedEvent;
+///
+/// fn line(followed: &FollowedEvent) -> String {
+///     match followed {
+///         FollowedEvent::Event(logged) => format!("{} {}", logged.sequence, logged.event.event_type.as_str()),
+///         FollowedEvent::Missed(count) => format!("{count} events are gone"),
+///     }
+/// }
+/// assert_eq!(line(&FollowedEvent::Missed(3)), "3 events are gone");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum FollowedEvent {
     Event(Box<LoggedEvent>),
@@ -22,6 +34,15 @@ pub enum FollowedEvent {
 }
 
 /// One event, as the log has it.
+///
+/// ```
+/// use toolcell_core::journal::LoggedEvent;
+///
+/// /// Where a follower goes on that has read this event.
+/// fn next(logged: &LoggedEvent) -> u64 {
+///     logged.sequence + 1
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedEvent {
     /// Its number: from 1, without gaps.
@@ -32,6 +53,27 @@ pub struct LoggedEvent {
 }
 
 /// Reads the events of the log from one position on.
+///
+/// ```
+/// use toolcell_core::journal::{EventReader, FollowedEvent, LogError};
+///
+/// /// Counts the events that are on record, and those that are gone.
+/// fn count(reader: &mut EventReader) -> Result<(u64, u64), LogError> {
+///     let (mut seen, mut missed) = (0, 0);
+///     loop {
+///         let found = reader.read()?;
+///         for followed in &found {
+///             match followed {
+///                 FollowedEvent::Event(_) => seen += 1,
+///                 FollowedEvent::Missed(count) => missed += count,
+///             }
+///         }
+///         if found.is_empty() {
+///             return Ok((seen, missed));
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct EventReader {
     log: CallLog,

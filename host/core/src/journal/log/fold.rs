@@ -64,7 +64,7 @@ impl Inner {
         let transaction = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Under the lock: a list from before it may lack a segment whose events another reader has numbered.
         let segments = segment::numbers(&self.dir)?;
-        let mut head = LogHead::read(&self.key_file, key)?;
+        let mut head = LogHead::read(&self.head_file(), key)?;
         let mut numbers = Numbers::begin(&transaction, head.next)?;
         forget_removed(&transaction, &segments)?;
         let mut folded = None;
@@ -93,7 +93,7 @@ impl Inner {
         }
         head.next = numbers.finish()?;
         // Before the commit: what is in the index is in the head.
-        head.write(&self.key_file, key)?;
+        head.write(&self.head_file(), key)?;
         transaction.commit()?;
         Ok(folded)
     }

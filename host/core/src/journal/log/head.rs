@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use blake3::Hash;
@@ -37,8 +38,11 @@ struct HeadFile {
     ends: Vec<(u64, u64, String)>,
 }
 
-pub(super) fn path(key_file: &Path) -> PathBuf {
-    key_file.with_extension("head")
+/// The file for the log in the folder `dir`. Several logs can have one key.
+pub(super) fn path(key_file: &Path, dir: &Path) -> PathBuf {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let name = blake3::hash(dir.as_os_str().as_bytes()).to_hex();
+    key_file.with_extension(format!("{name:.16}.head"))
 }
 
 fn hash(key: &Key, text: &str) -> Hash {
@@ -46,8 +50,8 @@ fn hash(key: &Key, text: &str) -> Hash {
 }
 
 impl LogHead {
-    pub(super) fn read(key_file: &Path, key: &Key) -> io::Result<Self> {
-        let text = match fs::read_to_string(path(key_file)) {
+    pub(super) fn read(file: &Path, key: &Key) -> io::Result<Self> {
+        let text = match fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
@@ -75,7 +79,7 @@ impl LogHead {
         })
     }
 
-    pub(super) fn write(&self, key_file: &Path, key: &Key) -> io::Result<()> {
+    pub(super) fn write(&self, file: &Path, key: &Key) -> io::Result<()> {
         if self.is_changed {
             return Ok(());
         }
@@ -88,6 +92,6 @@ impl LogHead {
         })?;
         let mac = hash(key, &text).to_hex();
         let parts = [mac.as_bytes(), b" ", text.as_bytes()];
-        private::write_atomically(&path(key_file), &parts, OnDisk::Later)
+        private::write_atomically(file, &parts, OnDisk::Later)
     }
 }

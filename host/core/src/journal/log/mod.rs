@@ -252,6 +252,10 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
+    fn head_file(&self) -> PathBuf {
+        head::path(&self.key_file, &self.dir)
+    }
+
     fn key(&self) -> anyhow::Result<Key> {
         private_file::read_or_make_key(&self.key_file)
     }

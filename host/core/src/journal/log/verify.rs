@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::journal::database;
 
-use super::head::{self, LogHead, SegmentEnd};
+use super::head::{LogHead, SegmentEnd};
 use super::line::{self, Kind, Line};
 use super::prune::PrunedSegments;
 use super::segment::{self, LINE_BYTES_MAX};
@@ -69,7 +69,7 @@ impl CallLog {
         let head = self.head(&key)?;
         if head.is_changed {
             return Ok(Err(Damage {
-                file: head::path(&self.0.key_file).display().to_string(),
+                file: self.0.head_file().display().to_string(),
                 line: 0,
                 call: None,
                 what: "it was changed",
@@ -113,7 +113,7 @@ impl CallLog {
     }
 
     fn head(&self, key: &Key) -> Result<LogHead, LogError> {
-        LogHead::read(&self.0.key_file, key).map_err(|error| self.failed("read", &error))
+        LogHead::read(&self.0.head_file(), key).map_err(|error| self.failed("read", &error))
     }
 
     /// The first row of the index that is not what the lines say.

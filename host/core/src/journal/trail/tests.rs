@@ -12,7 +12,6 @@ fn log(folder: &tempfile::TempDir) -> CallLog {
 
 fn trail(log: &CallLog) -> Trail {
     let outlet = Outlet {
-        bus: EventBus::default(),
         log: log.clone(),
         session: Some("s".into()),
     };

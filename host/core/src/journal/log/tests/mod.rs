@@ -213,7 +213,7 @@ async fn a_row_or_a_head_that_others_changed_is_found() {
             "{forged}"
         );
     }
-    let head = folder.path().join("keys/key.head");
+    let head = writer.0.head_file();
     let text = fs::read_to_string(&head).unwrap();
     fs::write(&head, text.replacen(",\"ends\":[[1,", ",\"ends\":[[2,", 1)).unwrap();
     let damage = writer.verify().unwrap().unwrap_err();
