@@ -64,7 +64,7 @@ impl Family {
     /// The record of a call, from the log.
     fn record(&self, id: &Value) -> Value {
         let log = CallLog::new(
-            self.home.calls(),
+            self.home.journal(),
             self.home.calls_key(),
             LogSettings::default(),
         );

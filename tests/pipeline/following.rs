@@ -1,7 +1,7 @@
 //! Following the events of the log from an embedding program.
 
 use serde_json::{Value, json};
-use toolcell::FollowedEvent;
+use toolcell::{EventReader, FollowedEvent};
 
 use crate::support::Test;
 
@@ -16,35 +16,43 @@ async fn a_host_follows_the_numbered_events_of_its_log_from_any_of_them() {
         .on(&host)
         .call(json!({ "text": "one" }))
         .await;
-    let read = |found: Vec<FollowedEvent>| -> Vec<(u64, Value)> {
-        found
-            .into_iter()
-            .map(|followed| {
-                let FollowedEvent::Event(logged) = followed else {
-                    panic!("{followed:?}")
-                };
-                (
-                    logged.sequence,
-                    serde_json::to_value(&logged.event).unwrap(),
-                )
-            })
-            .collect()
-    };
-    let seen = read(follower.read().unwrap());
+    let seen = read(&mut follower);
+    // Other tests write to the same log.
     assert!(
         seen.iter()
             .map(|(sequence, _)| *sequence)
             .eq(first..first + seen.len() as u64),
         "{seen:?}"
     );
-    let of_calls = seen
+    let id = &called.record()["invocation"]["invocation_id"];
+    let of_call = seen
         .iter()
         .map(|(_, event)| event)
-        .filter(|event| !event["invocation_id"].is_null());
+        .filter(|event| event["invocation_id"] == *id);
     assert_eq!(
-        of_calls.cloned().collect::<Vec<_>>(),
+        of_call.cloned().collect::<Vec<_>>(),
         *called.record()["events"].as_array().unwrap()
     );
-    let mut later = host.follow(Some(first + 3)).unwrap();
-    assert_eq!(read(later.read().unwrap()), seen[3..]);
+    let later = read(&mut host.follow(Some(first + 3)).unwrap());
+    assert_eq!(later[..seen.len() - 3], seen[3..]);
+}
+
+/// Reads until there is no more: the numbers of events, and the events.
+fn read(reader: &mut EventReader) -> Vec<(u64, Value)> {
+    let mut seen = Vec::new();
+    loop {
+        let found = reader.read().unwrap();
+        if found.is_empty() {
+            return seen;
+        }
+        for followed in found {
+            let FollowedEvent::Event(logged) = followed else {
+                panic!("{followed:?}")
+            };
+            seen.push((
+                logged.sequence,
+                serde_json::to_value(&logged.event).unwrap(),
+            ));
+        }
+    }
 }

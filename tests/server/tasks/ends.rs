@@ -153,7 +153,7 @@ fn a_call_whose_end_the_store_of_approvals_does_not_have_ends_once() {
     let id = invocation(&task);
     assert_eq!(
         store
-            .execute("DELETE FROM results WHERE invocation = ?1", [id])
+            .execute("UPDATE invocations SET result = NULL WHERE id = ?1", [id])
             .unwrap(),
         1
     );

@@ -593,7 +593,7 @@ fn a_call_whose_output_may_be_on_no_disk_is_not_stored() {
         place.configure(config);
         let mut client = place.asking(&[]);
         let task = asks(&mut client);
-        assert!(!place.store().exists());
+        assert!(!place.store().exists() || place.rows("suspended") == 0);
         end(client, true);
         let mut client = place.asking(&[]);
         let failed = until(&mut client, &task, "failed");

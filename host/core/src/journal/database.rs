@@ -53,23 +53,7 @@ const ID_CHARS: usize = 26;
 const STORE_TABLES: &str = "
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
-        created_at INTEGER NOT NULL, record TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE decisions (
-        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
-        behavior TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE mutations (
-        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
-        record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE hook_runs (
-        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
-        hook_id TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE events (
-        invocation TEXT NOT NULL REFERENCES invocations, ordinal INTEGER NOT NULL,
-        event_type TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (invocation, ordinal)
+        created_at INTEGER NOT NULL, record TEXT NOT NULL, history TEXT NOT NULL, result TEXT
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE approvals (
         invocation TEXT PRIMARY KEY REFERENCES invocations,
@@ -81,9 +65,6 @@ const STORE_TABLES: &str = "
         CHECK (state NOT IN ('approved', 'rejected', 'running', 'finished') OR answer IS NOT NULL)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX approvals_by_state ON approvals (state, expires_at);
-    CREATE TABLE results (
-        invocation TEXT PRIMARY KEY REFERENCES invocations, status TEXT NOT NULL, record TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
     CREATE TABLE session_rules (
         reference TEXT PRIMARY KEY, session TEXT NOT NULL, made_by TEXT NOT NULL REFERENCES invocations,
         made_at INTEGER NOT NULL, record TEXT NOT NULL,

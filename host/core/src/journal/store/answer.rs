@@ -3,7 +3,7 @@ use rusqlite::{Transaction, TransactionBehavior, params};
 use crate::record::{Answer, ApprovalState, InvocationId, Timestamp, ToolInvocation};
 use crate::secret::SealingKey;
 
-use super::ask::{History, put_history, put_invocation};
+use super::ask::{History, put_call};
 use super::session::Allowance;
 use super::{Store, StoreError, entry};
 
@@ -85,8 +85,7 @@ impl Store {
         if claimed != 1 && guard!("approval_once") {
             return Ok(false);
         }
-        put_invocation(&transaction, &claim.invocation)?;
-        put_history(&transaction, id, &claim.history)?;
+        put_call(&transaction, &claim.invocation, &claim.history)?;
         if let Some(always) = &claim.always {
             remember(&transaction, &self.key, id, always, now)?;
         }

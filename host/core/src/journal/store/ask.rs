@@ -1,4 +1,5 @@
 use rusqlite::{Transaction, TransactionBehavior, params};
+use serde::{Deserialize, Serialize};
 
 use crate::record::{
     Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook,
@@ -12,7 +13,7 @@ use super::{Store, StoreError, entry};
 const WAITING_MAX: u32 = 200;
 
 /// The records that a call produces, each list in its order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
     pub decisions: Vec<PermissionDecision>,
     pub mutations: Vec<InputMutation>,
@@ -55,8 +56,7 @@ impl Store {
         if waiting >= WAITING_MAX {
             return Err(StoreError::Full(waiting));
         }
-        put_invocation(&transaction, &asking.invocation)?;
-        put_history(&transaction, asking.approval.invocation_id, &asking.history)?;
+        put_call(&transaction, &asking.invocation, &asking.history)?;
         let approval = &asking.approval;
         let id = approval.invocation_id.to_string();
         let binding = approval.binding.digest();
@@ -105,18 +105,17 @@ impl Store {
             ..
         } = record;
         let id = invocation.invocation_id.to_string();
-        put_invocation(&transaction, invocation)?;
         let history = History {
             decisions: decisions.clone(),
             mutations: result.input_mutations.clone(),
             hook_runs: hooks.clone(),
             events: events.clone(),
         };
-        put_history(&transaction, invocation.invocation_id, &history)?;
+        put_call(&transaction, invocation, &history)?;
         transaction.execute(
             // The first result of a call is final: a recorded one is never overwritten (A-19).
-            "INSERT INTO results (invocation, status, record) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-            params![id, word(&result.status)?, entry::write(result)?],
+            "UPDATE invocations SET result = coalesce(result, ?2) WHERE id = ?1",
+            params![id, entry::write(result)?],
         )?;
         transaction.execute(
             "UPDATE approvals SET state = iif(state = 'running', 'finished', 'canceled')
@@ -128,13 +127,17 @@ impl Store {
     }
 }
 
-pub(super) fn put_invocation(
+/// Stores a call, in place of what is stored of it; its result stays.
+pub(super) fn put_call(
     transaction: &Transaction<'_>,
     invocation: &ToolInvocation,
+    history: &History,
 ) -> Result<(), StoreError> {
     transaction.execute(
-        "INSERT INTO invocations (id, tool_id, status, actor, created_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (id) DO UPDATE SET status = excluded.status, record = excluded.record",
+        "INSERT INTO invocations (id, tool_id, status, actor, created_at, record, history)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (id) DO UPDATE
+         SET status = excluded.status, record = excluded.record, history = excluded.history",
         params![
             invocation.invocation_id.to_string(),
             invocation.tool_id,
@@ -142,60 +145,8 @@ pub(super) fn put_invocation(
             invocation.actor_ref,
             invocation.created_at().unix_millis(),
             entry::write(&*invocation.for_disk())?,
+            entry::write(history)?,
         ],
     )?;
     Ok(())
-}
-
-/// Adds the records that are not stored yet: the lists are append-only.
-pub(super) fn put_history(
-    transaction: &Transaction<'_>,
-    id: InvocationId,
-    history: &History,
-) -> Result<(), StoreError> {
-    let History {
-        decisions,
-        mutations,
-        hook_runs,
-        events,
-    } = history;
-    let id = id.to_string();
-    for (ordinal, decision) in (0_i64..).zip(decisions) {
-        transaction.execute(
-            "INSERT INTO decisions (invocation, ordinal, behavior, record) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
-            params![
-                id,
-                ordinal,
-                word(&decision.behavior)?,
-                entry::write(decision)?
-            ],
-        )?;
-    }
-    for (ordinal, mutation) in (0_i64..).zip(mutations) {
-        transaction.execute(
-            "INSERT INTO mutations (invocation, ordinal, record) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-            params![id, ordinal, entry::write(mutation)?],
-        )?;
-    }
-    for (ordinal, run) in (0_i64..).zip(hook_runs) {
-        transaction.execute(
-            "INSERT INTO hook_runs (invocation, ordinal, hook_id, record) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
-            params![id, ordinal, run.hook_id, entry::write(run)?],
-        )?;
-    }
-    for (ordinal, event) in (0_i64..).zip(events) {
-        transaction.execute(
-            "INSERT INTO events (invocation, ordinal, event_type, record) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
-            params![id, ordinal, event.event_type.as_str(), entry::write(event)?],
-        )?;
-    }
-    Ok(())
-}
-
-/// Returns the word that a record uses for `value`.
-fn word(value: &impl serde::Serialize) -> Result<String, StoreError> {
-    Ok(entry::write(value)?.trim_matches('"').to_owned())
 }

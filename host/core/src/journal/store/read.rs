@@ -1,6 +1,5 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::record::{Answer, Approval, ApprovalState, InvocationId, Timestamp, ToolInvocation};
 
@@ -80,21 +79,16 @@ impl Store {
             return Ok(None);
         };
         let key = id.to_string();
-        let one = |sql: &str| {
-            transaction
-                .query_row(sql, [&key], |row| row.get::<_, String>(0))
-                .optional()
-        };
-        let invocation = invocation(&transaction, &key)?
+        let (invocation, history, result) = call(&transaction, &key)?
             .ok_or_else(|| StoreError::Damaged("an approval has no invocation".to_owned()))?;
         Ok(Some(StoredApproval {
             approval,
             state,
             answer,
             invocation,
-            history: history(&transaction, &key)?,
+            history,
             is_suspended: suspend::is_suspended(&transaction, &key)?,
-            result: one("SELECT record FROM results WHERE invocation = ?1")?,
+            result,
         }))
     }
 
@@ -138,7 +132,7 @@ impl Store {
         self.ids(
             "SELECT invocation FROM approvals
              WHERE (state IN ('running', 'rejected', 'expired', 'canceled') OR expires_at <= ?1)
-               AND NOT EXISTS (SELECT 1 FROM results WHERE results.invocation = approvals.invocation)
+               AND invocation IN (SELECT id FROM invocations WHERE result IS NULL)
                AND invocation NOT IN (SELECT invocation FROM suspended)
              LIMIT ?2",
             params![Timestamp::now().unix_millis(), LIST_MAX],
@@ -160,42 +154,19 @@ impl Store {
     }
 }
 
-/// Reads the invocation of a stored call; `None` if there is none.
-pub(super) fn invocation(
+/// Reads a stored call, with its history and its result; `None` if there is none.
+pub(super) fn call(
     connection: &Connection,
     key: &str,
-) -> Result<Option<ToolInvocation>, StoreError> {
-    let sql = "SELECT record FROM invocations WHERE id = ?1";
-    let record: Option<String> = connection
-        .query_row(sql, [key], |row| row.get(0))
+) -> Result<Option<(ToolInvocation, History, Option<String>)>, StoreError> {
+    let sql = "SELECT record, history, result FROM invocations WHERE id = ?1";
+    let row: Option<(String, String, Option<String>)> = connection
+        .query_row(sql, [key], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .optional()?;
-    record.map(|record| entry::read(&record)).transpose()
-}
-
-/// Reads the records of a stored call.
-pub(super) fn history(connection: &Connection, key: &str) -> Result<History, StoreError> {
-    Ok(History {
-        decisions: all(
-            connection,
-            "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal",
-            key,
-        )?,
-        mutations: all(
-            connection,
-            "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal",
-            key,
-        )?,
-        hook_runs: all(
-            connection,
-            "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal",
-            key,
-        )?,
-        events: all(
-            connection,
-            "SELECT record FROM events WHERE invocation = ?1 ORDER BY ordinal",
-            key,
-        )?,
-    })
+    row.map(|(record, history, result)| Ok((entry::read(&record)?, entry::read(&history)?, result)))
+        .transpose()
 }
 
 /// Reads an approval, and opens its seals.
@@ -243,14 +214,4 @@ pub(super) fn standing(
         state,
         answer,
     }))
-}
-
-fn all<T: DeserializeOwned>(
-    connection: &Connection,
-    sql: &str,
-    key: &str,
-) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare(sql)?;
-    let rows = statement.query_map([key], |row| row.get::<_, String>(0))?;
-    rows.map(|row| entry::read(&row?)).collect()
 }

@@ -17,17 +17,6 @@ const OVER: &str = "
     WHERE state IN ('pending', 'approved', 'rejected', 'expired', 'canceled', 'running', 'finished') AND expires_at < ?1
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) LIMIT ?2";
-/// The columns with the bytes of stored calls.
-const RECORDS: [(&str, &str); 8] = [
-    ("invocations", "record"),
-    ("decisions", "record"),
-    ("mutations", "record"),
-    ("hook_runs", "record"),
-    ("events", "record"),
-    ("results", "record"),
-    ("approvals", "record"),
-    ("suspended", "record"),
-];
 /// Maximum size of all stored calls, in bytes: the arguments of a call alone may have 4 MiB, and a question can be open for a week.
 pub(super) const STORE_BYTES_MAX: u64 = 256 << 20;
 /// The part of it that the waiting calls of one caller may take.
@@ -38,20 +27,16 @@ const ENDED: &str = "
     WHERE (state IN ('rejected', 'expired', 'canceled', 'finished') OR expires_at < ?1) AND invocation <> ?2
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) ORDER BY asked_at LIMIT ?3";
-/// The bytes of one caller's waiting calls.
-const WAITING_BYTES: &str = "
-    SELECT sum(octet_length(invocations.record) + coalesce(octet_length(approvals.record), 0)
-        + coalesce(octet_length(suspended.record), 0))
-    FROM invocations LEFT JOIN approvals ON approvals.invocation = id LEFT JOIN suspended ON suspended.invocation = id
+/// The bytes of all stored calls. The arguments of [`WAITING`] select those of one caller that wait.
+const BYTES: &str = "
+    SELECT sum(octet_length(invocations.record) + octet_length(history) + coalesce(octet_length(result), 0)
+        + coalesce(octet_length(approvals.record), 0) + coalesce(octet_length(suspended.record), 0))
+    FROM invocations LEFT JOIN approvals ON approvals.invocation = id LEFT JOIN suspended ON suspended.invocation = id";
+const WAITING: &str = "
     WHERE (approvals.state IN ('pending', 'approved') AND approvals.expires_at > ?1 OR suspended.state = 'waiting')
     AND invocations.actor IS ?2";
 /// The parts of a stored call, in an order in which nothing refers to a removed part.
-const PARTS: [&str; 7] = [
-    "DELETE FROM decisions WHERE invocation = ?1",
-    "DELETE FROM mutations WHERE invocation = ?1",
-    "DELETE FROM hook_runs WHERE invocation = ?1",
-    "DELETE FROM events WHERE invocation = ?1",
-    "DELETE FROM results WHERE invocation = ?1",
+const PARTS: [&str; 2] = [
     "DELETE FROM approvals WHERE invocation = ?1",
     "DELETE FROM invocations WHERE id = ?1",
 ];
@@ -94,10 +79,10 @@ pub(super) fn make_room(
     bytes_max: u64,
 ) -> Result<bool, StoreError> {
     let now = now.unix_millis();
-    let waiting: Option<i64> =
-        transaction.query_row(WAITING_BYTES, params![now, actor], |row| row.get(0))?;
-    let waiting = u64::try_from(waiting.unwrap_or_default()).unwrap_or_default();
-    if waiting > bytes_max / CALLER_PART && guard!("questions_of_caller") {
+    let waiting = format!("{BYTES}{WAITING}");
+    let waiting: Option<u64> =
+        transaction.query_row(&waiting, params![now, actor], |row| row.get(0))?;
+    if waiting.unwrap_or_default() > bytes_max / CALLER_PART && guard!("questions_of_caller") {
         return Ok(false);
     }
     while used(transaction)? > bytes_max && guard!("questions_bytes") {
@@ -116,15 +101,9 @@ pub(super) fn make_room(
     Ok(true)
 }
 
-/// The bytes of all stored calls.
 fn used(transaction: &Transaction<'_>) -> Result<u64, StoreError> {
-    let mut bytes = 0;
-    for (table, column) in RECORDS {
-        let sql = format!("SELECT coalesce(sum(octet_length({column})), 0) FROM {table}");
-        let used: u64 = transaction.query_row(&sql, [], |row| row.get(0))?;
-        bytes += used;
-    }
-    Ok(bytes)
+    let bytes: Option<u64> = transaction.query_row(BYTES, [], |row| row.get(0))?;
+    Ok(bytes.unwrap_or_default())
 }
 
 /// Removes everything that is stored of the call `id`.
@@ -149,8 +128,8 @@ mod tests {
         journal
             .with(|store| {
                 let transaction = store.connection.transaction()?;
-                let invocation = "INSERT INTO invocations (id, tool_id, status, actor, created_at, record)
-                                  VALUES (?1, 'a.b', 'planned', ?2, 0, ?3)";
+                let invocation = "INSERT INTO invocations (id, tool_id, status, actor, created_at, record, history)
+                                  VALUES (?1, 'a.b', 'planned', ?2, 0, ?3, '{}')";
                 transaction.execute(invocation, [id, actor, &text])?;
                 let approval = "INSERT INTO approvals
                                 (invocation, state, binding, actor, asked_at, expires_at, record, answer)

@@ -6,7 +6,7 @@ use crate::record::{
     Approval, InvocationId, Suspension, SuspensionState, Timestamp, ToolInvocation,
 };
 
-use super::ask::{History, put_history, put_invocation};
+use super::ask::{History, put_call};
 use super::{Store, StoreError, entry, read, retention};
 
 /// Maximum number of suspended calls.
@@ -69,8 +69,7 @@ impl Store {
         if others >= SUSPENDED_MAX {
             return Ok(false);
         }
-        put_invocation(&transaction, invocation)?;
-        put_history(&transaction, id, history)?;
+        put_call(&transaction, invocation, history)?;
         let sql = "INSERT INTO suspended (invocation, state, expires_at, record) VALUES (?1, 'waiting', ?2, ?3)
                    ON CONFLICT (invocation) DO UPDATE
                    SET state = excluded.state, expires_at = excluded.expires_at, record = excluded.record
@@ -149,9 +148,8 @@ impl Store {
         }
         let state = SuspensionState::parse(&state)
             .ok_or_else(|| damaged("a suspended call has an unknown state"))?;
-        let invocation = read::invocation(&transaction, &key)?;
-        let invocation = invocation.ok_or_else(|| damaged("a suspended call has no invocation"))?;
-        let history = read::history(&transaction, &key)?;
+        let (invocation, history, _) = read::call(&transaction, &key)?
+            .ok_or_else(|| damaged("a suspended call has no invocation"))?;
         let approval =
             read::standing(&transaction, &self.key, id)?.map(|standing| standing.approval);
         Ok(Some(SuspendedCall {
