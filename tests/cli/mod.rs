@@ -6,6 +6,7 @@ mod arguments;
 mod arguments_by_name;
 mod artifact_files;
 mod artifacts;
+mod backup;
 mod batch;
 mod book;
 mod build;

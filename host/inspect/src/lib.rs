@@ -5,6 +5,7 @@ extern crate toolcell_core;
 
 mod approvals;
 mod artifact;
+mod backup;
 mod calls;
 mod eval;
 mod events;
@@ -24,6 +25,7 @@ use toolcell_command::{
 
 pub use approvals::{Approvals, Approve, Deny};
 pub use artifact::Artifact;
+pub use backup::Backup;
 pub use calls::{Calls, Show};
 pub use eval::Eval;
 pub use events::Events;

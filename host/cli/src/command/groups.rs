@@ -36,6 +36,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "replay",
             "artifact",
             "log",
+            "backup",
             "trace",
             "eval",
         ],

@@ -139,6 +139,8 @@ enum Command {
     Events(DeferredArgs<toolcell_inspect::Events>),
     /// Check the call log for tampering
     Log(DeferredArgs<toolcell_inspect::Log>),
+    /// Copy all of toolcell's state, also while it is in use
+    Backup(DeferredArgs<toolcell_inspect::Backup>),
     /// Fetch a stored result or artifact by its reference
     Artifact(DeferredArgs<toolcell_inspect::Artifact>),
     /// Print a session's calls as an agentool reasoning trace, or add the agent's steps to it
@@ -208,6 +210,7 @@ pub(super) fn run() -> ExitCode {
         Command::Replay(DeferredArgs(command)) => command.run(),
         Command::Events(DeferredArgs(command)) => command.run(),
         Command::Log(DeferredArgs(command)) => command.run(),
+        Command::Backup(DeferredArgs(command)) => command.run(),
         Command::Artifact(DeferredArgs(command)) => command.run(),
         Command::Trace(DeferredArgs(command)) => command.run(),
         Command::Eval(DeferredArgs(command)) => command.run(),

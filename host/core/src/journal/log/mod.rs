@@ -15,6 +15,7 @@
 //! in a file outside of the folder (`head.rs`).
 
 mod check;
+mod copy;
 mod derive;
 mod events;
 mod fold;

@@ -1,0 +1,81 @@
+//! `toolcell backup`: a copy of all state, while other processes use it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use super::guest;
+use crate::support::{Home, Ran, Toolcell, scratch};
+
+/// Runs a command with the copy as its home.
+#[track_caller]
+fn with_copy(copy: &Path, arguments: &[&str], code: i32) -> Ran {
+    Toolcell::at(copy, arguments).run().exits(code)
+}
+
+#[test]
+fn the_copy_of_a_busy_home_is_sound_and_has_every_call_that_had_ended() {
+    let home = Home::new();
+    let (_guard, folder) = scratch();
+    let is_over = AtomicBool::new(false);
+    let lines: String = (0..200)
+        .map(|number| {
+            let call = json!({ "id": number.to_string(), "tool": guest("probe#echo"), "input": { "text": "x" } });
+            format!("{call}\n")
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let busy: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        home.toolcell(&["batch", "-"]).stdin(&lines).run().exits(0);
+                    }
+                })
+            })
+            .collect();
+        let first = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+        let id = first["invocation"]["invocation_id"].as_str().unwrap();
+        for number in 0..4 {
+            let copy = folder.join(number.to_string());
+            home.toolcell(&["backup", copy.to_str().unwrap()])
+                .run()
+                .exits(0);
+            with_copy(&copy, &["log", "verify"], 0);
+            let shown = with_copy(&copy, &["show", id, "--json"], 0).json();
+            assert_eq!(shown["result"], first["result"]);
+            // It can be used.
+            let echo = guest("probe#echo");
+            with_copy(&copy, &["call", &echo, r#"{"text":"two"}"#], 0);
+            with_copy(&copy, &["log", "verify"], 0);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        busy.into_iter().for_each(|busy| busy.join().unwrap());
+    });
+}
+
+#[test]
+fn damage_is_in_the_copy_too_and_the_command_says_so() {
+    let home = Home::new();
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let [file] = home.segments().try_into().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("probe.echo", "probe.ecHo", 1)).unwrap();
+    let (_guard, folder) = scratch();
+    let copy = folder.join("copy");
+    let ran = home
+        .toolcell(&["backup", copy.to_str().unwrap()])
+        .run()
+        .exits(1);
+    assert!(ran.stdout.contains("damaged before"), "{}", ran.stdout);
+    with_copy(&copy, &["log", "verify"], 1);
+    // Nothing is overwritten.
+    home.toolcell(&["backup", copy.to_str().unwrap()])
+        .run()
+        .exits(2);
+    let inside = home.path().join("copy");
+    home.toolcell(&["backup", inside.to_str().unwrap()])
+        .run()
+        .exits(2);
+}
