@@ -534,7 +534,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     (
         "log_head",
         &[],
-        &["unit:journal::log::tests::a_row_or_a_head_that_others_changed"],
+        &["unit:journal::log::tests::damage::a_row_or_a_head"],
     ),
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
     (

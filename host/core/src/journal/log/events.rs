@@ -4,8 +4,8 @@ use rusqlite::{Connection, params};
 
 use crate::record::{InvocationId, ToolEvent};
 
+use super::call_lines::LineEvents;
 use super::numbers::Place;
-use super::payload::LineEvents;
 use super::{CallLog, LogError, segment};
 
 /// Maximum number of lines that one read takes.

@@ -12,11 +12,11 @@ use crate::journal::database::{self, Durability};
 use crate::journal::store::StoreError;
 use crate::record::Timestamp;
 
+use super::call_lines::Brief;
 use super::head::{LogHead, SegmentEnd};
 use super::index::has_ended;
 use super::line::{Kind, Line};
 use super::numbers::{Numbers, Place};
-use super::payload::Brief;
 use super::prune::PrunedSegments;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{Inner, Key, share};

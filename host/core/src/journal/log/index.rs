@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::journal::database;
 use crate::record::{EVIDENCE, Status, Timestamp};
 
+use super::call_lines::EarlierLines;
 use super::numbers::{self, Place};
-use super::payload::EarlierLines;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Damage, LogError};
 

@@ -1,6 +1,6 @@
 use crate::record::{InvocationId, ToolEvent};
 
-use super::{CallLog, LogError, index, numbers, payload};
+use super::{CallLog, LogError, call_lines, index, numbers};
 
 impl CallLog {
     /// The events of the call `id` that the log has, from its first one on, without a gap. Empty if there are none, or if the
@@ -24,7 +24,7 @@ impl CallLog {
                     .map_err(|error| self.failed("read", &error))?,
             );
         }
-        Ok(payload::events(id, &payloads))
+        Ok(call_lines::events(id, &payloads))
     }
 
     /// Returns whether the call `id` has ended; `None` if it is not on record, or the log cannot be read. Ends calls of

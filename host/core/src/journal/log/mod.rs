@@ -9,11 +9,12 @@
 //! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
 //! from another process (`events.rs`).
 //!
-//! A line has the record as JSON, without what the lines of the call before it have (`payload.rs`).
+//! A line has the record as JSON, without what the lines of the call before it have (`call_lines.rs`).
 //!
 //! The segments are the evidence. The index is made from them (`fold.rs`), and can be made again. How far it has read is also
 //! in a file outside of the folder (`head.rs`).
 
+mod call_lines;
 mod check;
 mod copy;
 mod derive;
@@ -26,7 +27,6 @@ mod line;
 mod notes;
 mod numbers;
 mod orphan;
-mod payload;
 mod prune;
 mod scan;
 mod segment;
@@ -55,12 +55,12 @@ use crate::record::{
 };
 use crate::secret::private_file::{self, KEY_BYTES};
 
+use call_lines::{EndPayload, StartPayload, StartedCall};
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
 pub use index::{CallQuery, CallSummary};
 use line::{HashedLine, Kind, UnlinkedLine};
 pub(super) use notes::NoteSource;
 use notes::Notes;
-use payload::{EndPayload, StartPayload, StartedCall};
 use segment::Segment;
 use upkeep::Upkeep;
 pub use verify::{Damage, VerifiedLog};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::pool::STORE;
 use crate::record::{EventType, InvocationId, ToolEvent};
 
+use super::call_lines::{EventList, NotePayload};
 use super::line::Kind;
-use super::payload::{EventList, NotePayload};
 use super::{CallLog, Inner, Keep, LogError};
 
 /// Time between two lines of one call.

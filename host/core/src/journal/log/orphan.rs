@@ -9,7 +9,7 @@ use crate::record::{
 };
 
 use super::Start;
-use super::payload::{self, EarlierLines, EndPayload, RecordedStart, StartedCall};
+use super::call_lines::{self, EarlierLines, EndPayload, RecordedStart, StartedCall};
 
 /// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
 /// `None` if the start cannot be read.
@@ -21,7 +21,7 @@ pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
         decisions,
         hooks,
     } = RecordedStart::read(started).ok()?;
-    let mut events = payload::events(id, [started].into_iter().chain(&lines.notes));
+    let mut events = call_lines::events(id, [started].into_iter().chain(&lines.notes));
     let known = StartedCall::new(Start {
         invocation: &invocation,
         decisions: &decisions,

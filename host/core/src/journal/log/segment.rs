@@ -18,8 +18,8 @@ use crate::journal::database::VERSION;
 use crate::private;
 use crate::record::InvocationId;
 
+use super::call_lines::EarlierLines;
 use super::line::{self, HashedLine, Kind, Line, NO_CALL, UnlinkedLine};
-use super::payload::EarlierLines;
 use super::{Key, LogSettings, orphan};
 
 /// How the name of a segment ends.

@@ -10,9 +10,9 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use crate::journal::store::StoreError;
 use crate::record::Timestamp;
 
+use super::call_lines::{self, Brief};
 use super::line::Kind;
 use super::numbers::Place;
-use super::payload::{self, Brief};
 use super::segment::{self, Segment, Surplus};
 use super::{CallLog, Inner, Key, LogError};
 
@@ -105,7 +105,7 @@ pub(super) fn carry(
             }
             let mut add = || {
                 // A line that says all itself stays as it is, byte for byte.
-                let payload = if payload::is_whole(line.payload) {
+                let payload = if call_lines::is_whole(line.payload) {
                     line.payload.to_owned()
                 } else {
                     earlier.record(line.id, line.payload)?.to_string()

@@ -37,7 +37,9 @@ pub use suspend::{SuspendRequest, SuspendedCall};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Its contents cannot be trusted or understood.
-    #[error("the journal's database is damaged: {0}")]
+    #[error(
+        "the journal's database is damaged: {0}; move journal.db away: the calls of the log are found again without it"
+    )]
     Damaged(String),
     #[error(
         "the journal's database was written by a newer toolcell (format {found}, this one knows {known})"

@@ -473,7 +473,8 @@ impl EarlierLines {
             add_start(&mut record, serde_json::from_str(start)?, after).ok_or_else(missing)?;
             events(id, [start].into_iter().chain(&self.notes).chain([&own]))
         } else if is_start {
-            events(id, [&own].into_iter().chain(&self.notes))
+            let before = self.start.iter().chain([&own]);
+            events(id, before.chain(&self.notes))
         } else {
             events(id, [&own])
         };
