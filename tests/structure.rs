@@ -193,6 +193,60 @@ fn the_map_and_the_decisions_name_files_that_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Where a call gets its authority, and where the engine makes a request of another one.
+const REQUESTS: [&str; 2] = ["core/src/pipeline/request.rs", "toolcell/src/tool_set.rs"];
+/// What knows live calls: the engine those that run, to cancel them, and a server those that clients can ask about.
+const REGISTRIES: [&str; 2] = ["core/src/pipeline/running.rs", "server/src/calls/mod.rs"];
+
+/// A second place would forget one of a call's grants, rules, limits or answers.
+#[test]
+fn one_place_gives_a_call_its_authority_and_one_registry_knows_the_calls_of_a_server() {
+    let mut requests = BTreeSet::new();
+    let mut registries = BTreeSet::new();
+    for file in sources() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let file = file.strip_prefix(root().join("host")).unwrap().to_owned();
+        let code: String = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .take_while(|line| !line.contains("#[cfg(test)]"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let is_engines = text.contains("pipeline::Request")
+            || text.contains("super::Request")
+            || text.contains("struct Request {")
+            || uses_of(&code).any(|names| names.contains(&"Request"));
+        let makes = ["Request::new(", "Request {\n"];
+        let makes_one = |made: &str| {
+            code.match_indices(made)
+                .any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == ':'))
+        };
+        if is_engines && makes.into_iter().any(makes_one) {
+            requests.insert(file.display().to_string());
+        }
+        // What is measured of a call changes nothing for it.
+        let measures = file.iter().any(|part| part == "telemetry");
+        if code.contains("Map<InvocationId, ") && !measures {
+            registries.insert(file.display().to_string());
+        }
+    }
+    assert!(requests.iter().eq(REQUESTS), "{requests:#?}");
+    assert!(registries.iter().eq(REGISTRIES), "{registries:#?}");
+}
+
+/// The names that each `use` of the library or of the pipeline brings in.
+fn uses_of(code: &str) -> impl Iterator<Item = Vec<&str>> {
+    let uses = code
+        .split("\nuse ")
+        .skip(1)
+        .filter_map(|rest| rest.split(';').next());
+    let is_meant = |path: &&str| path.starts_with("toolcell") || path.contains("pipeline");
+    uses.filter(is_meant).map(|path| {
+        path.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .collect()
+    })
+}
+
 /// The SDK has the words of the contract in lists of its own, because it is built without the host. The words of the
 /// schemas are those of the host's types.
 #[test]
@@ -340,7 +394,6 @@ fn tracked() -> Vec<String> {
 }
 
 /// All source files of the host.
-#[cfg(feature = "mutants")]
 pub(crate) fn sources() -> Vec<std::path::PathBuf> {
     fn files(path: &std::path::Path) -> Vec<std::path::PathBuf> {
         if path.is_dir() {

@@ -3,15 +3,22 @@
 //! Promise: An approval is void once its component changes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use toolcell::{
+    Hook, HookCall, HookEvent, HookFuture, Policy, Provenance, Registration, Rule, RuleWords,
+};
+use toolcell_core::record::Mode;
+use toolcell_server::HttpLimits;
 
 use crate::sandbox::compiling::bomb::compile_bomb;
 use crate::support::{
-    Client, Toolcell, Web, bare_names, check_printed, fixture, frame, root, scratch,
-    share_compiled, wat,
+    Client, Coming, Toolcell, Web, bare_names, check_printed, fixture, frame, root, scratch,
+    share_compiled, wat, web,
 };
 
 /// A folder with its own configuration, whose tools can be replaced.
@@ -467,6 +474,73 @@ fn a_description_or_a_schema_that_changed_asks_again() {
             "{listed}"
         );
     }
+}
+
+/// Holds calls back between their arrival and the decision on them.
+struct Pause {
+    arrived: Semaphore,
+    go_on: Semaphore,
+}
+
+impl Hook for Pause {
+    fn id(&self) -> &str {
+        "pause"
+    }
+
+    fn events(&self) -> &[HookEvent] {
+        &[HookEvent::PreToolUse]
+    }
+
+    fn handle<'a>(&'a self, _: &'a HookCall) -> HookFuture<'a> {
+        Box::pin(async move {
+            self.arrived.add_permits(1);
+            self.go_on.acquire().await.unwrap().forget();
+            Ok(Vec::new()).into()
+        })
+    }
+}
+
+#[test]
+fn a_call_is_decided_by_the_policy_that_it_arrived_under() {
+    let pause = Arc::new(Pause {
+        arrived: Semaphore::new(0),
+        go_on: Semaphore::new(0),
+    });
+    let runtime = web::runtime();
+    let handle = runtime.handle().clone();
+    let mut host = crate::support::host(|_| {});
+    let hook = Registration::new(Arc::<Pause>::clone(&pause)).within(Duration::from_secs(60));
+    host.add_hook(hook).unwrap();
+    let before = handle.block_on(web::offering("probe", host, Policy::default()));
+    let server = web::server(before);
+    let ends = Box::pin(std::future::pending());
+    let web = Web::serving(runtime, Arc::clone(&server), HttpLimits::default(), ends);
+    let echo = json!({ "name": "echo", "arguments": {} });
+    let of_mcp = web.begin_stateless("tools/call", echo.clone(), json!({}));
+    let body = json!({ "tool": "echo", "input": {} }).to_string();
+    let of_http = web.begin("POST /v1/calls", &web.headers(), &body);
+    let deny = RuleWords {
+        behavior: "deny",
+        tool: Some("*"),
+        ..RuleWords::default()
+    };
+    let deny = Rule::compile(&deny, &Provenance::COMMAND_LINE).unwrap();
+    handle.block_on(async {
+        pause.arrived.acquire_many(2).await.unwrap().forget();
+        let policy = Policy::new(Mode::Default, vec![deny]);
+        let after = web::offering("probe", crate::support::host(|_| {}), policy).await;
+        server.replace(after).await;
+    });
+    let refused = web.request("POST /v1/calls", &[], &body);
+    assert!(refused.body.contains("denied_by_rule"), "{refused:?}");
+    pause.go_on.add_permits(2);
+    let of_mcp = Coming::head(of_mcp).whole().answer()["result"].clone();
+    assert!(
+        of_mcp["content"].is_array() && of_mcp["isError"] != json!(true),
+        "{of_mcp:#}"
+    );
+    let of_http = Coming::head(of_http).whole();
+    assert!(of_http.body.contains("\"succeeded\""), "{of_http:?}");
 }
 
 #[test]

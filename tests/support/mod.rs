@@ -16,7 +16,7 @@ mod sigstore;
 mod special;
 mod timestamps;
 mod waiting;
-mod web;
+pub(crate) mod web;
 
 pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use toolcell::{Host, Policy, ToolSet, ToolTerms};
 use toolcell_core::catalog::TOOL_BUDGET;
-use toolcell_core::policy::Limits;
 use toolcell_server::{
     ApprovalFallback, ApprovalSettings, ExposedTools, HttpLimits, HttpSettings, InterruptFuture,
-    OriginGate, Server, ServerSettings, Tokens, ToolOffer, ToolSet, serve_http,
+    OriginGate, Server, ServerSettings, ServerTools, Tokens, ToolOffer, serve_http,
 };
 
 use super::{NEW, OLD, Toolcell, fixture, host};
@@ -33,6 +33,44 @@ enum Behind {
     Program(Child),
     /// The library's server in this process, for settings that only embedders have.
     Library(Option<Runtime>),
+}
+
+/// What serves in this process runs on.
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// The tools of a test guest as an embedder of the library would offer them.
+pub(crate) async fn offering(guest: &str, host: Host, policy: Policy) -> ServerTools {
+    let tools = host.load_file(&fixture(guest)).await.unwrap().tools;
+    let offered = tools.into_iter().map(|tool| ToolOffer {
+        tool,
+        terms: ToolTerms::default(),
+        provider: None,
+    });
+    let approvals = ApprovalSettings {
+        session: None,
+        elicitation: true,
+        away: ApprovalFallback::Wait,
+    };
+    let tools = ToolSet::new(Arc::new(host)).policy(policy);
+    let offers = ExposedTools::new(offered.collect(), TOOL_BUDGET);
+    ServerTools::new(tools, offers, approvals)
+}
+
+/// A server of the library, which keeps no records of its own.
+pub(crate) fn server(offering: ServerTools) -> Arc<Server> {
+    let settings = ServerSettings {
+        recorder: None,
+        announcer: Arc::new(|_| {}),
+        store: None,
+        log: None,
+    };
+    Server::new(settings, offering)
 }
 
 /// A complete response.
@@ -123,44 +161,19 @@ impl Web {
         limits: HttpLimits,
         interrupted: InterruptFuture,
     ) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        let component = fixture(guest);
+        let runtime = runtime();
+        let offering = runtime.block_on(offering(guest, host(|_| {}), Policy::default()));
+        Self::serving(runtime, server(offering), limits, interrupted)
+    }
+
+    /// Serves `server` until `interrupted` completes, without a token.
+    pub(crate) fn serving(
+        runtime: Runtime,
+        server: Arc<Server>,
+        limits: HttpLimits,
+        interrupted: InterruptFuture,
+    ) -> Self {
         let address = runtime.block_on(async {
-            let host = host(|_| {});
-            let tools = host.load_file(&component).await.unwrap().tools;
-            let offered = tools
-                .into_iter()
-                .map(|tool| ToolOffer {
-                    tool,
-                    wall: None,
-                    origin: None,
-                    provider: None,
-                })
-                .collect();
-            let offers = ExposedTools::new(offered, TOOL_BUDGET);
-            let approvals = ApprovalSettings {
-                expire: Duration::from_secs(60),
-                session: None,
-                elicitation: true,
-                away: ApprovalFallback::Wait,
-            };
-            let host = Arc::new(host);
-            let grants = Arc::default();
-            let policy = Arc::default();
-            let offering = ToolSet::new(host, offers, grants, policy, Limits::default(), approvals);
-            let server = Server::new(
-                ServerSettings {
-                    recorder: None,
-                    announcer: Arc::new(|_| {}),
-                    store: None,
-                    log: None,
-                },
-                offering,
-            );
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let gate = OriginGate::new(address.port(), &[], &[]);
@@ -390,7 +403,7 @@ impl Drop for Web {
 }
 
 impl Coming {
-    fn head(stream: TcpStream) -> Self {
+    pub(crate) fn head(stream: TcpStream) -> Self {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while reader.read_line(&mut head).unwrap_or(0) > 0 && !head.ends_with("\r\n\r\n") {}

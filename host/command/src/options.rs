@@ -8,9 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use toolcell::{
-    GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms,
-};
+use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver};
 use toolcell_config::{
     self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, duration, size,
 };
@@ -433,17 +431,16 @@ impl ApprovalOptions {
         named.filter(|name| !name.is_empty())
     }
 
-    /// The terms of a call; `configured` is how long the configuration lets a question stay open.
-    pub fn terms(&self, configured: Option<Duration>) -> Terms {
-        Terms {
-            expire: self
-                .approval_timeout
-                .or(configured)
-                .unwrap_or(EXPIRE_DEFAULT),
-            session: self.session().map_or(Session::Terminal, Session::Named),
-            origin: None,
-            approver: None,
-        }
+    /// The session of a command's calls.
+    pub fn call_session(&self) -> Session {
+        self.session().map_or(Session::Terminal, Session::Named)
+    }
+
+    /// How long a question stays open; `configured` is what the configuration says.
+    pub fn expire(&self, configured: Option<Duration>) -> Duration {
+        self.approval_timeout
+            .or(configured)
+            .unwrap_or(EXPIRE_DEFAULT)
     }
 }
 

@@ -12,19 +12,18 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use toolcell::{
     Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks,
-    Terms, Tool, memory_bytes, memory_share_bytes,
+    Tool, ToolSet, ToolTerms, memory_bytes, memory_share_bytes,
 };
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
-use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Surface, SurfaceConditions};
 use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
-    InterruptFuture, OperatorLog, Provider, Server, ToolOffer, ToolSet,
+    InterruptFuture, OperatorLog, Provider, Server, ServerTools, ToolOffer,
 };
 
 use super::agreed::AgreedComponents;
@@ -156,12 +155,14 @@ impl NamedTool {
         tools: Vec<Arc<Tool>>,
         origin: Option<Arc<Value>>,
     ) -> impl Iterator<Item = ToolOffer> {
-        let wall = self.timeout;
+        let terms = ToolTerms {
+            wall: self.timeout,
+            origin,
+        };
         let provider = Arc::new(self.provider());
         let one = move |tool| ToolOffer {
             tool,
-            wall,
-            origin: origin.clone(),
+            terms: terms.clone(),
             provider: Some(Arc::clone(&provider)),
         };
         tools.into_iter().map(one)
@@ -273,11 +274,12 @@ impl ServingOptions {
         components: &mut Components,
         watched: &mut WatchedFiles,
         reload: Option<&Reload<'_>>,
-    ) -> Result<ToolSet, Stop> {
+    ) -> Result<ServerTools, Stop> {
         let mut settings = self.options.settings(home)?;
         watched.add_layers(settings.layers.files());
         let named = named(&self.tools, &settings.layers)?;
-        let approvals = self.approvals(&settings.layers, settings.expire)?;
+        let approvals = self.approvals(&settings.layers)?;
+        let expire = self.approvals.expire(settings.expire);
         let memory = self.budget(&settings.layers, &settings.limits)?;
         let mut own = CommandFiles::from_targets(
             named
@@ -359,14 +361,12 @@ impl ServingOptions {
         let offers = ExposedTools::on(offered, |tools| {
             Surface::build(tools, selection, &conditions)
         });
-        let mut offering = ToolSet::new(
-            Arc::new(host),
-            offers,
-            Arc::new(grants),
-            Arc::new(policy),
-            limits,
-            approvals,
-        );
+        let tools = ToolSet::new(Arc::new(host))
+            .grants(grants)
+            .policy(policy)
+            .limits(limits)
+            .expire(expire);
+        let mut offering = ServerTools::new(tools, offers, approvals);
         offering.keep = layers.journal().keep;
         offering.telemetry.clone_from(telemetry);
         Ok(offering)
@@ -441,12 +441,7 @@ impl ServingOptions {
 
     /// The approval settings: the command line takes precedence over the files. Disabling elicitation is the stricter
     /// setting, so it counts wherever it is set.
-    fn approvals(
-        &self,
-        layers: &ConfigLayers,
-        expire: Option<Duration>,
-    ) -> Result<ApprovalSettings, Refusal> {
-        let Terms { expire, .. } = self.approvals.terms(expire.or(Some(EXPIRE_DEFAULT)));
+    fn approvals(&self, layers: &ConfigLayers) -> Result<ApprovalSettings, Refusal> {
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
         let silent =
             self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
@@ -455,7 +450,6 @@ impl ServingOptions {
             Some(AwayWord::Wait) | None => ApprovalFallback::Wait,
         };
         Ok(ApprovalSettings {
-            expire,
             session: self.approvals.session(),
             elicitation: !silent,
             away,

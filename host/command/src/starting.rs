@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use toolcell::{Home, Limits};
-use toolcell_core::approval::EXPIRE_DEFAULT;
+use toolcell::{Home, ToolSet};
 use toolcell_core::catalog::Surface;
-use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ToolSet};
+use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerTools};
 
 use super::exit::{self, Exit, Stop};
 use super::runtime::Runtime;
@@ -33,7 +32,7 @@ pub struct LoadingServer {
     load: Load,
 }
 
-type Load = Pin<Box<dyn Future<Output = (Start, Result<ToolSet, Stop>)> + Send>>;
+type Load = Pin<Box<dyn Future<Output = (Start, Result<ServerTools, Stop>)> + Send>>;
 
 /// The first loading of a server's tools.
 struct Start {
@@ -86,7 +85,7 @@ impl Start {
         })
     }
 
-    async fn load(mut self) -> (Self, Result<ToolSet, Stop>) {
+    async fn load(mut self) -> (Self, Result<ServerTools, Stop>) {
         let loaded = self
             .serving
             .assemble(&self.home, &mut self.components, &mut self.watched, None)
@@ -94,7 +93,7 @@ impl Start {
         (self, loaded)
     }
 
-    fn ready(self, loaded: Result<ToolSet, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
+    fn ready(self, loaded: Result<ServerTools, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
         let offering = match loaded {
             Ok(offering) => offering,
             Err(stop) => return refused(stop).map(Ready::Refused),
@@ -156,7 +155,7 @@ fn refused(stop: Stop) -> anyhow::Result<Exit> {
 
 /// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told
 /// of them.
-fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ToolSet> {
+fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ServerTools> {
     // What is wrong with the files is said when the tools are loaded.
     let grants = serving
         .options
@@ -166,17 +165,10 @@ fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ToolSet> {
     let host = Arc::new(target::host(home, |_| {})?);
     let offers = ExposedTools::on(Vec::new(), |tools| Surface::new(tools, 0));
     let approvals = ApprovalSettings {
-        expire: EXPIRE_DEFAULT,
         session: None,
         elicitation: false,
         away: ApprovalFallback::Return,
     };
-    Ok(ToolSet::new(
-        host,
-        offers,
-        Arc::new(grants),
-        Arc::default(),
-        Limits::default(),
-        approvals,
-    ))
+    let tools = ToolSet::new(host).grants(grants);
+    Ok(ServerTools::new(tools, offers, approvals))
 }

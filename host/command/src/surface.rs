@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use toolcell::{Callee, Grants, Host, Policy, Tool};
+use toolcell::{Grants, Host, Policy, Tool, ToolSet, ToolTerms};
 use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
 
 /// Builds the surface of `tools` for calls with these rules and grants.
@@ -25,20 +24,14 @@ pub async fn build(
     )
 }
 
-/// Has `callee` called through `surface`.
-pub fn place(callee: Callee, surface: &Surface) -> Callee {
-    let refusal = surface.judge(callee.tool(), callee.name());
-    callee.on_surface(Arc::clone(surface.id()), refusal)
-}
-
-/// The tools that the tool of a call may call through `surface`, as far as it was granted them.
-pub fn callable(surface: &Surface) -> Arc<HashMap<String, Option<Duration>>> {
-    let callable = surface
-        .tools()
-        .filter(|(tool, standing)| surface.is_callable(tool, *standing));
-    Arc::new(
-        callable
-            .map(|(tool, _)| (tool.declaration().tool_id.clone(), None))
-            .collect(),
-    )
+/// The tools of a command, each call of which is made through their surface; `terms` are those of some of them, by their
+/// qualified names.
+pub async fn select(
+    all: ToolSet,
+    tools: Vec<Arc<Tool>>,
+    selection: ToolSelection,
+    terms: HashMap<String, ToolTerms>,
+) -> ToolSet {
+    let surface = build(&all.host, tools, selection, (&all.policy, &all.grants)).await;
+    all.on_surface(surface, terms)
 }

@@ -11,39 +11,42 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{Background, Callee, Cancellation, Limits, RecordKeeper, Request, Session, Terms};
+use toolcell::{
+    Background, CallContext, CallHandle, CallSpec, Cancellation, RecordKeeper, Session,
+};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, InvocationId, Refusal,
+    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, Refusal,
 };
 
 use super::asking::{
     AnnouncingApprover, ApprovalAnnouncers, AskChannel, CallQuestion, elicit, messenger,
 };
 use super::budget::Lease;
-use super::calls::{CALLS_MAX, CallPlace};
+use super::calls::{CALLS_MAX, CallEntry, CallPlace};
 use super::exposed_tools::ExposedTool;
 use super::notices::{CallEventQueue, WantedNotices};
 use super::session::NAME;
-use super::tasks::{CallIdentity, DetachedCall};
-use super::{ApprovalSettings, Server, ToolSet, trace};
-
-/// The `_meta` key of a timeout that the request asks for, in milliseconds. It can only shorten the server's limit.
-pub(super) const TIMEOUT_KEY: &str = "toolcell/timeout_ms";
+use super::tasks::DetachedCall;
+use super::{ApprovalSettings, Server, ServerTools, trace};
 
 /// Time after which a call that was refused for want of room may be tried again, in seconds.
 const RETRY_AFTER: f64 = 1.0;
 
 /// The caller, and the connection whose end cancels the call.
+#[derive(Clone)]
 pub(super) struct CallerContext {
     pub(super) actor: Option<Arc<str>>,
     /// The name of the client's session, if it has one.
     pub(super) session: Option<Arc<str>>,
+    /// The owner of the tasks of this client. Other owners cannot name them.
+    pub(super) task_owner: Arc<str>,
     /// Canceled when the connection that waits for the response closes.
     pub(super) gone: Option<CancellationToken>,
 }
 
 /// A request whose client waits for the response.
 pub(super) struct WaitingRequest<'a> {
+    pub(super) offering: Arc<ServerTools>,
     /// How an approval is requested, if one is needed.
     pub(super) channel: AskChannel,
     /// `true` if the client can poll a task instead of waiting for the response (SEP-2663).
@@ -73,10 +76,6 @@ impl WaitingRequest<'_> {
 pub(super) struct IncomingCall<'a> {
     pub(super) name: &'a str,
     pub(super) input: Input,
-    /// The memory that is reserved for the input.
-    pub(super) lease: Option<Arc<Lease>>,
-    /// Answers to questions that the tool may ask; a client may send them with the call, before the tool asks.
-    pub(super) responses: Option<InputResponses>,
     /// The tool, or why there is none to call.
     pub(super) offer: Result<&'a ExposedTool, Refusal>,
     /// `true` if the caller has the tool's schema.
@@ -88,23 +87,23 @@ pub(super) struct IncomingCall<'a> {
 
 /// A call that has not begun.
 pub(super) struct PreparedCall {
-    pub(super) request: Request,
-    /// Why it does not run.
-    pub(super) refused: Option<Refusal>,
+    pub(super) spec: CallSpec,
+    pub(super) context: CallContext,
     /// `None` if all places of the server are taken.
     pub(super) place: Option<CallPlace>,
     /// The questions of the call, if its client is to be asked.
     pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
     /// The events of the tool, if its client requested them.
     pub(super) spoken: Option<CallEventQueue>,
-    identified: Option<CallIdentity>,
+    /// `Some` if the call can become a task.
+    entry: Option<Arc<CallEntry>>,
     background: Option<Background>,
 }
 
 /// A call in progress; its record is kept when it ends.
 pub(super) struct RunningCall {
     /// The offering that the call began with.
-    offering: Arc<ToolSet>,
+    offering: Arc<ServerTools>,
     done: CallFuture,
     cancellation: Cancellation,
     /// The questions of the call, if its client is to be asked.
@@ -112,8 +111,8 @@ pub(super) struct RunningCall {
     responses: Option<InputResponses>,
     /// The events of the tool, if its client requested them.
     spoken: Option<CallEventQueue>,
-    /// The id of the call, if it can become a task.
-    identified: Option<CallIdentity>,
+    /// `Some` if the call can become a task.
+    entry: Option<Arc<CallEntry>>,
     /// Tells that the call goes on without its client; `None` for a call that cannot.
     background: Option<Background>,
 }
@@ -133,29 +132,28 @@ pub(super) enum CallProgress {
 }
 
 impl Server {
-    /// Begins a call. It makes progress only while [`RunningCall::attend`] runs.
+    /// Begins a call. It makes progress only while [`RunningCall::attend`] runs. `lease` is the memory that is reserved for
+    /// its input; `responses` answer questions that the tool may ask: a client may send them with the call.
     pub(super) fn begin(
         self: &Arc<Self>,
-        offering: &Arc<ToolSet>,
-        mut incoming: IncomingCall<'_>,
+        incoming: IncomingCall<'_>,
+        lease: Option<Arc<Lease>>,
+        responses: Option<InputResponses>,
     ) -> RunningCall {
-        let responses = incoming.responses.take();
-        let lease = incoming.lease.take();
+        let offering = Arc::clone(&incoming.seen.offering);
         let PreparedCall {
-            request,
-            refused,
+            spec,
+            context,
             place,
             questions,
             spoken,
-            identified,
+            entry,
             background,
-        } = self.prepare(offering, incoming);
-        let cancellation = request.cancellation.clone();
-        let task = identified.clone().zip(background.clone());
-        let run =
-            Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
+        } = self.prepare(incoming);
+        let cancellation = context.cancellation.clone();
+        let call = offering.tools.call(spec, context);
+        let run = Arc::clone(self).run(call, cancellation.clone(), (place, lease), entry.clone());
         let done = CallFuture::Here(Box::pin(run));
-        let offering = Arc::clone(offering);
         RunningCall {
             offering,
             done,
@@ -163,17 +161,13 @@ impl Server {
             questions,
             responses,
             spoken,
-            identified,
+            entry,
             background,
         }
     }
 
-    /// Builds a call's request, which the host can run by itself or in a batch.
-    pub(super) fn prepare(
-        &self,
-        offering: &Arc<ToolSet>,
-        incoming: IncomingCall<'_>,
-    ) -> PreparedCall {
+    /// Builds a call, which the host can run by itself or in a batch.
+    pub(super) fn prepare(&self, incoming: IncomingCall<'_>) -> PreparedCall {
         let IncomingCall {
             name,
             input,
@@ -181,54 +175,49 @@ impl Server {
             loaded,
             surface,
             seen,
-            ..
         } = incoming;
-        let place = self.calls.begin();
-        let mut request = request(offering, name, input, seen);
-        request.keeper = self.keeper();
+        let place = self.places.begin();
+        let mut spec = CallSpec {
+            surface_id: Some(surface),
+            ..spec(name, input, seen)
+        };
+        let mut context = CallContext {
+            keeper: self.keeper(),
+            ..CallContext::default()
+        };
         let mut spoken = None;
         let mut questions = None;
-        let mut refused = None;
-        let mut identified = None;
-        let mut background = None;
-        let mut withheld = None;
+        let mut entry = None;
         match (offer, &place) {
-            (Err(refusal), _) => refused = Some(refusal),
-            (Ok(_), None) => refused = Some(too_many()),
+            (Err(refusal), _) => context.refusal = Some(refusal),
+            (Ok(_), None) => context.refusal = Some(too_many()),
             (Ok(offer), Some(_)) => {
-                request.tool = Callee::from(Arc::clone(&offer.tool)).loaded(loaded);
-                withheld = offering
-                    .offers
-                    .surface()
-                    .refusal(&offer.tool, offer.standing);
-                request.limits.wall = offer
-                    .wall
-                    .map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
-                request.approval.origin.clone_from(&offer.origin);
-                request.offered = Some(offering.offers.callable());
-                questions = self.ask(offering, &mut request, seen);
-                background = (questions.is_some() || seen.tasks).then(Background::default);
-                request.background.clone_from(&background);
+                spec = spec.exactly(&offer.tool);
+                spec.is_loaded = Some(loaded);
+                questions = self.ask(&mut context, seen);
+                context.background = (questions.is_some() || seen.tasks).then(Background::default);
                 if offer.speaks && seen.wanted.anything() {
                     let (listener, said) = seen.wanted.listen(offer.name.clone());
-                    request.listener = Some(listener);
+                    context.listener = Some(listener);
                     spoken = Some(said);
                 }
                 if seen.tasks {
-                    let learns = CallIdentity::default();
-                    request.listener = Some(learns.before(request.listener.take()));
-                    identified = Some(learns);
+                    let owner = seen.caller.task_owner.clone();
+                    let begun = Arc::new(CallEntry::new(owner, context.background.clone()));
+                    context.cancellation = begun.cancellation.clone();
+                    context.listener = Some(begun.learning(context.listener.take()));
+                    entry = Some(begun);
                 }
             }
         }
-        request.tool = request.tool.on_surface(surface, withheld);
+        let background = context.background.clone();
         PreparedCall {
-            request,
-            refused,
+            spec,
+            context,
             place,
             questions,
             spoken,
-            identified,
+            entry,
             background,
         }
     }
@@ -237,31 +226,23 @@ impl Server {
     /// process.
     pub(super) async fn run(
         self: Arc<Self>,
-        offering: Arc<ToolSet>,
-        request: Request,
-        refused: Option<Refusal>,
+        call: CallHandle,
+        cancellation: Cancellation,
         held: (Option<CallPlace>, Option<Arc<Lease>>),
-        task: Option<(CallIdentity, Background)>,
+        entry: Option<Arc<CallEntry>>,
     ) -> Option<Box<CallRecord>> {
-        let cancellation = request.cancellation.clone();
         let record = {
-            let call = std::pin::pin!(async {
-                match refused {
-                    Some(refusal) => offering.host.refuse(request, refusal).await,
-                    None => offering.host.call(request).await,
-                }
-            });
-            let can_be_left = || {
-                task.as_ref()
-                    .is_some_and(|(id, background)| id.is_task() && background.can_be_left())
-            };
-            self.until_stopped(&cancellation, can_be_left, call).await
+            // Dropped before its place is: a call that is left writes its latest events down, and a server without calls ends.
+            let mut call = call;
+            let can_be_left = || entry.as_ref().is_some_and(|entry| entry.can_be_left());
+            self.until_stopped(&cancellation, can_be_left, Pin::new(&mut call))
+                .await
         };
         if let Some(record) = &record {
             self.keep(record).await;
         }
         drop(held);
-        record.map(Box::new)
+        record
     }
 
     /// Drives a call to its end; cancels it when the server stops. `None` if it is left to another process then, because
@@ -301,17 +282,16 @@ impl Server {
         }
     }
 
-    /// Attaches the approver to `request`; returns the receiver of its questions if the client answers them.
+    /// Attaches the approver to `context`; returns the receiver of its questions if the client answers them.
     fn ask(
         &self,
-        offering: &ToolSet,
-        request: &mut Request,
+        context: &mut CallContext,
         seen: &WaitingRequest<'_>,
     ) -> Option<mpsc::Receiver<CallQuestion>> {
-        let outdated = offering.outdated();
+        let outdated = seen.offering.outdated();
         if seen.channel == AskChannel::Wait {
             let announcer = Arc::clone(&self.settings.announcer);
-            request.approval.approver = Some(Arc::new(AnnouncingApprover {
+            context.approver = Some(Arc::new(AnnouncingApprover {
                 announcer,
                 outdated,
             }));
@@ -327,9 +307,9 @@ impl Server {
         };
         let (messenger, questions) = messenger(seen.caller.actor.as_deref(), announcers, outdated);
         if seen.channel != AskChannel::Return {
-            request.respondent = Some(Arc::clone(&messenger) as _);
+            context.respondent = Some(Arc::clone(&messenger) as _);
         }
-        request.approval.approver = Some(messenger);
+        context.approver = Some(messenger);
         Some(questions)
     }
 }
@@ -390,18 +370,19 @@ impl RunningCall {
     }
 
     /// The offering that the call began with.
-    pub(super) fn offering(&self) -> &Arc<ToolSet> {
+    pub(super) fn offering(&self) -> &Arc<ServerTools> {
         &self.offering
     }
 
-    /// The id of the call; `None` if it cannot become a task, or has not begun.
-    pub(super) fn id(&self) -> Option<InvocationId> {
-        self.identified.as_ref()?.id()
+    /// The call as its client can ask about it; `None` if it cannot become a task.
+    pub(super) fn entry(&self) -> Option<&Arc<CallEntry>> {
+        self.entry.as_ref()
     }
 
-    /// Moves the call to a task of its own, for a client that asks about it.
-    pub(super) fn detach(self) -> DetachedCall {
-        self.identified.iter().for_each(CallIdentity::become_task);
+    /// Moves the call to a task of its own, for a client that asks about it; `None` if it cannot become a task.
+    pub(super) fn detach(self) -> Option<DetachedCall> {
+        let entry = self.entry.clone()?;
+        entry.set_left();
         self.background.iter().for_each(Background::set_returns);
         let call = match self.done {
             CallFuture::Here(call) => {
@@ -414,17 +395,12 @@ impl RunningCall {
             (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
             (questions, _) => questions,
         };
-        let cancellation = self.cancellation;
-        let keep = self.offering.keep;
-        // A call that can become a task has one.
-        let background = self.background.unwrap_or_default();
-        DetachedCall {
+        Some(DetachedCall {
+            entry,
             call,
-            cancellation,
             questions,
-            background,
-            keep,
-        }
+            keep: self.offering.keep,
+        })
     }
 }
 
@@ -522,27 +498,22 @@ async fn answered(asked: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) 
     }
 }
 
-fn request(offering: &ToolSet, name: &str, input: Input, seen: &WaitingRequest<'_>) -> Request {
+fn spec(name: &str, input: Input, seen: &WaitingRequest<'_>) -> CallSpec {
     let WaitingRequest {
-        caller, context, ..
+        offering,
+        caller,
+        context,
+        ..
     } = seen;
-    let settings = &offering.approvals;
-    let session = session(settings, caller);
-    let trace = trace::of_mcp(offering, session.as_deref(), context);
-    let mut request = Request::new(name, input)
-        .grants(Arc::clone(&offering.grants))
-        .policy(Arc::clone(&offering.policy))
-        .limits(limits(offering.limits.clone(), context))
-        .approval(Terms {
-            expire: settings.expire,
-            session: session.map_or(Session::None, Session::Named),
-            ..Terms::default()
-        })
-        .actor(caller.actor.as_deref().map(str::to_owned));
-    request.native_call_id = Some(context.id.to_string());
-    request.mapping = Some(mapping(name, context));
-    request.trace = trace;
-    request
+    let session = session(&offering.approvals, caller);
+    CallSpec {
+        native_call_id: Some(context.id.to_string()),
+        timeout: timeout(context),
+        mapping: Some(mapping(name, context)),
+        trace: trace::of_mcp(offering, session.as_deref(), context),
+        session: session.map_or(Session::None, Session::Named),
+        ..CallSpec::new(name, input).actor(caller.actor.as_deref().map(str::to_owned))
+    }
 }
 
 /// The name of a call's session: the operator's, or else the client's; `None` where the protocol has no sessions.
@@ -574,18 +545,15 @@ pub(super) fn too_many() -> Refusal {
     refusal
 }
 
-fn limits(allowed: Limits, context: &RequestContext<RoleServer>) -> Limits {
-    let wish = context
+/// The timeout that the request asks for.
+fn timeout(context: &RequestContext<RoleServer>) -> Option<Duration> {
+    let millis = context
         .meta
-        .get(TIMEOUT_KEY)
-        .and_then(Value::as_u64)
-        .filter(|ms| *ms > 0);
-    Limits {
-        wall: wish.map_or(allowed.wall, |ms| {
-            allowed.wall.min(Duration::from_millis(ms))
-        }),
-        ..allowed
-    }
+        .get(CallSpec::TIMEOUT_KEY)
+        .and_then(Value::as_u64);
+    millis
+        .filter(|millis| *millis > 0)
+        .map(Duration::from_millis)
 }
 
 /// The header that names a session of MCP over HTTP.

@@ -14,7 +14,7 @@ use super::call::revision;
 use super::exposed_tools::ExposedTool;
 use super::sent_arguments::SentArguments;
 use super::session::ClientSession;
-use super::{Providers, ToolSet};
+use super::{Providers, ServerTools};
 
 impl ClientSession {
     /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
@@ -45,7 +45,7 @@ impl ClientSession {
 
     async fn search(
         &self,
-        offering: Arc<ToolSet>,
+        offering: Arc<ServerTools>,
         providers: Providers,
         input: &Input,
         context: &RequestContext<RoleServer>,
@@ -54,7 +54,7 @@ impl ClientSession {
         let query = ToolQuery::parse(&arguments.query)?;
         let limit = arguments.limit();
         let loaded = self.loads(context).names();
-        let host = Arc::clone(&offering.host);
+        let host = Arc::clone(&offering.tools.host);
         let surface = self.surface_id(&offering, context);
         // The first search builds the index, which takes long enough to delay other calls of this thread.
         let searched = Arc::clone(&offering);
@@ -75,7 +75,7 @@ impl ClientSession {
     /// Loads a tool for this caller only, and tells its client that the list has changed.
     async fn load(
         &self,
-        offering: &ToolSet,
+        offering: &ServerTools,
         input: &Input,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Refusal> {
@@ -92,7 +92,7 @@ impl ClientSession {
         if added {
             let surface = self.surface_id(offering, context);
             let selected = format!("{SELECT}{}", offer.name);
-            let host = &offering.host;
+            let host = &offering.tools.host;
             let tool_id = &offer.tool.declaration().tool_id;
             host.announce_loaded(&surface, tool_id, &selected, self.session_ref(context))
                 .await;

@@ -15,7 +15,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolcell::{
-    Batch, BatchCall, BatchListener, BatchPolicy, Cancellation, InterruptBehavior, ToolEvent,
+    Batch, BatchCall, BatchListener, BatchPolicy, CallSpec, Cancellation, InterruptBehavior,
+    ToolEvent, ToolSet,
 };
 use toolcell_core::record::{
     AbortReason, CallRecord, ContextModifier, ErrorCode, ExternalMapping, LoadingState, Refusal,
@@ -29,10 +30,11 @@ use super::call::{IncomingCall, PreparedCall, WaitingRequest, name_too_long};
 use super::calls::CallPlace;
 use super::exposed_tools::ExposedTool;
 use super::loaded_tools::LoadedTools;
+use super::notices::WantedNotices;
 use super::results::ResultRoom;
 use super::sent_arguments::SentArguments;
 use super::session::ClientSession;
-use super::{Server, ToolSet};
+use super::{Server, ServerTools};
 
 /// Lists the tools in a dialect.
 pub(super) const EXPORT: &str = "toolcell/export";
@@ -148,13 +150,13 @@ fn invalid(why: String) -> ErrorData {
 
 /// The tools of an offering under their names in a dialect.
 struct ExportedTools<'a> {
-    offering: &'a ToolSet,
+    offering: &'a ServerTools,
     dialect: Dialect,
     names: DialectNames,
 }
 
 impl<'a> ExportedTools<'a> {
-    fn new(offering: &'a ToolSet, dialect: Dialect) -> Self {
+    fn new(offering: &'a ServerTools, dialect: Dialect) -> Self {
         let tools = offering.offers.offered();
         let tools = tools.map(|offer| {
             (
@@ -254,19 +256,22 @@ impl MessageCalls {
         &mut self,
         call: ModelCall,
         prepared: PreparedCall,
-        mapping: ExternalMapping,
-        seen: WaitingRequest<'_>,
+        (mapping, seen): (ExternalMapping, WaitingRequest<'_>),
+        tools: &ToolSet,
     ) {
         let PreparedCall {
-            mut request,
-            refused,
+            spec,
+            context,
             place,
             questions,
             spoken,
             ..
         } = prepared;
-        request.mapping = Some(mapping);
-        request.native_call_id = Some(recorded(&call.id).to_owned());
+        let spec = CallSpec {
+            mapping: Some(mapping),
+            native_call_id: Some(recorded(&call.id).to_owned()),
+            ..spec
+        };
         self.ids.push(call.id);
         let wanted = seen.wanted;
         let peer = seen.context.peer.clone();
@@ -285,17 +290,17 @@ impl MessageCalls {
         }
         self.places.extend(place);
         // The place is the id in the batch, because a model can give two calls the same one.
-        self.calls
-            .push(BatchCall::new(self.calls.len().to_string(), request).refusal(refused));
+        let id = self.calls.len().to_string();
+        self.calls.push(tools.batch_call(id, spec, context));
     }
 
     /// Makes the calls, which the end of the request cancels. Returns their records in the order of the calls.
     async fn run(
         mut self,
         server: &Server,
-        offering: &ToolSet,
         seen: &WaitingRequest<'_>,
     ) -> Result<Vec<CallRecord>, Refusal> {
+        let offering = &seen.offering;
         let count = self.calls.len();
         let (sender, mut ended) = mpsc::unbounded_channel();
         let interrupt = Cancellation::new();
@@ -320,7 +325,7 @@ impl MessageCalls {
             interrupt: interrupt.clone(),
             ..Batch::new(calls, Arc::new(RecordForwarder(sender)))
         };
-        let batch = std::pin::pin!(offering.host.batch(batch));
+        let batch = std::pin::pin!(offering.tools.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
         let mut stopping = false;
         let mut records = Vec::new();
@@ -449,14 +454,12 @@ impl ClientSession {
         if let Some(why) = too_much(&calls) {
             return Err(invalid(why));
         }
-        let offering = self.offering();
-        let mut message = self.prepare_message((calls, &terms), &offering, dialect, context);
+        let seen = self.seen(context);
+        let offering = Arc::clone(&seen.offering);
+        let mut message = self.prepare_message((calls, &terms), &seen, dialect);
         let ids = std::mem::take(&mut message.ids);
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
-        let records = message
-            .run(&self.server, &offering, &self.seen(context))
-            .await
-            .map_err(lost)?;
+        let records = message.run(&self.server, &seen).await.map_err(lost)?;
         let mut records = self.readable(records, &offering);
         for (record, id) in records.iter_mut().zip(ids) {
             record.invocation.native_call_id = Some(id);
@@ -482,10 +485,12 @@ impl ClientSession {
     fn prepare_message(
         &self,
         (calls, terms): (Vec<ModelCall>, &CallTerms),
-        offering: &Arc<ToolSet>,
+        whole: &WaitingRequest<'_>,
         dialect: Dialect,
-        context: &RequestContext<RoleServer>,
     ) -> MessageCalls {
+        let WaitingRequest {
+            offering, context, ..
+        } = whole;
         let exported = ExportedTools::new(offering, dialect);
         let loads = self.loads(context);
         let surface = self.surface_id(offering, context);
@@ -494,7 +499,7 @@ impl ClientSession {
             ..MessageCalls::default()
         };
         for (at, call) in calls.into_iter().enumerate() {
-            let seen = self.seen_by_call(at, context);
+            let seen = seen_by_call(at, whole);
             let found = exported.find(&call.name, loads);
             let loaded = found.as_ref().is_ok_and(|(_, loaded)| *loaded);
             let described = found
@@ -504,52 +509,22 @@ impl ClientSession {
             let named = (recorded(&call.id), call.name.as_str());
             let mapping = terms.mapping(dialect.as_str(), named, described.as_ref());
             let offer = id_too_long(&call.id).map_or_else(|| found.map(|(offer, _)| offer), Err);
-            let input = call.arguments.clone();
-            let surface = Arc::clone(&surface);
-            let name = &call.name;
-            let lease = None;
-            let responses = None;
             let incoming = IncomingCall {
-                name,
-                input,
-                lease,
-                responses,
+                name: &call.name,
+                input: call.arguments.clone(),
                 offer,
                 loaded,
-                surface,
+                surface: Arc::clone(&surface),
                 seen: &seen,
             };
-            let prepared = self.server.prepare(offering, incoming);
-            message.add(call, prepared, mapping, seen);
+            let prepared = self.server.prepare(incoming);
+            message.add(call, prepared, (mapping, seen), &offering.tools);
         }
         message
     }
 
-    /// The request as one of its calls sees it: with a progress token of its own, `TOKEN/INDEX`, because the numbers of
-    /// one token have to grow. A call of a message can only wait for an answer, because its client cannot repeat it.
-    fn seen_by_call<'a>(
-        &self,
-        at: usize,
-        context: &'a RequestContext<RoleServer>,
-    ) -> WaitingRequest<'a> {
-        let mut seen = self.seen(context);
-        seen.tasks = false;
-        seen.channel = match seen.channel {
-            AskChannel::Elicitation => AskChannel::Elicitation,
-            AskChannel::InputRequired | AskChannel::Return | AskChannel::Wait => AskChannel::Wait,
-        };
-        seen.wanted.progress = seen.wanted.progress.map(|ProgressToken(token)| {
-            let token = match token {
-                NumberOrString::Number(number) => format!("{number}/{at}"),
-                NumberOrString::String(text) => format!("{text}/{at}"),
-            };
-            ProgressToken(NumberOrString::String(token.into()))
-        });
-        seen
-    }
-
     /// Makes readable what the records refer to.
-    fn readable(&self, mut records: Vec<CallRecord>, offering: &ToolSet) -> Vec<CallRecord> {
+    fn readable(&self, mut records: Vec<CallRecord>, offering: &ServerTools) -> Vec<CallRecord> {
         for record in &mut records {
             self.payloads()
                 .put(&record.persistence, &record.result.provenance);
@@ -561,6 +536,33 @@ impl ClientSession {
                 .fit(&mut record.result.model_facing_content);
         }
         records
+    }
+}
+
+/// The request as one of its calls sees it: with a progress token of its own, `TOKEN/INDEX`, because the numbers of
+/// one token have to grow. A call of a message can only wait for an answer, because its client cannot repeat it.
+fn seen_by_call<'a>(at: usize, whole: &WaitingRequest<'a>) -> WaitingRequest<'a> {
+    let channel = match whole.channel {
+        AskChannel::Elicitation => AskChannel::Elicitation,
+        AskChannel::InputRequired | AskChannel::Return | AskChannel::Wait => AskChannel::Wait,
+    };
+    let progress = whole.wanted.progress.clone().map(|ProgressToken(token)| {
+        let token = match token {
+            NumberOrString::Number(number) => format!("{number}/{at}"),
+            NumberOrString::String(text) => format!("{text}/{at}"),
+        };
+        ProgressToken(NumberOrString::String(token.into()))
+    });
+    WaitingRequest {
+        offering: Arc::clone(&whole.offering),
+        channel,
+        tasks: false,
+        wanted: WantedNotices {
+            progress,
+            logs: whole.wanted.logs,
+        },
+        caller: whole.caller.clone(),
+        context: whole.context,
     }
 }
 

@@ -1,9 +1,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use rmcp::model::Tool as LoadedToolkit;
 use serde_json::Value;
+use toolcell::ToolTerms;
 use toolcell_core::catalog::{Surface, Tool, ToolAvailability};
 use toolcell_core::find::{ToolFinder, ToolQuery};
 use toolcell_core::record::{ErrorCode, LoadingState, Refusal, ToolSearchResult};
@@ -28,10 +28,9 @@ pub struct ExposedTools {
     by_other_name: HashMap<String, Arc<ExposedTool>>,
     /// `true` if a client repeats arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
-    surface: Surface,
-    /// The tools that a tool may call, if it was granted them: those that can be called through the surface, by their
-    /// ids, with their time limits.
-    callable: Arc<HashMap<String, Option<Duration>>>,
+    surface: Arc<Surface>,
+    /// By the qualified names of the tools.
+    terms: HashMap<String, ToolTerms>,
     /// Made by the first search.
     finder: OnceLock<Result<ToolFinder, Refusal>>,
 }
@@ -50,10 +49,6 @@ pub(super) struct ExposedTool {
     described: OnceLock<LoadedToolkit>,
     /// The tool's availability to a caller without loads.
     pub(super) standing: ToolAvailability,
-    /// Wall time limit of a call; the lower of this and the server's limit counts.
-    pub(super) wall: Option<Duration>,
-    /// The data with which another process can repeat a call of the tool.
-    pub(super) origin: Option<Arc<Value>>,
     /// The component of the tool.
     pub(super) provider: Option<Arc<Provider>>,
     /// `true` if the API may enforce the schema.
@@ -61,12 +56,10 @@ pub(super) struct ExposedTool {
 }
 
 /// A tool to offer.
+#[derive(Clone)]
 pub struct ToolOffer {
     pub tool: Arc<Tool>,
-    /// Wall time limit of a call; `None` for the server's limit.
-    pub wall: Option<Duration>,
-    /// The data with which another process can repeat a call of the tool, see [`toolcell::Terms`].
-    pub origin: Option<Arc<Value>>,
+    pub terms: ToolTerms,
     /// The component of the tool, where it can change while the tool is offered.
     pub provider: Option<Arc<Provider>>,
 }
@@ -113,18 +106,18 @@ impl ExposedTools {
         let mirrors = offers
             .iter()
             .any(|offer| mirrors(offer.tool.contract().model_schema()));
-        let callable = offers
+        let terms = offers
             .iter()
-            .filter(|offer| surface.is_callable(&offer.tool, offer.standing));
-        let callable = callable.map(|offer| (offer.tool.declaration().tool_id.clone(), offer.wall));
-        let callable = Arc::new(callable.collect());
+            .zip(chosen)
+            .map(|(offer, offered)| (offer.qualified_name.clone(), offered.terms))
+            .collect();
         Self {
             offers,
             by_name,
             by_other_name,
             mirrors,
-            surface,
-            callable,
+            surface: Arc::new(surface),
+            terms,
             finder: OnceLock::new(),
         }
     }
@@ -172,9 +165,14 @@ impl ExposedTools {
         self.by_other_name.contains_key(name)
     }
 
-    /// The tools that a tool may call, if it was granted them.
-    pub(super) fn callable(&self) -> Arc<HashMap<String, Option<Duration>>> {
-        Arc::clone(&self.callable)
+    /// The same, shared.
+    pub(super) fn shared_surface(&self) -> &Arc<Surface> {
+        &self.surface
+    }
+
+    /// What holds for the calls of each tool, by its qualified name.
+    pub(super) fn terms(&self) -> &HashMap<String, ToolTerms> {
+        &self.terms
     }
 
     /// Returns whether some tool needs arguments in headers.
@@ -324,12 +322,7 @@ impl ExposedTool {
         standing: ToolAvailability,
         strict_schemas: bool,
     ) -> Self {
-        let ToolOffer {
-            tool,
-            wall,
-            origin,
-            provider,
-        } = offered;
+        let ToolOffer { tool, provider, .. } = offered;
         let profile = tool.execution_profile();
         let logs = profile
             .extra
@@ -348,8 +341,6 @@ impl ExposedTool {
             name,
             described: OnceLock::new(),
             standing,
-            wall: *wall,
-            origin: origin.clone(),
             provider: provider.clone(),
             strict_schemas,
         }

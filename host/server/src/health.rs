@@ -46,7 +46,7 @@ impl Server {
             return seen.why.clone();
         }
         seen.at = Some(Instant::now());
-        let (why, place) = match self.offering().host.check_log().await {
+        let (why, place) = match self.offering().tools.host.check_log().await {
             Err(error) => (Some(error.reason().to_owned()), error.to_string()),
             Ok(())
                 if self

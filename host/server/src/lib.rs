@@ -17,7 +17,6 @@ mod exposed_tools;
 mod frames;
 mod greeting;
 mod health;
-mod held_calls;
 mod http;
 mod instructions;
 mod loaded_tools;
@@ -33,12 +32,12 @@ mod reading;
 mod recorder;
 mod results;
 mod sent_arguments;
+mod server_tools;
 mod session;
 mod stdio;
 mod surfaces;
 mod tasks;
 pub mod telemetry;
-mod tool_set;
 mod trace;
 mod unknown_cancels;
 
@@ -50,9 +49,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::executor::BoxFuture;
 
-use calls::OpenCalls;
+use calls::{CallPlaces, Calls};
 use health::Health;
-use held_calls::HeldCalls;
 use loading::ToolLoad;
 use tasks::Tasks;
 
@@ -63,9 +61,9 @@ pub use http::{HttpLimits, HttpSettings, OriginGate, Tokens, read_private, serve
 pub use log::{LogForm, LogLevel, OperatorLog};
 pub use providers::{Provider, Providers};
 pub use recorder::CallRecorder;
+pub use server_tools::{ApprovalSettings, ServerTools};
 pub use stdio::{ClientReader, ClientWriter, serve_stdio, serve_streams};
 pub use tasks::CallStore;
-pub use tool_set::{ApprovalSettings, ToolSet};
 
 /// A server at work; ready when it has ended.
 ///
@@ -90,13 +88,14 @@ pub struct ServerSettings {
 /// Offers tools to clients over any transport.
 pub struct Server {
     settings: ServerSettings,
-    offering: RwLock<Arc<ToolSet>>,
+    offering: RwLock<Arc<ServerTools>>,
     /// The components that the offering lacks.
     providers: Mutex<Providers>,
     /// The number of changes of the `tools/list` result.
     changes: watch::Sender<u64>,
-    calls: Arc<OpenCalls>,
-    held: HeldCalls,
+    places: Arc<CallPlaces>,
+    /// The calls that clients can ask about again.
+    calls: Arc<Calls>,
     health: Health,
     /// The calls that clients ask about; `None` without a store.
     tasks: Option<Arc<Tasks>>,
@@ -107,23 +106,25 @@ pub struct Server {
 
 impl Server {
     /// A server that has its tools.
-    pub fn new(settings: ServerSettings, offering: ToolSet) -> Arc<Self> {
+    pub fn new(settings: ServerSettings, offering: ServerTools) -> Arc<Self> {
         Self::with(settings, offering, None)
     }
 
     fn with(
         mut settings: ServerSettings,
-        offering: ToolSet,
+        offering: ServerTools,
         loading: Option<ToolLoad>,
     ) -> Arc<Self> {
-        let tasks = settings.store.take().map(Tasks::new);
+        let calls = Arc::<Calls>::default();
+        let store = settings.store.take();
+        let tasks = store.map(|store| Tasks::new(store, Arc::clone(&calls)));
         Arc::new(Self {
             settings,
             offering: RwLock::new(Arc::new(offering)),
             providers: Mutex::default(),
             changes: watch::Sender::new(0),
-            calls: Arc::default(),
-            held: HeldCalls::default(),
+            places: Arc::default(),
+            calls,
             health: Health::default(),
             tasks,
             stop: CancellationToken::new(),
@@ -136,6 +137,7 @@ impl Server {
     pub async fn announce(self: &Arc<Self>) {
         let offering = self.offering();
         offering
+            .tools
             .host
             .announce_surface(offering.offers.surface(), None)
             .await;
@@ -146,14 +148,14 @@ impl Server {
     }
 
     /// The current offering. A call keeps the offering that it began with.
-    fn offering(&self) -> Arc<ToolSet> {
+    fn offering(&self) -> Arc<ServerTools> {
         Arc::clone(&self.offering.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
     /// wait for an approval are refused, because the question was about the old offering. Returns what changed of the
     /// surface of tools, if anything did.
-    pub async fn replace(&self, mut offering: ToolSet) -> Option<String> {
+    pub async fn replace(&self, mut offering: ServerTools) -> Option<String> {
         let before = self.offering();
         let update = offering.offers.surface().update(before.offers.surface());
         offering.surface_reason = update.unwrap_or_else(|| before.surface_reason.clone());
@@ -164,13 +166,14 @@ impl Server {
         if !old.lists_as(&new) {
             self.changes.send_modify(|count| *count += 1);
         }
-        new.host
+        new.tools
+            .host
             .announce_surface(new.offers.surface(), Some(old.offers.surface()))
             .await
     }
 
     /// Makes `new` the current offering, and returns the one before.
-    fn install(&self, new: Arc<ToolSet>) -> Arc<ToolSet> {
+    fn install(&self, new: Arc<ServerTools>) -> Arc<ServerTools> {
         let mut current = self
             .offering
             .write()
@@ -215,7 +218,7 @@ impl Server {
 
     /// Waits until every call has ended and its record is handed to the recorder.
     pub async fn idle(&self) {
-        self.calls.end().await;
+        self.places.end().await;
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use toolcell_dialect::mcp::{self, ProgressSteps};
 
 use super::session::ClientSession;
-use super::{Server, ServerSettings, ToolSet};
+use super::{Server, ServerSettings, ServerTools};
 
 /// Interval at which a client that waits is told why, and time before it is told at first: most loads end before.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ pub(super) struct ToldOfLoad(AtomicBool);
 
 impl Server {
     /// Returns a server that waits for its tools. `interim` has none; `reason` says what is waited for.
-    pub fn loading(settings: ServerSettings, interim: ToolSet, reason: String) -> Arc<Self> {
+    pub fn loading(settings: ServerSettings, interim: ServerTools, reason: String) -> Arc<Self> {
         let loading = ToolLoad {
             progress: watch::Sender::new(LoadProgress::Loading),
             reason,
@@ -76,7 +76,7 @@ impl Server {
     }
 
     /// Offers the tools that were waited for. The list of tools counts as unchanged, because no client has seen another.
-    pub async fn loaded(self: &Arc<Self>, offering: ToolSet) {
+    pub async fn loaded(self: &Arc<Self>, offering: ServerTools) {
         self.install(Arc::new(offering));
         self.announce().await;
         self.end_load(LoadProgress::Loaded);

@@ -52,7 +52,7 @@ impl ClientSession {
                 )
             };
         };
-        let host = Arc::clone(&self.server.offering().host);
+        let host = Arc::clone(&self.server.offering().tools.host);
         // A client that asks for all of a large payload gets its first part, which says where the next one is.
         let from = from.or_else(|| {
             link.size
@@ -140,11 +140,11 @@ impl ClientSession {
             });
         };
         // The operator may have decided since that no output leaves the host.
-        if !offering.host.keeping().output {
+        if !offering.tools.host.keeping().output {
             return unreadable(ReferenceError::Redacted);
         }
         let (from, count) = arguments.window(link.size.unwrap_or_default());
-        let bytes = match offering.host.payload_part(&digest, from, count).await {
+        let bytes = match offering.tools.host.payload_part(&digest, from, count).await {
             Ok(bytes) if bytes.len() as u64 == count => bytes,
             Ok(_) => {
                 return Err(unreadable_now(

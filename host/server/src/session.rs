@@ -26,10 +26,10 @@ use super::asking::{AskChannel, CallQuestion};
 use super::call::{
     CallProgress, CallerContext, IncomingCall, RunningCall, WaitingRequest, name_too_long, revision,
 };
+use super::calls::HeldCallKey;
 use super::exchange;
 use super::exposed_tools::ExposedTool;
 use super::frames::NotPending;
-use super::held_calls::HeldCallKey;
 use super::instructions::instructions;
 use super::loaded_tools::LoadedTools;
 use super::loading::ToldOfLoad;
@@ -40,7 +40,7 @@ use super::sent_arguments::SentArguments;
 use super::surfaces;
 use super::tasks::TASK_AFTER;
 use super::unknown_cancels::UnknownCancels;
-use super::{Server, ToolSet};
+use super::{Server, ServerTools};
 
 /// The server's name.
 pub(super) const NAME: &str = "toolcell";
@@ -99,20 +99,20 @@ impl ClientSession {
     }
 
     /// The current offering.
-    pub(super) fn offering(&self) -> Arc<ToolSet> {
+    pub(super) fn offering(&self) -> Arc<ServerTools> {
         self.server.offering()
     }
 
     /// Records that the client canceled an unknown request or task.
     pub(super) async fn tell_unknown_cancel(
         &self,
-        offering: &ToolSet,
+        offering: &ServerTools,
         id: &str,
         session: Option<String>,
     ) {
         self.identity
             .unknown_cancels
-            .tell(&offering.host, id, session)
+            .tell(&offering.tools.host, id, session)
             .await;
     }
 
@@ -143,7 +143,7 @@ impl ClientSession {
     /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
     pub(super) fn surface_id(
         &self,
-        offering: &ToolSet,
+        offering: &ServerTools,
         context: &RequestContext<RoleServer>,
     ) -> Arc<str> {
         let shared = offering.offers.surface().id();
@@ -194,6 +194,7 @@ impl ClientSession {
         CallerContext {
             actor: self.identity.actor.clone(),
             session: lasts.then(|| Arc::clone(&self.id)),
+            task_owner: self.task_owner().into(),
             gone: super::gone(context),
         }
     }
@@ -232,16 +233,21 @@ impl ClientSession {
                     None,
                 )
             };
-            let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
+            let held = self
+                .server
+                .calls
+                .held
+                .take(state, &words)
+                .ok_or_else(unknown)?;
             let open = held.ask.answer(params.input_responses.as_ref()).err();
             return Ok((held.running, words, open));
         }
         if seen.channel == AskChannel::Return
-            && let Some(held) = self.server.held.take_same(&words)
+            && let Some(held) = self.server.calls.held.take_same(&words)
         {
             return Ok((held.running, words, Some(held.ask)));
         }
-        let offering = self.server.offering();
+        let offering = &seen.offering;
         let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
         if !seen.tasks
             && offer.as_ref().is_ok_and(|offer| offer.needs_task)
@@ -253,21 +259,17 @@ impl ClientSession {
         let loaded = offer
             .as_ref()
             .is_ok_and(|offer| offer.is_loaded(self.loads(seen.context)));
-        let input = words.arguments.clone();
-        let lease = words.lease.clone();
-        let responses = params.input_responses;
-        let surface = self.surface_id(&offering, seen.context);
         let incoming = IncomingCall {
             name: &words.tool,
-            input,
-            lease,
-            responses,
+            input: words.arguments.clone(),
             offer,
             loaded,
-            surface,
+            surface: self.surface_id(offering, seen.context),
             seen,
         };
-        Ok((self.server.begin(&offering, incoming), words, None))
+        let lease = words.lease.clone();
+        let running = self.server.begin(incoming, lease, params.input_responses);
+        Ok((running, words, None))
     }
 
     /// Returns whether a client can ask for tasks, which need a later revision.
@@ -314,7 +316,7 @@ impl ClientSession {
                     }
                 },
             };
-            match self.server.held.has_room(&words.owner) {
+            match self.server.calls.held.has_room(&words.owner) {
                 Ok(()) => return self.hold(running, ask, words, seen).map_err(lost),
                 Err(refusal) => ask.refuse(refusal.message),
             }
@@ -329,7 +331,7 @@ impl ClientSession {
         words: HeldCallKey,
         seen: &WaitingRequest<'_>,
     ) -> Result<CallToolResponse, Refusal> {
-        let held = &self.server.held;
+        let held = &self.server.calls.held;
         let questions = ask.questions();
         let meta = ask.meta();
         if let (AskChannel::Return, CallQuestion::Approval { prompt, .. }) = (seen.channel, &ask) {
@@ -349,7 +351,7 @@ impl ClientSession {
     async fn result(
         &self,
         record: CallRecord,
-        offering: &ToolSet,
+        offering: &ServerTools,
         tool: &str,
         seen: &WaitingRequest<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
@@ -372,7 +374,9 @@ impl ClientSession {
         Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
     }
 
+    /// The request as a call of it is made: with the tools that are offered now, which the call keeps.
     pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> WaitingRequest<'a> {
+        let offering = self.offering();
         let revision = revision(context);
         let capabilities = context.client_capabilities();
         let has_tasks = capabilities
@@ -380,16 +384,14 @@ impl ClientSession {
             .is_some_and(ClientCapabilities::supports_tasks);
         let tasks =
             has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
-        let channel = match AskChannel::choose(
-            &self.server.offering().approvals,
-            &revision,
-            capabilities.as_ref(),
-        ) {
-            // The task says what it waits for.
-            AskChannel::Wait if tasks => AskChannel::Return,
-            channel => channel,
-        };
+        let channel =
+            match AskChannel::choose(&offering.approvals, &revision, capabilities.as_ref()) {
+                // The task says what it waits for.
+                AskChannel::Wait if tasks => AskChannel::Return,
+                channel => channel,
+            };
         WaitingRequest {
+            offering,
             channel,
             tasks,
             wanted: self.wanted(context),
@@ -418,11 +420,11 @@ async fn step(
 /// Restores structured output that was moved to a payload, if the tool declares an output schema, because clients
 /// refuse a result without it. The content stays a preview.
 pub(super) async fn fill_structured(
-    offering: &ToolSet,
+    offering: &ServerTools,
     offer: &ExposedTool,
     result: &mut ToolResult,
 ) {
-    let keeping = offering.host.keeping();
+    let keeping = offering.tools.host.keeping();
     let promised = result.structured_content.is_none()
         && keeping.output
         && keeping.inline
@@ -437,7 +439,12 @@ pub(super) async fn fill_structured(
         .find(|moved| moved["of"] == "structured_content");
     let digest = moved.and_then(|moved| moved["digest"].as_str());
     let bytes = match digest {
-        Some(digest) => offering.host.payload(digest, PAYLOAD_BYTES_MAX).await.ok(),
+        Some(digest) => offering
+            .tools
+            .host
+            .payload(digest, PAYLOAD_BYTES_MAX)
+            .await
+            .ok(),
         None => None,
     };
     result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -467,7 +474,7 @@ impl ServerHandler for ClientSession {
         };
         let implementation =
             Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title("toolcell");
-        let instructions = instructions(&self.offering().grants);
+        let instructions = instructions(&self.offering().tools.grants);
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
             .with_instructions(instructions)
@@ -617,24 +624,16 @@ impl ServerHandler for ClientSession {
                     let message = "tools/call takes a name, and arguments that are a JSON object";
                     let refusal = Refusal::new(record::ErrorCode::ProtocolError, message);
                     let seen = self.seen(&context);
-                    let offer = Err(refusal);
-                    let offering = self.server.offering();
-                    let surface = self.surface_id(&offering, &context);
-                    let responses = None;
-                    let loaded = false;
-                    let seen = &seen;
                     let incoming = IncomingCall {
                         name,
                         input,
-                        lease,
-                        responses,
-                        offer,
-                        loaded,
-                        surface,
-                        seen,
+                        offer: Err(refusal),
+                        loaded: false,
+                        surface: self.surface_id(&seen.offering, &context),
+                        seen: &seen,
                     };
-                    let mut running = self.server.begin(&offering, incoming);
-                    match Box::pin(running.attend(seen)).await {
+                    let mut running = self.server.begin(incoming, lease, None);
+                    match Box::pin(running.attend(&seen)).await {
                         Ok(CallProgress::Done(record)) => Err(mcp::protocol_error(&record.result)),
                         _ => Err(ErrorData::invalid_params(message, None)),
                     }

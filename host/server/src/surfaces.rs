@@ -11,12 +11,12 @@ use toolcell_dialect::mcp;
 
 use super::loaded_tools::LoadedTools;
 use super::session::ClientSession;
-use super::{Providers, ToolSet};
+use super::{Providers, ServerTools};
 
 /// Gives the surface of the client.
 pub(super) const SURFACE: &str = "toolcell/surface";
 
-impl ToolSet {
+impl ServerTools {
     /// The surface of a caller that knows it by the id `id`, and has loaded `loads`.
     pub(super) fn surface_of(
         &self,
@@ -39,7 +39,12 @@ impl ToolSet {
             0 => self.surface_reason.clone(),
             count => format!("updated: the caller loaded {count} of the tools"),
         };
-        let mut record = own.record(&names, SurfaceScope::Session, self.host.producer(), &reason);
+        let mut record = own.record(
+            &names,
+            SurfaceScope::Session,
+            self.tools.host.producer(),
+            &reason,
+        );
         record.created_at = self.since;
         record
             .deferred_tools

@@ -6,14 +6,14 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 use toolcell_core::record::TraceContext;
 
-use super::ToolSet;
+use super::ServerTools;
 
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
 /// The trace of a call: from its request's `_meta`, the HTTP request, or the `session`. Malformed values are ignored.
 pub(super) fn of_mcp(
-    offering: &ToolSet,
+    offering: &ServerTools,
     session: Option<&str>,
     context: &RequestContext<RoleServer>,
 ) -> Option<TraceContext> {

@@ -13,10 +13,10 @@ use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
-use toolcell_core::journal::{
-    self, EventReader, LogError, RoleLock, StoredApproval, SuspendedCall,
+use toolcell_core::journal::{self, EventReader, LogError, RoleLock};
+use toolcell_core::pipeline::{
+    self, Batch, CallExplanation, CancelOutcome, Request, Services, StoredCallRef,
 };
-use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
     AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, EventType, Finding, InvocationId,
@@ -397,7 +397,7 @@ impl Host {
         pipeline::cancel(&self.services, id, reason, notes).await
     }
 
-    fn services(&self) -> &Services {
+    pub(crate) fn services(&self) -> &Services {
         &self.services
     }
 
@@ -406,17 +406,18 @@ impl Host {
         *pipeline::refuse(&self.services, request, refusal).await
     }
 
-    /// Runs an orphaned call that was approved; `held` is the role of its runner. `request` is rebuilt from what `kept`
-    /// stores: if it is not for the same call in every respect, nothing runs. `None` on a host without approvals. Both
-    /// come from the journal in [`Home::journal`](crate::Home::journal), which `toolcell_core::journal` opens.
-    pub async fn resume(
+    /// Resumes an orphaned call that was approved, or that waits for an answer to its tool's question, which its respondent
+    /// gets; `held` is the role of its runner. `request` is made anew from what is `stored`: if it is not for the same call in
+    /// every respect, nothing runs. `None` on a host without approvals. Both come from the journal in
+    /// [`Home::journal`](crate::Home::journal), which `toolcell_core::journal` opens.
+    pub async fn resume<'k>(
         &self,
         request: Request,
-        kept: &StoredApproval,
+        stored: impl Into<StoredCallRef<'k>>,
         held: RoleLock,
     ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
-        Some(pipeline::resume(&self.services, desk, request, kept, held).await)
+        Some(pipeline::resume(&self.services, desk, request, stored.into(), held).await)
     }
 
     /// Fails with what is wrong with `edit`, the arguments that should run instead of those that were asked about. `Ok`
@@ -427,38 +428,14 @@ impl Host {
 
     /// Ends an orphaned call that cannot be resumed, so that it has a result; `held` is the role of its runner. `None`
     /// if it can be resumed, or has ended.
-    pub async fn close(
+    pub async fn close<'k>(
         &self,
         request: Request,
-        kept: &StoredApproval,
+        stored: impl Into<StoredCallRef<'k>>,
         held: RoleLock,
     ) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
-        pipeline::close(&self.services, desk, request, kept, held).await
-    }
-
-    /// Goes on with an orphaned call that waits for an answer to its tool's question: its respondent gets the question.
-    /// `request` is rebuilt as for [`resume`](Self::resume), and `None` is returned in the same case.
-    pub async fn resume_suspended(
-        &self,
-        request: Request,
-        kept: &SuspendedCall,
-        held: RoleLock,
-    ) -> Option<CallRecord> {
-        let desk = self.services.desk.as_ref()?;
-        Some(pipeline::resume_suspended(&self.services, desk, request, kept, held).await)
-    }
-
-    /// Ends an orphaned call that waited for an answer to its tool's question, and cannot go on, so that it has a result.
-    /// `None` if it can.
-    pub async fn close_suspended(
-        &self,
-        request: Request,
-        kept: &SuspendedCall,
-        held: RoleLock,
-    ) -> Option<CallRecord> {
-        let desk = self.services.desk.as_ref()?;
-        pipeline::close_suspended(&self.services, desk, request, kept, held).await
+        pipeline::close(&self.services, desk, request, stored.into(), held).await
     }
 }
 

@@ -18,6 +18,7 @@
 //! A program that uses [`Host`] must call [`compile_if_asked`] at the start of `main`.
 
 mod builder;
+mod call_spec;
 mod compiling;
 mod home;
 mod host;
@@ -25,14 +26,17 @@ mod imports;
 mod machine;
 mod recall;
 mod surfaces;
+mod tool_set;
 
 pub use builder::{
     CACHE_BYTES, CALLS_AT_ONCE, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, HostBuilder, SetupError,
 };
+pub use call_spec::{CallContext, CallSpec};
 pub use compiling::compile_if_asked;
 pub use home::{FILE_NAME, HOME_VARIABLE, Home, LOCAL_FILE_NAME};
 pub use host::{ComponentTools, Host, read_component};
 pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
+pub use tool_set::{CallHandle, ToolSet, ToolTerms};
 pub use toolcell_core::approval::{
     Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent, Session, Terms,
 };
@@ -49,7 +53,7 @@ pub use toolcell_core::journal::{
 };
 pub use toolcell_core::pipeline::{
     Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome,
-    HookPreview, RecordKeeper, Request,
+    HookPreview, RecordKeeper, Request, StoredCallRef,
 };
 pub use toolcell_core::policy::{
     Explanation, GrantWord, Grants, InstalledTool, Limits, NetworkLimits, Policy, Provenance, Rule,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::shared::{host, runtime};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use toolcell::{Host, Limits};
+use toolcell::{Host, ToolSet, ToolTerms};
 use toolcell_core::catalog::TOOL_BUDGET;
 use toolcell_server::{
-    ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerSettings, ToolOffer, ToolSet,
-    serve_streams,
+    ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerSettings, ServerTools,
+    ToolOffer, serve_streams,
 };
 
 /// Capacity of the pipe between client and server, in bytes.
@@ -53,24 +53,20 @@ fn parts() -> &'static Parts {
 fn server(parts: &Parts) -> Arc<Server> {
     let offered = |tool| ToolOffer {
         tool: Arc::clone(tool),
-        wall: Some(Duration::from_secs(1)),
-        origin: None,
+        terms: ToolTerms {
+            wall: Some(Duration::from_secs(1)),
+            origin: None,
+        },
         provider: None,
     };
     let approvals = ApprovalSettings {
-        expire: Duration::from_secs(1),
         session: None,
         elicitation: true,
         away: ApprovalFallback::Wait,
     };
-    let offering = ToolSet::new(
-        Arc::clone(&parts.host),
-        ExposedTools::new(parts.tools.iter().map(offered).collect(), TOOL_BUDGET),
-        Arc::default(),
-        Arc::default(),
-        Limits::default(),
-        approvals,
-    );
+    let tools = ToolSet::new(Arc::clone(&parts.host)).expire(Duration::from_secs(1));
+    let offers = ExposedTools::new(parts.tools.iter().map(offered).collect(), TOOL_BUDGET);
+    let offering = ServerTools::new(tools, offers, approvals);
     Server::new(
         ServerSettings {
             recorder: None,

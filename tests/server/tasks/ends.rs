@@ -520,6 +520,14 @@ fn begin_all(client: &mut Client, count: usize) -> Vec<Value> {
         .collect()
 }
 
+/// Makes so many calls at once, all of which become tasks, and waits until they have ended.
+fn ended(place: &Place, client: &mut Client, count: usize) -> Vec<Value> {
+    let before = place.records().len();
+    let tasks = begin_all(client, count);
+    wait("all have ended", || place.records().len() == before + count);
+    tasks
+}
+
 #[test]
 fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() {
     let place = Place::new();
@@ -531,9 +539,11 @@ fn a_result_that_is_on_no_disk_leaves_the_memory_once_it_was_read_and_says_so() 
     for task in read {
         until(&mut client, task, "completed");
     }
-    let second = begin_all(&mut client, 20);
-    wait("all have ended", || place.records().len() == 40);
-    // There is room for 32.
+    let second: Vec<Value> = [20, 20, 12]
+        .into_iter()
+        .flat_map(|count| ended(&place, &mut client, count))
+        .collect();
+    // There is room for 64.
     wait("eight leave", || {
         read.iter()
             .filter(|task| get(&mut client, task)["status"] == "failed")
@@ -588,9 +598,10 @@ fn results_that_the_journal_keeps_since_a_reload_leave_the_memory_before_those_t
     wait("all have ended", || place.records().len() == 20);
     keep(&place, "all");
     client.says("now serving the new version");
-    let kept = begin_all(&mut client, 20);
-    wait("all have ended", || place.records().len() == 40);
-    // There is room for 32 results. Those that leave are read from the journal.
+    let kept: Vec<Value> = (0..3)
+        .flat_map(|_| ended(&place, &mut client, 20))
+        .collect();
+    // There is room for 64 results. Those that leave are read from the journal.
     for task in kept.iter().chain(&unkept) {
         until(&mut client, task, "completed");
     }
@@ -608,7 +619,7 @@ fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_ke
     client.says("now serving the new version");
     let first = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 21);
-    begin_all(&mut client, 20);
+    (0..3).for_each(|_| _ = ended(&place, &mut client, 20));
     let mut gone = Value::Null;
     wait("one leaves", || {
         let mut now = first.iter().map(|task| get(&mut client, task));
@@ -659,9 +670,9 @@ fn a_result_whose_end_could_not_be_written_and_that_left_the_memory_is_not_kept(
     limit_files(&client, Some(1));
     until(&mut client, &task, "completed");
     limit_files(&client, None);
-    // It was read, so it leaves as soon as there is no room for 33 results.
+    // It was read, so it leaves as soon as there is no room for 65 results.
     let succeeded = || place.events_of_type("tool.invocation.succeeded").len();
-    for ended in [20, 40] {
+    for ended in [20, 40, 60, 80] {
         begin_all(&mut client, 20);
         wait("all have ended", || succeeded() == ended);
     }

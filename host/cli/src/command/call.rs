@@ -1,8 +1,12 @@
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use toolcell::{Callee, Cancellation, Home, Host, Limits, Listener, Policy, Request};
+use toolcell::{
+    CallContext, CallSpec, Callee, Cancellation, Home, Host, Limits, Listener, Policy, ToolSet,
+    ToolTerms,
+};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::ConfigLayers;
@@ -96,7 +100,7 @@ impl Call {
         listeners.extend::<Vec<Arc<dyn Listener>>>(shows.collect());
         let mut host = self.host(&home, &limits, &layers, listeners)?;
         let runtime = Runtime::on_this_thread()?;
-        let record = runtime.block_on(async {
+        let (tools, record) = runtime.block_on(async {
             let cancellation = Cancellation::new();
             interrupts::cancel(cancellation.clone())?;
             tokio::select! {
@@ -104,55 +108,68 @@ impl Call {
                 () = cancellation.cancelled() => {}
                 added = hooks::add(&mut host, &home, &layers, &closed) => added?,
             }
-            let mut request = Request::new(self.tool.as_str(), input.input(None))
-                .grants(grants)
-                .limits(limits)
-                .approval(self.options.approvals.terms(expire))
-                .actor(ask::actor())
-                .respondent(ask::respondent())
-                .cancellation(cancellation.clone());
-            request.trace = exporting
-                .0
-                .as_ref()
-                .and_then(|telemetry| telemetry.trace(None));
-            if let Ok((component, callables)) = &located {
+            let origin = located.as_ref().ok().and_then(|(component, callables)| {
                 let callable = callables.files().map(Path::to_owned).collect();
-                request.approval.origin = Origin {
-                    callable,
-                    ..Origin::new(component, &named, &self.options.call)
-                }
-                .words();
-            }
+                let origin = Origin::new(component, &named, &self.options.call);
+                Origin { callable, ..origin }.words()
+            });
             let mut naming = (
                 &mut policy,
                 EntryPaths::new(&layers),
                 ToolConfigs::new(&home, &layers),
             );
-            match prepare(&host, located, &target, &mut naming, &cancellation).await {
-                Ok(tool) => {
-                    let tools = host.catalog().tools();
-                    let surface =
-                        surface::build(&host, tools, selection, (&policy, &request.grants)).await;
-                    request.tool = surface::place(tool, &surface);
-                    request.input = input.input(request.tool.tool().map(AsRef::as_ref));
-                    request.offered = Some(surface::callable(&surface));
-                    anyhow::Ok(host.call(request.policy(policy)).await)
+            let prepared = prepare(&host, located, &target, &mut naming, &cancellation).await;
+            let tools = ToolSet::new(Arc::new(host))
+                .grants(grants)
+                .policy(policy)
+                .limits(limits)
+                .expire(self.options.approvals.expire(expire));
+            let (tools, spec, refusal) = match prepared {
+                Ok(callee) => {
+                    let sent = input.input(callee.tool().map(AsRef::as_ref));
+                    let spec = CallSpec::from_callee(&callee, sent);
+                    let terms = ToolTerms { origin, wall: None };
+                    let terms = callee
+                        .tool()
+                        .map(|tool| (tool.declaration().qualified_name(), terms));
+                    let all = tools.host.catalog().tools();
+                    let terms = HashMap::from_iter(terms);
+                    let tools = surface::select(tools, all, selection, terms).await;
+                    (tools, spec, None)
                 }
                 Err(refusal) => {
                     show::detail(&refusal);
-                    anyhow::Ok(host.refuse(request.policy(policy), refusal).await)
+                    let spec = CallSpec::new(self.tool.as_str(), input.input(None));
+                    (tools, spec, Some(refusal))
                 }
-            }
+            };
+            let spec = CallSpec {
+                session: self.options.approvals.call_session(),
+                trace: exporting
+                    .0
+                    .as_ref()
+                    .and_then(|telemetry| telemetry.trace(None)),
+                ..spec.actor(ask::actor())
+            };
+            let context = CallContext {
+                cancellation,
+                respondent: ask::respondent(),
+                refusal,
+                ..CallContext::default()
+            };
+            let tools = Arc::new(tools);
+            let record = tools.call(spec, context).await;
+            anyhow::Ok((tools, record))
         })?;
         bar.iter().for_each(|bar| bar.clear());
         let saved = match &artifacts {
-            Some(folder) => runtime.block_on(saved::save(&host, &record, folder)),
+            Some(folder) => runtime.block_on(saved::save(&tools.host, &record, folder)),
             None => Ok(()),
         };
         // A blocking read of the guest may still wait for a file; it must not delay the result.
         runtime.shutdown_background();
         // The process ends now, so dropping the engine would only take time.
-        std::mem::forget(host);
+        std::mem::forget(tools);
         let exit = show::record(&record, self.form())?;
         saved.map(|()| exit)
     }

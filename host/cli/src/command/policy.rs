@@ -1,8 +1,10 @@
+use std::collections::HashMap;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcell::{CallExplanation, Explanation, Home, Request};
+use toolcell::{CallExplanation, CallSpec, Explanation, Home, ToolSet};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_core::approval::{Whitespace, visible};
@@ -125,14 +127,13 @@ impl Check {
             let tool = target.choose(&loaded)?;
             target.name(&mut policy, &EntryPaths::new(&layers), &loaded);
             ToolConfigs::new(home, &layers).give(&target.path, &loaded)?;
-            let surface = surface::build(&host, loaded.tools, selection, (&policy, &grants)).await;
-            let tool = surface::place(tool, &surface);
             let input = input.input(tool.tool().map(AsRef::as_ref));
-            let request = Request::new(tool, input)
+            let all = ToolSet::new(Arc::new(host))
                 .grants(grants)
                 .policy(policy)
                 .limits(limits);
-            Ok(host.explain(request).await?)
+            let tools = surface::select(all, loaded.tools, selection, HashMap::new()).await;
+            Ok(tools.explain(CallSpec::from_callee(&tool, input)).await?)
         })
     }
 }

@@ -1,5 +1,7 @@
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
 /// Meaning of "for the rest of the session" for a call.
 ///
 /// ```
@@ -8,7 +10,8 @@ use std::fs;
 /// assert_eq!(Session::Named("review".to_owned()).id().as_deref(), Some("named:review"));
 /// assert_eq!(Session::None.id(), None);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Session {
     /// No session: every call is asked about.
     #[default]

@@ -19,7 +19,7 @@ use crate::scheduler::batch::{
 use crate::scheduler::{ChangeLine, QueueTurn};
 
 use super::call_state::CallState;
-use super::{Request, Services, end, finish, leave, modifiers, refuse, resolve, whole};
+use super::{Request, Services, conclude, modifiers, refuse, resolve, whole};
 
 /// One call of a batch.
 ///
@@ -390,9 +390,7 @@ async fn discarded(
     // The tool says what its record must not show. A call that could not be selected did not start either.
     let _ = resolve::resolve(&mut journey).await;
     journey.request.cancellation.cancel(reason);
-    let persisted = leave(&mut journey, Err(refusal)).await;
-    let is_large = journey.is_large();
-    finish(services, end(journey, persisted), is_large).await
+    conclude(journey, Err(refusal)).await
 }
 
 /// Where progress and results of the calls come together.

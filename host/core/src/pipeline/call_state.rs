@@ -12,7 +12,7 @@ use crate::journal::{
 use crate::policy::{Limits, Opinion};
 use crate::record::{
     Approval, EventId, EventType, Input, InputMutation, InputResponses, OutputRetention,
-    PermissionDecision, PermissionResult, Refusal, ResultMappings, ResultPersistence, Status,
+    PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings, ResultPersistence, Status,
     Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
 };
 
@@ -55,49 +55,82 @@ fn session(request: &Request) -> Arc<str> {
     }
 }
 
-/// Stored state of a call that another process began.
+/// A call that another process began, as it is stored.
+///
+/// ```
+/// use toolcell_core::journal::StoredApproval;
+/// use toolcell_core::pipeline::StoredCallRef;
+///
+/// fn tool(stored: &StoredApproval) -> &str {
+///     &StoredCallRef::from(stored).plan().tool
+/// }
+/// ```
 #[derive(Clone, Copy)]
-pub(super) struct StoredCallState<'k> {
-    pub(super) invocation: &'k ToolInvocation,
-    pub(super) history: &'k History,
-    /// `Some` if an approval was requested.
-    pub(super) approval: Option<&'k Approval>,
-    /// `Some` if the tool ran, and asked.
-    pub(super) suspension: Option<&'k Suspension>,
+pub enum StoredCallRef<'k> {
+    /// An approval was requested.
+    Approval(&'k StoredApproval),
+    /// The tool ran, and asked.
+    Suspended(&'k SuspendedCall),
 }
 
-impl<'k> From<&'k StoredApproval> for StoredCallState<'k> {
-    fn from(kept: &'k StoredApproval) -> Self {
-        let StoredApproval {
-            invocation,
-            history,
-            approval,
-            ..
-        } = kept;
-        Self {
-            invocation,
-            history,
-            approval: Some(approval),
-            suspension: None,
+impl<'k> StoredCallRef<'k> {
+    /// The request that the call was made with.
+    pub fn plan(self) -> &'k Plan {
+        match self {
+            Self::Approval(stored) => &stored.approval.plan,
+            Self::Suspended(stored) => &stored.suspension.plan,
+        }
+    }
+
+    /// The caller.
+    pub fn actor_ref(self) -> Option<&'k String> {
+        match self {
+            Self::Approval(stored) => stored.approval.actor_ref.as_ref(),
+            Self::Suspended(stored) => stored.suspension.actor_ref.as_ref(),
+        }
+    }
+
+    /// The record of the call so far.
+    pub fn invocation(self) -> &'k ToolInvocation {
+        match self {
+            Self::Approval(stored) => &stored.invocation,
+            Self::Suspended(stored) => &stored.invocation,
+        }
+    }
+
+    pub(super) fn history(self) -> &'k History {
+        match self {
+            Self::Approval(stored) => &stored.history,
+            Self::Suspended(stored) => &stored.history,
+        }
+    }
+
+    /// `Some` if an approval was requested.
+    pub(super) fn approval(self) -> Option<&'k Approval> {
+        match self {
+            Self::Approval(stored) => Some(&stored.approval),
+            Self::Suspended(stored) => stored.approval.as_ref(),
+        }
+    }
+
+    /// `Some` if the tool ran, and asked.
+    pub(super) fn suspension(self) -> Option<&'k Suspension> {
+        match self {
+            Self::Approval(_) => None,
+            Self::Suspended(stored) => Some(&stored.suspension),
         }
     }
 }
 
-impl<'k> From<&'k SuspendedCall> for StoredCallState<'k> {
-    fn from(kept: &'k SuspendedCall) -> Self {
-        let SuspendedCall {
-            invocation,
-            history,
-            approval,
-            suspension,
-            ..
-        } = kept;
-        Self {
-            invocation,
-            history,
-            approval: approval.as_ref(),
-            suspension: Some(suspension),
-        }
+impl<'k> From<&'k StoredApproval> for StoredCallRef<'k> {
+    fn from(stored: &'k StoredApproval) -> Self {
+        Self::Approval(stored)
+    }
+}
+
+impl<'k> From<&'k SuspendedCall> for StoredCallRef<'k> {
+    fn from(stored: &'k SuspendedCall) -> Self {
+        Self::Suspended(stored)
     }
 }
 
@@ -105,6 +138,8 @@ impl<'k> From<&'k SuspendedCall> for StoredCallState<'k> {
 /// a future that holds one is moved several times.
 pub struct CallState<'a> {
     pub(super) services: &'a Services,
+    /// `Some` if another process began the call. A phase whose outcome is on record passes such a call through.
+    pub(super) resumed: Option<StoredCallRef<'a>>,
     pub(super) request: Request,
     pub(super) invocation: ToolInvocation,
     pub(super) trail: Trail,
@@ -233,9 +268,22 @@ impl<'a> CallState<'a> {
             ("native_call_id", request.native_call_id.clone().into()),
         ];
         trail.emit_at(began, EventType::Planned, requested);
-        let checks = Arc::new(LongChecks::from_request(&request));
         Box::new(Self {
+            narrowed,
+            ..Self::new(services, request, invocation, trail)
+        })
+    }
+
+    fn new(
+        services: &'a Services,
+        request: Request,
+        invocation: ToolInvocation,
+        trail: Trail,
+    ) -> Self {
+        let checks = Arc::new(LongChecks::from_request(&request));
+        Self {
             services,
+            resumed: None,
             request,
             redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
             checks,
@@ -254,30 +302,27 @@ impl<'a> CallState<'a> {
             asked: None,
             seat: None,
             aside: None,
-            narrowed,
+            narrowed: OutputRetention::default(),
             tree: None,
             responses: InputResponses::new(),
             spent: None,
             preflight_left: false,
             registered: None,
-        })
+        }
     }
 
     /// Resumes a call that another process began, with its `events` so far. This process owns it from now on (`held`).
     pub(super) fn resume(
         services: &'a Services,
         mut request: Request,
-        left: StoredCallState<'_>,
+        stored: StoredCallRef<'a>,
         desk: &ApprovalService,
         held: RoleLock,
         events: Vec<ToolEvent>,
     ) -> Box<Self> {
-        let StoredCallState {
-            invocation,
-            history,
-            approval,
-            suspension,
-        } = left;
+        let invocation = stored.invocation();
+        let history = stored.history();
+        let suspension = stored.suspension();
         let id = invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
         let outlet = services.outlet(invocation.session_ref.clone());
@@ -289,7 +334,6 @@ impl<'a> CallState<'a> {
             outlet,
         );
         trail.resolved(&invocation.tool_id);
-        let checks = Arc::new(LongChecks::from_request(&request));
         request.context_modifier_policy = modifiers::noted(invocation);
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
@@ -302,33 +346,19 @@ impl<'a> CallState<'a> {
         let leaving = trail.leaving();
         let asked = StoredCall {
             journal,
-            approval: approval.cloned(),
+            approval: stored.approval().cloned(),
             stage,
             leaving,
             held,
         };
         let tree = suspension.map(|left| Arc::new(CallTree::restored(left.asked, left.calls_left)));
         Box::new(Self {
-            services,
-            request,
-            redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
-            checks,
-            invocation: invocation.clone(),
-            trail,
-            tool: None,
+            resumed: Some(stored),
             decisions: history.decisions.clone(),
             mutations: history.mutations.clone(),
-            persistence: Vec::new(),
             hook_runs: history.hook_runs.clone(),
-            opinion: None,
-            additional_context: Vec::new(),
-            mappings: ResultMappings::default(),
             changes: suspension.is_some_and(|left| left.changes),
-            artifacts: None,
             asked: Some(Box::new(asked)),
-            seat: None,
-            aside: None,
-            narrowed: OutputRetention::default(),
             tree,
             responses: suspension
                 .map(|left| left.responses.clone())
@@ -337,6 +367,7 @@ impl<'a> CallState<'a> {
             // A tool that asked has passed it.
             preflight_left: suspension.is_none(),
             registered: Some(registered),
+            ..Self::new(services, request, invocation.clone(), trail)
         })
     }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
-use crate::approval::{Session, Terms};
 use crate::catalog::Tool;
 use crate::executor::{
     BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution,
@@ -22,7 +21,7 @@ use crate::executor::{
 use crate::policy::{CallCeiling, Limits, Permit, Policy};
 use crate::record::{
     AbortReason, CallRecord, ErrorCode, Input, InvocationId, OutputRetention, Refusal,
-    ResultStatus, SpanId, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
+    ResultStatus, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
 use crate::secret::REDACTED;
@@ -558,28 +557,11 @@ impl ChildCalls {
             (tool, input) = (REDACTED.to_owned(), "{}".to_owned());
         }
         let cancellation = Cancellation::new();
-        let mut request = Request::new(callee(of_parent, tool), Input::from_text(input))
-            .grants(Arc::clone(&of_parent.grants))
-            .policy(Arc::clone(&of_parent.policy))
-            .limits(of_parent.limits.clone())
-            .actor(of_parent.actor_ref.clone())
-            .respondent(of_parent.respondent.clone())
-            .cancellation(cancellation.clone())
-            // Another process cannot continue the call, and what a person approves for a session is not for tools.
-            .approval(Terms {
-                session: Session::None,
-                ..of_parent.approval.clone()
-            });
-        request.offered.clone_from(&of_parent.offered);
-        request.keeper.clone_from(&of_parent.keeper);
-        // Otherwise the call would use the operator's secrets for this caller. The ceiling bounds where they go.
-        request.secrets = of_parent.secrets.clone();
-        request.trace = of_parent
-            .trace
-            .as_ref()
-            .map(|trace| trace.below(SpanId::from_invocation(self.parent)));
-        request.context_modifier_policy = of_parent.context_modifier_policy;
-        request.lineage = Some(Arc::new(self.lineage(share)));
+        let callee = callee(of_parent, tool);
+        let lineage = self.lineage(share);
+        let request = of_parent
+            .below(callee, Input::from_text(input), self.parent, lineage)
+            .cancellation(cancellation.clone());
         let journey = CallState::begin(services, request);
         let id = journey.invocation.invocation_id;
         RunningChild {

@@ -17,12 +17,12 @@ use crate::record::{
 use crate::secret::REDACTED;
 
 use super::artifacts;
-use super::call_state::{CallState, phase_token};
-use super::permission::{CallPermission, Permitted};
+use super::call_state::{CallState, StoredCallRef, phase_token};
+use super::permission::CallPermission;
 use super::replay;
 use super::retry;
 use super::schedule::Scheduled;
-use super::{children, interact, modifiers, schedule, suspend};
+use super::{children, interact, modifiers, suspend};
 
 phase_token! {
     /// A tool that ran, and what the sandbox saw of it.
@@ -31,7 +31,12 @@ phase_token! {
 
 /// Runs the tool with what the permit carries.
 pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Executed, Refusal> {
-    let (CallPermission { tool, permit }, place) = scheduled.open();
+    let (permission, place) = scheduled.open();
+    if let Some(kept) = journey.resumed.and_then(StoredCallRef::suspension) {
+        // Boxed, to keep the future of other calls small.
+        return Box::pin(go_on(journey, permission, kept)).await;
+    }
+    let CallPermission { tool, permit } = permission;
     journey.advance(Status::Running)?;
     // Before its effect: a call whose start cannot be written down does not run.
     journey.changes = !permit.changes_nothing();
@@ -59,14 +64,11 @@ pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Ex
 }
 
 /// Goes on with a tool that asked in another process.
-pub(super) async fn go_on(
+async fn go_on(
     journey: &mut CallState<'_>,
-    permitted: Permitted,
+    CallPermission { tool, permit }: CallPermission,
     kept: &Suspension,
 ) -> Result<Executed, Refusal> {
-    let permission = permitted.open();
-    schedule::set_aside(journey, &permission);
-    let CallPermission { tool, permit } = permission;
     let limits = children::limits(journey, &permit).into_owned();
     journey.artifacts = artifacts::begin(journey, &tool, &limits);
     let (asking, round) = suspend::restored(kept)?;

@@ -44,12 +44,10 @@ use serde_json::Value;
 use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::HookList;
-use crate::journal::{
-    CallLog, Listener, LogError, Outlet, PayloadStore, RoleLock, StoredApproval, SuspendedCall,
-};
+use crate::journal::{CallLog, Listener, LogError, Outlet, PayloadStore, RoleLock};
 use crate::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, Input, OutputRetention, Plan,
-    Refusal, Suspension, SuspensionState, ToolEvent, ToolInvocation,
+    AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, OutputRetention, Refusal,
+    SuspensionState, ToolEvent,
 };
 use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -59,7 +57,8 @@ use approval::StoredCall;
 pub use aside::load;
 pub use background::Background;
 pub use batch::{Batch, BatchCall, BatchListener, batch};
-use call_state::{CallState, StoredCallState};
+use call_state::CallState;
+pub use call_state::StoredCallRef;
 use execute::Executed;
 pub use explain::{CallExplanation, HookPreview, explain};
 use observe::Observed;
@@ -141,11 +140,8 @@ pub fn call(services: &Services, request: Request) -> impl Future<Output = Box<C
 
 /// Runs a call that has begun through all phases.
 async fn whole(mut journey: Box<CallState<'_>>) -> Box<CallRecord> {
-    let services = journey.services;
     let executed = approach(&mut journey).await;
-    let persisted = leave(&mut journey, executed).await;
-    let is_large = journey.is_large();
-    finish(services, end(journey, persisted), is_large).await
+    conclude(journey, executed).await
 }
 
 /// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
@@ -156,86 +152,53 @@ pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> 
     conclude(journey, Err(refusal)).await
 }
 
-/// Resumes an approved, orphaned call: no living process runs it, and `held` marks this process as its owner. `request`
-/// is rebuilt from the first request; its input is the stored one, and so is its tool, unless it has been resolved already.
+/// Resumes an orphaned call that was approved, or that waits for an answer to its tool's question, which the respondent of
+/// `request` gets: no living process runs it, and `held` marks this process as its owner. `request` is made anew from the
+/// first request; its input is the stored one, and so is its tool, unless it has been resolved already. The phases redo
+/// what can have changed since: the tool, its secrets, what hooks make of the input, and the decision.
 pub async fn resume(
     services: &Services,
     desk: &ApprovalService,
     request: Request,
-    kept: &StoredApproval,
+    stored: StoredCallRef<'_>,
     held: RoleLock,
 ) -> CallRecord {
-    let request = rebuilt(request, &kept.approval.plan, &kept.invocation);
-    let events = events_so_far(services, kept.into()).await;
-    let mut journey = CallState::resume(services, request, kept.into(), desk, held, events);
-    let executed = return_to(&mut journey, kept).await;
-    *conclude(journey, executed).await
-}
-
-/// Ends an orphaned call that cannot be resumed: rejected, withdrawn, expired, or interrupted while it ran. Returns
-/// `None` for a call that can still be answered or resumed, or that has ended.
-pub async fn close(
-    services: &Services,
-    desk: &ApprovalService,
-    request: Request,
-    kept: &StoredApproval,
-    held: RoleLock,
-) -> Option<CallRecord> {
-    let refusal = approval::closing(kept)?;
-    let events = events_so_far(services, kept.into()).await;
-    let journey = CallState::resume(services, request, kept.into(), desk, held, events);
-    Some(*conclude(journey, Err(refusal)).await)
-}
-
-/// Resumes an orphaned call that waits for an answer to its tool's question, with the respondent of `request`. As
-/// [`resume`] for an approved one.
-pub async fn resume_suspended(
-    services: &Services,
-    desk: &ApprovalService,
-    request: Request,
-    kept: &SuspendedCall,
-    held: RoleLock,
-) -> CallRecord {
-    let request = rebuilt(request, &kept.suspension.plan, &kept.invocation);
-    let events = events_so_far(services, kept.into()).await;
-    let mut journey = CallState::resume(services, request, kept.into(), desk, held, events);
-    let executed = come_back(&mut journey, &kept.suspension).await;
-    *conclude(journey, executed).await
-}
-
-/// Ends an orphaned, suspended call that cannot be resumed: canceled, expired, or interrupted while it ran. Returns `None`
-/// for one whose questions can still be answered.
-pub async fn close_suspended(
-    services: &Services,
-    desk: &ApprovalService,
-    request: Request,
-    kept: &SuspendedCall,
-    held: RoleLock,
-) -> Option<CallRecord> {
-    let refusal = suspend::closing(kept)?;
-    if kept.state == SuspensionState::Withdrawn {
-        request.cancellation.cancel(AbortReason::UserInterruption);
-    }
-    let events = events_so_far(services, kept.into()).await;
-    let journey = CallState::resume(services, request, kept.into(), desk, held, events);
-    Some(*conclude(journey, Err(refusal)).await)
-}
-
-/// The first request of a stored call, made anew from `request`.
-fn rebuilt(request: Request, plan: &Plan, invocation: &ToolInvocation) -> Request {
     // What it waits for is on disk until it is used. Before the log is read, because the host may stop meanwhile.
     if let Some(background) = &request.background {
         background.set_can_be_left(true);
     }
-    Request {
-        tool: request.tool.called(&plan.tool),
-        input: Input::from_text(plan.model_input.as_str()),
-        native_call_id: invocation.native_call_id.clone(),
-        ..request
-    }
+    let request = request.restored(stored);
+    let events = events_so_far(services, stored).await;
+    *whole(CallState::resume(
+        services, request, stored, desk, held, events,
+    ))
+    .await
 }
 
-/// Runs the phases after the tool's answer, for a call that does not go through all of them.
+/// Ends an orphaned call that cannot be resumed: rejected, canceled, expired, or interrupted while it ran. Returns `None`
+/// for a call that can still be answered or resumed, or that has ended.
+pub async fn close(
+    services: &Services,
+    desk: &ApprovalService,
+    request: Request,
+    stored: StoredCallRef<'_>,
+    held: RoleLock,
+) -> Option<CallRecord> {
+    let refusal = match stored {
+        StoredCallRef::Approval(stored) => approval::closing(stored)?,
+        StoredCallRef::Suspended(stored) => suspend::closing(stored)?,
+    };
+    if let StoredCallRef::Suspended(stored) = stored
+        && stored.state == SuspensionState::Withdrawn
+    {
+        request.cancellation.cancel(AbortReason::UserInterruption);
+    }
+    let events = events_so_far(services, stored).await;
+    let journey = CallState::resume(services, request, stored, desk, held, events);
+    Some(*conclude(journey, Err(refusal)).await)
+}
+
+/// Runs the phases after the tool's answer.
 async fn conclude(
     mut journey: Box<CallState<'_>>,
     executed: Result<Executed, Refusal>,
@@ -248,11 +211,11 @@ async fn conclude(
 
 /// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
 /// reported after that, such as that the call waits, can be in the log.
-async fn events_so_far(services: &Services, left: StoredCallState<'_>) -> Vec<ToolEvent> {
-    let stored = &left.history.events;
+async fn events_so_far(services: &Services, left: StoredCallRef<'_>) -> Vec<ToolEvent> {
+    let stored = &left.history().events;
     let noted = services
         .calls
-        .noted_events(left.invocation.invocation_id)
+        .noted_events(left.invocation().invocation_id)
         .await;
     let same = |(stored, noted): (&ToolEvent, &ToolEvent)| stored.event_id == noted.event_id;
     if noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
@@ -372,28 +335,6 @@ fn unwritten(record: &mut CallRecord, error: &LogError) {
         .invocation
         .extra
         .insert("journal_error".to_owned(), Value::String(error.to_string()));
-}
-
-/// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its
-/// secrets, what hooks make of the input, and the decision.
-async fn return_to(
-    journey: &mut CallState<'_>,
-    kept: &StoredApproval,
-) -> Result<Executed, Refusal> {
-    let returned = resolve::again(journey, &kept.approval.plan).await?;
-    let remade = pre_hooks::again(journey, returned).await?;
-    let permitted = approval::re_enter(journey, remade, kept).await?;
-    let scheduled = schedule::wait(journey, permitted).await?;
-    execute::run(journey, scheduled).await
-}
-
-/// Runs the remaining phases of a call whose tool asked in another process. They redo the same, and what the tool did so
-/// far counts.
-async fn come_back(journey: &mut CallState<'_>, kept: &Suspension) -> Result<Executed, Refusal> {
-    let returned = resolve::again(journey, &kept.plan).await?;
-    let remade = pre_hooks::again(journey, returned).await?;
-    let permitted = suspend::re_enter(journey, remade, kept).await?;
-    execute::go_on(journey, permitted, kept).await
 }
 
 /// Runs the phases before the hooks: the same for a call, and for one that is only explained.

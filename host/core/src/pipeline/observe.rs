@@ -24,6 +24,10 @@ pub(super) async fn observe(
     valid: Valid,
 ) -> Result<Observed, Refusal> {
     let PreparedCall { tool, input } = valid.open();
+    if journey.resumed.is_some() {
+        let input = again(journey, &tool, input);
+        return Ok(Observed(PreparedCall { tool, input }));
+    }
     if !input.is(&journey.request.input) {
         let id = journey.invocation.invocation_id;
         let reason = "null of an optional argument of another type: the argument is left out";
@@ -93,7 +97,7 @@ pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
 }
 
 /// Repeats [`observe`] on `sent` by the changes that another process recorded.
-pub(super) fn again(journey: &CallState<'_>, tool: &Tool, sent: Input) -> Input {
+fn again(journey: &CallState<'_>, tool: &Tool, sent: Input) -> Input {
     let had_nulls = journey
         .mutations
         .iter()

@@ -24,6 +24,9 @@ phase_token! {
 pub(super) async fn parse(journey: &CallState<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
     let tool = resolved.open();
     let sent = journey.request.input.clone();
+    if journey.resumed.is_some() {
+        return Ok(Parsed((tool, sent, Ok(()))));
+    }
     let checked = aside::check_input(journey, tool.contract(), &sent, InputSchema::Model).await?;
     if !matches!(checked, Err(CheckFailure::Mismatch(_))) {
         return Ok(Parsed((tool, sent, checked)));

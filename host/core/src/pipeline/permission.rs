@@ -16,12 +16,12 @@ use crate::record::{
 
 use super::approval;
 use super::aside::{self, InputSchema};
-use super::call_state::{CallState, PreparedCall, phase_token};
+use super::call_state::{CallState, PreparedCall, StoredCallRef, phase_token};
 use super::explain::{CallExplanation, Unheard};
 use super::hooks;
 use super::modifiers;
 use super::pre_hooks::PreHooked;
-use super::{refs, validate};
+use super::{refs, suspend, validate};
 
 phase_token! {
     /// A call that may run: with exactly what its permit carries, and once.
@@ -36,7 +36,18 @@ pub(super) struct CallPermission {
 
 /// Decides on exactly the input that will run, and records every decision.
 pub async fn decide(journey: &mut CallState<'_>, hooked: PreHooked) -> Result<Permitted, Refusal> {
-    let PreparedCall { tool, input } = hooked.open();
+    let prepared = hooked.open();
+    // Boxed, to keep the future of other calls small.
+    match journey.resumed {
+        Some(StoredCallRef::Approval(stored)) => {
+            return Box::pin(approval::re_enter(journey, prepared, stored)).await;
+        }
+        Some(StoredCallRef::Suspended(stored)) => {
+            return Box::pin(suspend::re_enter(journey, prepared, &stored.suspension)).await;
+        }
+        None => {}
+    }
+    let PreparedCall { tool, input } = prepared;
     accept(journey, &tool, &input).await?;
     let PolicyVerdict { decision, outcome } = judge(journey, &tool, &input).await?;
     let permit = match outcome {

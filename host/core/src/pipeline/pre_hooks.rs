@@ -9,20 +9,14 @@ use crate::secret::REDACTED;
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::hooks;
-use super::observe::{self, Observed};
+use super::observe::Observed;
 use super::redaction::restored;
-use super::resolve::Returned;
 
 const EVENT: HookEvent = HookEvent::PreToolUse;
 
 phase_token! {
     /// The input as the hooks left it.
     pub PreHooked(PreparedCall)
-}
-
-phase_token! {
-    /// Input of a call that another process began, after defaults and hooks.
-    pub(super) Remade(PreparedCall)
 }
 
 /// Runs the hooks in order; each gets the input as the hook before it left it.
@@ -41,23 +35,14 @@ pub(super) async fn run(
     if !heard {
         return Ok(PreHooked(PreparedCall { tool, input }));
     }
-    journey.advance(Status::PreHooksRunning)?;
+    // The record of a call that another process began has the changes already.
+    let fresh = journey.resumed.is_none();
+    if fresh {
+        journey.advance(Status::PreHooksRunning)?;
+    }
     // Boxed, to keep the future of a call without hooks small.
-    let input = Box::pin(shape(journey, &tool, input, true)).await?;
+    let input = Box::pin(shape(journey, &tool, input, fresh)).await?;
     Ok(PreHooked(PreparedCall { tool, input }))
-}
-
-/// Makes the input of a call that another process began once more, with the hooks of this process. The record has the
-/// changes already.
-pub(super) async fn again(
-    journey: &mut CallState<'_>,
-    returned: Returned,
-) -> Result<Remade, Refusal> {
-    let tool = returned.open();
-    let sent = journey.request.input.clone();
-    let input = observe::again(journey, &tool, sent);
-    let input = shape(journey, &tool, input, false).await?;
-    Ok(Remade(PreparedCall { tool, input }))
 }
 
 /// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.

@@ -2,20 +2,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::approval::{Respondent, Terms};
+use crate::approval::{Respondent, Session, Terms};
 use crate::catalog::{Catalog, Tool};
 use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
 use crate::record::{
-    CallRecord, ContextModifierPolicy, ErrorCode, ExternalMapping, Input, Refusal, Replay,
-    TraceContext,
+    CallRecord, ContextModifierPolicy, ErrorCode, ExternalMapping, Input, InvocationId, Refusal,
+    Replay, SpanId, TraceContext,
 };
 use crate::secret::Secrets;
 
 use super::children::Lineage;
 
 use super::background::Background;
+use super::call_state::StoredCallRef;
 
 /// The tool of a call: a name, which the host looks up, or a tool that the caller has resolved already.
 ///
@@ -79,6 +80,11 @@ impl Callee {
             name: name.to_owned(),
             ..self
         }
+    }
+
+    /// What the caller said about the tool's schema.
+    pub fn is_said_loaded(&self) -> Option<bool> {
+        self.loaded
     }
 
     /// The id of that surface.
@@ -272,6 +278,48 @@ impl Request {
         }
     }
 
+    /// The call of `tool` with `input` that the guest of this call makes, whose invocation is `parent`.
+    pub(super) fn below(
+        &self,
+        tool: Callee,
+        input: Input,
+        parent: InvocationId,
+        lineage: Lineage,
+    ) -> Self {
+        let below = |trace: &TraceContext| trace.below(SpanId::from_invocation(parent));
+        Self {
+            grants: Arc::clone(&self.grants),
+            policy: Arc::clone(&self.policy),
+            limits: self.limits.clone(),
+            actor_ref: self.actor_ref.clone(),
+            respondent: self.respondent.clone(),
+            // Another process cannot continue the call, and what a person approves for a session is not for tools.
+            approval: Terms {
+                session: Session::None,
+                ..self.approval.clone()
+            },
+            offered: self.offered.clone(),
+            keeper: self.keeper.clone(),
+            // Otherwise the call would use the operator's secrets for this caller. The ceiling bounds where they go.
+            secrets: self.secrets.clone(),
+            trace: self.trace.as_ref().map(below),
+            context_modifier_policy: self.context_modifier_policy,
+            lineage: Some(Arc::new(lineage)),
+            ..Self::new(tool, input)
+        }
+    }
+
+    /// The first request of a stored call, made anew from this one.
+    pub(super) fn restored(self, stored: StoredCallRef<'_>) -> Self {
+        let plan = stored.plan();
+        Self {
+            tool: self.tool.called(&plan.tool),
+            input: Input::from_text(plan.model_input.as_str()),
+            native_call_id: stored.invocation().native_call_id.clone(),
+            ..self
+        }
+    }
+
     /// Adds one grant or denial, in the words of the command line: `.grant(GrantWord::Read, "src")` is
     /// `--allow-read=src`.
     ///
@@ -350,23 +398,5 @@ impl Request {
     #[must_use]
     pub fn secrets(self, secrets: Secrets) -> Self {
         Self { secrets, ..self }
-    }
-
-    /// Makes the call a replay: its tool gets the random numbers and the clock readings of an earlier call.
-    #[must_use]
-    pub fn replay(self, replay: Replay) -> Self {
-        Self {
-            replay: Some(Arc::new(replay)),
-            ..self
-        }
-    }
-
-    /// Adds a listener to the events of this call.
-    #[must_use]
-    pub fn listener(self, listener: Arc<dyn Listener>) -> Self {
-        Self {
-            listener: Some(listener),
-            ..self
-        }
     }
 }

@@ -14,13 +14,11 @@ phase_token! {
     pub(super) Resolved(Arc<Tool>)
 }
 
-phase_token! {
-    /// The tool of a call that another process began. That process selected it and checked the arguments.
-    pub(super) Returned(Arc<Tool>)
-}
-
 /// Finds the tool, and checks that it can be selected.
 pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Refusal> {
+    if let Some(stored) = journey.resumed {
+        return again(journey, stored.plan()).await;
+    }
     let tool = find(journey)?;
     let declaration = Arc::clone(tool.declaration());
     journey.invocation.tool_id.clone_from(&declaration.tool_id);
@@ -82,9 +80,9 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
     Ok(Resolved(tool))
 }
 
-/// Finds the tool of a call that another process began, and fails if it is withheld by now, or a secret of it is not set
+/// Finds the tool of a call that another process began, which selected it, and fails if it is withheld by now, or a secret of it is not set
 /// any more.
-pub(super) async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Returned, Refusal> {
+async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Resolved, Refusal> {
     let tool = find(journey)?;
     keep_quiet(journey, &tool);
     journey.redaction.reuse(plan.reference_key.as_deref())?;
@@ -100,7 +98,7 @@ pub(super) async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Re
         return Err(brought::lost());
     }
     journey.redaction.check_secrets()?;
-    Ok(Returned(tool))
+    Ok(Resolved(tool))
 }
 
 /// Begins the redaction, and only then fails if the call was canceled, because the record of a canceled call shows its

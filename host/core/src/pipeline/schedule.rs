@@ -10,7 +10,7 @@ use crate::record::{
 use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
 
 use super::batch::BatchSeat;
-use super::call_state::{CallState, phase_token};
+use super::call_state::{CallState, StoredCallRef, phase_token};
 use super::permission::{CallPermission, Permitted};
 use super::{children, modifiers};
 
@@ -25,6 +25,13 @@ const RETRY_AFTER: f64 = 1.0;
 /// Waits for the calls that this one could disturb, and for a place. A call that is canceled while it waits never
 /// starts.
 pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
+    let suspension = journey.resumed.and_then(StoredCallRef::suspension);
+    if suspension.is_some() {
+        // It takes its turn once its tool runs again.
+        let permission = permitted.open();
+        set_aside(journey, &permission);
+        return Ok(Scheduled((permission, None)));
+    }
     journey.heed_cancellation()?;
     let permission = permitted.open();
     if journey.request.lineage.is_some() {

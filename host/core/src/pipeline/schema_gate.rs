@@ -18,6 +18,9 @@ phase_token! {
 /// Refuses a tool whose schema the model has not loaded, before a mismatch counts (A-01, AT-DEF-17, AT-DEF-19).
 pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
     let (tool, input, checked) = parsed.open();
+    if journey.resumed.is_some() {
+        return Ok(Gated(PreparedCall { tool, input }));
+    }
     let called = &journey.request.tool;
     if !called.is_loaded(&tool) && guard!("deferred_tools") {
         let id = &tool.declaration().tool_id;

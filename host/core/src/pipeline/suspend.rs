@@ -21,7 +21,6 @@ use super::call_state::{CallState, PreparedCall};
 use super::children::{self, CallTree};
 use super::interact::{self, QuestionRound};
 use super::permission::{self, Permitted};
-use super::pre_hooks::Remade;
 use super::resolve;
 
 /// Suspension state of a stored call.
@@ -239,13 +238,13 @@ pub(super) async fn run_again(journey: &mut CallState<'_>) -> Result<(), Refusal
 /// Decides anew on a call that asked in another process. If anything has changed since, the tool does not run again.
 pub(super) async fn re_enter(
     journey: &mut CallState<'_>,
-    remade: Remade,
+    prepared: PreparedCall,
     kept: &Suspension,
 ) -> Result<Permitted, Refusal> {
     let PreparedCall {
         tool,
         input: remade,
-    } = remade.open();
+    } = prepared;
     let input = Input::from_text(kept.plan.permission_input.as_str());
     if remade.value() != input.value() {
         return Err(outdated(&["what hooks make of the input"]));

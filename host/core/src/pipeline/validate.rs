@@ -20,7 +20,7 @@ phase_token! {
 /// Calls the tool's own validation of the values and its setup.
 pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Result<Valid, Refusal> {
     let prepared = gated.open();
-    if !prepared.tool.validates() {
+    if journey.resumed.is_some() || !prepared.tool.validates() {
         return Ok(Valid(prepared));
     }
     let limits = journey.request.limits.for_checks();

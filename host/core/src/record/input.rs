@@ -3,8 +3,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
 use data_encoding::HEXLOWER;
-use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
@@ -179,6 +179,19 @@ impl From<Value> for Input {
 impl From<&str> for Input {
     fn from(text: &str) -> Self {
         Self::from_text(text)
+    }
+}
+
+/// The text, as a string: byte for byte as it was sent.
+impl Serialize for Input {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
+    }
+}
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from_text)
     }
 }
 

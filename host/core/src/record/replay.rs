@@ -227,7 +227,7 @@ pub struct ReplayData {
 /// let replay = Replay { of: InvocationId::new(), data: ReplayData::default() };
 /// assert!(replay.data.random_seed.is_none());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replay {
     /// The call that is replayed. The guest sees this id as its own, because its output may contain it.
     pub of: InvocationId,

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{InvocationId, ToolInvocation, object};
@@ -24,7 +25,8 @@ const SAMPLED: u8 = 1;
 /// assert!(TraceContext::parse(parent, Some("vendor=t61")).is_some_and(|context| context.is_sampled()));
 /// assert_eq!(TraceContext::parse("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", None), None);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Value", try_from = "Value")]
 pub struct TraceContext {
     trace_id: u128,
     parent: Option<SpanId>,
@@ -97,8 +99,12 @@ impl TraceContext {
 
     /// The context that is on record; `None` for a call without one.
     pub fn recorded(invocation: &ToolInvocation) -> Option<Self> {
-        let reference = invocation.extra.get(REFERENCES)?.get(0)?;
-        let word = |name: &str| reference.get(name).and_then(Value::as_str);
+        Self::read(invocation.extra.get(REFERENCES)?.get(0)?)
+    }
+
+    /// Reads what [`Self::fields`] wrote.
+    fn read(fields: &Value) -> Option<Self> {
+        let word = |name: &str| fields.get(name).and_then(Value::as_str);
         let parent = hex(word("parent_span_id"), 16).and_then(|parent| u64::try_from(parent).ok());
         Some(Self {
             trace_id: hex(word("trace_id"), 32)?,
@@ -198,24 +204,38 @@ impl TraceContext {
     }
 
     fn reference(&self, id: InvocationId) -> Value {
-        let known = [
-            ("trace_id", self.trace_id().into()),
-            ("span_id", SpanId::from_invocation(id).to_string().into()),
-            ("trace_flags", format!("{:02x}", self.flags).into()),
+        self.fields(Some(SpanId::from_invocation(id)))
+    }
+
+    fn fields(&self, span: Option<SpanId>) -> Value {
+        let words = [
+            ("trace_id", Some(self.trace_id())),
+            ("span_id", span.map(|span| span.to_string())),
+            ("trace_flags", Some(format!("{:02x}", self.flags))),
+            (
+                "parent_span_id",
+                self.parent.map(|parent| parent.to_string()),
+            ),
+            ("trace_state", self.state.as_deref().map(str::to_owned)),
         ];
-        let mut reference = object(known);
-        if let Some(fields) = reference.as_object_mut() {
-            fields.extend(
-                self.parent
-                    .map(|parent| ("parent_span_id".to_owned(), parent.to_string().into())),
-            );
-            fields.extend(
-                self.state
-                    .as_deref()
-                    .map(|state| ("trace_state".to_owned(), state.into())),
-            );
-        }
-        reference
+        let known = words
+            .into_iter()
+            .filter_map(|(name, word)| Some((name.to_owned(), Value::String(word?))));
+        Value::Object(known.collect())
+    }
+}
+
+impl From<TraceContext> for Value {
+    fn from(context: TraceContext) -> Self {
+        context.fields(None)
+    }
+}
+
+impl TryFrom<Value> for TraceContext {
+    type Error = &'static str;
+
+    fn try_from(fields: Value) -> Result<Self, &'static str> {
+        Self::read(&fields).ok_or("not a trace context")
     }
 }
 

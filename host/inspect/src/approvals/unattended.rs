@@ -1,13 +1,16 @@
 //! Orphaned calls: calls whose process has exited.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use toolcell::{Callee, Cancellation, ComponentTools, Host, Request, RoleLock, StoredApproval};
+use toolcell::{
+    CallContext, CallSpec, Cancellation, ComponentTools, Host, RoleLock, StoredApproval,
+    StoredCallRef, ToolSet,
+};
 use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
-use toolcell_core::catalog::pick;
 use toolcell_core::journal::Role;
 use toolcell_core::record::{CallRecord, InvocationId, Refusal};
 
@@ -46,11 +49,8 @@ impl ApprovalCommands {
             return Ok(None);
         };
         let host = target::host(&self.home, |settings| settings.approvals = true)?;
-        let ended = Runtime::on_this_thread()?.block_on(host.close(
-            request(&kept, Cancellation::new()),
-            &kept,
-            held,
-        ));
+        let tools = ToolSet::new(Arc::new(host));
+        let ended = Runtime::on_this_thread()?.block_on(tools.close(&kept, held));
         Ok(ended)
     }
 
@@ -72,7 +72,6 @@ impl ApprovalCommands {
         std::env::set_current_dir(&origin.cwd)
             .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
         let cancellation = Cancellation::new();
-        let mut request = request(kept, cancellation.clone());
         // The options of the call and the current files, so that what they deny by now stays denied.
         let settings =
             options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
@@ -99,30 +98,36 @@ impl ApprovalCommands {
             selection,
             ..
         } = settings;
-        request.grants = Arc::new(grants);
-        request.policy = Arc::new(policy);
-        request.limits = limits;
         let mut host = target::host(&self.home, |settings| {
             origin.grants.reach(&mut settings.network);
             settings.approvals = true;
-            target::configure(settings, &layers, &request.limits);
+            target::configure(settings, &layers, &limits);
         })?;
         let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {
-            interrupts::cancel(cancellation)?;
+            interrupts::cancel(cancellation.clone())?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
             let own = load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await?;
-            let tools = host.catalog().tools();
-            let surface =
-                surface::build(&host, tools, selection, (&request.policy, &request.grants)).await;
-            request.offered = Some(surface::callable(&surface));
-            request.tool = surface::place(callee(&own, &kept.approval.plan.tool), &surface);
-            host.resume(request, kept, held)
-                .await
-                .context("this host keeps no approvals")
+            let all = ToolSet::new(Arc::new(host))
+                .grants(grants)
+                .policy(policy)
+                .limits(limits);
+            let tools = all.host.catalog().tools();
+            let tools = surface::select(all, tools, selection, HashMap::new()).await;
+            let spec = CallSpec {
+                // A tool of another component may have that name too.
+                component: own.tools.first().map(|tool| Arc::clone(tool.component())),
+                ..CallSpec::from(StoredCallRef::from(kept))
+            };
+            let context = CallContext {
+                cancellation,
+                ..CallContext::default()
+            };
+            let record = tools.resume(spec, kept, held, context).await;
+            std::mem::forget(tools);
+            record.context("this host keeps no approvals")
         })?;
         runtime.shutdown_background();
-        std::mem::forget(host);
         Ok(record)
     }
 }
@@ -192,23 +197,6 @@ async fn load_one(
     Ok(loaded)
 }
 
-/// The tool `name` of the call's own component, because a tool of another one may have that name too.
-fn callee(own: &ComponentTools, name: &str) -> Callee {
-    match pick(&own.tools, name) {
-        Ok(Some(tool)) => Callee::from(tool).called(name),
-        // The call ends with the reason why the host finds no such tool, or one that was not asked about.
-        Ok(None) | Err(_) => name.into(),
-    }
-}
-
 fn failed(refusal: &Refusal) -> anyhow::Error {
     anyhow::anyhow!("{} [{}]", refusal.message, refusal.code)
-}
-
-/// Returns a request without the options of the call: enough to end it.
-fn request(kept: &StoredApproval, cancellation: Cancellation) -> Request {
-    let plan = &kept.approval.plan;
-    Request::new(plan.tool.as_str(), plan.model_input.as_str())
-        .actor(kept.approval.actor_ref.clone())
-        .cancellation(cancellation)
 }

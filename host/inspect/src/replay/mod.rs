@@ -5,6 +5,7 @@ mod compare;
 mod recorded;
 mod report;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use clap::Args;
 use serde_json::Value;
 use toolcell::record::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{
-    CallRecord, Callee, Cancellation, ComponentTools, ErrorClass, Grants, Home, Host, Limits,
-    Request, Tool,
+    CallContext, CallRecord, CallSpec, Cancellation, ComponentTools, ErrorClass, Grants, Home,
+    Host, Limits, Tool, ToolSet,
 };
 use toolcell_command::runtime::Runtime;
 
@@ -175,24 +176,34 @@ impl Replay {
             } else {
                 grants
             };
-            let surface = surface::build(&host, loaded.tools, selection, (&policy, &grants)).await;
-            let callee = surface::place(Callee::from(tool).loaded(true), &surface);
-            let request = Request::new(callee, recorded.input.clone())
+            let all = ToolSet::new(Arc::new(host))
                 .grants(grants)
-                .limits(limits)
                 .policy(policy)
-                .approval(self.approvals.terms(expire))
-                .actor(ask::actor())
-                .cancellation(cancellation)
-                .replay(ReplayOf {
+                .limits(limits)
+                .expire(self.approvals.expire(expire));
+            let tools = surface::select(all, loaded.tools, selection, HashMap::new()).await;
+            let spec = CallSpec {
+                session: self.approvals.call_session(),
+                is_loaded: Some(true),
+                replay: Some(ReplayOf {
                     of: recorded.id,
                     data: recorded.data.clone(),
-                });
-            anyhow::Ok(Ok(host.call(request).await))
+                }),
+                ..CallSpec::new("", recorded.input.clone())
+                    .exactly(&tool)
+                    .actor(ask::actor())
+            };
+            let context = CallContext {
+                cancellation,
+                ..CallContext::default()
+            };
+            let tools = Arc::new(tools);
+            let record = tools.call(spec, context).await;
+            // The process ends now, so dropping the engine would only take time.
+            std::mem::forget(tools);
+            anyhow::Ok(Ok(*record))
         })?;
         runtime.shutdown_background();
-        // The process ends now, so dropping the engine would only take time.
-        std::mem::forget(host);
         Ok(replayed)
     }
 

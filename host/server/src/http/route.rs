@@ -514,7 +514,7 @@ impl Routes {
                 None if !head.headers.contains_key(SESSION_HEADER) => {
                     service
                         .unknown_cancels
-                        .tell(&self.server.offering().host, &id.to_string(), None)
+                        .tell(&self.server.offering().tools.host, &id.to_string(), None)
                         .await;
                 }
                 None => {}

@@ -7,14 +7,13 @@ use serde_json::Value;
 use toolcell::StoredApproval;
 use toolcell_core::journal::{AnswerOutcome, CallLog, CallQuery, LogError, Summary};
 use toolcell_core::pool::{STORE, UnfinishedJob};
-use toolcell_core::record::{Answer, ErrorCode, InvocationId, Refusal, ToolResult};
+use toolcell_core::record::{Answer, ErrorCode, InvocationId, Refusal};
 
 use crate::Server;
 use crate::asking::AskChannel;
+use crate::calls::{CallEnd, TaskState};
 
 use super::Tasks;
-use super::ended::CallEnd;
-use super::entry::TaskState;
 use super::stored::StoredState;
 
 /// Maximum number of the latest calls that are counted by status.
@@ -27,17 +26,10 @@ pub(crate) enum RecordedCall {
         tool_id: Option<String>,
         waits: bool,
     },
-    Ended(Box<RecordedEnd>),
+    /// With its events, in causal order.
+    Ended(Arc<CallEnd>, Vec<Value>),
     /// The tool had an output that is on no disk.
     NotKept,
-}
-
-pub(crate) struct RecordedEnd {
-    pub(crate) result: ToolResult,
-    pub(crate) status: String,
-    pub(crate) tool_id: String,
-    /// In causal order.
-    pub(crate) events: Vec<Value>,
 }
 
 impl Server {
@@ -93,75 +85,44 @@ impl Server {
         {
             return Ok(record.and_then(ended));
         }
-        let runs = |tool_id| {
-            Ok(Some(RecordedCall::Runs {
-                tool_id,
-                waits: false,
-            }))
-        };
-        if let (Some(_), Some(TaskState::Ended(found, _))) = (&record, tasks.look(id)) {
-            return Ok(Some(alone(&found, tool_id)));
-        }
-        match tasks.read(id).await? {
-            StoredState::Waits(approval) if is_own(approval.actor_ref.as_deref()) => {
-                Ok(Some(RecordedCall::Runs {
-                    tool_id: Some(approval.tool_id),
-                    waits: true,
-                }))
-            }
-            StoredState::Approved(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
-                let tool_id = Some(kept.approval.tool_id.clone());
-                self.go_on(
-                    tasks,
-                    &format!("{actor}\n{actor}"),
-                    kept,
-                    held,
-                    AskChannel::Wait,
-                );
-                runs(tool_id)
-            }
-            StoredState::Over(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
-                let tool_id = Some(kept.approval.tool_id.clone());
-                match self.end_orphan(&kept, held).await {
-                    Some(ended) => Ok(Some(alone(&ended, tool_id))),
-                    None => runs(tool_id),
-                }
-            }
-            StoredState::Working | StoredState::Asks(_) if record.is_some() => runs(tool_id),
-            StoredState::Interrupted(kept, held)
-                if is_own(kept.suspension.actor_ref.as_deref()) =>
-            {
-                match self.end_suspended(&kept, held).await {
-                    Some(ended) => Ok(Some(alone(&ended, tool_id))),
-                    None => runs(tool_id),
-                }
-            }
-            // It has ended since its record was read.
-            StoredState::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
+        let tool_id = match tool_id {
+            Some(tool_id) => Some(tool_id),
             // A call that goes on after its approval has no line in the log before it starts.
-            StoredState::Working => match tasks.approvals(move |store| store.kept(id)).await? {
-                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
-                    runs(Some(kept.approval.tool_id))
-                }
-                _ => Ok(None),
-            },
-            StoredState::Ended(found) => {
+            None if tasks.store.approvals.exists() => {
                 match tasks.approvals(move |store| store.kept(id)).await? {
                     Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
-                        Ok(Some(alone(&found, Some(kept.approval.tool_id))))
+                        Some(kept.approval.tool_id)
                     }
-                    _ => Ok(None),
+                    _ => return Ok(None),
                 }
             }
-            _ => Ok(None),
+            None => return Ok(None),
+        };
+        if let (Some(_), Some(TaskState::Ended(found, _))) = (&record, tasks.calls.task_state(id)) {
+            return Ok(Some(alone(&found, tool_id)));
         }
+        let stored = tasks.read(id).await?;
+        Ok(
+            match self.settle(tasks, None, AskChannel::Wait, stored).await {
+                StoredState::Waits(_) => Some(RecordedCall::Runs {
+                    tool_id,
+                    waits: true,
+                }),
+                StoredState::Ended(found) => Some(alone(&found, tool_id)),
+                StoredState::Lost => None,
+                _ => Some(RecordedCall::Runs {
+                    tool_id,
+                    waits: false,
+                }),
+            },
+        )
     }
 
     /// Withdraws the approval of a call that no request of this process holds. Returns whether the call cannot run any
     /// more.
     pub(crate) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
         match &self.tasks {
-            Some(tasks) if tasks.cancel(id) => Ok(true),
+            _ if self.calls.cancel(id) => Ok(true),
             Some(tasks) => tasks.withdraw(id).await,
             None => Ok(false),
         }
@@ -213,20 +174,8 @@ impl Server {
         if given != AnswerOutcome::Taken {
             return Ok(given);
         }
-        match tasks.read(id).await? {
-            StoredState::Approved(kept, held) => {
-                let owner = kept.approval.actor_ref.clone().unwrap_or_default();
-                self.go_on(
-                    tasks,
-                    &format!("{owner}\n{owner}"),
-                    kept,
-                    held,
-                    AskChannel::Wait,
-                );
-            }
-            StoredState::Over(kept, held) => _ = self.end_orphan(&kept, held).await,
-            _ => {}
-        }
+        let stored = tasks.read(id).await?;
+        self.settle(tasks, None, AskChannel::Wait, stored).await;
         Ok(given)
     }
 }
@@ -257,50 +206,27 @@ fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {
 }
 
 /// A record of the log whose call has ended.
-fn ended(mut record: Value) -> Option<RecordedCall> {
-    let text = |pointer| {
-        record
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let status = text("/invocation/status");
-    let tool_id = text("/invocation/tool_id");
-    let events = record
-        .get("events")
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
-    let CallEnd {
-        result, is_gone, ..
-    } = CallEnd::read(record.take())?;
-    Some(if is_gone {
-        RecordedCall::NotKept
-    } else {
-        RecordedCall::Ended(Box::new(RecordedEnd {
-            result,
-            status,
-            tool_id,
-            events,
-        }))
-    })
+fn ended(record: Value) -> Option<RecordedCall> {
+    let events = record.get("events").and_then(Value::as_array).cloned();
+    let end = CallEnd::read(record)?;
+    Some(RecordedCall::from_end(end, events.unwrap_or_default()))
 }
 
 /// The end of a call of which only the result is known.
-fn alone(ended: &CallEnd, tool_id: Option<String>) -> RecordedCall {
-    let status = serde_json::json!(ended.result.status)
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
-    if ended.is_gone {
-        RecordedCall::NotKept
-    } else {
-        RecordedCall::Ended(Box::new(RecordedEnd {
-            result: ended.result.clone(),
-            status,
-            tool_id: tool_id.unwrap_or_default(),
-            events: Vec::new(),
-        }))
+fn alone(end: &CallEnd, tool_id: Option<String>) -> RecordedCall {
+    let end = CallEnd {
+        tool_id: Some(tool_id.unwrap_or_default()),
+        ..end.clone()
+    };
+    RecordedCall::from_end(end, Vec::new())
+}
+
+impl RecordedCall {
+    fn from_end(end: CallEnd, events: Vec<Value>) -> Self {
+        if end.is_gone {
+            Self::NotKept
+        } else {
+            Self::Ended(Arc::new(end), events)
+        }
     }
 }

@@ -22,11 +22,10 @@ use ulid::Ulid;
 
 use crate::asking::{AskChannel, CHANNEL, CallQuestion, heeding_cut, suspended, user_at};
 use crate::call::{RunningCall, revision};
+use crate::calls::{CallEnd, TaskState, TooLarge};
 use crate::results;
 use crate::session::{ClientSession, fill_structured, moved_bytes};
 
-use super::ended::CallEnd;
-use super::entry::{TaskState, TooLarge};
 use super::stored::StoredState;
 use super::{TTL, Tasks, UndetachableCall};
 
@@ -53,7 +52,7 @@ impl ClientSession {
         };
         let asks = ask.is_some();
         let approval = ask.as_ref().and_then(CallQuestion::approval_of);
-        let (id, name) = tasks.add(&self.task_owner(), running, ask)?;
+        let (id, name) = tasks.add(running, ask)?;
         let created = began(id);
         let facts = TaskFacts {
             id: name,
@@ -67,7 +66,7 @@ impl ClientSession {
     }
 
     /// The owner of the tasks of this client. Other owners cannot name them.
-    fn task_owner(&self) -> String {
+    pub(crate) fn task_owner(&self) -> String {
         format!(
             "{}\n{}",
             self.identity.owner,
@@ -98,7 +97,7 @@ impl ClientSession {
         let id = id.ok_or_else(unknown)?;
         let created = began(id);
         let now = Timestamp::now();
-        if created.plus(TTL) < now && !tasks.has(id) {
+        if created.plus(TTL) < now && tasks.calls.find(id).is_none() {
             return Err(unknown());
         }
         let channel = self.seen(context).channel;
@@ -124,7 +123,7 @@ impl ClientSession {
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let mut named = self.named(name, context)?;
-        match named.tasks.look(named.id) {
+        match named.tasks.calls.task_state(named.id) {
             Some(TaskState::Working(updated)) => {
                 named.facts.updated = updated;
                 Ok(mcp::task_working(&named.facts, None))
@@ -151,20 +150,31 @@ impl ClientSession {
         mut named: NamedTask<'_>,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        match named
-            .tasks
-            .read(named.id)
+        let NamedTask {
+            tasks,
+            id,
+            owner,
+            channel,
+            ..
+        } = &named;
+        let stored = tasks
+            .read(*id)
             .await
-            .map_err(|refusal| internal(&refusal))?
+            .map_err(|refusal| internal(&refusal))?;
+        if matches!(stored, StoredState::Working | StoredState::Over(..))
+            && tasks.calls.has_lost(*id)
         {
-            StoredState::Working | StoredState::Over(..) if named.tasks.has_lost(named.id) => {
-                Ok(mcp::task_failed(
-                    &named.facts,
-                    named.id,
-                    &not_kept("this one could not be written to the disk"),
-                ))
-            }
-            StoredState::Working => Ok(mcp::task_working(&named.facts, None)),
+            return Ok(mcp::task_failed(
+                &named.facts,
+                *id,
+                &not_kept("this one could not be written to the disk"),
+            ));
+        }
+        match self
+            .server
+            .settle(tasks, Some(owner), *channel, stored)
+            .await
+        {
             StoredState::Waits(approval) if !self.is_of_client(&approval) => Ok(mcp::task_working(
                 &named.facts,
                 Some(waits_elsewhere(approval.invocation_id)),
@@ -172,27 +182,12 @@ impl ClientSession {
             StoredState::Waits(approval) => {
                 Ok(named.asks(|| question(&approval), Some(approval.invocation_id)))
             }
-            StoredState::Approved(kept, held) => {
-                self.server
-                    .go_on(named.tasks, &named.owner, kept, held, named.channel);
-                Ok(mcp::task_working(&named.facts, None))
-            }
-            StoredState::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
-                Some(ended) => self.ended_task(&named.facts, &ended, context).await,
-                None => Ok(mcp::task_working(&named.facts, None)),
-            },
             StoredState::Asks(kept) => match suspended(&kept.suspension) {
                 Some(asked) => Ok(named.asks(|| asked, None)),
                 None => Err(internal(&Refusal::host_fault(
                     "the questions of this call cannot be read",
                 ))),
             },
-            StoredState::Interrupted(kept, held) => {
-                match self.server.end_suspended(&kept, held).await {
-                    Some(ended) => self.ended_task(&named.facts, &ended, context).await,
-                    None => Ok(mcp::task_working(&named.facts, None)),
-                }
-            }
             StoredState::Ended(ended) => {
                 named.facts.updated = ended.result.created_at;
                 self.ended_task(&named.facts, &ended, context).await
@@ -202,6 +197,7 @@ impl ClientSession {
                 named.id,
                 &lost(self.offering().keep),
             )),
+            _ => Ok(mcp::task_working(&named.facts, None)),
         }
     }
 
@@ -255,7 +251,7 @@ impl ClientSession {
         if named.channel != AskChannel::InputRequired {
             return Ok(());
         }
-        let given = named.tasks.give(named.id, responses);
+        let given = named.tasks.calls.give(named.id, responses);
         if given.map_err(|error| ErrorData::invalid_params(error.to_string(), None))? {
             return Ok(());
         }
@@ -272,12 +268,10 @@ impl ClientSession {
         };
         self.answer_stored(&named, &approval, heeding_cut(said, approval.cut))
             .await?;
-        if let StoredState::Approved(kept, held) =
-            named.tasks.read(named.id).await.map_err(failed)?
-        {
-            self.server
-                .go_on(named.tasks, &named.owner, kept, held, named.channel);
-        }
+        let stored = named.tasks.read(named.id).await.map_err(failed)?;
+        self.server
+            .settle(named.tasks, Some(&named.owner), named.channel, stored)
+            .await;
         Ok(())
     }
 
@@ -301,7 +295,7 @@ impl ClientSession {
                 .take_over(tasks, owner, kept, held, responses)
                 .map_err(large)?,
             // Another request of this process may have taken it over.
-            None => tasks.give(*id, responses).map_err(large)?,
+            None => tasks.calls.give(*id, responses).map_err(large)?,
         };
         if taken {
             Ok(())
@@ -337,7 +331,7 @@ impl ClientSession {
             ..
         } = said;
         if let (true, Some(edit)) = (approved, &edit) {
-            let checked = self.offering().host.check_edit(approval, edit).await;
+            let checked = self.offering().tools.host.check_edit(approval, edit).await;
             checked.map_err(|why| {
                 let message =
                     format!("the arguments as you changed them cannot run: {why}; the question is still open");
@@ -388,7 +382,7 @@ impl ClientSession {
         };
         let tasks = named.tasks;
         let id = named.id;
-        if tasks.cancel(id) {
+        if tasks.calls.cancel(id) {
             return Ok(());
         }
         // Holds the role in the call until this ends, if no other process has it.
@@ -401,7 +395,7 @@ impl ClientSession {
         let is_elsewhere = match &stored {
             StoredState::Asks(_) => true,
             StoredState::Waits(_) | StoredState::Approved(..) | StoredState::Working
-                if !tasks.has_ended(id) =>
+                if !tasks.calls.has_ended(id) =>
             {
                 // The process that holds the call sees it, and ends the call.
                 if tasks
@@ -416,11 +410,12 @@ impl ClientSession {
             _ => false,
         };
         // It may have come to this process since.
-        if is_elsewhere && tasks.cancel(id) {
+        if is_elsewhere && tasks.calls.cancel(id) {
             return Ok(());
         }
         let notes = || self.identity.unknown_cancels.admits(Instant::now());
         match offering
+            .tools
             .host
             .cancel_noting(id, AbortReason::UserInterruption, notes)
             .await
@@ -450,7 +445,7 @@ impl ClientSession {
             return Ok(false);
         }
         kept.state = SuspensionState::Withdrawn;
-        Ok(self.server.end_suspended(&kept, held).await.is_some())
+        Ok(self.server.end_stored(&*kept, held).await.is_some())
     }
 }
 

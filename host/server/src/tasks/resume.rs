@@ -1,19 +1,20 @@
 //! Resumes or ends calls that another process began.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rmcp::model::InputResponses;
-use serde_json::Value;
-use toolcell::{Background, Callee, Request, RoleLock, StoredApproval, SuspendedCall, Terms};
-use toolcell_core::record::{Plan, ToolInvocation};
+use tokio::sync::mpsc;
+use toolcell::{
+    Background, CallContext, CallRecord, CallSpec, Keep, RoleLock, StoredApproval, StoredCallRef,
+    SuspendedCall,
+};
 
-use crate::asking::{ApprovalAnnouncers, AskChannel, ReopenedQuestion, messenger, reopen};
-use crate::call::TIMEOUT_KEY;
-use crate::{Server, ToolSet};
+use crate::Server;
+use crate::asking::{
+    ApprovalAnnouncers, AskChannel, CallQuestion, ReopenedQuestion, messenger, reopen,
+};
+use crate::calls::{CallEnd, CallEntry, CallPlace, TooLarge};
 
-use super::ended::{CallEnd, mapped};
-use super::entry::TooLarge;
 use super::stored::StoredState;
 use super::{DetachedCall, Tasks};
 
@@ -32,50 +33,71 @@ impl Server {
         if self.stop.is_cancelled() {
             return;
         }
-        let Some(place) = self.calls.begin() else {
+        let Some(place) = self.places.begin() else {
             return;
         };
         let offering = self.offering();
         let keep = offering.keep;
-        let mut request = request(&offering, ResumableCall::from(&*kept));
-        request.keeper = self.keeper();
-        let cancellation = request.cancellation.clone();
+        let background = Background::default();
+        background.set_returns();
+        let entry = CallEntry::new(owner.into(), Some(background.clone())).identified_as(id);
+        let mut context = CallContext {
+            cancellation: entry.cancellation.clone(),
+            background: Some(background),
+            keeper: self.keeper(),
+            ..CallContext::default()
+        };
         let mut questions = None;
         if channel == AskChannel::InputRequired {
             let actor = kept.approval.actor_ref.as_deref();
             let announcers = ApprovalAnnouncers::default();
             let (respondent, asked) = messenger(actor, announcers, offering.outdated());
-            request.respondent = Some(respondent);
+            context.respondent = Some(respondent);
             questions = Some(asked);
         }
-        let background = Background::default();
-        background.set_returns();
-        request.background = Some(background.clone());
+        let spec = CallSpec::from(StoredCallRef::from(&*kept));
+        let resume = async move { offering.tools.resume(spec, &*kept, held, context).await };
+        self.run_resumed(tasks, entry, (place, keep), resume, (questions, None));
+    }
+
+    /// Runs a call that another process began, in a task of its own, and registers it. Returns its entry.
+    fn run_resumed(
+        self: &Arc<Self>,
+        tasks: &Arc<Tasks>,
+        entry: CallEntry,
+        (place, keep): (CallPlace, Keep),
+        resume: impl Future<Output = Option<CallRecord>> + Send + 'static,
+        (questions, ask): (Option<mpsc::Receiver<CallQuestion>>, Option<CallQuestion>),
+    ) -> Arc<CallEntry> {
+        // Its client asks about it: no request waits.
+        entry.set_left();
+        let entry = Arc::new(entry);
         let server = Arc::clone(self);
-        let canceled = cancellation.clone();
-        let entered = background.clone();
+        let resumed = Arc::clone(&entry);
         let call = tokio::spawn(async move {
-            let resumed = {
-                let call = std::pin::pin!(offering.host.resume(request, &kept, held));
-                server
-                    .until_stopped(&canceled, || background.can_be_left(), call)
-                    .await
-                    .flatten()
-            };
-            if let Some(record) = &resumed {
+            let record = server
+                .until_stopped(
+                    &resumed.cancellation,
+                    || resumed.can_be_left(),
+                    std::pin::pin!(resume),
+                )
+                .await
+                .flatten();
+            if let Some(record) = &record {
                 server.keep(record).await;
             }
             drop(place);
-            resumed.map(Box::new)
+            record.map(Box::new)
         });
+        self.calls.enter(&entry);
         let detached = DetachedCall {
+            entry: Arc::clone(&entry),
             call,
-            cancellation,
             questions,
-            background: entered,
             keep,
         };
-        tasks.put(&mut tasks.entries(), id, owner, detached, None);
+        tasks.follow(detached, ask);
+        entry
     }
 
     /// Takes over a suspended call, whose question an earlier process asked, with `responses` of its client. It goes on once
@@ -98,7 +120,7 @@ impl Server {
         }
         let offering = self.offering();
         let (Some(place), Some(reopened)) = (
-            self.calls.begin(),
+            self.places.begin(),
             reopen(&kept.suspension, offering.outdated()),
         ) else {
             return Ok(false);
@@ -109,42 +131,45 @@ impl Server {
             questions,
         } = reopened;
         let keep = offering.keep;
-        let mut request = request(&offering, ResumableCall::from(&*kept));
-        request.keeper = self.keeper();
-        request.respondent = Some(messenger);
-        let cancellation = request.cancellation.clone();
         let background = Background::returned(kept.suspension.rounds);
-        request.background = Some(background.clone());
-        let server = Arc::clone(self);
-        let canceled = cancellation.clone();
-        let left = background.clone();
-        let call = tokio::spawn(async move {
-            let resumed = {
-                let call = std::pin::pin!(offering.host.resume_suspended(request, &kept, held));
-                server
-                    .until_stopped(&canceled, || left.can_be_left(), call)
-                    .await
-                    .flatten()
-            };
-            if let Some(record) = &resumed {
-                server.keep(record).await;
-            }
-            drop(place);
-            resumed.map(Box::new)
-        });
-        let detached = DetachedCall {
-            call,
-            cancellation,
-            questions: Some(questions),
-            background,
-            keep,
+        let entry = CallEntry::new(owner.into(), Some(background.clone())).identified_as(id);
+        let context = CallContext {
+            cancellation: entry.cancellation.clone(),
+            background: Some(background),
+            keeper: self.keeper(),
+            respondent: Some(messenger),
+            ..CallContext::default()
         };
-        let mut entries = tasks.entries();
-        tasks.put(&mut entries, id, owner, detached, Some(ask));
-        entries
-            .get_mut(&id)
-            .map_or(Ok(()), |entry| entry.give(responses))
-            .map(|()| true)
+        let spec = CallSpec::from(StoredCallRef::from(&*kept));
+        let resume = async move { offering.tools.resume(spec, &*kept, held, context).await };
+        let asked = (Some(questions), Some(ask));
+        let entry = self.run_resumed(tasks, entry, (place, keep), resume, asked);
+        entry.give(responses).map(|()| true)
+    }
+
+    /// Goes on with a stored call that was approved, and ends one that cannot go on. `owner` can ask about it here: by
+    /// default, its caller.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        tasks: &Arc<Tasks>,
+        owner: Option<&str>,
+        channel: AskChannel,
+        stored: StoredState,
+    ) -> StoredState {
+        let ended = match stored {
+            StoredState::Approved(kept, held) => {
+                let actor = kept.approval.actor_ref.as_deref().unwrap_or_default();
+                let owner = owner.map_or_else(|| format!("{actor}\n{actor}"), str::to_owned);
+                self.go_on(tasks, &owner, kept, held, channel);
+                None
+            }
+            StoredState::Over(kept, held) => self.end_stored(&*kept, held).await,
+            StoredState::Interrupted(kept, held) => self.end_stored(&*kept, held).await,
+            other => return other,
+        };
+        ended.map_or(StoredState::Working, |end| {
+            StoredState::Ended(Box::new(end))
+        })
     }
 
     /// Ends the suspended calls that no living process has and none can resume, and removes all of their state.
@@ -152,139 +177,20 @@ impl Server {
         // Whatever cannot be read now is looked at when its client asks for it, or by the next server.
         for id in tasks.unfinished_suspended().await.unwrap_or_default() {
             if let Ok(StoredState::Interrupted(kept, held)) = tasks.read(id).await {
-                self.end_suspended(&kept, held).await;
+                self.end_stored(&*kept, held).await;
             }
         }
     }
 
-    /// Ends a suspended call that cannot be resumed; `None` if it can.
-    pub(super) async fn end_suspended(
-        &self,
-        kept: &SuspendedCall,
-        held: RoleLock,
-    ) -> Option<CallEnd> {
-        let offering = self.offering();
-        let record = offering
-            .host
-            .close_suspended(request(&offering, ResumableCall::from(kept)), kept, held)
-            .await?;
-        self.keep(&record).await;
-        Some(CallEnd::from_record(record, offering.keep))
-    }
-
     /// Ends a call that can no longer run; `None` if it turns out that it can, or has ended.
-    pub(super) async fn end_orphan(
+    pub(super) async fn end_stored<'k>(
         &self,
-        kept: &StoredApproval,
+        stored: impl Into<StoredCallRef<'k>>,
         held: RoleLock,
     ) -> Option<CallEnd> {
         let offering = self.offering();
-        let record = offering
-            .host
-            .close(request(&offering, ResumableCall::from(kept)), kept, held)
-            .await?;
+        let record = offering.tools.close(stored, held).await?;
         self.keep(&record).await;
         Some(CallEnd::from_record(record, offering.keep))
-    }
-}
-
-/// A stored call.
-#[derive(Clone, Copy)]
-struct ResumableCall<'k> {
-    plan: &'k Plan,
-    actor: Option<&'k str>,
-    invocation: &'k ToolInvocation,
-}
-
-impl<'k> From<&'k StoredApproval> for ResumableCall<'k> {
-    fn from(kept: &'k StoredApproval) -> Self {
-        let StoredApproval {
-            approval,
-            invocation,
-            ..
-        } = kept;
-        Self {
-            plan: &approval.plan,
-            actor: approval.actor_ref.as_deref(),
-            invocation,
-        }
-    }
-}
-
-impl<'k> From<&'k SuspendedCall> for ResumableCall<'k> {
-    fn from(kept: &'k SuspendedCall) -> Self {
-        let SuspendedCall {
-            suspension,
-            invocation,
-            ..
-        } = kept;
-        Self {
-            plan: &suspension.plan,
-            actor: suspension.actor_ref.as_deref(),
-            invocation,
-        }
-    }
-}
-
-/// The request of a stored call, built from the current tool set, which may deny more than before.
-fn request(offering: &ToolSet, left: ResumableCall<'_>) -> Request {
-    let ResumableCall {
-        plan,
-        actor,
-        invocation,
-    } = left;
-    let mut limits = offering.limits.clone();
-    let found = offering.offers.find(&plan.tool);
-    let surface = offering.offers.surface();
-    let offer = found.as_ref().ok();
-    for wall in [wish(invocation), offer.and_then(|offer| offer.wall)]
-        .into_iter()
-        .flatten()
-    {
-        limits.wall = limits.wall.min(wall);
-    }
-    // A tool no longer offered does not run.
-    let withheld = match &found {
-        Ok(offer) => surface.refusal(&offer.tool, offer.standing),
-        Err(refusal) => Some(refusal.clone()),
-    };
-    let callee = Callee::from(plan.tool.as_str()).on_surface(Arc::clone(surface.id()), withheld);
-    let mut request = Request::new(callee, plan.model_input.as_str())
-        .grants(Arc::clone(&offering.grants))
-        .policy(Arc::clone(&offering.policy))
-        .limits(limits)
-        .approval(Terms {
-            expire: offering.approvals.expire,
-            ..Terms::default()
-        })
-        .actor(actor.map(str::to_owned));
-    request.offered = Some(offering.offers.callable());
-    request
-}
-
-/// The timeout that the first request asked for. What is stored is bound to it.
-fn wish(invocation: &ToolInvocation) -> Option<Duration> {
-    let wish = mapped(&invocation.extra, "_meta")?
-        .get(TIMEOUT_KEY)
-        .and_then(Value::as_u64);
-    wish.filter(|ms| *ms > 0).map(Duration::from_millis)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use toolcell_core::record::Extra;
-
-    use super::{TIMEOUT_KEY, mapped};
-
-    #[test]
-    fn the_metadata_of_the_first_request_is_found_in_its_record() {
-        let mapping = json!([{ "source": "mcp", "tool_name": "a", "_meta": { TIMEOUT_KEY: 5 } }]);
-        let extra = Extra::from_iter([("external_mappings".to_owned(), mapping)]);
-        assert_eq!(
-            mapped(&extra, "_meta").and_then(|meta| meta.get(TIMEOUT_KEY)),
-            Some(&json!(5))
-        );
-        assert!(mapped(&Extra::new(), "tool_name").is_none());
     }
 }

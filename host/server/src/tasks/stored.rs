@@ -11,7 +11,8 @@ use toolcell_core::record::{
     Approval, ApprovalState, ErrorCode, InvocationId, Refusal, Status, SuspensionState, Timestamp,
 };
 
-use super::ended::CallEnd;
+use crate::calls::CallEnd;
+
 use super::{CallStore, Tasks};
 
 /// How often the role of a runner is tried, and the time between: another request about the call has it for a moment.

@@ -17,8 +17,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolcell::{
-    Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior,
-    OrderingPolicy, Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
+    Batch as Calls, BatchCall, BatchPolicy, CallContext, CallSpec, Cancellation, Home, Host,
+    InterruptBehavior, OrderingPolicy, Refusal, SiblingFailurePolicy, ToolSet, YieldPolicy,
+    memory_share_bytes,
 };
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
@@ -311,73 +312,61 @@ impl Job<'_> {
     /// line names becomes the refusal of that line.
     async fn calls(
         &self,
-        host: &Host,
+        host: &Arc<Host>,
         home: &Home,
         shared: &mut BatchContext,
         lines: Vec<Line>,
     ) -> Result<Vec<BatchCall>, Refusal> {
         let mut settings = std::mem::take(&mut shared.settings);
-        let (chosen, surface): (Vec<Result<ChosenTool, Refusal>>, Surface) = match &shared.refused {
-            Some(refusal) => (
-                lines.iter().map(|_| Err(refusal.clone())).collect(),
-                Surface::default(),
-            ),
-            None => {
-                self.choose(host, home, &mut settings, shared, &lines)
-                    .await?
+        let (chosen, surface): (Vec<Result<ChosenTool, Refusal>>, Option<Surface>) =
+            match &shared.refused {
+                Some(refusal) => (lines.iter().map(|_| Err(refusal.clone())).collect(), None),
+                None => {
+                    self.choose(host, home, &mut settings, shared, &lines)
+                        .await?
+                }
+            };
+        let tools = ToolSet::new(Arc::clone(host))
+            .grants(settings.grants)
+            .policy(settings.policy)
+            .limits(settings.limits)
+            .expire(self.options.approvals.expire(settings.expire));
+        let tools = match surface {
+            Some(surface) => {
+                let terms = chosen.iter().flatten().filter_map(ChosenTool::named_terms);
+                tools.on_surface(surface, terms.collect())
             }
+            None => tools,
         };
-        let callable = surface::callable(&surface);
-        let Settings {
-            grants,
-            limits,
-            policy,
-            expire,
-            ..
-        } = settings;
-        let grants = Arc::new(grants);
-        let policy = Arc::new(policy);
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
-        let telemetry = shared.telemetry.clone();
         let make = |(line, chosen): (Line, Result<ChosenTool, Refusal>)| {
             let described = chosen
                 .as_ref()
                 .ok()
                 .and_then(|chosen| chosen.described.as_ref());
             let mapping = self.mapping(&line, described);
-            let Line {
-                id,
-                tool,
-                input,
-                depends_on,
-                native_id,
-            } = line;
-            let (tool, origin, wall, refusal) = match chosen {
-                Ok(ChosenTool {
-                    tool, origin, wall, ..
-                }) => (surface::place(tool, &surface), origin, wall, None),
-                Err(refusal) => (tool.into(), None, None, Some(refusal)),
+            let (spec, refusal) = match chosen {
+                Ok(chosen) => (CallSpec::from_callee(&chosen.tool, line.input), None),
+                Err(refusal) => (CallSpec::new(line.tool, line.input), Some(refusal)),
             };
-            let mut terms = self.options.approvals.terms(expire);
-            terms.origin = origin;
-            let mut request = Request::new(tool, input)
-                .grants(Arc::clone(&grants))
-                .limits(limits.clone())
-                .policy(Arc::clone(&policy))
-                .approval(terms)
-                .actor(ask::actor())
-                .respondent(respondent.clone());
-            request.limits.wall =
-                wall.map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
-            request.native_call_id = native_id;
-            request.mapping = mapping;
-            request.offered = Some(Arc::clone(&callable));
-            request.trace = telemetry
-                .as_ref()
-                .and_then(|telemetry| telemetry.trace(Some("batch")));
-            BatchCall::new(id, request)
-                .after(depends_on)
-                .refusal(refusal)
+            let spec = CallSpec {
+                session: self.options.approvals.call_session(),
+                native_call_id: line.native_id,
+                mapping,
+                trace: shared
+                    .telemetry
+                    .as_ref()
+                    .and_then(|telemetry| telemetry.trace(Some("batch"))),
+                ..spec.actor(ask::actor())
+            };
+            let context = CallContext {
+                respondent: respondent.clone(),
+                refusal,
+                ..CallContext::default()
+            };
+            tools
+                .batch_call(line.id, spec, context)
+                .after(line.depends_on)
         };
         Ok(lines.into_iter().zip(chosen).map(make).collect())
     }
@@ -402,7 +391,7 @@ impl Job<'_> {
         settings: &mut Settings,
         shared: &BatchContext,
         lines: &[Line],
-    ) -> Result<(Vec<Result<ChosenTool, Refusal>>, Surface), Refusal> {
+    ) -> Result<(Vec<Result<ChosenTool, Refusal>>, Option<Surface>), Refusal> {
         let Settings {
             grants,
             policy,
@@ -452,7 +441,7 @@ impl Job<'_> {
                     (&*tools.policy, &*grants),
                 )
                 .await;
-                Ok((chosen, surface))
+                Ok((chosen, Some(surface)))
             }
             ToolNaming::Exported(dialect, ..) => {
                 for named in serving::named(self.tools, layers)? {
@@ -463,7 +452,7 @@ impl Job<'_> {
                 for line in lines {
                     chosen.push(tools.find_exported(&exported, &line.tool).await);
                 }
-                Ok((chosen, exported.surface().clone()))
+                Ok((chosen, Some(exported.surface().clone())))
             }
         }
     }

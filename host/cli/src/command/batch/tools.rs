@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{Callee, Cancellation, ComponentTools, Grants, Home, Host, Policy, Tool};
+use toolcell::{Callee, Cancellation, ComponentTools, Grants, Home, Host, Policy, Tool, ToolTerms};
 use toolcell_config::InstalledNames;
 use toolcell_core::catalog::ToolSelection;
 use toolcell_core::executor::canceled;
@@ -38,17 +38,9 @@ pub(super) struct Tools<'a> {
     pub(super) interrupt: &'a Cancellation,
     /// The role of the callers, if the command line named it.
     pub(super) role: Option<&'a str>,
-    pub(super) offered: Vec<OfferedTool>,
+    pub(super) offered: Vec<server::ToolOffer>,
     /// By the path as it was typed.
     pub(super) components: HashMap<PathBuf, Result<Component, Refusal>>,
-}
-
-/// A tool of a component that `--with` names.
-pub(super) struct OfferedTool {
-    tool: Arc<Tool>,
-    origin: Option<Arc<Value>>,
-    /// As in [`ChosenTool`].
-    wall: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -57,14 +49,20 @@ pub(super) struct Component {
     origin: Option<Arc<Value>>,
 }
 
-/// The tool of a call, and what another process needs to make the call again.
+/// The tool of a call.
 pub(super) struct ChosenTool {
     pub(super) tool: Callee,
-    pub(super) origin: Option<Arc<Value>>,
-    /// Wall time limit of the call; a lower limit for all calls wins.
-    pub(super) wall: Option<Duration>,
+    terms: ToolTerms,
     /// The tool's description for a model; `None` if no model calls it.
     pub(super) described: Option<Value>,
+}
+
+impl ChosenTool {
+    /// Its terms, by its qualified name.
+    pub(super) fn named_terms(&self) -> Option<(String, ToolTerms)> {
+        let name = self.tool.tool()?.declaration().qualified_name();
+        Some((name, self.terms.clone()))
+    }
 }
 
 impl Tools<'_> {
@@ -77,10 +75,13 @@ impl Tools<'_> {
         let Component { loaded, origin } = self.component(target).await?;
         let tools = target.tools(&loaded)?;
         self.offered
-            .extend(tools.into_iter().map(|tool| OfferedTool {
+            .extend(tools.into_iter().map(|tool| server::ToolOffer {
                 tool,
-                origin: origin.clone(),
-                wall,
+                terms: ToolTerms {
+                    wall,
+                    origin: origin.clone(),
+                },
+                provider: None,
             }));
         Ok(())
     }
@@ -92,15 +93,9 @@ impl Tools<'_> {
         grants: &Grants,
         dialect: Dialect,
     ) -> DialectTools {
-        let offered = self.offered.iter().map(|offered| server::ToolOffer {
-            tool: Arc::clone(&offered.tool),
-            wall: offered.wall,
-            origin: offered.origin.clone(),
-            provider: None,
-        });
         DialectTools::build(
             self.host,
-            offered.collect(),
+            self.offered.clone(),
             selection,
             (&*self.policy, grants),
             dialect,
@@ -126,14 +121,11 @@ impl Tools<'_> {
             .offered
             .iter()
             .find(|offered| Arc::ptr_eq(&offered.tool, tool));
-        let (origin, wall) = offered.map_or((None, None), |offered| {
-            (offered.origin.clone(), offered.wall)
-        });
+        let terms = offered.map(|offered| offered.terms.clone());
         let described = exported.description(name);
         Ok(ChosenTool {
             tool: Callee::from(Arc::clone(tool)).loaded(is_loaded),
-            origin,
-            wall,
+            terms: terms.unwrap_or_default(),
             described,
         })
     }
@@ -157,8 +149,7 @@ impl Tools<'_> {
             .map_err(|refusal| self.or_offered(refusal))?;
         Ok(ChosenTool {
             tool: target.choose(&loaded)?,
-            origin,
-            wall: None,
+            terms: ToolTerms { wall: None, origin },
             described: None,
         })
     }
@@ -172,7 +163,7 @@ impl Tools<'_> {
             &is_alias,
         ];
         for (kind, is_meant) in kinds.into_iter().enumerate() {
-            let mut found: Vec<&OfferedTool> = self
+            let mut found: Vec<&server::ToolOffer> = self
                 .offered
                 .iter()
                 .filter(|offered| is_meant(&offered.tool))
@@ -182,15 +173,13 @@ impl Tools<'_> {
             match found.as_slice() {
                 [] => {}
                 [one] => {
-                    let origin = one.origin.clone();
                     // The record says by which alias a tool was called.
                     let tool = Callee::from(Arc::clone(&one.tool));
                     let by_alias = kind == 2;
                     let tool = if by_alias { tool.called(word) } else { tool };
                     return Ok(Some(ChosenTool {
                         tool,
-                        origin,
-                        wall: one.wall,
+                        terms: one.terms.clone(),
                         described: None,
                     }));
                 }
@@ -267,7 +256,7 @@ impl Tools<'_> {
     }
 }
 
-fn names<'a>(offered: impl Iterator<Item = &'a OfferedTool>) -> String {
+fn names<'a>(offered: impl Iterator<Item = &'a server::ToolOffer>) -> String {
     let names: Vec<String> = offered
         .take(NAMES_MAX)
         .map(|one| one.tool.declaration().qualified_name())

@@ -12,7 +12,7 @@ use clap::Args;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use toolcell::{Home, Policy, read_component};
+use toolcell::{Home, Policy, ToolTerms, read_component};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayers, configured_compilation};
 use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
@@ -290,8 +290,7 @@ impl Bundle {
                 .map_err(|refusal| named.failed(refusal))?;
             offered.extend(tools.into_iter().map(|tool| ToolOffer {
                 tool,
-                wall: None,
-                origin: None,
+                terms: ToolTerms::default(),
                 provider: None,
             }));
             let place = match known.get(&file) {

@@ -5,7 +5,6 @@ use crate::record::{AbortReason, ApprovalState, ErrorCode, Input, Refusal, Times
 use super::super::call_state::{CallState, PreparedCall};
 use super::super::children;
 use super::super::permission::Permitted;
-use super::super::pre_hooks::Remade;
 use super::super::redaction::brought;
 use super::{decide_again, expired, settle, withdrawn};
 
@@ -13,7 +12,7 @@ use super::{decide_again, expired, settle, withdrawn};
 /// since the question, nothing runs.
 pub(in super::super) async fn re_enter(
     journey: &mut CallState<'_>,
-    remade: Remade,
+    prepared: PreparedCall,
     kept: &StoredApproval,
 ) -> Result<Permitted, Refusal> {
     // Nothing says any more what its caller could do, and so what it may do.
@@ -23,7 +22,7 @@ pub(in super::super) async fn re_enter(
     let PreparedCall {
         tool,
         input: remade,
-    } = remade.open();
+    } = prepared;
     let input = Input::from_text(kept.approval.plan.permission_input.as_str());
     if remade.value() != input.value() {
         return Err(outdated(&["what hooks make of the input"]));

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use toolcell_core::record::{ErrorCode, InvocationId, ToolResult};
 use toolcell_dialect::http as dialect;
 
-use crate::ToolSet;
+use crate::ServerTools;
 use crate::http::problem::{Problem, whole_seconds};
 
 use super::{ApiCaller, TokenRole};
@@ -137,7 +137,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 }
 
 /// The answer to a call that has ended.
-pub(super) fn ended(offering: &ToolSet, result: &ToolResult) -> Response<Body> {
+pub(super) fn ended(offering: &ServerTools, result: &ToolResult) -> Response<Body> {
     let status =
         StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(status, &shown(offering, result));
@@ -159,7 +159,7 @@ pub(super) fn ended(offering: &ToolSet, result: &ToolResult) -> Response<Body> {
 }
 
 /// A result as the caller gets it.
-pub(super) fn shown(offering: &ToolSet, result: &ToolResult) -> serde_json::Value {
+pub(super) fn shown(offering: &ServerTools, result: &ToolResult) -> serde_json::Value {
     let mut result = result.clone();
     offering
         .offers

@@ -125,6 +125,7 @@ pub(super) async fn answer(
         let checked = shared
             .server
             .offering()
+            .tools
             .host
             .check_edit(&approval, edit)
             .await;

@@ -14,14 +14,14 @@ use serde_json::Value;
 use toolcell::{Host, ToolResult};
 use toolcell_core::record::{ErrorCode, InvocationId};
 
+use crate::calls::CallEnd;
 use crate::http::problem::Problem;
 use crate::reading::is_missing;
 use crate::tasks::RecordedCall;
 
-use super::answer::{PathParams, RequestCaller, call_id, unknown_call};
+use super::answer::{PathParams, RequestCaller, call_id};
 use super::body_sender::{BodySender, feed};
 use super::calls::not_kept;
-use super::live::LiveCallEnd;
 use super::{ApiCaller, ApiState};
 
 /// Size of one piece of an artifact, in bytes: what one download holds in memory, a few times over.
@@ -74,8 +74,8 @@ pub(super) async fn fetch(
             "the call has no such artifact; its result lists them",
         )
     };
-    let stored = stored(&result, &name).ok_or_else(unknown)?;
-    let host = Arc::clone(&shared.server.offering().host);
+    let stored = stored(&result.result, &name).ok_or_else(unknown)?;
+    let host = Arc::clone(&shared.server.offering().tools.host);
     if !host.keeping().output {
         return Err(Problem::new(
             ErrorCode::OutputKeptBack,
@@ -132,23 +132,14 @@ async fn result(
     shared: &ApiState,
     caller: &ApiCaller,
     id: InvocationId,
-) -> Result<ToolResult, Problem> {
-    let running = || {
-        Problem::new(
+) -> Result<Arc<CallEnd>, Problem> {
+    match shared.state(caller, id).await? {
+        RecordedCall::NotKept => Err(not_kept()),
+        RecordedCall::Runs { .. } => Err(Problem::new(
             ErrorCode::StillRunning,
             "the call has no artifacts yet: it has not ended",
-        )
-    };
-    match caller.calls.find(id).map(|call| call.look()) {
-        Some(Ok(_)) => return Err(running()),
-        Some(Err(LiveCallEnd::Ended(end))) => return Ok(end.result.clone()),
-        Some(Err(LiveCallEnd::Recorded | LiveCallEnd::Lost)) | None => {}
-    }
-    match shared.recorded(caller, id).await? {
-        None => Err(unknown_call()),
-        Some(RecordedCall::NotKept) => Err(not_kept()),
-        Some(RecordedCall::Runs { .. }) => Err(running()),
-        Some(RecordedCall::Ended(found)) => Ok(found.result),
+        )),
+        RecordedCall::Ended(end, _) => Ok(end),
     }
 }
 

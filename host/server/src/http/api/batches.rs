@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use toolcell::{
-    Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior,
+    Batch, BatchListener, BatchPolicy, CallRecord, CallSpec, Cancellation, InterruptBehavior,
     ToolEvent,
 };
 use toolcell_core::record::{
@@ -25,11 +25,11 @@ use crate::calls::CallPlace;
 use crate::http::problem::Problem;
 use crate::results::collect;
 use crate::trace::of_headers;
-use crate::{Server, ToolSet};
+use crate::{Server, ServerTools};
 
 use super::answer::{JSON, RequestCaller, is_media_type, shown, text};
 use super::body_sender::feed;
-use super::start::{CallSpec, ReadyCall};
+use super::start::{ApiCall, ReadyCall};
 use super::{ApiCaller, ApiState};
 
 const LINES: &str = "application/x-ndjson";
@@ -75,7 +75,7 @@ impl BatchListener for BatchResults {
 
 /// A batch that runs; dropping it cancels the calls that run.
 struct RunningBatch {
-    offering: Arc<ToolSet>,
+    offering: Arc<ServerTools>,
     ids: Vec<String>,
     results: mpsc::UnboundedReceiver<BatchItem<ToolResult>>,
     interrupt: Cancellation,
@@ -203,27 +203,21 @@ fn start(
     } in calls
     {
         let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
-        let wish = CallSpec {
-            tool,
-            input,
+        let spec = CallSpec {
             native_call_id: Some(id.clone()),
-            timeout: None,
-            route: "POST /v1/batches",
             trace: trace.clone(),
-            foreign: None,
+            ..CallSpec::new(tool, input)
         };
+        let wish = ApiCall::from_route("POST /v1/batches", spec);
         let announcer = Arc::clone(&server.settings.announcer);
         let ReadyCall {
-            request,
-            refused,
+            spec,
+            context,
             place,
         } = wish.ready(server, &offering, caller, announcer, Cancellation::new());
         places.extend(place);
-        ready.push(
-            BatchCall::new(id.clone(), request)
-                .after(depends_on)
-                .refusal(refused),
-        );
+        let call = offering.tools.batch_call(id.clone(), spec, context);
+        ready.push(call.after(depends_on));
         ids.push(id);
     }
     let (sender, records) = mpsc::unbounded_channel();
@@ -256,7 +250,7 @@ fn start(
         interrupt: interrupt.clone(),
         ..Batch::new(ready, Arc::new(BatchResults(sender)))
     };
-    let host = Arc::clone(&offering.host);
+    let host = Arc::clone(&offering.tools.host);
     let stop = server.stop.clone();
     let stopped = interrupt.clone();
     tokio::spawn(async move {

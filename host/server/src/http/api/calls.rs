@@ -9,23 +9,23 @@ use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
-use toolcell::CancelOutcome;
+use toolcell::{CallSpec, CancelOutcome};
 use toolcell_core::record::{AbortReason, ErrorCode, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
 
-use crate::ApprovalFallback;
 use crate::call::name_too_long;
+use crate::calls::{CallChange, CallEntry, EntryEnd};
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 use crate::trace::of_headers;
+use crate::{ApprovalFallback, ServerTools};
 
 use super::answer::{
     PathParams, QueryParams, RequestCaller, call_id, ended, json, located, read, shown,
     unknown_call,
 };
 use super::keys::{KEY_BYTES_MAX, KeyClaim};
-use super::live::{LiveCall, LiveCallEnd, LiveCalls, LiveChange};
-use super::start::CallSpec;
+use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -39,8 +39,8 @@ const RETRY_AFTER: u64 = 1;
 
 /// Cancels a call when its request is dropped, because its client left.
 struct CancelOnDrop<'a> {
-    call: Option<&'a LiveCall>,
-    calls: &'a LiveCalls,
+    call: Option<&'a CallEntry>,
+    caller: &'a ApiCaller,
     /// `true` if the client has a key, with which it can return for the answer. The call then goes on if another
     /// request waits for it, or if there is room.
     comes_back: bool,
@@ -52,7 +52,7 @@ impl Drop for CancelOnDrop<'_> {
         if self.comes_back && call.is_awaited() {
             return;
         }
-        if self.comes_back && self.calls.leave(call) {
+        if self.comes_back && call.leave(|| self.caller.room()) {
             call.enter_background()
         } else {
             call.cancel(AbortReason::UserInterruption)
@@ -85,15 +85,17 @@ pub(super) async fn create(
     let is_left = prefers || wait == Some(false);
     let digest = blake3::hash(&body);
     drop(body);
-    let lease = caller.reserve(wish.input.text()).await?;
-    let returns = shared.server.offering().approvals.away == ApprovalFallback::Return;
-    let begin = || -> Result<Arc<LiveCall>, Problem> {
+    let lease = caller.reserve(wish.spec.input.text()).await?;
+    let offering = shared.server.offering();
+    let returns = offering.approvals.away == ApprovalFallback::Return;
+    let begin = || -> Result<Arc<CallEntry>, Problem> {
         let room = if is_left {
-            Some(caller.calls.room().ok_or_else(too_many_open)?)
+            Some(caller.room().ok_or_else(too_many_open)?)
         } else {
             None
         };
-        Ok(caller.start(&shared.server, wish, lease, room, returns || key.is_some()))
+        let server = (&shared.server, &offering);
+        Ok(caller.start(server, wish, lease, room, returns || key.is_some()))
     };
     let call = match key {
         None => begin()?,
@@ -101,30 +103,30 @@ pub(super) async fn create(
     };
     if is_left {
         // A waiting request can have the key's call, and then it has no room yet.
-        if !caller.calls.leave(&call) {
+        if !call.leave(|| caller.room()) {
             return Err(too_many_open());
         }
         return accepted(&call, prefers).await;
     }
     let mut waiting = CancelOnDrop {
         call: Some(&call),
-        calls: &caller.calls,
+        caller: &caller,
         comes_back: key.is_some(),
     };
     let mut step = call.step(returns).await;
     // Without room the request waits for the approver, so that its connection counts.
-    if matches!(step, LiveChange::Asks) && !caller.calls.leave(&call) {
+    if matches!(step, CallChange::Asks) && !call.leave(|| caller.room()) {
         step = call.step(false).await;
     }
     waiting.call = None;
     match step {
-        LiveChange::Asks => accepted(&call, false).await,
-        LiveChange::Ended(end) => answer(&shared, &caller, &call, end).await,
+        CallChange::Asks => accepted(&call, false).await,
+        CallChange::Ended(end) => answer((&shared, &offering), &caller, &call, end).await,
     }
 }
 
 /// The call of an idempotency key.
-fn known(claimed: KeyClaim) -> Result<Arc<LiveCall>, Problem> {
+fn known(claimed: KeyClaim) -> Result<Arc<CallEntry>, Problem> {
     match claimed {
         KeyClaim::Call(call) => Ok(call),
         KeyClaim::OtherBody => {
@@ -146,7 +148,7 @@ fn too_many_open() -> Problem {
 }
 
 /// Reads the call, and whether the request waits for it.
-fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(CallSpec, Option<bool>), Problem> {
+fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(ApiCall, Option<bool>), Problem> {
     let CallRequest {
         tool,
         input,
@@ -173,21 +175,13 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(CallSpec, Option<bool>), Pr
         return invalid("native_call_id has 1 to 256 bytes");
     }
     let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
-    let timeout = timeout_ms.map(Duration::from_millis);
-    let route = "POST /v1/calls";
-    let trace = of_headers(headers);
-    Ok((
-        CallSpec {
-            tool,
-            input,
-            native_call_id,
-            timeout,
-            route,
-            trace,
-            foreign: None,
-        },
-        wait,
-    ))
+    let spec = CallSpec {
+        native_call_id,
+        timeout: timeout_ms.map(Duration::from_millis),
+        trace: of_headers(headers),
+        ..CallSpec::new(tool, input)
+    };
+    Ok((ApiCall::from_route("POST /v1/calls", spec), wait))
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
@@ -218,7 +212,7 @@ fn prefers_async(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to a request that does not wait for its call.
-async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Problem> {
+async fn accepted(call: &CallEntry, preferred: bool) -> Result<Response<Body>, Problem> {
     let Some(invocation_id) = call.identified().await else {
         return Err(lost());
     };
@@ -228,7 +222,7 @@ async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Pr
         &CallDocument {
             invocation_id,
             tool_id: call.tool_id(),
-            status: call.look().unwrap_or("running").to_owned(),
+            status: status(call.look().unwrap_or(false)).to_owned(),
             result: None,
         },
     );
@@ -243,19 +237,18 @@ async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Pr
 
 /// The answer to a request whose call has ended.
 async fn answer(
-    shared: &ApiState,
+    (shared, offering): (&ApiState, &ServerTools),
     caller: &ApiCaller,
-    call: &LiveCall,
-    end: LiveCallEnd,
+    call: &CallEntry,
+    end: EntryEnd,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     match end {
-        LiveCallEnd::Ended(end) => Ok(ended(&offering, &end.result)),
-        LiveCallEnd::Lost => Err(lost()),
-        LiveCallEnd::Recorded => {
+        EntryEnd::Ended(end) => Ok(ended(offering, &end.result)),
+        EntryEnd::Lost => Err(lost()),
+        EntryEnd::Recorded => {
             let id = call.identified().await.ok_or_else(lost)?;
             match shared.recorded(caller, id).await? {
-                Some(RecordedCall::Ended(found)) => Ok(ended(&offering, &found.result)),
+                Some(RecordedCall::Ended(found, _)) => Ok(ended(offering, &found.result)),
                 Some(_) | None => Err(not_kept()),
             }
         }
@@ -263,6 +256,20 @@ async fn answer(
 }
 
 impl ApiState {
+    /// The state of a call of `caller`, in the memory or on record.
+    pub(super) async fn state(
+        &self,
+        caller: &ApiCaller,
+        id: InvocationId,
+    ) -> Result<RecordedCall, Problem> {
+        let live = self.server.calls.find_of(id, &caller.name);
+        match live.map(|call| (call.look(), call.tool_id())) {
+            Some((Ok(waits), tool_id)) => Ok(RecordedCall::Runs { tool_id, waits }),
+            Some((Err(EntryEnd::Ended(end)), _)) => Ok(RecordedCall::Ended(end, Vec::new())),
+            _ => self.recorded(caller, id).await?.ok_or_else(unknown_call),
+        }
+    }
+
     /// The record of a call of `caller`; `None` if `caller` has no such call.
     pub(super) async fn recorded(
         &self,
@@ -293,40 +300,30 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let offering = shared.server.offering();
-    let document = |tool_id, status: &str, result| CallDocument {
+    let (tool_id, status, result) = match shared.state(&caller, id).await? {
+        RecordedCall::Runs { tool_id, waits } => (tool_id, status(waits).to_owned(), None),
+        RecordedCall::Ended(end, _) => {
+            let result = shown(&offering, &end.result);
+            (end.tool_id.clone(), end.status.clone(), Some(result))
+        }
+        RecordedCall::NotKept => return Err(not_kept()),
+    };
+    let document = CallDocument {
         invocation_id: id,
         tool_id,
-        status: status.to_owned(),
+        status,
         result,
     };
-    let live = caller.calls.find(id);
-    let document = match live.as_ref().map(|call| (call, call.look())) {
-        Some((call, Ok(status))) => document(call.tool_id(), status, None),
-        Some((_, Err(LiveCallEnd::Ended(end)))) => {
-            let result = Some(shown(&offering, &end.result));
-            document(Some(end.tool_id.clone()), end.status.as_str(), result)
-        }
-        Some((_, Err(LiveCallEnd::Recorded | LiveCallEnd::Lost))) | None => {
-            match shared.recorded(&caller, id).await? {
-                Some(RecordedCall::Runs { tool_id, waits }) => document(
-                    tool_id,
-                    if waits {
-                        "awaiting_approval"
-                    } else {
-                        "running"
-                    },
-                    None,
-                ),
-                Some(RecordedCall::Ended(found)) => {
-                    let result = Some(shown(&offering, &found.result));
-                    document(Some(found.tool_id), &found.status, result)
-                }
-                Some(RecordedCall::NotKept) => return Err(not_kept()),
-                None => return Err(unknown_call()),
-            }
-        }
-    };
     Ok(json(StatusCode::OK, &document))
+}
+
+/// The status of a call that has not ended.
+fn status(waits: bool) -> &'static str {
+    if waits {
+        "awaiting_approval"
+    } else {
+        "running"
+    }
 }
 
 /// Why a caller cancels its call.
@@ -385,11 +382,16 @@ pub(super) async fn cancel(
         located(response.headers_mut(), id);
         response
     };
-    if let Some(call) = caller.calls.find(id).filter(|call| call.is_open()) {
+    if let Some(call) = shared
+        .server
+        .calls
+        .find_of(id, &caller.name)
+        .filter(|call| call.is_open())
+    {
         call.cancel(reason);
         return Ok(asked());
     }
-    let known = caller.calls.find(id).is_some();
+    let known = shared.server.calls.find_of(id, &caller.name).is_some();
     if !known && shared.recorded(&caller, id).await?.is_none() {
         return Err(canceled_unknown(&shared, &caller, &named).await);
     }
@@ -406,6 +408,7 @@ pub(super) async fn cancel(
     match shared
         .server
         .offering()
+        .tools
         .host
         .cancel_noting(id, reason, notes)
         .await
@@ -427,7 +430,7 @@ pub(super) async fn cancel(
 async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) -> Problem {
     caller
         .unknown_cancels
-        .tell(&shared.server.offering().host, named, None)
+        .tell(&shared.server.offering().tools.host, named, None)
         .await;
     unknown_call()
 }

@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorCode, InvocationId};
 
+use crate::calls::{CallEntry, CallEvents};
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 
 use super::answer::{PathParams, QueryParams, RequestCaller, call_id, unknown_call};
 use super::body_sender::{BodySender, ClientGone, feed};
 use super::calls::not_kept;
-use super::live::{LiveCall, LiveEvents};
 use super::{ApiCaller, ApiState};
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -59,12 +59,12 @@ pub(super) async fn follow(
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let from = begin(&headers, &query)?;
-    if let Some(call) = caller.calls.find(id) {
+    if let Some(call) = shared.server.calls.find_of(id, &caller.name) {
         // Says at once that nothing is left, because a browser would connect again and again.
-        if !call.is_open() && matches!(call.events(from).await, LiveEvents::Over) {
+        if !call.is_open() && matches!(call.events(from).await, CallEvents::Over) {
             return Ok(nothing());
         }
-        if call.is_open() || !matches!(call.events(from).await, LiveEvents::Recorded) {
+        if call.is_open() || !matches!(call.events(from).await, CallEvents::Recorded) {
             let (feed, body) = feed(None);
             tokio::spawn(pass_on(shared, caller, call, from, feed));
             return Ok(stream(body));
@@ -73,10 +73,10 @@ pub(super) async fn follow(
     match shared.recorded(&caller, id).await? {
         None => Err(unknown_call()),
         Some(RecordedCall::NotKept) => Err(not_kept()),
-        Some(RecordedCall::Ended(found)) if found.events.len() <= from => Ok(nothing()),
-        Some(RecordedCall::Ended(found)) => {
+        Some(RecordedCall::Ended(_, events)) if events.len() <= from => Ok(nothing()),
+        Some(RecordedCall::Ended(_, events)) => {
             let (feed, body) = feed(None);
-            tokio::spawn(async move { send_all(&feed, &found.events, from).await });
+            tokio::spawn(async move { send_all(&feed, &events, from).await });
             Ok(stream(body))
         }
         Some(RecordedCall::Runs { .. }) => {
@@ -110,7 +110,7 @@ fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
 async fn pass_on(
     shared: Arc<ApiState>,
     caller: Arc<ApiCaller>,
-    call: Arc<LiveCall>,
+    call: Arc<CallEntry>,
     from: usize,
     feed: BodySender,
 ) {
@@ -127,8 +127,8 @@ async fn pass_on(
             news = call.events(next) => news,
         };
         match news {
-            LiveEvents::Over => return,
-            LiveEvents::Events(events) => {
+            CallEvents::Over => return,
+            CallEvents::Events(events) => {
                 for event in events {
                     next += 1;
                     if feed.send(frame(next, &json!(*event))).await.is_err() {
@@ -136,7 +136,7 @@ async fn pass_on(
                     }
                 }
             }
-            LiveEvents::Recorded => {
+            CallEvents::Recorded => {
                 let Some(id) = call.identified().await else {
                     return;
                 };
@@ -187,7 +187,7 @@ fn outcome(
     failures: &mut u32,
 ) -> Option<Result<Vec<Value>, Problem>> {
     match found {
-        Ok(Some(RecordedCall::Ended(found))) => Some(Ok(found.events)),
+        Ok(Some(RecordedCall::Ended(_, events))) => Some(Ok(events)),
         Ok(Some(RecordedCall::NotKept)) => Some(Err(not_kept())),
         Ok(None) => Some(Err(unknown_call())),
         Ok(Some(RecordedCall::Runs { .. })) => {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::live::LiveCall;
+use crate::calls::CallEntry;
 
 /// Maximum number of keys of one principal; a new one displaces the oldest whose call has ended.
 const KEYS_MAX: usize = 1_024;
@@ -16,14 +16,14 @@ pub(super) struct IdempotencyKeys(Mutex<KeyTable>);
 
 #[derive(Default)]
 struct KeyTable {
-    calls: HashMap<Arc<str>, (blake3::Hash, Arc<LiveCall>)>,
+    calls: HashMap<Arc<str>, (blake3::Hash, Arc<CallEntry>)>,
     /// The oldest first.
     order: VecDeque<Arc<str>>,
 }
 
 /// The call of a key.
 pub(super) enum KeyClaim {
-    Call(Arc<LiveCall>),
+    Call(Arc<CallEntry>),
     /// The key belongs to a request with another body.
     OtherBody,
     /// All keys belong to calls that run.
@@ -37,7 +37,7 @@ impl IdempotencyKeys {
         &self,
         key: &str,
         body: blake3::Hash,
-        begin: impl FnOnce() -> Result<Arc<LiveCall>, E>,
+        begin: impl FnOnce() -> Result<Arc<CallEntry>, E>,
     ) -> Result<KeyClaim, E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.calls.get(key).filter(|_| guard!("idempotency")) {
@@ -78,13 +78,15 @@ impl KeyTable {
 mod tests {
     use std::sync::Arc;
 
-    use super::{IdempotencyKeys, KEYS_MAX, KeyClaim, LiveCall};
+    use crate::calls::Calls;
 
-    fn call() -> Arc<LiveCall> {
-        Arc::new(LiveCall::new(None, None))
+    use super::{CallEntry, IdempotencyKeys, KEYS_MAX, KeyClaim};
+
+    fn call() -> Arc<CallEntry> {
+        Arc::new(CallEntry::new("anna".into(), None))
     }
 
-    fn claim(keys: &IdempotencyKeys, key: &str, body: &str) -> Option<Arc<LiveCall>> {
+    fn claim(keys: &IdempotencyKeys, key: &str, body: &str) -> Option<Arc<CallEntry>> {
         let claimed: Result<KeyClaim, ()> =
             keys.claim(key, blake3::hash(body.as_bytes()), || Ok(call()));
         match claimed.unwrap() {
@@ -119,7 +121,7 @@ mod tests {
             .map(|n| claim(&keys, &n.to_string(), "1").unwrap())
             .collect();
         assert!(claim(&keys, "one more", "1").is_none());
-        calls[7].lose();
+        Calls::default().lose(&calls[7]);
         assert!(claim(&keys, "one more", "1").is_some());
         assert!(Arc::ptr_eq(&calls[6], &claim(&keys, "6", "1").unwrap()));
         assert!(claim(&keys, "yet another", "1").is_none());

@@ -9,7 +9,6 @@ mod body_sender;
 mod calls;
 mod events;
 mod keys;
-mod live;
 mod openapi;
 mod otc;
 mod registry;
@@ -40,7 +39,6 @@ use crate::otc::{ENGINE, Worker};
 use crate::unknown_cancels::UnknownCancels;
 
 use keys::IdempotencyKeys;
-use live::LiveCalls;
 use otc::Otc;
 pub(super) use otc::answered;
 
@@ -91,7 +89,8 @@ pub(super) struct ApiCaller {
     results: ByteBudget,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
-    calls: Arc<LiveCalls>,
+    /// Room for its calls that run without a request.
+    open: Arc<Semaphore>,
     keys: IdempotencyKeys,
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
@@ -117,7 +116,7 @@ impl PrincipalState {
             results,
             unknown_cancels,
         } = self;
-        let calls = Arc::default();
+        let open = Arc::new(Semaphore::new(start::OPEN_MAX));
         let keys = IdempotencyKeys::default();
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
         Arc::new(ApiCaller {
@@ -127,7 +126,7 @@ impl PrincipalState {
             arguments,
             results,
             wait,
-            calls,
+            open,
             keys,
             batched,
             unknown_cancels,

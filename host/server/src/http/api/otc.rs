@@ -10,12 +10,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
+use toolcell::CallSpec;
 use toolcell_core::record::{Extra, Input, TraceContext};
 use toolcell_core::secret::Secrets;
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
 
-use crate::ToolSet;
+use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 use crate::otc::{OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall};
@@ -23,7 +24,7 @@ use crate::trace::of_headers;
 
 use super::answer::{JSON, PROBLEM, PathParams, RequestCaller, is_media_type, text};
 use super::calls::lost;
-use super::start::{CallSpec, DialectCall};
+use super::start::{ApiCall, DialectCall, mapping};
 use super::{ApiCaller, ApiState};
 
 /// `source` of the mapping in the record of a call.
@@ -52,7 +53,7 @@ impl From<OtcFormat> for OtcMode {
 pub(super) struct Otc {
     service: Arc<OtcService>,
     /// The offering whose tools the service has.
-    offered: Mutex<Weak<ToolSet>>,
+    offered: Mutex<Weak<ServerTools>>,
 }
 
 impl Otc {
@@ -70,10 +71,10 @@ impl Otc {
     }
 
     /// The service, with the tools of `offering`.
-    fn with(&self, offering: &Arc<ToolSet>) -> &Arc<OtcService> {
+    fn with(&self, offering: &Arc<ServerTools>) -> &Arc<OtcService> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::ptr::eq(offered.as_ptr(), Arc::as_ptr(offering)) {
-            let inline = offering.host.keeping().inline;
+            let inline = offering.tools.host.keeping().inline;
             let tools = offering.offers.describe(|listed, _| {
                 // Output that is kept by reference is never in a response.
                 let output_schema = listed.output_schema.filter(|_| inline);
@@ -91,7 +92,7 @@ impl Otc {
     /// The tool of `offering` with the fully qualified name `name`. Fails with the answer to a request for an unknown one.
     pub(super) fn find<'a>(
         &self,
-        offering: &'a Arc<ToolSet>,
+        offering: &'a Arc<ServerTools>,
         name: &str,
     ) -> Result<(OtcToolName, &'a Arc<ExposedTool>), OtcAnswer> {
         let named = self
@@ -105,7 +106,7 @@ impl Otc {
     /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
     pub(super) fn list(
         &self,
-        offering: &Arc<ToolSet>,
+        offering: &Arc<ServerTools>,
         caller: &ApiCaller,
         mode: OtcMode,
     ) -> Response<Body> {
@@ -117,7 +118,7 @@ impl Otc {
 }
 
 /// The tool that the service knows by this name.
-fn find<'a>(offering: &'a ToolSet, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
+fn find<'a>(offering: &'a ServerTools, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
     let name = named.qualified_name();
     offering
         .offers
@@ -244,7 +245,8 @@ pub(super) async fn invoke(
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     is_media_type(headers, &["application/json"])?;
-    let service = Arc::clone(shared.otc.with(&shared.server.offering()));
+    let offering = shared.server.offering();
+    let service = Arc::clone(shared.otc.with(&offering));
     let request = match service.read(text(&body)?, mode) {
         Ok(request) => request,
         Err(answer) => return Ok(answered(&answer)),
@@ -263,9 +265,10 @@ pub(super) async fn invoke(
     let execution = tokio::spawn(async move {
         let call = async |parsed: ParsedCall| {
             let wish = wish(parsed, route, trace);
-            let mut record = *caller.finish(&server, wish, lease, &gone).await?;
-            server
-                .offering()
+            let mut record = *caller
+                .finish((&server, &offering), wish, lease, &gone)
+                .await?;
+            offering
                 .offers
                 .surface()
                 .selection()
@@ -281,7 +284,7 @@ pub(super) async fn invoke(
 }
 
 /// The call in the terms of the host.
-fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> CallSpec {
+fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> ApiCall {
     let ParsedCall {
         requested,
         tool,
@@ -305,17 +308,17 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         }
     }
     fields.extend(user_info.map(|info| ("user_info".to_owned(), info)));
-    CallSpec {
-        tool: tool.as_ref().map_or(requested, OtcToolName::qualified_name),
-        input: Input::from_text(input),
+    let name = tool.as_ref().map_or(requested, OtcToolName::qualified_name);
+    let mut spec = CallSpec {
         native_call_id: execution_id,
-        timeout: None,
-        route,
         trace,
+        ..CallSpec::new(name, Input::from_text(input))
+    };
+    spec.mapping = Some(mapping(SOURCE, route, &spec, fields));
+    ApiCall {
+        spec,
         foreign: Some(DialectCall {
             tool,
-            source: SOURCE,
-            fields,
             secrets: Secrets::new(secrets),
         }),
     }
@@ -339,9 +342,14 @@ pub(super) async fn authorization(
     PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
 ) -> Response<Body> {
     let offering = shared.server.offering();
-    let missing = offering.host.missing_secrets(&offering.grants).await;
+    let missing = offering
+        .tools
+        .host
+        .missing_secrets(&offering.tools.grants)
+        .await;
     let is_granted = |name: &str| {
         offering
+            .tools
             .grants
             .secrets
             .iter()

@@ -9,13 +9,14 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
+use toolcell::CallSpec;
 use toolcell_core::record::{ErrorCode, Input, LoadingState};
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::agentool::{
     self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
 
-use crate::ToolSet;
+use crate::ServerTools;
 use crate::discovery::unavailable;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
@@ -23,7 +24,7 @@ use crate::trace::of_headers;
 
 use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read};
 use super::calls::{NATIVE_ID_BYTES_MAX, lost};
-use super::start::CallSpec;
+use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
 
 const REGISTRY_ID: &str = "toolcell";
@@ -51,9 +52,9 @@ struct ToolCall {
 fn whole<'o>(
     shared: &ApiState,
     caller: &ApiCaller,
-    offering: &'o ToolSet,
+    offering: &'o ServerTools,
 ) -> (Vec<&'o Arc<ExposedTool>>, ToolRegistry) {
-    let inline = offering.host.keeping().inline;
+    let inline = offering.tools.host.keeping().inline;
     let auth = if shared.needs_token {
         Auth::Bearer
     } else {
@@ -143,7 +144,7 @@ pub(super) async fn entry(
 async fn alone(
     shared: &ApiState,
     caller: &ApiCaller,
-    offering: &Arc<ToolSet>,
+    offering: &Arc<ServerTools>,
     offer: &Arc<ExposedTool>,
     method: &Method,
 ) -> Result<Response<Body>, Problem> {
@@ -266,21 +267,20 @@ pub(super) async fn call(
     let route = "POST /v1/dialects/agentool/tools/{name}";
     let trace = of_headers(&headers);
     let input = Input::from_text(arguments.get());
-    let wish = CallSpec {
-        tool: name,
-        input,
+    let spec = CallSpec {
         native_call_id: id,
-        timeout: None,
-        route,
         trace,
-        foreign: None,
+        ..CallSpec::new(name, input)
     };
-    let lease = caller.reserve(wish.input.text()).await?;
+    let wish = ApiCall::from_route(route, spec);
+    let lease = caller.reserve(wish.spec.input.text()).await?;
     // Nothing finds the call again, so it ends with its request.
     let gone = CancellationToken::new();
     let _waits = gone.clone().drop_guard();
     let server = Arc::clone(&shared.server);
-    let run = tokio::spawn(async move { caller.finish(&server, wish, lease, &gone).await });
+    let tools = Arc::clone(&offering);
+    let run =
+        tokio::spawn(async move { caller.finish((&server, &tools), wish, lease, &gone).await });
     let mut record = *run.await.ok().flatten().ok_or_else(lost)?;
     offering
         .offers

@@ -1,42 +1,35 @@
-//! From a request of the API to a call: with the offering, limits and questions that a call of MCP has.
+//! From a request of the API to a call: with the tools and questions that a call of MCP has.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{Background, Callee, Cancellation, Limits, Listener, Request, Session, Terms};
+use toolcell::{Background, CallContext, CallSpec, Cancellation, Session};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, LoadingState, Refusal,
-    SurfaceReason, TraceContext,
+    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, LoadingState, Refusal,
+    SurfaceReason,
 };
 use toolcell_core::secret::Secrets;
 use toolcell_dialect::otc::OtcToolName;
 
 use crate::asking::AnnouncingApprover;
 use crate::budget::Lease;
-use crate::call::{TIMEOUT_KEY, too_many};
-use crate::calls::CallPlace;
+use crate::call::too_many;
+use crate::calls::{BackgroundPlace, CallEntry, CallPlace};
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 use crate::sent_arguments::weight;
-use crate::tasks::CallIdentity;
-use crate::{AnnounceFn, Server, ToolSet};
+use crate::{AnnounceFn, Server, ServerTools};
 
 use super::ApiCaller;
-use super::live::{BackgroundPlace, LiveCall};
+
+/// Maximum number of calls of one principal that run without a request.
+pub(super) const OPEN_MAX: usize = 64;
 
 /// A call that a request asks for.
-pub(super) struct CallSpec {
-    pub(super) tool: String,
-    pub(super) input: Input,
-    pub(super) native_call_id: Option<String>,
-    pub(super) timeout: Option<Duration>,
-    /// The route that it came through, for the record.
-    pub(super) route: &'static str,
-    /// Trace of the call, from the request.
-    pub(super) trace: Option<TraceContext>,
+pub(super) struct ApiCall {
+    pub(super) spec: CallSpec,
     /// The rest of a call in the terms of a dialect.
     pub(super) foreign: Option<DialectCall>,
 }
@@ -45,20 +38,21 @@ pub(super) struct CallSpec {
 pub(super) struct DialectCall {
     /// Which component has to have the tool, or why the call does not run.
     pub(super) tool: Result<OtcToolName, Refusal>,
-    /// The dialect, and the rest of its request, for the record.
-    pub(super) source: &'static str,
-    pub(super) fields: Extra,
     /// Values of secrets for this call only.
     pub(super) secrets: Secrets,
 }
 
 impl DialectCall {
-    /// Checks that `offer` is the tool that was named: the offering may have changed since.
-    fn check(&self, offer: &ExposedTool) -> Result<(), Refusal> {
+    /// Checks that what was `found` is the tool that was named: the offering may have changed since.
+    fn check<'o>(
+        &self,
+        found: Result<&'o Arc<ExposedTool>, Refusal>,
+    ) -> Result<&'o Arc<ExposedTool>, Refusal> {
         let named = self.tool.as_ref().map_err(Clone::clone)?;
+        let offer = found?;
         let component = offer.tool.component();
         if **component == *named.version && offer.qualified_name == named.qualified_name() {
-            return Ok(());
+            return Ok(offer);
         }
         let message = format!("the tool changed while the call began; its version is {component}");
         Err(Refusal::new(ErrorCode::VersionMismatch, message))
@@ -67,128 +61,102 @@ impl DialectCall {
 
 /// A call that is ready to run.
 pub(super) struct ReadyCall {
-    pub(super) request: Request,
-    /// Why it does not run.
-    pub(super) refused: Option<Refusal>,
+    pub(super) spec: CallSpec,
+    pub(super) context: CallContext,
     /// `None` if all places of the server are taken.
     pub(super) place: Option<CallPlace>,
 }
 
-impl CallSpec {
-    /// Makes the request of the call. `announcer` tells that it waits for an approval.
+impl ApiCall {
+    /// The call of `spec` that came through `route`.
+    pub(super) fn from_route(route: &str, spec: CallSpec) -> Self {
+        let mapping = mapping("http", route, &spec, Extra::new());
+        Self {
+            spec: CallSpec {
+                mapping: Some(mapping),
+                ..spec
+            },
+            foreign: None,
+        }
+    }
+
+    /// The call of `caller`. `announcer` tells that it waits for an approval.
     pub(super) fn ready(
         self,
         server: &Server,
-        offering: &ToolSet,
+        offering: &ServerTools,
         caller: &ApiCaller,
         announcer: AnnounceFn,
         cancellation: Cancellation,
     ) -> ReadyCall {
-        let place = server.calls.begin();
-        let settings = &offering.approvals;
-        let session = settings
-            .session
-            .clone()
-            .map_or(Session::None, Session::Named);
-        let wall = self
-            .timeout
-            .map_or(offering.limits.wall, |wall| wall.min(offering.limits.wall));
-        let mapping = self.mapping();
-        let mut request = Request::new(self.tool.as_str(), self.input)
-            .grants(Arc::clone(&offering.grants))
-            .policy(Arc::clone(&offering.policy))
-            .limits(Limits {
-                wall,
-                ..offering.limits.clone()
-            })
-            .approval(Terms {
-                expire: settings.expire,
-                session,
-                ..Terms::default()
-            })
-            .cancellation(cancellation)
-            .actor(Some(caller.name.to_string()));
-        request.native_call_id = self.native_call_id;
-        request.mapping = Some(mapping);
-        let begun = || {
-            offering
-                .telemetry
-                .as_ref()?
-                .trace(settings.session.as_deref())
+        let Self { spec, foreign } = self;
+        let place = server.places.begin();
+        let session = offering.approvals.session.clone();
+        let begun = || offering.telemetry.as_ref()?.trace(session.as_deref());
+        let trace = spec.trace.clone().or_else(begun);
+        let mut spec = CallSpec {
+            session: session.map_or(Session::None, Session::Named),
+            surface_id: Some(caller.surface_id(offering)),
+            trace,
+            ..spec.actor(Some(caller.name.to_string()))
         };
-        request.trace = self.trace.or_else(begun);
-        request.keeper = server.keeper();
-        let mut refused = None;
-        let mut withheld = None;
-        let found = offering.offers.find(&self.tool);
-        let checked = match (&self.foreign, found) {
-            (
-                Some(DialectCall {
-                    tool: Err(refusal), ..
-                }),
-                _,
-            ) => Err(refusal.clone()),
-            (Some(foreign), Ok(offer)) => foreign.check(offer).map(|()| offer),
-            (_, found) => found,
+        let mut context = CallContext {
+            cancellation,
+            keeper: server.keeper(),
+            ..CallContext::default()
         };
-        let secrets = self.foreign.as_ref().map(|foreign| foreign.secrets.clone());
-        request = request.secrets(secrets.unwrap_or_default());
+        let found = offering.offers.find(&spec.tool);
+        let checked = match &foreign {
+            Some(foreign) => foreign.check(found),
+            None => found,
+        };
         match (checked, &place) {
-            (Err(refusal), _) => refused = Some(refusal),
-            (Ok(_), None) => refused = Some(too_many()),
+            (Err(refusal), _) => context.refusal = Some(refusal),
+            (Ok(_), None) => context.refusal = Some(too_many()),
             (Ok(offer), Some(_)) => {
-                request.tool =
-                    Callee::from(Arc::clone(&offer.tool)).loaded(caller.has_loaded(offer));
-                withheld = offering
-                    .offers
-                    .surface()
-                    .refusal(&offer.tool, offer.standing);
-                request.limits.wall = offer
-                    .wall
-                    .map_or(request.limits.wall, |wall| wall.min(request.limits.wall));
-                request.approval.origin.clone_from(&offer.origin);
-                request.offered = Some(offering.offers.callable());
-                request.approval.approver = Some(Arc::new(AnnouncingApprover {
+                spec = spec.exactly(&offer.tool);
+                spec.is_loaded = Some(caller.has_loaded(offer));
+                context.approver = Some(Arc::new(AnnouncingApprover {
                     announcer,
                     outdated: offering.outdated(),
                 }));
             }
         }
-        request.tool = request
-            .tool
-            .on_surface(caller.surface_id(offering), withheld);
+        context.secrets = foreign.map(|foreign| foreign.secrets).unwrap_or_default();
         ReadyCall {
-            request,
-            refused,
+            spec,
+            context,
             place,
         }
     }
+}
 
-    /// How the API names the call (AT-MAP-01). A process that goes on with the call finds its timeout where MCP has it.
-    fn mapping(&self) -> ExternalMapping {
-        let (source, mut fields) = match &self.foreign {
-            Some(foreign) => (foreign.source, foreign.fields.clone()),
-            None => ("http", Extra::new()),
-        };
-        fields.insert("method".to_owned(), self.route.into());
-        fields.insert("tool_name".to_owned(), self.tool.as_str().into());
-        if let Some(id) = &self.native_call_id {
-            fields.insert("native_call_id".to_owned(), id.as_str().into());
-        }
-        if let Some(timeout) = self.timeout {
-            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-            fields.insert("_meta".to_owned(), json!({ TIMEOUT_KEY: millis }));
-        }
-        ExternalMapping {
-            source: source.to_owned(),
-            fields,
-        }
+/// How the API names a call of `route` (AT-MAP-01), beside a dialect's `fields`. A process that goes on with the call finds
+/// its timeout where MCP has it.
+pub(super) fn mapping(
+    source: &str,
+    route: &str,
+    spec: &CallSpec,
+    mut fields: Extra,
+) -> ExternalMapping {
+    fields.insert("method".to_owned(), route.into());
+    fields.insert("tool_name".to_owned(), spec.tool.as_str().into());
+    if let Some(id) = &spec.native_call_id {
+        fields.insert("native_call_id".to_owned(), id.as_str().into());
+    }
+    if let Some(timeout) = spec.timeout {
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        fields.insert("_meta".to_owned(), json!({ CallSpec::TIMEOUT_KEY: millis }));
+    }
+    ExternalMapping {
+        source: source.to_owned(),
+        fields,
     }
 }
 
 impl ApiCaller {
     /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
-    pub(super) fn surface_id(&self, offering: &ToolSet) -> Arc<str> {
+    pub(super) fn surface_id(&self, offering: &ServerTools) -> Arc<str> {
         let shared = offering.offers.surface().id();
         match self.loads.count() {
             0 => Arc::clone(shared),
@@ -225,98 +193,95 @@ impl ApiCaller {
         taken.map(|lease| lease.map(Arc::new)).map_err(busy)
     }
 
+    /// Room for one more call that runs without a request; `None` if [`OPEN_MAX`] do.
+    pub(super) fn room(&self) -> Option<BackgroundPlace> {
+        if !guard!("open_calls") {
+            return Some(BackgroundPlace { _permit: None });
+        }
+        let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
+        Some(BackgroundPlace {
+            _permit: Some(permit),
+        })
+    }
+
     /// Begins a call, which runs on its own; with `room`, without a request. `can_be_left`: its request can leave it.
     pub(super) fn start(
         self: &Arc<Self>,
-        server: &Arc<Server>,
-        wish: CallSpec,
+        (server, offering): (&Arc<Server>, &Arc<ServerTools>),
+        wish: ApiCall,
         lease: Option<Arc<Lease>>,
         room: Option<BackgroundPlace>,
         can_be_left: bool,
-    ) -> Arc<LiveCall> {
-        let (call, run) = self.begin(server, wish, lease, room, can_be_left);
-        let caller = Arc::clone(self);
-        let ending = Arc::clone(&call);
-        tokio::spawn(async move {
-            match run.await {
-                Ok(Some(record)) => caller.calls.end(&ending, *record),
-                Ok(None) | Err(_) => ending.lose(),
-            }
-        });
-        call
+    ) -> Arc<CallEntry> {
+        let background = (can_be_left || room.is_some()).then(Background::default);
+        let entry = CallEntry::new(Arc::clone(&self.name), background);
+        if room.is_some() {
+            entry.set_left();
+        }
+        entry.set_room(room);
+        let entry = Arc::new(entry);
+        let run = self.run((server, offering), wish, lease, &entry);
+        let followed = Arc::clone(&entry);
+        server
+            .calls
+            .follow(followed, run, offering.keep, async |_| {});
+        entry
     }
 
     /// Makes a call to its end, which `gone` cancels. Returns its record; `None` if the host lost the call.
     pub(super) async fn finish(
         self: &Arc<Self>,
-        server: &Arc<Server>,
-        wish: CallSpec,
+        (server, offering): (&Arc<Server>, &Arc<ServerTools>),
+        wish: ApiCall,
         lease: Option<Arc<Lease>>,
         gone: &CancellationToken,
     ) -> Option<Box<CallRecord>> {
-        let (call, mut run) = self.begin(server, wish, lease, None, false);
+        let entry = Arc::new(CallEntry::new(Arc::clone(&self.name), None));
+        let mut run = self.run((server, offering), wish, lease, &entry);
         let ended = tokio::select! {
             biased;
             ended = &mut run => ended,
             () = gone.cancelled() => {
-                call.cancel(AbortReason::UserInterruption);
+                entry.cancel(AbortReason::UserInterruption);
                 run.await
             }
         };
         match ended {
             Ok(Some(record)) => {
-                self.calls.end(&call, (*record).clone());
+                server.calls.end(&entry, (*record).clone(), offering.keep);
                 Some(record)
             }
             Ok(None) | Err(_) => {
-                call.lose();
+                server.calls.lose(&entry);
                 None
             }
         }
     }
 
-    fn begin(
-        self: &Arc<Self>,
-        server: &Arc<Server>,
-        wish: CallSpec,
+    /// Runs a call in a task of its own.
+    fn run(
+        &self,
+        (server, offering): (&Arc<Server>, &Arc<ServerTools>),
+        wish: ApiCall,
         lease: Option<Arc<Lease>>,
-        room: Option<BackgroundPlace>,
-        can_be_left: bool,
-    ) -> (Arc<LiveCall>, JoinHandle<Option<Box<CallRecord>>>) {
-        let task = (can_be_left || room.is_some())
-            .then(|| (CallIdentity::default(), Background::default()));
-        if let (Some((identified, _)), Some(_)) = (&task, &room) {
-            identified.become_task();
-        }
-        let offering = server.offering();
-        let call = Arc::new(LiveCall::new(task.clone(), room));
-        let asking = Arc::clone(&call);
+        entry: &Arc<CallEntry>,
+    ) -> JoinHandle<Option<Box<CallRecord>>> {
+        let asking = Arc::clone(entry);
         let announcer = Arc::clone(&server.settings.announcer);
         let announcer: AnnounceFn = Arc::new(move |prompt| {
             asking.asks();
             announcer(prompt);
         });
+        let cancellation = entry.cancellation.clone();
         let ReadyCall {
-            mut request,
-            refused,
+            spec,
+            mut context,
             place,
-        } = wish.ready(
-            server,
-            &offering,
-            self,
-            announcer,
-            call.cancellation.clone(),
-        );
-        let listener: Arc<dyn Listener> = self.calls.listener(&call);
-        request.listener = Some(match &task {
-            None => listener,
-            Some((identified, background)) => {
-                request.background = Some(background.clone());
-                identified.before(Some(listener))
-            }
-        });
-        let run =
-            tokio::spawn(Arc::clone(server).run(offering, request, refused, (place, lease), task));
-        (call, run)
+        } = wish.ready(server, offering, self, announcer, cancellation.clone());
+        context.listener = Some(entry.listening(&server.calls));
+        context.background = entry.background().cloned();
+        let call = offering.tools.call(spec, context);
+        let entry = Arc::clone(entry);
+        tokio::spawn(Arc::clone(server).run(call, cancellation, (place, lease), Some(entry)))
     }
 }

@@ -12,7 +12,7 @@ use toolcell_core::pool::STORE;
 use toolcell_core::record::{ErrorCode, LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
 
-use crate::ToolSet;
+use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 
@@ -154,7 +154,7 @@ async fn search_for(
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
-    let host = Arc::clone(&offering.host);
+    let host = Arc::clone(&offering.tools.host);
     let surface = caller.surface_id(&offering);
     let session = offering.approvals.session.clone();
     let loaded: HashSet<String> = caller.loads.names();
@@ -178,9 +178,9 @@ async fn search_for(
     Ok(found)
 }
 
-fn document(offering: &ToolSet, offer: &ExposedTool) -> ToolDocument {
+fn document(offering: &ServerTools, offer: &ExposedTool) -> ToolDocument {
     let mut document = offer.listed(|listed| tool(&listed));
-    if !offering.host.keeping().inline {
+    if !offering.tools.host.keeping().inline {
         document.output_schema = None;
     }
     document
@@ -189,7 +189,7 @@ fn document(offering: &ToolSet, offer: &ExposedTool) -> ToolDocument {
 impl ApiCaller {
     /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one. That loads no code:
     /// the first call does.
-    pub(super) async fn load(&self, offering: &ToolSet, offer: &ExposedTool, method: &Method) {
+    pub(super) async fn load(&self, offering: &ServerTools, offer: &ExposedTool, method: &Method) {
         // The answer to a HEAD request has no definition.
         if *method == Method::GET
             && matches!(
@@ -205,6 +205,7 @@ impl ApiCaller {
             let tool_id = &offer.tool.declaration().tool_id;
             let session = offering.approvals.session.clone();
             offering
+                .tools
                 .host
                 .announce_loaded(&surface, tool_id, &selected, session)
                 .await;

@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// Maximum number of calls that one server has at once, including waiting ones; more are refused as `rate_limited`.
-pub(super) const CALLS_MAX: usize = 4_096;
+pub(crate) const CALLS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(super) struct OpenCalls {
+pub(crate) struct CallPlaces {
     count: AtomicUsize,
     none: Notify,
 }
 
 /// The place of one call; dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct CallPlace(Arc<OpenCalls>);
+pub(crate) struct CallPlace(Arc<CallPlaces>);
 
-impl OpenCalls {
+impl CallPlaces {
     /// Takes a place; `None` if [`CALLS_MAX`] are taken.
-    pub(super) fn begin(self: &Arc<Self>) -> Option<CallPlace> {
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<CallPlace> {
         let more = |count| (count < CALLS_MAX).then_some(count + 1);
         self.count
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
@@ -30,7 +30,7 @@ impl OpenCalls {
     }
 
     /// Waits until no call is left.
-    pub(super) async fn end(&self) {
+    pub(crate) async fn end(&self) {
         loop {
             let none = self.none.notified();
             let mut none = std::pin::pin!(none);
@@ -56,11 +56,11 @@ impl Drop for CallPlace {
 mod tests {
     use std::sync::Arc;
 
-    use super::{CALLS_MAX, OpenCalls};
+    use super::{CALLS_MAX, CallPlaces};
 
     #[tokio::test]
     async fn who_waits_for_the_last_call_takes_no_place() {
-        let calls = Arc::new(OpenCalls::default());
+        let calls = Arc::new(CallPlaces::default());
         let first = calls.begin().unwrap();
         let mut ends = Box::pin(calls.end());
         assert!(futures_now(&mut ends).is_none());

@@ -6,33 +6,35 @@ use toolcell_core::record::{
     ToolInvocation, ToolResult, Trust, Writer,
 };
 
+use crate::results::json_bytes;
+
 /// The end of a call, for its client.
 #[derive(Clone, Debug)]
-pub(super) struct CallEnd {
-    pub(super) result: ToolResult,
-    pub(super) persistence: Vec<ResultPersistence>,
+pub(crate) struct CallEnd {
+    pub(crate) result: ToolResult,
+    pub(crate) persistence: Vec<ResultPersistence>,
+    /// Status of the call; that of the result if only the result is known.
+    pub(crate) status: String,
+    /// `None` if only the result is known.
+    pub(crate) tool_id: Option<String>,
     /// The name under which the client called the tool.
-    pub(super) tool: String,
+    pub(crate) tool: String,
     /// `true` if the host's end ended the call.
-    pub(super) shut_down: bool,
-    /// Size of the result as JSON, in bytes.
-    pub(super) bytes: usize,
+    pub(crate) shut_down: bool,
+    /// Size of the result, and of the events that are kept with it, as JSON, in bytes.
+    pub(crate) bytes: usize,
     /// `true` if the log has the result and its output.
-    pub(super) is_recorded: bool,
+    pub(crate) is_recorded: bool,
     /// `true` if the end of the call could not be written, so the log has the call as running.
-    pub(super) is_unwritten: bool,
+    pub(crate) is_unwritten: bool,
     /// `true` if the tool's output was only in the memory of the process that ran it.
-    pub(super) is_gone: bool,
+    pub(crate) is_gone: bool,
 }
 
 impl CallEnd {
     /// Converts `record`; `keep` says which calls the log keeps.
-    pub(super) fn from_record(record: CallRecord, keep: Keep) -> Self {
+    pub(crate) fn from_record(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));
-        let tool = mapped(&record.invocation.extra, "tool_name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
         let is_written = match keep {
             Keep::All => true,
             Keep::Failures => record.result.is_error,
@@ -41,14 +43,15 @@ impl CallEnd {
         let is_unwritten = record.invocation.extra.contains_key("journal_error");
         let is_recorded = is_written && !is_unwritten && !is_never_persisted(&record.persistence);
         Self {
+            shut_down,
             is_recorded,
             is_unwritten,
-            ..Self::new(record.result, record.persistence, tool, shut_down)
+            ..Self::new(record.result, record.persistence, Some(&record.invocation))
         }
     }
 
     /// Reads a record of the log; `None` if the call has not ended.
-    pub(super) fn read(mut record: Value) -> Option<Self> {
+    pub(crate) fn read(mut record: Value) -> Option<Self> {
         let result: ToolResult = part(&mut record, "result")?;
         let persistence: Vec<ResultPersistence> =
             part(&mut record, "persistence").unwrap_or_default();
@@ -59,20 +62,17 @@ impl CallEnd {
             .filter_map(|event| event.get("data"))
             .any(is_shut_down);
         let invocation: ToolInvocation = part(&mut record, "invocation")?;
-        let tool = mapped(&invocation.extra, "tool_name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
         let is_gone = is_never_persisted(&persistence) && is_emptied(&result);
         Some(Self {
+            shut_down,
             is_recorded: true,
             is_gone,
-            ..Self::new(result, persistence, tool, shut_down)
+            ..Self::new(result, persistence, Some(&invocation))
         })
     }
 
     /// The result of a call that lost its record, for example because the host crashed.
-    pub(super) fn lost(id: InvocationId) -> Self {
+    pub(crate) fn lost(id: InvocationId) -> Self {
         let refusal = Refusal::host_fault("the call was lost");
         let provenance = ResultProvenance {
             trust: Trust::Untrusted,
@@ -85,31 +85,40 @@ impl CallEnd {
         // The log has no end of it either.
         Self {
             is_unwritten: true,
-            ..Self::new(result, Vec::new(), String::new(), false)
+            ..Self::new(result, Vec::new(), None)
         }
     }
 
     /// A result from the store of approvals, which has nothing else.
-    pub(super) fn alone(result: ToolResult) -> Self {
+    pub(crate) fn alone(result: ToolResult) -> Self {
         let is_gone = is_emptied(&result);
         Self {
             is_gone,
-            ..Self::new(result, Vec::new(), String::new(), false)
+            ..Self::new(result, Vec::new(), None)
         }
     }
 
     fn new(
         result: ToolResult,
         persistence: Vec<ResultPersistence>,
-        tool: String,
-        shut_down: bool,
+        invocation: Option<&ToolInvocation>,
     ) -> Self {
-        let bytes = json!(result).to_string().len();
+        let bytes = json_bytes(&result);
+        let status = match invocation {
+            Some(invocation) => invocation.status().as_str().into(),
+            None => json!(result.status),
+        };
+        let tool = invocation
+            .and_then(|invocation| mapped(&invocation.extra, "tool_name")?.as_str())
+            .unwrap_or_default()
+            .to_owned();
         Self {
             result,
             persistence,
+            status: status.as_str().unwrap_or_default().to_owned(),
+            tool_id: invocation.map(|invocation| invocation.tool_id.clone()),
             tool,
-            shut_down,
+            shut_down: false,
             bytes,
             is_recorded: false,
             is_unwritten: false,
@@ -143,10 +152,7 @@ fn part<T: DeserializeOwned>(record: &mut Value, name: &str) -> Option<T> {
 }
 
 /// A field of the MCP metadata of a call.
-pub(super) fn mapped<'a>(
-    extra: &'a toolcell_core::record::Extra,
-    field: &str,
-) -> Option<&'a Value> {
+fn mapped<'a>(extra: &'a toolcell_core::record::Extra, field: &str) -> Option<&'a Value> {
     extra
         .get("external_mappings")?
         .as_array()?

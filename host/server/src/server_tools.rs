@@ -1,9 +1,8 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
-use toolcell::{Grants, Host, Keep, Limits, Policy};
+use toolcell::{Keep, ToolSet};
 use toolcell_core::catalog::Surface;
 use toolcell_core::record::Timestamp;
 
@@ -11,13 +10,10 @@ use crate::telemetry::Telemetry;
 
 use super::{ApprovalFallback, ExposedTools};
 
-/// The tools of a server, and the host, grants, policy and limits of their calls. Any change replaces it as a whole.
-pub struct ToolSet {
-    pub host: Arc<Host>,
+/// The tools of a server, and what its protocols tell of them. Any change replaces it as a whole.
+pub struct ServerTools {
+    pub tools: Arc<ToolSet>,
     pub offers: ExposedTools,
-    pub grants: Arc<Grants>,
-    pub policy: Arc<Policy>,
-    pub limits: Limits,
     pub approvals: ApprovalSettings,
     /// The ended calls that the host's log keeps.
     pub keep: Keep,
@@ -33,8 +29,6 @@ pub struct ToolSet {
 /// How approvals are requested.
 #[derive(Clone, Debug)]
 pub struct ApprovalSettings {
-    /// How long a question stays open.
-    pub expire: Duration,
     /// The session that "for the rest of the session" refers to; `None` for the client's own session.
     pub session: Option<String>,
     /// `true` if the client may ask its user.
@@ -43,23 +37,14 @@ pub struct ApprovalSettings {
     pub away: ApprovalFallback,
 }
 
-impl ToolSet {
-    /// An offering whose host logs every call.
-    pub fn new(
-        host: Arc<Host>,
-        offers: ExposedTools,
-        grants: Arc<Grants>,
-        policy: Arc<Policy>,
-        limits: Limits,
-        approvals: ApprovalSettings,
-    ) -> Self {
+impl ServerTools {
+    /// Offers the tools of `all` that `offers` names; the host logs every call.
+    pub fn new(all: ToolSet, offers: ExposedTools, approvals: ApprovalSettings) -> Self {
         let outdated = CancellationToken::new();
+        let tools = all.on_surface(Arc::clone(offers.shared_surface()), offers.terms().clone());
         Self {
-            host,
+            tools: Arc::new(tools),
             offers,
-            grants,
-            policy,
-            limits,
             approvals,
             keep: Keep::All,
             telemetry: None,
@@ -71,13 +56,13 @@ impl ToolSet {
 
     /// Returns whether an offered tool's result can become a payload, so clients need a way to read it.
     pub(super) fn can_persist(&self) -> bool {
-        self.host.keeping().can_persist() && self.offers.can_persist()
+        self.tools.host.keeping().can_persist() && self.offers.can_persist()
     }
 
     /// The description of an offered tool for clients. They validate structured output against the announced schema, so
     /// none is announced where the operator keeps all output by reference.
     pub(super) fn shown(&self, mut described: Tool) -> Tool {
-        if !self.host.keeping().inline {
+        if !self.tools.host.keeping().inline {
             described.output_schema = None;
         }
         described
@@ -85,7 +70,8 @@ impl ToolSet {
 
     /// Returns whether `other` lists the same tools to each caller.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
-        self.offers.lists_as(&other.offers) && self.host.keeping() == other.host.keeping()
+        self.offers.lists_as(&other.offers)
+            && self.tools.host.keeping() == other.tools.host.keeping()
     }
 
     /// Marks the offering as replaced.

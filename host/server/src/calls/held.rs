@@ -8,9 +8,9 @@ use data_encoding::HEXLOWER;
 use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_core::record::{ErrorCode, Input, Refusal};
 
-use super::asking::CallQuestion;
-use super::budget::Lease;
-use super::call::RunningCall;
+use crate::asking::CallQuestion;
+use crate::budget::Lease;
+use crate::call::RunningCall;
 
 /// Maximum number of held calls of one caller, because a person would not read more questions.
 const HELD_MAX: usize = 32;
@@ -21,13 +21,13 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// The identity of a held call: a request with the same owner, tool and arguments refers to the same call.
 #[derive(Clone, Debug)]
-pub(super) struct HeldCallKey {
+pub(crate) struct HeldCallKey {
     /// The caller: the principal, or the connection if there is only one.
-    pub(super) owner: Arc<str>,
-    pub(super) tool: String,
-    pub(super) arguments: Input,
+    pub(crate) owner: Arc<str>,
+    pub(crate) tool: String,
+    pub(crate) arguments: Input,
     /// The memory that is reserved for the arguments.
-    pub(super) lease: Option<Arc<Lease>>,
+    pub(crate) lease: Option<Arc<Lease>>,
 }
 
 impl HeldCallKey {
@@ -42,10 +42,10 @@ impl HeldCallKey {
 }
 
 /// A call that waits, or that has ended in the meantime.
-pub(super) struct HeldCall {
-    pub(super) running: RunningCall,
+pub(crate) struct HeldCall {
+    pub(crate) running: RunningCall,
     /// The question, until it is answered.
-    pub(super) ask: CallQuestion,
+    pub(crate) ask: CallQuestion,
     words: HeldCallKey,
     /// When the call was first seen to have ended.
     ended: Option<Instant>,
@@ -60,7 +60,7 @@ impl HeldCall {
 
 /// All held calls, each under an unguessable name.
 #[derive(Default)]
-pub(super) struct HeldCalls(Arc<Mutex<HeldMap<HeldCall>>>);
+pub(crate) struct HeldCalls(Arc<Mutex<HeldMap<HeldCall>>>);
 
 struct HeldMap<C> {
     calls: HashMap<String, C>,
@@ -97,7 +97,7 @@ impl HeldCalls {
     }
 
     /// Checks that one more call of `owner` can be held. Fails with `too_many_approvals`.
-    pub(super) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
+    pub(crate) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
         let mut held = self.lock();
         held.calls.retain(|_, call| !call.is_over());
         if held
@@ -114,7 +114,7 @@ impl HeldCalls {
     }
 
     /// Holds a call, and returns its new name.
-    pub(super) fn hold(
+    pub(crate) fn hold(
         &self,
         running: RunningCall,
         ask: CallQuestion,
@@ -146,7 +146,7 @@ impl HeldCalls {
     }
 
     /// Takes the call `name`, once, if it matches `words`: the name is useless to other callers and for other calls.
-    pub(super) fn take(&self, name: &str, words: &HeldCallKey) -> Option<HeldCall> {
+    pub(crate) fn take(&self, name: &str, words: &HeldCallKey) -> Option<HeldCall> {
         // Large arguments are compared without the lock, so that other requests are not blocked.
         let known = self.lock().calls.get(name).map(|call| call.words.clone())?;
         known
@@ -156,7 +156,7 @@ impl HeldCalls {
     }
 
     /// Takes a held call that matches `words`.
-    pub(super) fn take_same(&self, words: &HeldCallKey) -> Option<HeldCall> {
+    pub(crate) fn take_same(&self, words: &HeldCallKey) -> Option<HeldCall> {
         let of_caller: Vec<(String, HeldCallKey)> = {
             let held = self.lock();
             let calls = held

@@ -1,0 +1,156 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::approval::{Approver, Respondent, Session};
+use toolcell_core::catalog::Tool;
+use toolcell_core::executor::Cancellation;
+use toolcell_core::journal::Listener;
+use toolcell_core::pipeline::{Background, Callee, RecordKeeper, StoredCallRef};
+use toolcell_core::record::{ExternalMapping, Input, Refusal, Replay, TraceContext};
+use toolcell_core::secret::Secrets;
+
+/// One call as its caller asks for it: plain data, which can cross a wire. It holds no authority: grants, rules, limits
+/// and secrets are those of the [`ToolSet`](crate::ToolSet) that makes the call.
+///
+/// ```
+/// use toolcell::CallSpec;
+///
+/// let spec = CallSpec::new("jq.jq", r#"{"filter": "."}"#);
+/// let sent = serde_json::to_string(&spec)?;
+/// let received: CallSpec = serde_json::from_str(&sent)?;
+/// assert_eq!(received.input.text(), r#"{"filter": "."}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallSpec {
+    /// The tool's name: qualified, bare, or an alias.
+    pub tool: String,
+    /// Digest of the component that has the tool, `sha256:<hex>`; `None` for whichever has a tool of that name.
+    pub component: Option<Arc<str>>,
+    /// The arguments. Text is kept as it was sent.
+    pub input: Input,
+    /// Name of the caller. An approver with this name cannot approve the call.
+    pub actor_ref: Option<String>,
+    /// The session that an approval "for the rest of the session" is for.
+    pub session: Session,
+    /// The caller's own id for the call, verbatim.
+    pub native_call_id: Option<String>,
+    /// Time limit of the call; the lower of this and the limits of the tool set counts.
+    pub timeout: Option<Duration>,
+    /// `true` if the caller has the tool's schema; `None`: unless its lifecycle is `deferred`.
+    pub is_loaded: Option<bool>,
+    /// The caller's own surface, if it has loaded tools; `None` for the surface of the tool set.
+    pub surface_id: Option<Arc<str>>,
+    /// How the protocol that carried the call identifies it, for the record (AT-MAP-01).
+    pub mapping: Option<ExternalMapping>,
+    /// Where the call belongs in a distributed trace, for the record (AT-INV-21).
+    pub trace: Option<TraceContext>,
+    /// The call that this one replays; `None` for a call of its own.
+    pub replay: Option<Replay>,
+}
+
+impl CallSpec {
+    /// The `_meta` key of a timeout that a request asks for, in milliseconds: a process that resumes the call finds it there.
+    pub const TIMEOUT_KEY: &'static str = "toolcell/timeout_ms";
+
+    /// A call of the tool with this name, with `input`: JSON text, kept as it is, or a value.
+    pub fn new(tool: impl Into<String>, input: impl Into<Input>) -> Self {
+        Self {
+            tool: tool.into(),
+            component: None,
+            input: input.into(),
+            actor_ref: None,
+            session: Session::None,
+            native_call_id: None,
+            timeout: None,
+            is_loaded: None,
+            surface_id: None,
+            mapping: None,
+            trace: None,
+            replay: None,
+        }
+    }
+
+    /// Names exactly `tool`, by its qualified name.
+    #[must_use]
+    pub fn exactly(self, tool: &Tool) -> Self {
+        Self {
+            tool: tool.declaration().qualified_name(),
+            component: Some(Arc::clone(tool.component())),
+            ..self
+        }
+    }
+
+    /// A call of the tool that `callee` means, by the same name.
+    pub fn from_callee(callee: &Callee, input: impl Into<Input>) -> Self {
+        Self {
+            component: callee.tool().map(|tool| Arc::clone(tool.component())),
+            is_loaded: callee.is_said_loaded(),
+            ..Self::new(callee.name(), input)
+        }
+    }
+
+    /// Names the caller.
+    #[must_use]
+    pub fn actor(self, actor: Option<String>) -> Self {
+        Self {
+            actor_ref: actor,
+            ..self
+        }
+    }
+}
+
+/// A call that another process stored, as it was asked for there.
+impl From<StoredCallRef<'_>> for CallSpec {
+    fn from(stored: StoredCallRef<'_>) -> Self {
+        let plan = stored.plan();
+        let invocation = stored.invocation();
+        let mapping = invocation.extra.get("external_mappings");
+        let timeout = mapping
+            .and_then(|mappings| {
+                mappings
+                    .get(0)?
+                    .get("_meta")?
+                    .get(Self::TIMEOUT_KEY)?
+                    .as_u64()
+            })
+            .filter(|millis| *millis > 0);
+        Self {
+            native_call_id: invocation.native_call_id.clone(),
+            timeout: timeout.map(Duration::from_millis),
+            ..Self::new(plan.tool.as_str(), plan.model_input.as_str())
+                .actor(stored.actor_ref().cloned())
+        }
+    }
+}
+
+/// The part of a call that stays in the process that makes it: who is asked, who listens, and what cancels the call.
+///
+/// ```
+/// use toolcell::{AbortReason, CallContext};
+///
+/// let context = CallContext::default();
+/// context.cancellation.cancel(AbortReason::UserInterruption);
+/// assert!(context.approver.is_none());
+/// ```
+#[derive(Clone, Default)]
+pub struct CallContext {
+    /// Cancels the call.
+    pub cancellation: Cancellation,
+    /// The approver that is asked first; `None` for the host's own.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// Answers the tool's questions during the call; `None` if they cannot be answered.
+    pub respondent: Option<Arc<dyn Respondent>>,
+    /// Receives the events of this call, in addition to the host's listeners.
+    pub listener: Option<Arc<dyn Listener>>,
+    /// Keeps the records of the calls that the tool makes.
+    pub keeper: Option<Arc<dyn RecordKeeper>>,
+    /// Tells that the call goes on without its caller.
+    pub background: Option<Background>,
+    /// Values of secrets for this call and those that its tool makes. They are in memory only.
+    pub secrets: Secrets,
+    /// Ends the call instead of a run: for one whose tool cannot be loaded, or that there is no room for.
+    pub refusal: Option<Refusal>,
+}

@@ -1,0 +1,352 @@
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use serde_json::Value;
+use toolcell_core::approval::{EXPIRE_DEFAULT, Terms};
+use toolcell_core::catalog::{Surface, Tool, pick};
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::journal::RoleLock;
+use toolcell_core::pipeline::{self, BatchCall, CallExplanation, Callee, Request, StoredCallRef};
+use toolcell_core::policy::{Grants, Limits, Policy};
+use toolcell_core::record::{AbortReason, CallRecord, ErrorCode, Refusal};
+
+use crate::{CallContext, CallSpec, Cancellation, Host};
+
+/// The tools that a caller may call, and with what: grants, rules and limits. It does not change: new settings make
+/// another one, and a call keeps the one that it began with.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use toolcell::{CallContext, CallSpec, GrantWord, Grants, Host, Provenance, ToolSet};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::builder().build()?;
+/// host.load_file("files.wasm".as_ref()).await?;
+/// let mut grants = Grants::default();
+/// grants.add(GrantWord::Read, "src", &Provenance::COMMAND_LINE)?;
+/// let tools = Arc::new(ToolSet::new(Arc::new(host)).grants(grants));
+/// let call = tools.call(CallSpec::new("files.search", r#"{"pattern": "fn main"}"#), CallContext::default());
+/// println!("{}", call.await.result.text());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ToolSet {
+    pub host: Arc<Host>,
+    /// Grants. A tool gets only those that it also declares. Default: none.
+    pub grants: Arc<Grants>,
+    /// Mode and rules.
+    pub policy: Arc<Policy>,
+    /// Limits of each call.
+    pub limits: Limits,
+    /// How long a question about a call stays open.
+    pub expire: Duration,
+    /// `None` if all tools that the host has loaded can be called.
+    offer: Option<Arc<ToolOffers>>,
+}
+
+/// The tools that can be called through a surface.
+struct ToolOffers {
+    surface: Arc<Surface>,
+    /// By their qualified names.
+    tools: HashMap<String, OfferedTool>,
+    /// The tools that a tool may call, if it was granted them, by their ids, with their time limits.
+    callable: Arc<HashMap<String, Option<Duration>>>,
+}
+
+struct OfferedTool {
+    tool: Arc<Tool>,
+    terms: ToolTerms,
+    /// Why it cannot be called.
+    refusal: Option<Refusal>,
+}
+
+/// What holds for the calls of one tool beside the settings of all.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use toolcell::ToolTerms;
+///
+/// let terms = ToolTerms { wall: Some(Duration::from_secs(5)), ..ToolTerms::default() };
+/// assert!(terms.origin.is_none());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ToolTerms {
+    /// Wall time limit of a call; the lower of this and the limit of all calls counts.
+    pub wall: Option<Duration>,
+    /// The data with which another process can repeat a call of the tool, see [`Terms`].
+    pub origin: Option<Arc<Value>>,
+}
+
+impl ToolSet {
+    /// All tools of `host`, without grants, under the default limits.
+    pub fn new(host: Arc<Host>) -> Self {
+        Self {
+            host,
+            grants: Arc::default(),
+            policy: Arc::default(),
+            limits: Limits::default(),
+            expire: EXPIRE_DEFAULT,
+            offer: None,
+        }
+    }
+
+    /// Sets the grants, for every call alike.
+    #[must_use]
+    pub fn grants(self, grants: impl Into<Arc<Grants>>) -> Self {
+        Self {
+            grants: grants.into(),
+            ..self
+        }
+    }
+
+    /// Sets mode and rules.
+    #[must_use]
+    pub fn policy(self, policy: impl Into<Arc<Policy>>) -> Self {
+        Self {
+            policy: policy.into(),
+            ..self
+        }
+    }
+
+    /// Sets the limits of each call.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Sets how long a question about a call stays open.
+    #[must_use]
+    pub fn expire(self, expire: Duration) -> Self {
+        Self { expire, ..self }
+    }
+
+    /// The tools of `surface` alone, with `terms` by their qualified names.
+    #[must_use]
+    pub fn on_surface(
+        self,
+        surface: impl Into<Arc<Surface>>,
+        mut terms: HashMap<String, ToolTerms>,
+    ) -> Self {
+        let surface = surface.into();
+        let mut tools = HashMap::new();
+        let mut callable = HashMap::new();
+        for (tool, standing) in surface.tools() {
+            let name = tool.declaration().qualified_name();
+            let terms = terms.remove(&name).unwrap_or_default();
+            if surface.is_callable(tool, standing) {
+                callable.insert(tool.declaration().tool_id.clone(), terms.wall);
+            }
+            let offered = OfferedTool {
+                tool: Arc::clone(tool),
+                terms,
+                refusal: surface.refusal(tool, standing),
+            };
+            tools.insert(name, offered);
+        }
+        let offer = ToolOffers {
+            surface,
+            tools,
+            callable: Arc::new(callable),
+        };
+        Self {
+            offer: Some(Arc::new(offer)),
+            ..self
+        }
+    }
+
+    /// Calls a tool. Every call ends in one terminal result. It makes progress only while the handle is polled.
+    pub fn call(self: &Arc<Self>, spec: CallSpec, context: CallContext) -> CallHandle {
+        let tools = Arc::clone(self);
+        let cancellation = context.cancellation.clone();
+        let refusal = context.refusal.clone();
+        let request = self.request(spec, context);
+        CallHandle {
+            call: Box::pin(async move {
+                let services = tools.host.services();
+                match refusal {
+                    Some(refusal) => pipeline::refuse(services, request, refusal).await,
+                    None => pipeline::call(services, request).await,
+                }
+            }),
+            cancellation,
+        }
+    }
+
+    /// The same call as a part of a batch of this host.
+    pub fn batch_call(&self, id: String, spec: CallSpec, context: CallContext) -> BatchCall {
+        let refusal = context.refusal.clone();
+        BatchCall::new(id, self.request(spec, context)).refusal(refusal)
+    }
+
+    /// Returns the decision on a call and its reasons, without running the tool.
+    ///
+    /// # Errors
+    ///
+    /// The refusal that ends the call before a decision.
+    pub async fn explain(&self, spec: CallSpec) -> Result<CallExplanation, Refusal> {
+        let request = self.request(spec, CallContext::default());
+        self.host.explain(request).await
+    }
+
+    /// Resumes an orphaned call, which `spec` describes, see [`Host::resume`].
+    pub async fn resume<'k>(
+        &self,
+        spec: CallSpec,
+        stored: impl Into<StoredCallRef<'k>>,
+        held: RoleLock,
+        context: CallContext,
+    ) -> Option<CallRecord> {
+        let request = self.request(spec, context);
+        self.host.resume(request, stored, held).await
+    }
+
+    /// Ends an orphaned call that cannot be resumed; `None` if it can, or has ended.
+    pub async fn close<'k>(
+        &self,
+        stored: impl Into<StoredCallRef<'k>>,
+        held: RoleLock,
+    ) -> Option<CallRecord> {
+        let stored = stored.into();
+        let request = self.request(CallSpec::from(stored), CallContext::default());
+        self.host.close(request, stored, held).await
+    }
+
+    /// What the engine executes for `spec`: the only place where a call of a caller gets its authority.
+    fn request(&self, spec: CallSpec, context: CallContext) -> Request {
+        let callee = self.find(&spec);
+        let offered = callee.tool().and_then(|tool| self.offered(tool));
+        let terms = offered.map(|offered| offered.terms.clone());
+        let ToolTerms { wall, origin } = terms.unwrap_or_default();
+        let is_refused = context.refusal.is_some();
+        let mut limits = self.limits.clone();
+        for wall in [spec.timeout, wall].into_iter().flatten() {
+            limits.wall = limits.wall.min(wall);
+        }
+        let mut request =
+            Request::new(self.placed(callee, spec.surface_id, is_refused), spec.input)
+                .grants(Arc::clone(&self.grants))
+                .policy(Arc::clone(&self.policy))
+                .limits(limits)
+                .approval(Terms {
+                    expire: self.expire,
+                    session: spec.session,
+                    origin,
+                    approver: context.approver,
+                })
+                .actor(spec.actor_ref)
+                .respondent(context.respondent)
+                .cancellation(context.cancellation)
+                .secrets(context.secrets);
+        request.native_call_id = spec.native_call_id;
+        request.listener = context.listener;
+        request.mapping = spec.mapping;
+        request.trace = spec.trace;
+        request.replay = spec.replay.map(Arc::new);
+        request.offered = self.offer.as_ref().map(|offer| Arc::clone(&offer.callable));
+        request.background = context.background;
+        request.keeper = context.keeper;
+        request
+    }
+
+    /// The tool that `spec` means. One that is not resolved here is looked up by the host, which says why there is none.
+    fn find(&self, spec: &CallSpec) -> Callee {
+        let known = self
+            .offer
+            .as_ref()
+            .and_then(|offer| offer.tools.get(&spec.tool));
+        let is_meant = |tool: &Arc<Tool>| {
+            let component = spec.component.as_ref();
+            component.is_none_or(|component| component == tool.component())
+        };
+        let named = known.map(|known| &known.tool).filter(|tool| is_meant(tool));
+        let of_component = || {
+            let tools = self
+                .host
+                .catalog()
+                .of_component(spec.component.as_deref()?)?;
+            pick(&tools, &spec.tool).ok()?
+        };
+        let callee = match named.cloned().or_else(of_component) {
+            // By whichever of its names it was called: the record says by which.
+            Some(tool) => Callee::from(tool).called(&spec.tool),
+            None => Callee::from(spec.tool.as_str()),
+        };
+        match spec.is_loaded {
+            Some(is_loaded) => callee.loaded(is_loaded),
+            None => callee,
+        }
+    }
+
+    fn offered(&self, tool: &Arc<Tool>) -> Option<&OfferedTool> {
+        let offered = self
+            .offer
+            .as_ref()?
+            .tools
+            .get(&tool.declaration().qualified_name());
+        offered.filter(|offered| Arc::ptr_eq(&offered.tool, tool))
+    }
+
+    /// Has `callee` called through the surface, which the caller knows by the id `own`. A call that `is_refused` anyway is
+    /// not judged by it.
+    fn placed(&self, callee: Callee, own: Option<Arc<str>>, is_refused: bool) -> Callee {
+        let Some(offer) = &self.offer else {
+            return callee;
+        };
+        if is_refused {
+            return match own {
+                Some(id) => callee.on_surface(id, None),
+                None => callee,
+            };
+        }
+        let surface = &offer.surface;
+        let name = callee.name();
+        let refusal = match callee.tool().and_then(|tool| self.offered(tool)) {
+            Some(offered) => offered.refusal.clone(),
+            None if callee.tool().is_none() && surface.find(name).is_none() => {
+                let message = format!("no tool named `{name}` can be called here");
+                Some(Refusal::new(ErrorCode::UnknownTool, message))
+            }
+            None => surface.judge(callee.tool(), name),
+        };
+        let id = own.unwrap_or_else(|| Arc::clone(offer.surface.id()));
+        callee.on_surface(id, refusal)
+    }
+}
+
+/// A call that was begun. It has ended once the record is there.
+///
+/// ```
+/// use toolcell::{AbortReason, CallHandle, CallRecord};
+///
+/// async fn canceled(call: CallHandle) -> Box<CallRecord> {
+///     call.cancel(AbortReason::UserInterruption);
+///     call.await
+/// }
+/// ```
+#[must_use = "a call makes progress only while it is polled"]
+pub struct CallHandle {
+    call: BoxFuture<'static, Box<CallRecord>>,
+    cancellation: Cancellation,
+}
+
+impl CallHandle {
+    /// Asks the call to stop; its record says how it ended.
+    pub fn cancel(&self, reason: AbortReason) {
+        self.cancellation.cancel(reason);
+    }
+}
+
+impl Future for CallHandle {
+    type Output = Box<CallRecord>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.call.as_mut().poll(context)
+    }
+}
