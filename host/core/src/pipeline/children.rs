@@ -163,12 +163,11 @@ impl Lineage {
     }
 
     fn is_recursive(&self, tool: &Tool) -> bool {
-        self.ancestors.contains(&tool.declaration().tool_id) && guard!("child_cycles")
+        self.ancestors.contains(&tool.declaration().tool_id)
     }
 
     fn is_too_deep(&self) -> bool {
         self.ancestors.len() > usize::try_from(CHILD_DEPTH_MAX).unwrap_or(usize::MAX)
-            && guard!("child_depth")
     }
 }
 

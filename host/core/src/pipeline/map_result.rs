@@ -157,7 +157,7 @@ async fn parse(
         .iter()
         .enumerate()
         .find_map(|(at, block)| Some((at, block, block.problem()?)));
-    if let Some((at, block, problem)) = invalid.filter(|_| guard!("block_members")) {
+    if let Some((at, block, problem)) = invalid {
         let message = format!(
             "block {at} of the tool's content, of type {}, is not valid: {problem}",
             block.kind

@@ -19,7 +19,7 @@ phase_token! {
 pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
     let (tool, input, checked) = parsed.open();
     let called = &journey.request.tool;
-    if !called.is_loaded(&tool) && guard!("deferred_tools") {
+    if !called.is_loaded(&tool) {
         let id = &tool.declaration().tool_id;
         let name = called.name();
         let message = format!(

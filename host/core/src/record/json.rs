@@ -27,7 +27,7 @@ pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T
     if guard!("json_values") && text.len() / 2 >= values_max && values_at_most(text) > values_max {
         return Err(format!("it holds more than {values_max} values"));
     }
-    if guard!("json_depth") && is_deeper(text, DEPTH_MAX) {
+    if is_deeper(text, DEPTH_MAX) {
         return Err(format!("it is nested more than {DEPTH_MAX} levels deep"));
     }
     serde_json::from_str(text).map_err(|error| error.to_string())

@@ -42,7 +42,7 @@ struct LiveState {
 
 /// The place of one call among those that run without a request; dropping it frees the place.
 pub(super) struct BackgroundPlace {
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// How a call ended.
@@ -241,13 +241,8 @@ impl LiveCalls {
 
     /// Room for one more call that runs without a request; `None` if [`OPEN_MAX`] do.
     pub(super) fn room(&self) -> Option<BackgroundPlace> {
-        if !guard!("open_calls") {
-            return Some(BackgroundPlace { _permit: None });
-        }
         let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
-        Some(BackgroundPlace {
-            _permit: Some(permit),
-        })
+        Some(BackgroundPlace { _permit: permit })
     }
 
     /// Lets `call` go on without its request. Returns whether there is room for that.
