@@ -125,13 +125,7 @@ impl CallTree {
 
     /// Counts one more call. Fails if there were too many.
     fn count(&self) -> Result<(), Refusal> {
-        let less = |left: u32| {
-            if guard!("child_calls") {
-                left.checked_sub(1)
-            } else {
-                Some(left)
-            }
-        };
+        let less = |left: u32| left.checked_sub(1);
         match self
             .calls_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)

@@ -201,7 +201,7 @@ async fn accept(
         .map_or(&[][..], |contract| &contract.content_types);
     for block in &content {
         let kind = block.kind.as_str();
-        if !GUEST_BLOCKS.contains(&kind) && guard!("forged_blocks") {
+        if !GUEST_BLOCKS.contains(&kind) {
             let advice = if kind == STRUCTURED {
                 "; return it as structured output"
             } else {
