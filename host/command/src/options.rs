@@ -129,7 +129,7 @@ impl GrantOptions {
             // One that is there is granted as a whole, even if its name has a `=`.
             let is_whole = Path::new(folder).is_absolute() && Path::new(folder).is_dir();
             anyhow::ensure!(
-                is_whole || !guard!("chosen_folder"),
+                is_whole,
                 "{option}={folder} is not the absolute path of a folder; choose a folder that exists"
             );
             grants.add(word, folder, &Provenance::COMMAND_LINE)?;

@@ -23,11 +23,7 @@ where
     D: serde::Deserializer<'de>,
 {
     let declared = BTreeMap::<String, DeclaredTool>::deserialize(deserializer)?;
-    match declared
-        .keys()
-        .find(|name| !is_name(name))
-        .filter(|_| guard!("declared_names"))
-    {
+    match declared.keys().find(|name| !is_name(name)) {
         Some(name) => Err(D::Error::custom(not_a_name(name))),
         None => Ok(declared),
     }

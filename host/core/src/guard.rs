@@ -1,4 +1,4 @@
-//! A switch for each guard of the sandbox, for mutation tests: some test must fail when a guard is missing.
+//! A switch for each guard of the boundary, for mutation tests: some test must fail when a guard is missing.
 //!
 //! Without the cargo feature `mutants`, `guard!` is the constant `true`. With it, which only an unoptimized build
 //! accepts, the environment variable `TOOLCELL_MUTANT` names one guard that is left out: `just mutants` runs the tests

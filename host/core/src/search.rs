@@ -198,9 +198,7 @@ impl SearchPattern {
                 Err(_) => *lazy = None,
             }
         }
-        if guard!("pattern_work") {
-            meter.spend(cost)?;
-        }
+        meter.spend(cost)?;
         Ok(self
             .regex
             .find_at(text, at)

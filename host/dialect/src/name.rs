@@ -32,7 +32,7 @@ pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -
     }
     let mut found = distinct(name, identity);
     let mut number = 1;
-    while !is_free(&found) && guard!("free_names") {
+    while !is_free(&found) {
         number += 1;
         found = distinct(name, &format!("{identity}\n{number}"));
     }

@@ -148,9 +148,7 @@ impl ValueRank {
                 .strip_prefix(field)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        if !guard!("words_first") {
-            Self::Declared
-        } else if is_in("declaration.description") {
+        if is_in("declaration.description") {
             Self::Description
         } else if [
             "declaration.name",
@@ -271,7 +269,7 @@ fn part(key: &str) -> Cow<'_, str> {
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte))
         && !key.bytes().all(|byte| byte.is_ascii_digit());
-    if is_plain || !guard!("plain_places") {
+    if is_plain {
         Cow::Borrowed(key)
     } else {
         Cow::Owned(Value::from(key).to_string())
@@ -280,7 +278,7 @@ fn part(key: &str) -> Cow<'_, str> {
 
 /// How a text is written: as it is, unless it could be another value, such as `5` or `true`.
 fn said(text: &str) -> String {
-    if serde_json::from_str::<Value>(text).is_ok() && guard!("plain_places") {
+    if serde_json::from_str::<Value>(text).is_ok() {
         Value::from(text).to_string()
     } else {
         text.to_owned()

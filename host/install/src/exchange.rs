@@ -283,7 +283,7 @@ impl HttpReply {
                 return Err(failed(ExchangeFailure::TooSlow(why)));
             }
             if now >= until {
-                if arrived < PROGRESS_BYTES && guard!("registry_patience") {
+                if arrived < PROGRESS_BYTES {
                     return Err(failed(ExchangeFailure::stalled(patience)));
                 }
                 (until, arrived) = (now + patience, 0);

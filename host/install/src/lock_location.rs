@@ -69,7 +69,7 @@ fn wait_for(
     loop {
         match lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until || !guard!("lock_patience") => {
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
                 std::thread::sleep(POLL);
             }
             Err(TryLockError::WouldBlock) => {
@@ -295,11 +295,9 @@ impl LockLocation {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::open(&self.lock, flags, Mode::empty()).map(File::from) {
             // Shared, because NFS gives no other lock of a file that is open to read.
-            Ok(last) if guard!("lock_settled") => {
-                wait_for(|| last.try_lock_shared(), lock::FILE_NAME, until)
-            }
+            Ok(last) => wait_for(|| last.try_lock_shared(), lock::FILE_NAME, until),
             // The next reader says why it cannot be read.
-            _ => Ok(()),
+            Err(_) => Ok(()),
         }
     }
 

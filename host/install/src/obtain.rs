@@ -37,7 +37,7 @@ impl ComponentSources {
     ) -> Result<&dyn ComponentSource, Refusal> {
         match reference {
             ComponentReference::Path(_) => Ok(&*self.local),
-            _ if self.offline && guard!("offline") => {
+            _ if self.offline => {
                 let message =
                     format!("{reference} is not on this machine; fetch it without --offline");
                 Err(Refusal::new(ErrorCode::Offline, message))

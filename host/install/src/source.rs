@@ -155,7 +155,7 @@ impl<'a> ComponentSink<'a> {
     /// More bytes than the sink takes, and a target that cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.written = self.written.saturating_add(bytes.len() as u64);
-        if self.written > self.bytes_max && guard!("fetched_bytes") {
+        if self.written > self.bytes_max {
             return Err(too_large(self.bytes_max));
         }
         self.hasher.update(bytes);

@@ -68,11 +68,7 @@ impl fmt::Display for Signer {
 /// `text`, which a signature brought, without anything that begins a line of its own, controls a terminal or misleads:
 /// before a signature is verified, anyone may have written it.
 pub(crate) fn quoted(text: &str) -> String {
-    if guard!("signature_words") {
-        visible(text, Whitespace::WrittenOut)
-    } else {
-        text.to_owned()
-    }
+    visible(text, Whitespace::WrittenOut)
 }
 
 /// Result of a verification.

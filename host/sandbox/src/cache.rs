@@ -360,7 +360,7 @@ impl CodeCache {
             .iter()
             .filter(|entry| entry.path != kept && !entry.is_temporary)
         {
-            if bytes <= self.bytes_max || !guard!("cache_bound") {
+            if bytes <= self.bytes_max {
                 break;
             }
             // Another process may have removed it already.

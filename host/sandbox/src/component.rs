@@ -192,14 +192,13 @@ impl LoadedComponent {
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
         let toolkit = match twice::agreed(first, &second) {
-            Err(what) if guard!("description_changes") => {
+            Err(what) => {
                 let message = format!(
                     "the tool describes itself differently each time: {what}; ask its author to correct it"
                 );
                 return Err(invalid(ErrorCode::DescriptionChanges, message));
             }
             Ok(toolkit) => toolkit,
-            Err(_) => second,
         };
         linked.world.described(&toolkit);
         description.toolkit = toolkit;

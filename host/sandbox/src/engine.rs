@@ -268,7 +268,7 @@ impl GuestTurns {
     pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
         let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max() + 1;
         let free = if crowded { 1 } else { TICKS_WITHOUT_TURN };
-        let ticker = (ticks > free && guard!("turns")).then(|| Arc::clone(&self.0));
+        let ticker = (ticks > free).then(|| Arc::clone(&self.0));
         async move {
             // Yields even if a turn is free, so that the deadline and a cancellation are polled first.
             tokio::task::yield_now().await;

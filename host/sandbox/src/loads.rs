@@ -56,7 +56,7 @@ impl LoadTurn {
     /// Why a load failed that the call waited for; without this, a crowd of calls would repeat the load one after another.
     /// A call that was given the bytes does not fail for the file.
     pub(super) fn failure(&self) -> Option<Refusal> {
-        let has_failed = self.failed.load(Ordering::Acquire) > self.seen && guard!("shared_loads");
+        let has_failed = self.failed.load(Ordering::Acquire) > self.seen;
         let applies = |failure: &&LoadFailure| {
             failure.source == LoadSource::Given || self.source == LoadSource::File
         };

@@ -201,7 +201,7 @@ impl ProgressGate {
 
     /// Returns `update` if it may pass now. The last place is reserved for the last update of the call.
     pub(super) fn pass(&mut self, update: GuestProgress) -> Option<GuestProgress> {
-        if self.left > 1 || !guard!("progress_updates") {
+        if self.left > 1 {
             self.left = self.left.saturating_sub(1);
             return Some(update);
         }

@@ -116,7 +116,7 @@ impl Params {
 
 /// Why a message with these calls is refused as a whole.
 fn too_much(calls: &[ModelCall]) -> Option<String> {
-    if calls.len() > CALLS_MAX && guard!("message_calls") {
+    if calls.len() > CALLS_MAX {
         let count = calls.len();
         return Some(format!(
             "the message has {count} calls; send at most {CALLS_MAX} at once"
@@ -128,7 +128,7 @@ fn too_much(calls: &[ModelCall]) -> Option<String> {
 /// Why the call with this id is refused, and not the others of its message: the API chose the id, and the model that would
 /// have to correct the message cannot.
 fn id_too_long(id: &str) -> Option<Refusal> {
-    let is_long = id.len() > ID_BYTES_MAX && guard!("message_ids");
+    let is_long = id.len() > ID_BYTES_MAX;
     is_long.then(|| {
         let message = format!(
             "the id of the call has {} bytes; send at most {ID_BYTES_MAX}",

@@ -85,12 +85,7 @@ impl<'a> Outline<'a> {
         let values = match whole {
             // The arguments of one call are not parsed with the frame; too many values in them are refused with a
             // record. A message of a model has no record, and each of its values can become a call.
-            Some(())
-                if outline.arguments().is_some()
-                    && !(outline.is(RUN) && guard!("message_values")) =>
-            {
-                cursor.values
-            }
+            Some(()) if outline.arguments().is_some() && !outline.is(RUN) => cursor.values,
             Some(()) => cursor.values + argument_values,
             None => values(text),
         };
@@ -100,7 +95,7 @@ impl<'a> Outline<'a> {
                 why,
             })
         };
-        if values > JSON_VALUES_MAX && guard!("frame_values") {
+        if values > JSON_VALUES_MAX {
             return unread(format!(
                 "the frame holds more than {JSON_VALUES_MAX} values: send fewer"
             ));

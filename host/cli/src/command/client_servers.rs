@@ -130,8 +130,7 @@ fn found(command: &str) -> Option<PathBuf> {
 /// A relative folder in `path`, such as an empty entry, is skipped: it is in the current folder, which can be an
 /// untrusted project.
 fn on_path(command: &str, path: &OsStr) -> Option<PathBuf> {
-    let folders = std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute() || !guard!("client_folders"));
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     folders
         .map(|folder| folder.join(command))
         .find(|path| path.is_file())

@@ -98,14 +98,9 @@ impl RequestedInput {
                 message.chars().count()
             ));
         }
-        let message = if guard!("question_words") {
-            visible(&cut, Whitespace::Kept)
-        } else {
-            cut
-        };
         Ok(Self {
             key: key.to_owned(),
-            message,
+            message: visible(&cut, Whitespace::Kept),
             form,
             problem: None,
         })
@@ -155,11 +150,7 @@ impl RequestedInput {
         let mut sheet = PromptSheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
         sheet.host(&format!("The tool {tool} asks (its own words):"));
-        if guard!("question_words") {
-            sheet.lines(&self.message, MESSAGE_ROWS_MAX)
-        } else {
-            sheet.host(&self.message)
-        }
+        sheet.lines(&self.message, MESSAGE_ROWS_MAX);
         sheet.host("Your answer goes to the tool. It does not approve anything.");
         if let Some(problem) = &self.problem {
             sheet.host("Your last answer is not valid:");

@@ -150,12 +150,7 @@ impl PromptSheet {
 
     fn row(&mut self, name: &str, row: &str) {
         let width = NAME_COLUMNS - 1;
-        let gutter = if guard!("question_gutter") || !name.is_empty() {
-            GUTTER
-        } else {
-            ""
-        };
-        let _ = writeln!(self.text, "{gutter}{name:<width$} {row}");
+        let _ = writeln!(self.text, "{GUTTER}{name:<width$} {row}");
     }
 }
 
@@ -268,7 +263,7 @@ fn folded(text: &str) -> String {
 
 fn end_blanks(shown: &mut String, blanks: &mut String) {
     let count = blanks.chars().count();
-    if count > BLANKS_MAX && guard!("question_blanks") {
+    if count > BLANKS_MAX {
         let _ = write!(shown, "[{count} blanks]");
     } else {
         for c in blanks.chars() {

@@ -36,7 +36,7 @@ impl ToolSettings {
             let why = "its component does not export toolcell:tool/configuration@0.2.0; remove its `config`";
             return Err((ErrorCode::NotConfigurable, why.to_owned()));
         }
-        if config.len() > BYTES_MAX && guard!("configuration_bytes") {
+        if config.len() > BYTES_MAX {
             let why = format!(
                 "its `config` has {} bytes of JSON, more than {BYTES_MAX}; shorten it",
                 config.len()

@@ -228,10 +228,7 @@ impl ToolContract {
         from: &Value,
         to: &Value,
     ) -> Option<&'static str> {
-        let policy = self
-            .mutation_policy
-            .as_ref()
-            .filter(|_| guard!("mutation_policy"))?;
+        let policy = self.mutation_policy.as_ref()?;
         // What is left of both has to be the same.
         let differs = |allowed: &[String]| {
             let mut from = from.clone();

@@ -408,7 +408,7 @@ fn place(steps: &[Cow<'_, str>]) -> String {
 fn remains<'s>(schema: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     schema.as_object()?.iter().find_map(|(word, value)| {
         let found = match (below(word, value), value) {
-            (_, names) if word == "propertyNames" && guard!("listed_names") => spoken(names, name),
+            (_, names) if word == "propertyNames" => spoken(names, name),
             (SubschemaKind::Named, Value::Object(named)) => {
                 named.iter().find_map(|(key, inner)| {
                     let found = if key == name {

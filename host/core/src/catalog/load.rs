@@ -125,7 +125,7 @@ impl LoadBudget {
 
     /// Fails once the time for loading is over.
     pub(super) fn in_time(&mut self) -> anyhow::Result<()> {
-        if self.until.is_some_and(|until| Instant::now() >= until) && guard!("load_time") {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
             self.exceeded = true;
             let wall = self.wall.as_millis();
             bail!(
@@ -143,7 +143,6 @@ impl LoadBudget {
     ) -> anyhow::Result<usize> {
         match left.checked_sub(count) {
             Some(left) => Ok(left),
-            None if !guard!("load_budget") => Ok(0),
             None => {
                 self.exceeded = true;
                 Err(anyhow!(over()))

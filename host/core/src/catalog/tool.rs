@@ -281,7 +281,7 @@ impl Tool {
 
     /// Why no call of the tool can run: its records demand what this host cannot do. `None` if there is no such demand.
     pub(crate) fn gap(&self) -> Option<Refusal> {
-        let gap = self.gaps.first().filter(|_| guard!("declared_gaps"))?;
+        let gap = self.gaps.first()?;
         let id = &self.declaration.tool_id;
         let message = format!(
             "{id} cannot be called here: {} of its records: {}",
@@ -345,8 +345,7 @@ impl Tool {
             .extra
             .get("rule_matching_fields")
             .and_then(Value::as_array);
-        let are_heard =
-            fields.is_none_or(|fields| fields.iter().all(is_heard)) || !guard!("unheard_fields");
+        let are_heard = fields.is_none_or(|fields| fields.iter().all(is_heard));
         (!are_heard).then_some("its rule_matching_fields name what no argument is declared to hold")
     }
 
@@ -369,7 +368,6 @@ impl Tool {
         self.interface
             .as_ref()
             .is_none_or(ToolInterface::is_enabled)
-            || !guard!("is_enabled")
     }
 
     /// The feature gate on which it depends whether the tool can be selected.
@@ -547,8 +545,7 @@ fn keeping(
         .and_then(|contract| contract.persistence_policy_ref);
     let interface = interface.and_then(|interface| interface.persistence_policy_ref);
     let secret = profile.is_secret() && guard!("secret_results");
-    let transient = profile.is_transient() && guard!("transient_results");
-    let hinted = transient.then_some(Strategy::NeverPersist);
+    let hinted = profile.is_transient().then_some(Strategy::NeverPersist);
     let chosen = [
         contract,
         interface,

@@ -122,7 +122,7 @@ impl Manifest {
     ///
     /// A text that is too large, is not such a manifest, or has tools that cannot be told apart. The error names the place.
     pub fn read(text: &str) -> Result<Self, String> {
-        if text.len() > MANIFEST_BYTES_MAX && guard!("near_manifest") {
+        if text.len() > MANIFEST_BYTES_MAX {
             return Err(format!(
                 "the manifest has {} bytes, of at most {MANIFEST_BYTES_MAX}",
                 text.len()

@@ -120,7 +120,7 @@ pub fn own_module_name(module: &[u8]) -> Option<&str> {
 }
 
 fn bounded(name: &str, bytes: usize) -> Result<(), String> {
-    if bytes > SECTION_BYTES_MAX && guard!("custom_sections") {
+    if bytes > SECTION_BYTES_MAX {
         return Err(format!(
             "the custom section `{name}` has {bytes} bytes, more than {SECTION_BYTES_MAX}"
         ));

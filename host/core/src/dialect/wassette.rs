@@ -219,10 +219,7 @@ fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a Polic
     let fields = value
         .as_object()
         .ok_or_else(|| format!("{place}: it is not a map"))?;
-    match fields
-        .keys()
-        .find(|key| !known.contains(&key.as_str()) && guard!("policy_words"))
-    {
+    match fields.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let place = if place.starts_with("permissions") {
                 join(place, &shown(key))

@@ -124,13 +124,7 @@ impl CallTree {
 
     /// Counts one more call. Fails if there were too many.
     fn count(&self) -> Result<(), Refusal> {
-        let less = |left: u32| {
-            if guard!("child_calls") {
-                left.checked_sub(1)
-            } else {
-                Some(left)
-            }
-        };
+        let less = |left: u32| left.checked_sub(1);
         match self
             .calls_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
@@ -162,12 +156,11 @@ impl Lineage {
     }
 
     fn is_recursive(&self, tool: &Tool) -> bool {
-        self.ancestors.contains(&tool.declaration().tool_id) && guard!("child_cycles")
+        self.ancestors.contains(&tool.declaration().tool_id)
     }
 
     fn is_too_deep(&self) -> bool {
         self.ancestors.len() > usize::try_from(CHILD_DEPTH_MAX).unwrap_or(usize::MAX)
-            && guard!("child_depth")
     }
 }
 

@@ -157,7 +157,7 @@ async fn parse(
         .iter()
         .enumerate()
         .find_map(|(at, block)| Some((at, block, block.problem()?)));
-    if let Some((at, block, problem)) = invalid.filter(|_| guard!("block_members")) {
+    if let Some((at, block, problem)) = invalid {
         let message = format!(
             "block {at} of the tool's content, of type {}, is not valid: {problem}",
             block.kind
@@ -201,7 +201,7 @@ async fn accept(
         .map_or(&[][..], |contract| &contract.content_types);
     for block in &content {
         let kind = block.kind.as_str();
-        if !GUEST_BLOCKS.contains(&kind) && guard!("forged_blocks") {
+        if !GUEST_BLOCKS.contains(&kind) {
             let advice = if kind == STRUCTURED {
                 "; return it as structured output"
             } else {

@@ -21,9 +21,7 @@ pub(super) fn nondeterminism(
 ) -> Nondeterminism {
     match &journey.request.replay {
         Some(replay) => Nondeterminism::Replayed(Arc::clone(replay)),
-        None if is_kept(journey)
-            && (blockers(journey, tool, permit).is_empty() || !guard!("replay_seeds")) =>
-        {
+        None if is_kept(journey) && blockers(journey, tool, permit).is_empty() => {
             Nondeterminism::Recorded
         }
         None => Nondeterminism::Fresh,
@@ -52,7 +50,7 @@ pub(super) fn note(
     if journey.invocation.extra.contains_key(retry::ATTEMPTS) {
         blocked_by.push(ReplayBlocker::AttemptRepeated);
     }
-    let data = if blocked_by.is_empty() || !guard!("replay_seeds") {
+    let data = if blocked_by.is_empty() {
         let component_file = journey.services.catalog.origin(tool.component());
         ReplayData {
             component_file: component_file.filter(|from| Path::new(from).is_absolute()),

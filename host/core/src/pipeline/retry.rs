@@ -107,7 +107,7 @@ fn next(
         return None;
     }
     // The condition of `retry.safe` in the error: an attempt that could have changed something is never repeated.
-    if (journey.changes || !refusal.to_error().retry.safe) && guard!("safe_retries") {
+    if journey.changes || !refusal.to_error().retry.safe {
         return None;
     }
     let wait = policy.wait(

@@ -128,7 +128,7 @@ fn claim(
     // It is not known what an irreversible effect touches, nor what a context is that a tool wants for itself.
     let is_alone = !permit.is_concurrency_safe()
         || profile.has_effect(&WriteEffect::Irreversible)
-        || (tool.locks().needs_context() && guard!("exclusive_context"));
+        || tool.locks().needs_context();
     if in_batch && is_alone {
         return ResourceClaim::alone();
     }
@@ -149,9 +149,6 @@ fn claim(
         mounts.map(|mount| mount.host.as_path())
     };
     let claim = ResourceClaim::new(folders(false), folders(true), network);
-    if !guard!("declared_locks") {
-        return claim;
-    }
     // A call that another call makes takes no turn of its own: it runs in its caller's turn.
     let called = children::callable(journey, permit);
     called

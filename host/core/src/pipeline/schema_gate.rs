@@ -22,7 +22,7 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
         return Ok(Gated(PreparedCall { tool, input }));
     }
     let called = &journey.request.tool;
-    if !called.is_loaded(&tool) && guard!("deferred_tools") {
+    if !called.is_loaded(&tool) {
         let id = &tool.declaration().tool_id;
         let name = called.name();
         let message = format!(

@@ -150,7 +150,7 @@ pub(super) fn unreachable(
     capability: &Capability,
     named: &NamedUrl,
 ) -> Option<Ruling> {
-    if !case.declared.profile.wants(&AccessKind::Network) || !guard!("named_urls") {
+    if !case.declared.profile.wants(&AccessKind::Network) {
         return None;
     }
     let origin = Origin::of_url(&named.url)?;

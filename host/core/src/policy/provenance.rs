@@ -68,7 +68,7 @@ impl Provenance<'_> {
     pub(super) fn leads_somewhere(&self, text: &str, advice: &str) -> anyhow::Result<()> {
         let is_own = self.source == RuleSource::UserSettings && self.file.is_some();
         let is_relative = !text.starts_with('/') && text != "~" && !text.starts_with("~/");
-        if is_own && is_relative && guard!("own_paths") {
+        if is_own && is_relative {
             bail!(
                 "{text:?} is relative to the folder of your own file, {}, where no tool can open anything; write a whole \
                  path, or one that begins with ~/{advice}",

@@ -34,8 +34,7 @@ impl CallChains {
     /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`].
     pub fn new(calls_at_once: u32, callers: usize) -> Self {
         let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
-        let shares = (callers > 1 && guard!("chain_share"))
-            .then(|| Arc::new(CallerShares::new(share(chains, callers))));
+        let shares = (callers > 1).then(|| Arc::new(CallerShares::new(share(chains, callers))));
         Self {
             all: Arc::new(Semaphore::new(chains)),
             shares,

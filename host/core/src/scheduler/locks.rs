@@ -174,7 +174,7 @@ impl CallQueue {
             return false;
         };
         let follows = |claim: &ResourceClaim| self.index.follows_own(claim, entry.call);
-        entry.claim.as_ref().is_some_and(follows) && guard!("caller_turns")
+        entry.claim.as_ref().is_some_and(follows)
     }
 
     /// The ids of the next calls of the same caller that meet the call, and do not run yet.
@@ -251,7 +251,7 @@ impl CallQueue {
             self.undecided.range((line, 0)..(line, id)).next().is_some()
         };
         let awaits_decisions = claim.changes() && entry.line.is_some_and(undecided);
-        (awaits_decisions || self.index.holds_up(claim, entry.call)) && guard!("resource_locks")
+        awaits_decisions || self.index.holds_up(claim, entry.call)
     }
 
     /// The stage of a call that waits for its turn. One that waits for a call without a place can be passed like that one.
@@ -329,12 +329,11 @@ impl CallQueue {
         else {
             return;
         };
-        let can_be_passed = entry.passes < PASSES_MAX || !guard!("lock_passes");
-        if can_be_passed && guard!("placeless_locks") {
+        if entry.passes < PASSES_MAX {
             self.reorder(id, TurnOrder::not_in_line(id));
             self.shift(id, ClaimStage::Placeless);
             self.wake_behind(id);
-        } else if !can_be_passed && guard!("insistent_locks") {
+        } else {
             self.shift(id, ClaimStage::Insistent);
             self.wake_behind(id);
         }

@@ -29,7 +29,7 @@ pub struct RunPlace {
 /// One of the places that a caller may have, returned when dropped: the first part of a [`RunPlace`].
 #[derive(Debug)]
 pub struct CallerPlace {
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Why there is no place.
@@ -46,8 +46,7 @@ impl Scheduler {
     /// only the number of calls is limited.
     pub fn new(calls_at_once: usize, callers: usize, memory: Option<MemoryBudget>) -> Self {
         let places = calls_at_once.clamp(1, Semaphore::MAX_PERMITS);
-        let shares = (callers > 1 && guard!("caller_share"))
-            .then(|| Arc::new(CallerShares::new(share(places, callers))));
+        let shares = (callers > 1).then(|| Arc::new(CallerShares::new(share(places, callers))));
         let waiting = WaitingRoom::new(usize::MAX, callers);
         Self {
             slots: Arc::new(Semaphore::new(places)),

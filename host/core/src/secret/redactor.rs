@@ -153,7 +153,7 @@ impl RedactionTerms {
             (values + 1, bytes + term.value.len())
         });
         let over = values > VALUES_MAX || bytes > VALUE_BYTES_TOTAL;
-        (over && guard!("sensitive_values")).then(|| {
+        over.then(|| {
             format!(
                 "{values} sensitive values of {bytes} bytes cannot be kept out of what is recorded; at most {VALUES_MAX} \
                  values of {VALUE_BYTES_TOTAL} bytes can; pass fewer"

@@ -121,7 +121,7 @@ fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentB
             .get("annotations")
             .and_then(|a| serde_json::from_value::<Annotations>(a.clone()).ok())
     };
-    let own = |key: &str| key.to_ascii_lowercase().starts_with("toolcell/") && guard!("own_meta");
+    let own = |key: &str| key.to_ascii_lowercase().starts_with("toolcell/");
     let meta = || {
         let mut meta = fields.get("_meta").and_then(Value::as_object).cloned()?;
         meta.retain(|key, _| !own(key));

@@ -106,7 +106,7 @@ impl OtcToolNames {
         };
         let is_asked = |tool: &OtcToolName| version.is_none_or(|version| version == tool.version);
         found
-            .find(|(_, tool)| is_asked(tool) || !guard!("otc_version"))
+            .find(|(_, tool)| is_asked(tool))
             .map(|(at, _)| at)
             .ok_or_else(|| {
                 let message = format!(

@@ -158,15 +158,6 @@ fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &Tool
         "; the host says: {}/{code}",
         class_name(error.error_class)
     ));
-    if !guard!("otc_developers") {
-        said.push_str(
-            invocation
-                .extra
-                .get("error_detail")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
-        );
-    }
     said
 }
 

@@ -212,7 +212,7 @@ fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
         added.push('\n');
     }
     added.push_str(lines);
-    if size + added.len() as u64 > SESSION_BYTES_MAX && guard!("trace_bytes") {
+    if size + added.len() as u64 > SESSION_BYTES_MAX {
         let message = format!(
             "cannot add steps: the steps of the session {session:?} would take more than {SESSION_BYTES_MAX} bytes; name \
              another session"

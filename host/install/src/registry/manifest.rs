@@ -125,7 +125,7 @@ impl ManifestDocument {
             sent.is_some_and(|sent| sent == if is_index { MANIFEST } else { INDEX });
         let contradicts =
             document.media_type.as_deref().is_some_and(contradicts) || is_sent_otherwise;
-        if (contradicts || is_twofold) && guard!("manifest_kinds") {
+        if contradicts || is_twofold {
             let why = "its manifest can be read as a manifest and as an index, so two programs could see two artifacts";
             return Err(refusal::unsupported(reference, why));
         }

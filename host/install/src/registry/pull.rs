@@ -121,12 +121,7 @@ impl ComponentSource for Registries {
 impl Registries {
     /// Maximum time for everything that is attached to an artifact: each part alone may use up the patience.
     fn attached_time(&self) -> Duration {
-        let time = self.settings.patience.saturating_mul(ATTACHED_PATIENCE);
-        if guard!("attached_time") {
-            time
-        } else {
-            Duration::MAX
-        }
+        self.settings.patience.saturating_mul(ATTACHED_PATIENCE)
     }
 }
 
@@ -209,19 +204,19 @@ impl Repository<'_> {
             let why = format!("a blob of {sent} bytes, where the manifest says {size}");
             refusal::malformed(self.host(), &why)
         };
-        if let Some(length) = length.filter(|length| *length != size && guard!("registry_sizes")) {
+        if let Some(length) = length.filter(|length| *length != size) {
             return Err(wrong(length));
         }
         let mut taken = 0;
         let pouring = answer.pour(|part| {
             taken += part.len() as u64;
-            if taken > size && guard!("registry_sizes") {
+            if taken > size {
                 return Err(wrong(taken));
             }
             take(part)
         });
         pouring.await?;
-        if taken == size || !guard!("registry_sizes") {
+        if taken == size {
             Ok(())
         } else {
             Err(wrong(taken))

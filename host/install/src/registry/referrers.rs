@@ -67,7 +67,7 @@ impl Repository<'_> {
                 .subject
                 .as_ref()
                 .is_some_and(|known| known.digest == subject.to_string());
-            if !is_attached && guard!("referrer_subject") {
+            if !is_attached {
                 continue;
             }
             for layer in document.layers.unwrap_or_default() {
@@ -79,7 +79,7 @@ impl Repository<'_> {
                 else {
                     continue;
                 };
-                if layer.size > REFERRER_BYTES_MAX && guard!("referrer_bytes") {
+                if layer.size > REFERRER_BYTES_MAX {
                     return Err(refusal::too_long(self.host(), REFERRER_BYTES_MAX));
                 }
                 let media_type = media_type.to_owned();

@@ -261,7 +261,7 @@ impl RegistryResponse {
     /// Reads a body of at most `bytes_max` bytes.
     pub(super) async fn bytes(self, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
         let host = self.host.clone();
-        let too_long = |bytes: u64| bytes > bytes_max && guard!("registry_answers");
+        let too_long = |bytes: u64| bytes > bytes_max;
         if self.length().is_some_and(too_long) {
             return Err(refusal::too_long(&host, bytes_max));
         }

@@ -167,7 +167,7 @@ pub(crate) fn plain(code: &str) -> String {
 
 pub(crate) fn cut(text: String, chars: usize) -> String {
     match text.char_indices().nth(chars) {
-        Some((end, _)) if guard!("message_limit") => text.get(..end).unwrap_or_default().to_owned(),
-        _ => text,
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
+        None => text,
     }
 }

@@ -95,7 +95,7 @@ impl WholeRequest {
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
-        if length as u64 > header_bytes && guard!("whole_headers") {
+        if length as u64 > header_bytes {
             return Err("the headers are too large");
         }
         let body = Full::new(Bytes::from(self.body))
@@ -136,7 +136,7 @@ async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, RequestFa
         let Ok(data) = frame.map_err(RequestFailure::Failed)?.into_data() else {
             continue;
         };
-        if bytes.len().saturating_add(data.len()) > bytes_max && guard!("whole_bodies") {
+        if bytes.len().saturating_add(data.len()) > bytes_max {
             return Err(RequestFailure::TooLarge(bytes_max));
         }
         bytes.extend_from_slice(&data);

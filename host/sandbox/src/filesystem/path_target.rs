@@ -142,7 +142,7 @@ impl PolicyFsView<'_> {
         follow: bool,
         question: impl FnOnce(&DeniedPaths, &ResolvedPath) -> bool + Send + 'static,
     ) -> FsResult<bool> {
-        if path.len() > PATH_BYTES_MAX && guard!("path_bytes") {
+        if path.len() > PATH_BYTES_MAX {
             return Err(ErrorCode::NameTooLong.into());
         }
         let (folder, _) = self.folder(fd)?;

@@ -92,7 +92,7 @@ impl PooledView<'_> {
 
     async fn whole(&mut self, file: &Fd) -> FsResult<Option<String>> {
         let size = HostDescriptor::stat(self, again(file)).await?.size;
-        if size > FILE_BYTES_MAX && guard!("workspace_bytes") {
+        if size > FILE_BYTES_MAX {
             return Ok(None);
         }
         let _charge = self

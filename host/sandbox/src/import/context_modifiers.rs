@@ -56,7 +56,7 @@ impl ContextChanges {
     }
 
     fn modify(&mut self, key: String, value: &str) -> Result<(), ModifyError> {
-        if let Some(why) = self.barred.filter(|_| guard!("context_modifier_policy")) {
+        if let Some(why) = self.barred {
             return Err(ModifyError::Forbidden(why.to_owned()));
         }
         if !is_key(&key) {
@@ -73,7 +73,7 @@ impl ContextChanges {
             .saturating_sub(before.map_or(0, |before| before.bytes))
             .saturating_add(bytes);
         // Before the value is parsed, which takes memory.
-        if (keys > KEYS_MAX || total > BYTES_MAX) && guard!("context_modifiers") {
+        if keys > KEYS_MAX || total > BYTES_MAX {
             let why = format!(
                 "cannot change {key}: this call would change {keys} keys with {total} bytes, {KEYS_MAX} keys and \
                  {BYTES_MAX} bytes are allowed; change less"

@@ -152,7 +152,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<ForeignTool, Refusal> {
         );
         invalid(ErrorCode::DescriptionInvalid, message)
     };
-    if spec.len() > SPEC_BYTES_MAX && guard!("spec_bytes") {
+    if spec.len() > SPEC_BYTES_MAX {
         return Err(refused(&format!("it has more than {SPEC_BYTES_MAX} bytes")));
     }
     let text = std::str::from_utf8(spec)

@@ -58,7 +58,7 @@ struct QuestionRound {
 
 /// The place of one call among those that run without a request; dropping it frees the place.
 pub(crate) struct BackgroundPlace {
-    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    pub(crate) _permit: OwnedSemaphorePermit,
 }
 
 /// How a call ended.

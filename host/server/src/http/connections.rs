@@ -91,11 +91,6 @@ impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
         let all = limits.connections as usize;
         let waiting = limits.waiting as usize;
-        let each = if guard!("principal_share") {
-            share(all, principals)
-        } else {
-            all
-        };
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ARRIVED_FILES;
         Arc::new(Self {
             arrivals: Mutex::default(),
@@ -107,7 +102,7 @@ impl Connections {
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
             known: Arc::new(Semaphore::new(all)),
-            shares: CallerShares::new(each),
+            shares: CallerShares::new(share(all, principals)),
             waiting: CallerShares::new(share(waiting, principals)),
             wait: limits.place_time,
         })
@@ -126,7 +121,7 @@ impl Connections {
     /// Notes a connection that was accepted. If too many have no place, one of them is evicted.
     pub(super) fn arrive(self: &Arc<Self>) -> UnplacedConnection {
         let mut arrivals = self.arrivals();
-        if arrivals.there.len() >= self.arrived_max && guard!("arrivals") {
+        if arrivals.there.len() >= self.arrived_max {
             arrivals.send_away();
         }
         let id = arrivals.next;
@@ -243,9 +238,7 @@ impl UnauthenticatedClients {
     fn send_away(&mut self, time: Duration) -> bool {
         let first = self.there.iter().min_by_key(|(_, stranger)| stranger.since);
         let over = first.filter(|(_, stranger)| stranger.since.elapsed() >= time);
-        let over = over
-            .map(|(id, _)| *id)
-            .filter(|_| guard!("stranger_places"));
+        let over = over.map(|(id, _)| *id);
         let over = over.and_then(|id| self.there.remove(&id));
         over.as_ref()
             .inspect(|stranger| stranger.leave.cancel())

@@ -81,7 +81,7 @@ impl ClientSessions {
             let ids = &mut uses.get_mut(&session)?.ids;
             let is_new = !ids.contains_key(&id);
             ids.entry(id.clone()).or_insert(false);
-            is_new || !guard!("request_ids")
+            is_new
         };
         is_free.then(|| RequestIdClaim {
             sessions: Arc::clone(self),

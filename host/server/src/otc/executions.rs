@@ -105,22 +105,22 @@ impl Executions {
         }
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
-            if !entry.is_of(body) && guard!("otc_bodies") {
+            if !entry.is_of(body) {
                 return ExecutionLookup::Ended(reused());
             }
             match &entry.state {
-                ExecutionState::Running(running) if guard!("otc_once") => {
+                ExecutionState::Running(running) => {
                     return ExecutionLookup::Running(running.clone());
                 }
-                ExecutionState::Answered(answer) if guard!("otc_once") => {
+                ExecutionState::Answered(answer) => {
                     return ExecutionLookup::Ended(ClaimRefusal::Answered(answer.clone()));
                 }
                 ExecutionState::TooLarge => return ExecutionLookup::Ended(too_large()),
-                ExecutionState::Lost if guard!("otc_lost") => return ExecutionLookup::Ended(lost()),
-                _ => {}
+                ExecutionState::Lost => return ExecutionLookup::Ended(lost()),
+                ExecutionState::Waiting => {}
             }
         }
-        if ledger.running >= RUNNING_MAX && guard!("otc_running") {
+        if ledger.running >= RUNNING_MAX {
             return ExecutionLookup::Ended(too_many());
         }
         let (sender, receiver) = watch::channel(());
@@ -197,7 +197,7 @@ impl Ledger {
 
     /// Forgets the executions that ended first, until the others fit.
     fn forget(&mut self, bytes_max: usize, entries_max: usize) {
-        while (self.bytes > bytes_max || self.ended.len() > entries_max) && guard!("otc_memory") {
+        while self.bytes > bytes_max || self.ended.len() > entries_max {
             let Some((key, serial)) = self.ended.pop_front() else {
                 return;
             };

@@ -367,7 +367,7 @@ impl OtcService {
         };
         let answer = OtcAnswer::new(200, &result(&record.invocation, &record.result, &reply));
         // If the tool never ran, the same request may come again once the authorization is there.
-        let has_run = record.invocation.started_at().is_some() && guard!("otc_ran");
+        let has_run = record.invocation.started_at().is_some();
         let ended = (missing.is_none() || has_run).then(|| answer.clone());
         (answer, ended)
     }

@@ -108,10 +108,7 @@ impl CallMetrics {
         };
         if let Some(id) = event.invocation_id {
             let mut state = self.lock();
-            if state.open.len() < OPEN_MAX
-                || state.open.contains_key(&id)
-                || !guard!("metric_calls")
-            {
+            if state.open.len() < OPEN_MAX || state.open.contains_key(&id) {
                 state.open.insert(id, stage);
             }
         }
@@ -251,9 +248,7 @@ impl CallMetrics {
 impl MetricsState {
     /// The series of a tool; one for all together after the first hundred.
     fn series(&mut self, tool: String) -> &mut ToolSeries {
-        let is_over = self.tools.len() >= TOOLS_MAX
-            && !self.tools.contains_key(&tool)
-            && guard!("metric_tools");
+        let is_over = self.tools.len() >= TOOLS_MAX && !self.tools.contains_key(&tool);
         self.tools
             .entry(if is_over { OTHERS.to_owned() } else { tool })
             .or_default()

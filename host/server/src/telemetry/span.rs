@@ -57,19 +57,14 @@ pub(super) fn call_span(record: &CallRecord, arguments: bool) -> Option<Span> {
 
 /// The changes of status and the events of a call, in the order of their times.
 fn events(record: &CallRecord) -> Vec<SpanEvent> {
-    let [phases_max, events_max] = if guard!("span_events") {
-        [PHASES_MAX, EVENTS_MAX]
-    } else {
-        [usize::MAX; 2]
-    };
     let phases = record
         .invocation
         .status_transitions()
         .iter()
-        .take(phases_max)
+        .take(PHASES_MAX)
         .map(phase);
     let mut all: Vec<(Timestamp, SpanEvent)> = phases.collect();
-    let room = events_max.saturating_sub(all.len());
+    let room = EVENTS_MAX.saturating_sub(all.len());
     all.extend(
         record
             .events

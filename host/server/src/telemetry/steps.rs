@@ -28,12 +28,7 @@ pub(super) fn steps_span(posts: &[TracePost], place: &TraceContext) -> Option<Sp
             u64::try_from(posts.len()).unwrap_or(u64::MAX),
         ),
     ];
-    let kept = if guard!("step_events") {
-        EVENTS_MAX
-    } else {
-        usize::MAX
-    };
-    span.events = posts.iter().take(kept).map(event).collect();
+    span.events = posts.iter().take(EVENTS_MAX).map(event).collect();
     span.dropped_events_count = posts.len() - span.events.len();
     Some(span)
 }

@@ -221,11 +221,7 @@ impl WorkCounter<'_> {
         let more = match value {
             Value::String(text) => {
                 let bytes = text.len() as u64;
-                let measured = if guard!("schema_texts") {
-                    node.text_words.saturating_mul(units(bytes))
-                } else {
-                    0
-                };
+                let measured = node.text_words.saturating_mul(units(bytes));
                 node.per_byte.saturating_mul(bytes).saturating_add(measured)
             }
             Value::Object(fields) if node.name_words() > 0 => self.names(node, fields)?,
@@ -252,12 +248,9 @@ impl WorkCounter<'_> {
     ) -> Result<u64, ExceededLimit> {
         let bytes: u64 = fields.keys().map(|name| name.len() as u64).sum();
         let count = fields.len() as u64;
-        let read = if guard!("schema_texts") {
-            units(bytes).saturating_mul(node.name_words())
-        } else {
-            0
-        };
-        let read = read.saturating_add(count);
+        let read = units(bytes)
+            .saturating_mul(node.name_words())
+            .saturating_add(count);
         self.step(read)?;
         Ok(node
             .per_name_byte

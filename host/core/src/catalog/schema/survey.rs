@@ -65,7 +65,7 @@ impl<'s> SchemaSurvey<'s> {
             .place_bytes
             .saturating_add(path.saturating_mul(keywords + 1));
         ensure!(
-            self.place_bytes <= PLACE_BYTES_MAX || !guard!("schema_places"),
+            self.place_bytes <= PLACE_BYTES_MAX,
             "the places of its keywords together take more than {PLACE_BYTES_MAX} bytes; use shorter names of properties"
         );
         match value {
@@ -116,7 +116,7 @@ impl<'s> SchemaSurvey<'s> {
                 .named
                 .insert(name, address)
                 .is_some_and(|other| other != address);
-            if other && guard!("schema_resources") {
+            if other {
                 let shown: String = name.chars().take(100).collect();
                 bail!(
                     "`{word}` gives two subschemas the name {shown:?}; give each a name of its own"
@@ -131,9 +131,6 @@ impl<'s> SchemaSurvey<'s> {
 /// path to it through other resources, and a few resources have too many paths to count. Subschemas of older drafts are
 /// refused too, because those begin a resource with another keyword.
 pub(super) fn same_resource(fields: &Map<String, Value>) -> anyhow::Result<()> {
-    if !guard!("schema_resources") {
-        return Ok(());
-    }
     let shown = |text: &str| text.chars().take(100).collect::<String>();
     if let Some(id) = fields.get("$id").and_then(Value::as_str) {
         bail!(

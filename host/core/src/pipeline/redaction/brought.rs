@@ -21,7 +21,7 @@ pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
         Refusal::new(ErrorCode::RequestSecretInvalid, message)
     };
     let bytes: usize = brought.iter().map(|(_, value)| value.expose().len()).sum();
-    if bytes > BYTES_MAX && guard!("request_secret_bytes") {
+    if bytes > BYTES_MAX {
         return Err(refused(format!(
             "they have {bytes} bytes together, and {BYTES_MAX} is the maximum"
         )));

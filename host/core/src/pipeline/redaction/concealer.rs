@@ -223,7 +223,7 @@ impl Concealer {
 
     /// Returns whether the redactor is ready, or quick to build.
     pub(super) fn is_light(&self) -> bool {
-        !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX || !guard!("redactor_aside")
+        !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX
     }
 
     fn renew(&mut self) {

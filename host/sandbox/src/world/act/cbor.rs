@@ -138,12 +138,11 @@ impl<'de> DeserializeSeed<'de> for ValueDecoder<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self.left.get().checked_sub(1) {
             Some(left) => self.left.set(left),
-            None if guard!("cbor_values") => {
+            None => {
                 return Err(D::Error::custom(format!(
                     "it holds more than {JSON_VALUES_MAX} values"
                 )));
             }
-            None => {}
         }
         deserializer.deserialize_any(self)
     }

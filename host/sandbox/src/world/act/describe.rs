@@ -69,7 +69,7 @@ pub(super) fn toolkit(
 
 /// Refuses a list that would cost the host too much. No limit of the guest ends what the host does with its list.
 fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
-    if tools.len() > TOOLS_MAX && guard!("act_tools") {
+    if tools.len() > TOOLS_MAX {
         return Err(format!(
             "the component lists {} tools; at most {TOOLS_MAX} are allowed",
             tools.len()
@@ -78,7 +78,7 @@ fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
     let bytes = tools.iter().fold(0_usize, |sum, tool| {
         sum.saturating_add(tool.parameters_schema.len())
     });
-    if bytes > SCHEMAS_BYTES_MAX && guard!("act_tools") {
+    if bytes > SCHEMAS_BYTES_MAX {
         let max = SCHEMAS_BYTES_MAX;
         return Err(format!(
             "the schemas of the component's tools have {bytes} bytes; at most {max} are allowed"

@@ -48,7 +48,7 @@ pub(super) async fn collect(
 
 /// Refuses a result with more events than one may have.
 pub(super) fn bounded(events: Vec<ToolEvent>) -> wasmtime::Result<Vec<ToolEvent>> {
-    if events.len() > EVENTS_MAX && guard!("stream_events") {
+    if events.len() > EVENTS_MAX {
         Err(ExceededLimit::Events.into())
     } else {
         Ok(events)
@@ -66,9 +66,6 @@ struct EventConsumer {
 impl EventConsumer {
     /// Counts an event.
     fn count(&mut self, event: &ToolEvent) -> Result<(), ExceededLimit> {
-        if !guard!("stream_events") {
-            return Ok(());
-        }
         self.events_left = self
             .events_left
             .checked_sub(1)

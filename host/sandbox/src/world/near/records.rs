@@ -56,7 +56,7 @@ pub(super) fn single(
     description: String,
     imported: HostFunctions,
 ) -> Result<ForeignTool, String> {
-    if schema.len() > SCHEMA_BYTES_MAX && guard!("near_schema") {
+    if schema.len() > SCHEMA_BYTES_MAX {
         return Err(format!(
             "it has {} bytes, of at most {SCHEMA_BYTES_MAX}",
             schema.len()

@@ -114,7 +114,7 @@ struct ShapeReader<'p> {
 }
 
 fn cases(count: usize) -> Result<(), String> {
-    if count > CASES_MAX && guard!("wit_cases") {
+    if count > CASES_MAX {
         Err(format!("one of its types has more than {CASES_MAX} cases"))
     } else {
         Ok(())
@@ -124,7 +124,7 @@ fn cases(count: usize) -> Result<(), String> {
 impl ShapeReader<'_> {
     fn shape(&mut self, kind: &Type, depth: usize) -> Result<JsonShape, String> {
         self.take(1)?;
-        if depth > DEPTH_MAX && guard!("wit_depth") {
+        if depth > DEPTH_MAX {
             return Err(format!("its types are nested more than {DEPTH_MAX} deep"));
         }
         let depth = depth + 1;
@@ -226,12 +226,11 @@ impl ShapeReader<'_> {
     fn take(&mut self, parts: usize) -> Result<(), String> {
         match self.parts.checked_sub(parts) {
             Some(left) => *self.parts = left,
-            None if guard!("wit_parts") => {
+            None => {
                 return Err(format!(
                     "the types of the component have more than {PARTS_MAX} parts"
                 ));
             }
-            None => {}
         }
         Ok(())
     }

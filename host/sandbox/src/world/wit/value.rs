@@ -93,8 +93,7 @@ impl ValueCodec {
     fn take(&mut self, values: usize) -> Result<(), ValueMismatch> {
         match self.left.checked_sub(values) {
             Some(left) => self.left = left,
-            None if guard!("wit_values") => return Err(ValueMismatch::TooMany(self.limit)),
-            None => {}
+            None => return Err(ValueMismatch::TooMany(self.limit)),
         }
         Ok(())
     }

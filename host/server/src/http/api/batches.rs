@@ -84,7 +84,7 @@ struct RunningBatch {
 /// Resources of a batch, until its last call ends.
 struct BatchResources {
     _places: Vec<CallPlace>,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Drop for RunningBatch {
@@ -166,10 +166,7 @@ fn response(media_type: HeaderValue, body: Body) -> Response<Body> {
 }
 
 /// Takes room for the calls of a batch.
-fn room(caller: &ApiCaller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
-    if !guard!("batch_calls") {
-        return Ok(None);
-    }
+fn room(caller: &ApiCaller, calls: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
     let full = |_| {
         let why = format!(
@@ -179,7 +176,6 @@ fn room(caller: &ApiCaller, calls: usize) -> Result<Option<OwnedSemaphorePermit>
     };
     Arc::clone(&caller.batched)
         .try_acquire_many_owned(calls)
-        .map(Some)
         .map_err(full)
 }
 
@@ -188,7 +184,7 @@ fn start(
     server: &Arc<Server>,
     caller: &ApiCaller,
     calls: Vec<BatchCallRequest>,
-    room: Option<OwnedSemaphorePermit>,
+    room: OwnedSemaphorePermit,
     trace: Option<TraceContext>,
 ) -> RunningBatch {
     let offering = server.offering();

@@ -194,7 +194,7 @@ fn outcome(
             *failures = 0;
             None
         }
-        Err(_) if *failures < FAILURES_MAX && guard!("event_retries") => {
+        Err(_) if *failures < FAILURES_MAX => {
             *failures += 1;
             None
         }

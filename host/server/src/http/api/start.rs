@@ -195,13 +195,8 @@ impl ApiCaller {
 
     /// Room for one more call that runs without a request; `None` if [`OPEN_MAX`] do.
     pub(super) fn room(&self) -> Option<BackgroundPlace> {
-        if !guard!("open_calls") {
-            return Some(BackgroundPlace { _permit: None });
-        }
         let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
-        Some(BackgroundPlace {
-            _permit: Some(permit),
-        })
+        Some(BackgroundPlace { _permit: permit })
     }
 
     /// Begins a call, which runs on its own; with `room`, without a request. `can_be_left`: its request can leave it.
