@@ -29,7 +29,7 @@ pub struct RunPlace {
 /// One of the places that a caller may have, returned when dropped: the first part of a [`RunPlace`].
 #[derive(Debug)]
 pub struct CallerPlace {
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why there is no place.

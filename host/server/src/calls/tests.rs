@@ -100,9 +100,7 @@ fn a_call_goes_on_without_its_request_only_as_far_as_there_is_room() {
     let open = Arc::new(Semaphore::new(1));
     let room = || {
         let permit = Arc::clone(&open).try_acquire_owned().ok()?;
-        Some(BackgroundPlace {
-            _permit: Some(permit),
-        })
+        Some(BackgroundPlace { _permit: permit })
     };
     let calls = Calls::default();
     let first = begin(&calls);
