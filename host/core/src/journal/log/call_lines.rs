@@ -241,7 +241,7 @@ impl Serialize for EventList<'_> {
                     && event.schema_version == SchemaVersion::default()
             });
             if is_usual {
-                WrittenEvent::Brief((
+                WrittenEvent::Brief(
                     event.event_id,
                     event.event_type,
                     event.time,
@@ -250,7 +250,7 @@ impl Serialize for EventList<'_> {
                     &event.data,
                     &event.trace_refs,
                     &event.extra,
-                ))
+                )
             } else {
                 WrittenEvent::Full(event)
             }
@@ -262,16 +262,14 @@ impl Serialize for EventList<'_> {
 #[serde(untagged)]
 enum WrittenEvent<'a> {
     Brief(
-        (
-            EventId,
-            EventType,
-            Timestamp,
-            &'a str,
-            Option<&'a str>,
-            &'a EventData,
-            &'a [Value],
-            &'a Extra,
-        ),
+        EventId,
+        EventType,
+        Timestamp,
+        &'a str,
+        Option<&'a str>,
+        &'a EventData,
+        &'a [Value],
+        &'a Extra,
     ),
     Full(&'a ToolEvent),
 }
@@ -280,16 +278,14 @@ enum WrittenEvent<'a> {
 #[serde(untagged)]
 enum ReadEvent {
     Brief(
-        (
-            EventId,
-            EventType,
-            Timestamp,
-            Arc<str>,
-            Option<Arc<str>>,
-            EventData,
-            Vec<Value>,
-            Extra,
-        ),
+        EventId,
+        EventType,
+        Timestamp,
+        Arc<str>,
+        Option<Arc<str>>,
+        EventData,
+        Vec<Value>,
+        Extra,
     ),
     Full(ToolEvent),
 }
@@ -324,7 +320,7 @@ impl LineEvents {
         let subject: Option<Arc<str>> = id.map(|id| evidence_ref(id).into());
         let event = |event| match event {
             ReadEvent::Full(event) => event,
-            ReadEvent::Brief((
+            ReadEvent::Brief(
                 event_id,
                 event_type,
                 time,
@@ -333,7 +329,7 @@ impl LineEvents {
                 data,
                 trace_refs,
                 extra,
-            )) => ToolEvent {
+            ) => ToolEvent {
                 schema_version: SchemaVersion::default(),
                 event_id,
                 event_type,

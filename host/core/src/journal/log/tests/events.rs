@@ -59,7 +59,12 @@ async fn what_was_decided_and_done_before_a_kill_is_on_record() {
         ..Start::new(&call, true)
     };
     writer.started(start, false).await.unwrap();
-    note(&writer, call.invocation_id, 2, &[progress.clone()]);
+    note(
+        &writer,
+        call.invocation_id,
+        2,
+        std::slice::from_ref(&progress),
+    );
     drop(writer);
     let reader = log(&folder, LogSettings::default());
     let record = reader.record(&id).unwrap().unwrap();
