@@ -127,15 +127,8 @@ fn a_call_whose_approval_ended_long_ago_leaves_the_journal_when_the_next_one_ask
         .collect();
     left.sort();
     assert_eq!(left, [young, open]);
-    for table in [
-        "decisions",
-        "mutations",
-        "hook_runs",
-        "events",
-        "results",
-        "approvals",
-    ] {
-        let count = format!("SELECT count(*) FROM {table} WHERE invocation = ?1");
+    for (table, id) in [("invocations", "id"), ("approvals", "invocation")] {
+        let count = format!("SELECT count(*) FROM {table} WHERE {id} = ?1");
         assert_eq!(
             store
                 .query_row(&count, [&old], |row| row.get::<_, i64>(0))
