@@ -11,7 +11,7 @@ use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::ConfigLayers;
 use toolcell_core::executor::canceled;
-use toolcell_core::record::{AbortReason, Refusal};
+use toolcell_core::record::{AbortReason, CallRecord, Refusal};
 
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};
@@ -162,15 +162,26 @@ impl Call {
             anyhow::Ok((tools, record))
         })?;
         bar.iter().for_each(|bar| bar.clear());
-        let saved = match &artifacts {
-            Some(folder) => runtime.block_on(saved::save(&tools.host, &record, folder)),
+        self.finish(runtime, tools, &record, artifacts.as_ref())
+    }
+
+    /// Saves the artifacts of the call, and shows its result.
+    fn finish(
+        &self,
+        runtime: Runtime,
+        tools: Arc<ToolSet>,
+        record: &CallRecord,
+        artifacts: Option<&saved::Folder>,
+    ) -> anyhow::Result<Exit> {
+        let saved = match artifacts {
+            Some(folder) => runtime.block_on(saved::save(&tools.host, record, folder)),
             None => Ok(()),
         };
         // A blocking read of the guest may still wait for a file; it must not delay the result.
         runtime.shutdown_background();
         // The process ends now, so dropping the engine would only take time.
         std::mem::forget(tools);
-        let exit = show::record(&record, self.form())?;
+        let exit = show::record(record, self.form())?;
         saved.map(|()| exit)
     }
 
