@@ -95,9 +95,7 @@ impl Call {
         self.options.retry.apply(&mut policy);
         let exporting =
             TelemetryGuard(exporting::start(&layers, &self.options.call.grants, "call"));
-        let mut listeners = exporting::listeners(exporting.0.as_ref());
-        let shows = bar.iter().map(|bar| Arc::<Bar>::clone(bar) as _);
-        listeners.extend::<Vec<Arc<dyn Listener>>>(shows.collect());
+        let listeners = listeners(&exporting, bar.as_ref());
         let mut host = self.host(&home, &limits, &layers, listeners)?;
         let runtime = Runtime::on_this_thread()?;
         let (tools, record) = runtime.block_on(async {
@@ -143,12 +141,10 @@ impl Call {
                     (tools, spec, Some(refusal))
                 }
             };
+            let telemetry = exporting.0.as_ref();
             let spec = CallSpec {
                 session: self.options.approvals.call_session(),
-                trace: exporting
-                    .0
-                    .as_ref()
-                    .and_then(|telemetry| telemetry.trace(None)),
+                trace: telemetry.and_then(|telemetry| telemetry.trace(None)),
                 ..spec.actor(ask::actor())
             };
             let context = CallContext {
@@ -234,6 +230,13 @@ impl Call {
             (false, false) => Form::People,
         }
     }
+}
+
+/// The listeners of a call: its telemetry, and the progress on the terminal.
+fn listeners(exporting: &TelemetryGuard, bar: Option<&Arc<Bar>>) -> Vec<Arc<dyn Listener>> {
+    let mut listeners = exporting::listeners(exporting.0.as_ref());
+    listeners.extend(bar.map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>));
+    listeners
 }
 
 /// Loads the component, chooses the tool, and loads the tools that it may call, unless the call is canceled. `naming`
