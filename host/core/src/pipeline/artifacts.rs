@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::catalog::Tool;
 use crate::journal::{Artifacts, KeptArtifact, NoPayloadRoom};
 use crate::policy::Limits;
-use crate::record::{ARTIFACT, Content, ErrorCode, Refusal};
+use crate::record::{ARTIFACT, Content, ErrorClass, ErrorCode, Refusal};
 
 use super::call_state::CallState;
 use super::map_result::MappedResult;
@@ -108,7 +108,7 @@ pub(super) async fn keep(
     let message = format!("the output has artifacts, and cannot be returned: {why}");
     mapped.withhold(Refusal {
         detail,
-        ..Refusal::new(code, message)
+        ..Refusal::new(code, message).with_class(ErrorClass::ResultTooLarge)
     });
     Vec::new()
 }

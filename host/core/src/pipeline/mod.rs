@@ -218,7 +218,9 @@ async fn events_so_far(services: &Services, left: StoredCallRef<'_>) -> Vec<Tool
         .noted_events(left.invocation().invocation_id)
         .await;
     let same = |(stored, noted): (&ToolEvent, &ToolEvent)| stored.event_id == noted.event_id;
-    if noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
+    // A call that ended elsewhere in the meantime is refused, and its record has one end.
+    let is_open = !noted.iter().any(|event| event.event_type.is_end());
+    if is_open && noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
         noted
     } else {
         stored.clone()

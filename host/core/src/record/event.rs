@@ -24,6 +24,14 @@ macro_rules! event_types {
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
+
+            /// `true` if no event of the same call comes after one of this type.
+            pub(crate) fn is_end(self) -> bool {
+                matches!(
+                    self,
+                    Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut
+                )
+            }
         }
     };
 }
