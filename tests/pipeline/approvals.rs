@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::{Background, Home, Host, Listener, Request, StoredApproval};
+use toolcell::{Home, Host, Listener, Request};
 use toolcell_core::approval::{Approver, Prompt, Reply, Session};
 use toolcell_core::hook::{Hook, HookOutput, Registration};
-use toolcell_core::journal::{ApprovalRequest, History};
+use toolcell_core::journal::{ApprovalRequest, History, StoredApproval};
 use toolcell_core::journal::{Journal, Role};
+use toolcell_core::pipeline::Background;
 use toolcell_core::policy::Grants;
 use toolcell_core::record::{AbortReason, ApprovalState, InvocationId, ToolEvent};
 

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use toolcell::{Home, Host, HostBuilder, MemoryBudget, RetryPolicy};
+use toolcell::{Home, Host, HostBuilder, RetryPolicy};
 use toolcell_core::approval::{Reply, Session};
 use toolcell_core::journal::{CallLog, LogSettings};
 use toolcell_core::policy::{Limits, Provenance, Rule, RuleWords};
 use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode};
+use toolcell_core::scheduler::MemoryBudget;
 
 use crate::support::{Called, Server, Test, check_record, host, scratch};
 

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolcell::{Background, CancelOutcome, Host, Listener, Request};
+use toolcell::{CancelOutcome, Host, Listener, Request};
+use toolcell_core::pipeline::Background;
 use toolcell_core::record::{AbortReason, CallRecord, InvocationId, ToolEvent};
 
 use crate::support::{Called, Test};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolcell::{Home, Host, Listener};
+use toolcell::{Home, Host, Listener, OutputError};
 use toolcell_core::record::{GUEST_BLOCKS, OutputRetention, Strategy, ToolEvent};
 
 use super::doubles::{home_with_own_payloads, own_host};
@@ -92,6 +92,53 @@ async fn a_block_of_every_class_comes_back_as_it_was_written() {
     assert_eq!(
         called.record()["result"]["structured_content"],
         json!({ "n": 1 })
+    );
+}
+
+#[tokio::test]
+async fn an_output_is_read_as_a_type_of_the_caller() {
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Count {
+        n: u32,
+    }
+    let structured = json!({ "content": [], "structured": { "n": 1 } });
+    let called = say("say", None, structured).await;
+    assert_eq!(called.0.output::<Count>().unwrap(), Count { n: 1 });
+    let mismatch = called.0.output::<Vec<Count>>().unwrap_err();
+    assert!(matches!(mismatch, OutputError::Structured(_)), "{mismatch}");
+    let called = say("say", None, text("{ \"n\": 2 }")).await;
+    assert_eq!(called.0.output::<Count>().unwrap(), Count { n: 2 });
+    let prose = say("say", None, text("two matches")).await;
+    let prose = prose.0.output::<Count>().unwrap_err();
+    assert!(
+        prose.to_string().contains("no structured content"),
+        "{prose}"
+    );
+}
+
+#[tokio::test]
+async fn an_output_that_is_missing_is_an_error_that_says_where_it_is() {
+    let empty = say("say", None, json!({ "content": [] })).await;
+    let error = empty.0.output::<Value>().unwrap_err();
+    assert!(matches!(error, OutputError::Empty), "{error}");
+    let failed = say("say", None, json!({ "content": 1 })).await;
+    let error = failed.0.output::<Value>().unwrap_err().to_string();
+    assert!(
+        error.contains(failed.message()) && error.ends_with(']'),
+        "{error}"
+    );
+    let (_guard, folder) = scratch();
+    let host = host(&folder, OutputRetention::default());
+    let large = json!({ "content": [], "structured": { "text": "x".repeat(5_000) } });
+    let called = say("say", Some(&host), large.clone()).await;
+    let error = called.0.output::<Value>().unwrap_err();
+    let OutputError::Persisted { digest } = error else {
+        panic!("{error}")
+    };
+    let kept = host.payload(&digest, 100_000).await.unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&kept).unwrap(),
+        large["structured"]
     );
 }
 

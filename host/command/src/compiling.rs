@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use toolcell::{Compilation, CompileWatch};
+use toolcell_sandbox::{Compilation, CompileWatch};
 
 use super::show;
 

@@ -8,15 +8,16 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver};
+use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy};
 use toolcell_config::{
     self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, duration, size,
 };
-use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
+use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX, Session};
 use toolcell_core::catalog::ToolSelection;
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::{ErrorCode, Mode, Refusal};
 use toolcell_install::tls;
+use toolcell_sandbox::SystemResolver;
 
 use super::exit::{BadRequest, Stop};
 use super::protected_sources::{self, KeptFile};

@@ -10,16 +10,16 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
-use toolcell::{
-    Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks,
-    Tool, ToolSet, ToolTerms, memory_bytes, memory_share_bytes,
-};
+use toolcell::{Home, Host, HostBuilder, Limits, LogSettings, Policy, Tool, ToolSet, ToolTerms};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
 use toolcell_core::catalog::{Surface, SurfaceConditions};
 use toolcell_core::journal::{CallLog, Journal};
+use toolcell_core::machine::{memory_bytes, share_bytes};
 use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+use toolcell_core::scheduler::{MemoryBudget, ResourceLocks};
+use toolcell_sandbox::Compilation;
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
@@ -305,7 +305,7 @@ impl ServingOptions {
             .get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
         let mut host = target::host(home, |host| {
             host.pooled = true;
-            host.calls_at_once = toolcell::CALLS_AT_ONCE;
+            host.calls_at_once = HostBuilder::CALLS_AT_ONCE;
             host.callers = self.callers;
             target::configure(host, &layers, &limits);
             self.notice_compilations(host);
@@ -388,7 +388,7 @@ impl ServingOptions {
         if self.listens {
             fits(said, limits)?;
         }
-        let wanted = MemoryBudget::new(said.unwrap_or_else(memory_share_bytes));
+        let wanted = MemoryBudget::new(said.unwrap_or_else(share_bytes));
         let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
             Some(same) => Ok(same.clone()),

@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell::{Callee, ComponentTools, Home, Host, HostBuilder, Limits, Policy};
+use toolcell::{ComponentTools, Home, Host, HostBuilder, Limits, Policy};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
 };
 use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
+use toolcell_core::pipeline::Callee;
 use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_install::lock::is_name;
 use toolcell_install::package::PackageInfo;

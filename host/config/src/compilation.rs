@@ -2,10 +2,8 @@
 //! and a project must not decide how long a hostile component keeps the machine busy.
 
 use anyhow::Context;
-use toolcell::{
-    CACHE_BYTES, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, COMPONENT_BYTES, Home, HostBuilder,
-    set_component_bytes_max,
-};
+use toolcell::{Home, HostBuilder};
+use toolcell_core::component_size::{COMPONENT_BYTES, set_component_bytes_max};
 
 use super::{ConfigFile, ConfigText};
 
@@ -25,9 +23,9 @@ pub struct CompilationSettings {
 impl Default for CompilationSettings {
     fn default() -> Self {
         Self {
-            cache_bytes_max: CACHE_BYTES,
-            cpu_seconds: COMPILE_CPU_SECONDS,
-            memory_bytes: COMPILE_MEMORY_BYTES,
+            cache_bytes_max: HostBuilder::CACHE_BYTES,
+            cpu_seconds: HostBuilder::COMPILE_CPU_SECONDS,
+            memory_bytes: HostBuilder::COMPILE_MEMORY_BYTES,
             component_bytes_max: COMPONENT_BYTES,
         }
     }

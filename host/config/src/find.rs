@@ -1,7 +1,13 @@
 use std::path::{Path, PathBuf};
 
-use toolcell::{FILE_NAME, LOCAL_FILE_NAME};
+use toolcell::Home;
 use toolcell_core::record::RuleSource;
+
+/// Name of the file of settings, a user's own or a project's.
+pub const FILE_NAME: &str = Home::SETTINGS_FILE;
+
+/// Name of the file of a user's own settings for one checkout, beside the project's file.
+pub const LOCAL_FILE_NAME: &str = "toolcell.local.toml";
 
 /// The files of a project, whether each exists or not: at least one does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use toolcell::{Host, read_component};
+use toolcell::Host;
+use toolcell_core::component_file::read_component;
 use toolcell_core::hook::{Matcher, OnFailure, Registration};
 use toolcell_core::policy::{GrantWord, Grants, Provenance};
 use toolcell_core::record::{HookEvent, digest};

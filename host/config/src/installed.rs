@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcell::{Home, InstalledTool, Policy, Refusal};
+use toolcell::{Home, Policy, Refusal};
+use toolcell_core::policy::InstalledTool;
 use toolcell_core::record::{ErrorClass, ErrorCode};
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::{LockEntry, is_name};

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use toolcell::record::OutputRetention;
 use toolcell::{Home, LogSettings};
 use toolcell_core::policy::{
     FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
 };
-use toolcell_core::record::{ErrorCode, Mode, Refusal, RuleSource, digest};
+use toolcell_core::record::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 use toolcell_core::scheduler::RetryPolicy;
 use toolcell_install::trust::TrustPolicy;
 

@@ -36,7 +36,7 @@ pub use file::{
     ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure,
     RuleEntry, ToolEntry, bytes, project_bytes,
 };
-pub use find::ProjectFiles;
+pub use find::{FILE_NAME, LOCAL_FILE_NAME, ProjectFiles};
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use installed::{InstalledComponent, InstalledNames, not_installed};
 pub use journal::configured_journal;

@@ -22,6 +22,7 @@ pub mod guard;
 
 pub mod approval;
 pub mod catalog;
+pub mod component_file;
 pub mod component_size;
 pub mod dialect;
 pub mod executor;
@@ -29,6 +30,7 @@ pub mod file_state;
 pub mod find;
 pub mod hook;
 pub mod journal;
+pub mod machine;
 pub mod named_file;
 pub mod pipeline;
 pub mod policy;

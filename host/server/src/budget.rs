@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use toolcell::memory_bytes;
+use toolcell_core::machine::memory_bytes;
 use toolcell_core::scheduler::share;
 
 /// Bytes per permit, because a semaphore counts permits in 32 bits.

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{
-    Background, CallContext, CallHandle, CallSpec, Cancellation, RecordKeeper, Session,
-};
+use toolcell::{CallContext, CallHandle, CallSpec, Cancellation};
+use toolcell_core::approval::Session;
+use toolcell_core::pipeline::{Background, RecordKeeper};
 use toolcell_core::record::{
     AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, Refusal,
 };

@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use tokio::sync::mpsc;
-use toolcell::{BoxFuture, RecordKeeper};
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::pipeline::RecordKeeper;
 use toolcell_core::record::CallRecord;
 
 use super::budget::{ByteBudget, Lease};

@@ -8,8 +8,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use toolcell::record::Mode;
-use toolcell::{Approver, Host, Policy, Prompt, Provenance, Reply, Request, Rule, RuleWords};
+use serde_json::Value;
+use toolcell::{Approver, Host, Mode, Policy, Prompt, Provenance, Reply, Request, Rule, RuleWords};
 
 const ECHO: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -44,41 +44,28 @@ impl Approver for Terminal {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     toolcell::compile_if_asked();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(async {
-            let host = Host::builder().approver(Arc::new(Terminal)).build()?;
-            let loaded = host.load(&wat::parse_file(ECHO)?).await?;
-            let tool = loaded
-                .tools
-                .first()
-                .ok_or("the component has no tool")?
-                .declaration()
-                .qualified_name();
-            let ask = RuleWords {
-                behavior: "ask",
-                tool: Some(&tool),
-                reason: Some("an example"),
-                ..RuleWords::default()
-            };
-            let policy = Policy::new(
-                Mode::Default,
-                vec![Rule::compile(&ask, &Provenance::COMMAND_LINE)?],
-            );
-            let result = host
-                .call(Request::new(tool, r#"{"hello": "world"}"#).policy(policy))
-                .await
-                .result;
-            println!(
-                "{}",
-                result
-                    .error
-                    .as_ref()
-                    .map_or_else(|| result.text(), |error| error.message.clone())
-            );
-            Ok(())
-        })
+    let host = Host::in_memory().approver(Arc::new(Terminal)).build()?;
+    let loaded = host.load(&wat::parse_file(ECHO)?).await?;
+    let tool = loaded.tools.first().ok_or("the component has no tool")?;
+    let tool = tool.declaration().qualified_name();
+    let ask = RuleWords {
+        behavior: "ask",
+        tool: Some(&tool),
+        reason: Some("an example"),
+        ..RuleWords::default()
+    };
+    let policy = Policy::new(
+        Mode::Default,
+        vec![Rule::compile(&ask, &Provenance::COMMAND_LINE)?],
+    );
+    let request = Request::new(tool, r#"{"hello": "world"}"#).policy(policy);
+    let record = host.call(request).await;
+    match record.output::<Value>() {
+        Ok(output) => println!("{output}"),
+        Err(error) => println!("{error}"),
+    }
+    Ok(())
 }

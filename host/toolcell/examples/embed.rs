@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use toolcell::{GrantWord, Host, Limits, Request};
 
 const ECHO: &str = concat!(
@@ -14,40 +15,27 @@ const ECHO: &str = concat!(
     "/../../tests/guests/wat/echo.wat"
 );
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     toolcell::compile_if_asked();
     let mut arguments = std::env::args().skip(1);
-    let component = wat::parse_file(arguments.next().unwrap_or_else(|| ECHO.to_owned()))?;
-    let input = arguments
-        .next()
-        .unwrap_or_else(|| r#"{"hello": "world"}"#.to_owned());
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(async {
-            let host = Host::builder().build()?;
-            let loaded = host.load(&component).await?;
-            let tool = loaded
-                .tools
-                .first()
-                .ok_or("the component has no tool")?
-                .declaration()
-                .qualified_name();
-            let limits = Limits {
-                wall: Duration::from_secs(1),
-                ..Limits::default()
-            };
-            let request = Request::new(tool, input.as_str())
-                .grant(GrantWord::Read, ".")?
-                .limits(limits);
-            let result = host.call(request).await.result;
-            println!(
-                "{}",
-                result
-                    .error
-                    .as_ref()
-                    .map_or_else(|| result.text(), |error| error.message.clone())
-            );
-            Ok(())
-        })
+    let component = wat::parse_file(arguments.next().as_deref().unwrap_or(ECHO))?;
+    let input = arguments.next();
+    let host = Host::in_memory().build()?;
+    let loaded = host.load(&component).await?;
+    let tool = loaded.tools.first().ok_or("the component has no tool")?;
+    let limits = Limits {
+        wall: Duration::from_secs(1),
+        ..Limits::default()
+    };
+    let input = input.as_deref().unwrap_or(r#"{"hello": "world"}"#);
+    let request = Request::new(tool.declaration().qualified_name(), input)
+        .grant(GrantWord::Read, ".")?
+        .limits(limits);
+    let record = host.call(request).await;
+    match record.output::<Value>() {
+        Ok(output) => println!("{output}"),
+        Err(error) => println!("{error}"),
+    }
+    Ok(())
 }

@@ -9,7 +9,8 @@ use toolcell_core::approval::Approver;
 use toolcell_core::catalog::Catalog;
 use toolcell_core::executor::Executor;
 use toolcell_core::hook::{HookList, Registration};
-use toolcell_core::journal::{CallLog, Journal, Listener, LogSettings, PayloadStore};
+use toolcell_core::journal::{CallLog, Journal, Keep, Listener, LogSettings, PayloadStore};
+use toolcell_core::machine;
 use toolcell_core::pipeline::{ApprovalService, RunningCalls, Services};
 use toolcell_core::policy::Limits;
 use toolcell_core::record::OutputRetention;
@@ -18,23 +19,10 @@ use toolcell_core::secret::SecretStore;
 use toolcell_sandbox::{CompileWatch, CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
 
 use crate::compiling::{self, COMPILE_COMMAND};
-use crate::{Home, Host, machine};
-
-/// Default number of calls that run at once in a host that serves many.
-pub const CALLS_AT_ONCE: u32 = 64;
+use crate::{Home, Host};
 
 /// Default number of calls that wait at once.
 const CALLS_WAITING: u32 = 4_096;
-
-/// Default maximum size of the cache of compiled components, in bytes: a large tool takes 30 MiB.
-pub const CACHE_BYTES: u64 = 2 << 30;
-
-/// Default CPU time limit of one compilation, in seconds. A component that contains Python takes 22 s on a server, and a
-/// small machine is four times slower.
-pub const COMPILE_CPU_SECONDS: u64 = 120;
-
-/// Default address space limit of one compilation, in bytes.
-pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 
 /// Configuration of a host. [`Host::builder`] begins one.
 ///
@@ -44,9 +32,11 @@ pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 /// ```
 #[non_exhaustive]
 pub struct HostBuilder {
-    /// Where the host keeps its state. `None`: [`Home::find`].
+    /// Where the host keeps its state. `None`: [`Home::find`], or nowhere for [`Host::in_memory`].
     pub home: Option<Home>,
-    /// Maximum number of calls that run at once; others wait. Default: [`CALLS_AT_ONCE`].
+    /// `true` for a host that keeps nothing: without a home, it has a temporary folder.
+    pub(crate) in_memory: bool,
+    /// Maximum number of calls that run at once; others wait. Default: [`Self::CALLS_AT_ONCE`].
     pub calls_at_once: u32,
     /// Number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of the
     /// capacity for nested calls. Default: 1.
@@ -58,7 +48,7 @@ pub struct HostBuilder {
     pub memory_bytes_max: u64,
     /// Memory budget of all calls, shared with other hosts that use the same budget. A call waits for free memory until
     /// its deadline, and is then refused as `rate_limited`. `None`:
-    /// [`memory_share_bytes`](crate::memory_share_bytes) for a pooled host, and no limit for one that makes one call
+    /// half of this machine's memory for a pooled host, and no limit for one that makes one call
     /// after another.
     pub memory: Option<MemoryBudget>,
     /// Maximum number of calls that wait for their turn or for a place; more are refused as `rate_limited`. With several
@@ -72,12 +62,12 @@ pub struct HostBuilder {
     /// Keep compiled components on disk. Default: `true`.
     pub cached: bool,
     /// Maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted first.
-    /// Default: [`CACHE_BYTES`].
+    /// Default: [`Self::CACHE_BYTES`].
     pub cache_bytes_max: u64,
     /// CPU time limit of one compilation, in seconds; the wall time limit is twice as long. Default:
-    /// [`COMPILE_CPU_SECONDS`].
+    /// [`Self::COMPILE_CPU_SECONDS`].
     pub compile_cpu_seconds: u64,
-    /// Address space limit of one compilation, in bytes. Default: [`COMPILE_MEMORY_BYTES`].
+    /// Address space limit of one compilation, in bytes. Default: [`Self::COMPILE_MEMORY_BYTES`].
     pub compile_memory_bytes: u64,
     /// Told when a component is compiled because its code is not cached. It must not block.
     pub compile_watch: Option<CompileWatch>,
@@ -107,7 +97,8 @@ impl Default for HostBuilder {
     fn default() -> Self {
         Self {
             home: None,
-            calls_at_once: CALLS_AT_ONCE,
+            in_memory: false,
+            calls_at_once: Self::CALLS_AT_ONCE,
             callers: 1,
             pooled: true,
             memory_bytes_max: Limits::default().memory_bytes.max(1 << 30),
@@ -116,9 +107,9 @@ impl Default for HostBuilder {
             locks: ResourceLocks::default(),
             compiler: None,
             cached: true,
-            cache_bytes_max: CACHE_BYTES,
-            compile_cpu_seconds: COMPILE_CPU_SECONDS,
-            compile_memory_bytes: COMPILE_MEMORY_BYTES,
+            cache_bytes_max: Self::CACHE_BYTES,
+            compile_cpu_seconds: Self::COMPILE_CPU_SECONDS,
+            compile_memory_bytes: Self::COMPILE_MEMORY_BYTES,
             compile_watch: None,
             cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,
@@ -134,6 +125,32 @@ impl Default for HostBuilder {
 }
 
 impl HostBuilder {
+    /// Defaults of a host that keeps nothing.
+    pub(crate) fn in_memory() -> Self {
+        Self {
+            in_memory: true,
+            cached: false,
+            journal: LogSettings {
+                keep: Keep::None,
+                ..LogSettings::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Default number of calls that run at once in a host that serves many.
+    pub const CALLS_AT_ONCE: u32 = 64;
+
+    /// Default maximum size of the cache of compiled components, in bytes: a large tool takes 30 MiB.
+    pub const CACHE_BYTES: u64 = 2 << 30;
+
+    /// Default CPU time limit of one compilation, in seconds. A component that contains Python takes 22 s on a server,
+    /// and a small machine is four times slower.
+    pub const COMPILE_CPU_SECONDS: u64 = 120;
+
+    /// Default address space limit of one compilation, in bytes.
+    pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
+
     /// Sets the folder of all state.
     #[must_use]
     pub fn home(self, home: impl Into<Home>) -> Self {
@@ -196,7 +213,14 @@ impl HostBuilder {
     }
 
     fn set_up(self) -> anyhow::Result<Host> {
-        let home = self.home.map_or_else(Home::find, Ok)?;
+        let (home, folder) = match self.home {
+            Some(home) => (home, None),
+            None if self.in_memory => {
+                let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+                (Home::at(folder.path()), Some(folder))
+            }
+            None => (Home::find()?, None),
+        };
         let compiler = self.compiler.map_or_else(compiling::own_program, Ok)?;
         let sandbox = Sandbox::new(SandboxSettings {
             pool: self.pooled.then_some(self.calls_at_once),
@@ -262,6 +286,7 @@ impl HostBuilder {
             sandbox,
             services,
             declared: Mutex::default(),
+            _folder: folder,
         })
     }
 }

@@ -5,15 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use etcetera::BaseStrategy;
 
-/// The environment variable that names the folder of all state.
-pub const HOME_VARIABLE: &str = "TOOLCELL_HOME";
-
-/// Name of the file of settings, a user's own or a project's.
-pub const FILE_NAME: &str = "toolcell.toml";
-
-/// Name of the file of a user's own settings for one checkout, beside the project's file.
-pub const LOCAL_FILE_NAME: &str = "toolcell.local.toml";
-
 /// The folder that holds all state.
 ///
 /// ```
@@ -30,19 +21,28 @@ impl<P: Into<PathBuf>> From<P> for Home {
 }
 
 impl Home {
+    /// The environment variable that names the folder of all state.
+    pub const VARIABLE: &str = "TOOLCELL_HOME";
+
+    /// Name of the user's own file of settings.
+    pub const SETTINGS_FILE: &str = "toolcell.toml";
+
     /// Returns the folder that `TOOLCELL_HOME` names, or else `toolcell` in the platform's data folder.
     ///
     /// # Errors
     ///
     /// A platform that names no data folder, for example because `HOME` is not set.
     pub fn find() -> anyhow::Result<Self> {
-        if let Some(home) = std::env::var_os(HOME_VARIABLE).filter(|home| !home.is_empty()) {
+        if let Some(home) = std::env::var_os(Self::VARIABLE).filter(|home| !home.is_empty()) {
             let home = std::path::absolute(&home)
-                .with_context(|| format!("cannot find the folder of {HOME_VARIABLE}"))?;
+                .with_context(|| format!("cannot find the folder of {}", Self::VARIABLE))?;
             return Ok(Self(home));
         }
         let base = etcetera::choose_base_strategy().with_context(|| {
-            format!("cannot find a folder for toolcell's data; set {HOME_VARIABLE} to choose one")
+            format!(
+                "cannot find a folder for toolcell's data; set {} to choose one",
+                Self::VARIABLE
+            )
         })?;
         Ok(Self(base.data_dir().join("toolcell")))
     }
@@ -64,13 +64,16 @@ impl Home {
     ///
     /// A platform that names no configuration folder.
     pub fn user_file(&self) -> anyhow::Result<PathBuf> {
-        if std::env::var_os(HOME_VARIABLE).is_some_and(|home| !home.is_empty()) {
-            return Ok(self.0.join(FILE_NAME));
+        if std::env::var_os(Self::VARIABLE).is_some_and(|home| !home.is_empty()) {
+            return Ok(self.0.join(Self::SETTINGS_FILE));
         }
         let base = etcetera::choose_base_strategy().with_context(|| {
-            format!("cannot find the folder for configuration; set {HOME_VARIABLE} to choose one")
+            format!(
+                "cannot find the folder for configuration; set {} to choose one",
+                Self::VARIABLE
+            )
         })?;
-        Ok(base.config_dir().join("toolcell").join(FILE_NAME))
+        Ok(base.config_dir().join("toolcell").join(Self::SETTINGS_FILE))
     }
 
     /// The folders of toolcell's own state and of the user's own configuration, canonical: no grant may reach them.

@@ -1,15 +1,15 @@
 //! Loads tools, and calls them.
 
 use std::fs::File;
-use std::io::{Read, Seek};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Seek;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
-use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
+use toolcell_core::component_file::{open_component, read_open, unreadable};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
@@ -19,7 +19,7 @@ use toolcell_core::pipeline::{
 };
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, ErrorCode, EventType, Finding, InvocationId,
+    AbortReason, Approval, CallRecord, ErrorCode, EventType, Finding, InvocationId,
     OutputRetention, Refusal, ToolEvent, digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
@@ -47,12 +47,27 @@ pub struct Host {
     pub(crate) services: Services,
     /// The events of tools that were loaded since the last surface was announced.
     pub(crate) declared: Mutex<Vec<ToolEvent>>,
+    /// The temporary folder of a host in memory, removed after everything that could use it.
+    pub(crate) _folder: Option<TempDir>,
 }
 
 impl Host {
     /// Returns a builder with defaults for a long-running host.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
+    }
+
+    /// Returns a builder for a host that keeps nothing, for tests and for programs that have a log of their own: no log
+    /// of calls, no cache of compiled code and no home. What must be a file while a call runs (its scratch folder, an
+    /// output that is too large for its result, a call that waits for an approval) is in a private temporary folder,
+    /// which is removed with the host.
+    ///
+    /// ```
+    /// let host = toolcell::Host::in_memory().compiler("toolcell").build();
+    /// assert!(host.is_ok());
+    /// ```
+    pub fn in_memory() -> HostBuilder {
+        HostBuilder::in_memory()
     }
 
     /// Loads the component `bytes`, and puts its tools into the catalog. Loading it again changes nothing.
@@ -75,7 +90,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::load`] and of [`read_component`].
+    /// Those of [`Self::load`], and a file that cannot be read, is not a regular file, or is too large.
     pub async fn load_file(&self, file: &Path) -> Result<ComponentTools, Refusal> {
         let (open, _) = open_component(file)?;
         let path = absolute(file)?;
@@ -515,45 +530,6 @@ fn unusable(errors: &[Finding]) -> Refusal {
     Refusal::new(ErrorCode::DescriptionInvalid, message.trim_end())
 }
 
-/// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
-pub(crate) fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
-    // Without NONBLOCK, a named pipe would block the reader. Reading a regular file ignores it.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let open = File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(file)
-        .map_err(|error| unreadable(file, &error))?;
-    let metadata = open.metadata().map_err(|error| unreadable(file, &error))?;
-    if !metadata.is_file() {
-        return Err(unreadable(
-            file,
-            &std::io::Error::other("it is not a regular file"),
-        ));
-    }
-    let size = metadata.len();
-    if size > component_bytes_max() {
-        let message = format!(
-            "the component {} has {size} bytes, {}",
-            file.display(),
-            larger_than_allowed()
-        );
-        return Err(Refusal::new(ErrorCode::ComponentTooLarge, message)
-            .with_class(ErrorClass::SandboxViolation));
-    }
-    Ok((open, size))
-}
-
-/// Reads the file of a component, of at most 64 MiB unless the user allowed more.
-///
-/// # Errors
-///
-/// `setup_required`/`component_unreadable` if the file cannot be read or is not a regular file, and
-/// `sandbox_violation`/`component_too_large`. The message names the file.
-pub fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
-    read_all(file, open_component(file)?.0)
-}
-
 /// A component that was read.
 struct ReadComponent {
     component: Component,
@@ -578,7 +554,7 @@ fn read(sandbox: &Sandbox, file: &Path, mut open: File) -> Result<ReadComponent,
         });
     }
     open.rewind().map_err(|error| unreadable(file, &error))?;
-    let bytes = read_all(file, open)?;
+    let bytes = read_open(file, open)?;
     Ok(ReadComponent {
         component: Component::Bytes(digest(&bytes).into(), bytes),
         state,
@@ -587,72 +563,4 @@ fn read(sandbox: &Sandbox, file: &Path, mut open: File) -> Result<ReadComponent,
 
 pub(crate) fn absolute(file: &Path) -> Result<PathBuf, Refusal> {
     std::path::absolute(file).map_err(|error| unreadable(file, &error))
-}
-
-fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::new();
-    open.take(component_bytes_max())
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(file, &error))?;
-    Ok(bytes)
-}
-
-fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
-    let message = format!(
-        "cannot read the component {}: {error}; name a .wasm file that you may read",
-        file.display()
-    );
-    Refusal::new(ErrorCode::ComponentUnreadable, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_cannot_be_read_is_named_with_the_reason_and_what_to_give() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("missing.wasm");
-        for (path, why) in [
-            (missing.as_path(), "No such file"),
-            (folder.path(), "regular file"),
-        ] {
-            let refusal = read_component(path).unwrap_err();
-            let message = refusal.to_string();
-            assert_eq!(
-                (refusal.class, refusal.code),
-                (ErrorClass::SetupRequired, ErrorCode::ComponentUnreadable)
-            );
-            assert!(
-                message.contains(&path.display().to_string()) && message.contains(why),
-                "{message}"
-            );
-            assert!(
-                message.ends_with("name a .wasm file that you may read"),
-                "{message}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_component_that_is_too_large_is_refused_with_its_size() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("large.wasm");
-        // A hole: it takes no space.
-        File::create(&path)
-            .unwrap()
-            .set_len(component_bytes_max() + 1)
-            .unwrap();
-        let refusal = read_component(&path).unwrap_err();
-        assert_eq!(
-            (refusal.class, refusal.code),
-            (ErrorClass::SandboxViolation, ErrorCode::ComponentTooLarge)
-        );
-        let message = refusal.to_string();
-        let size = component_bytes_max() + 1;
-        assert!(
-            message.contains(&format!("{} has {size} bytes", path.display())),
-            "{message}"
-        );
-    }
 }

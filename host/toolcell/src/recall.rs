@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::thread;
 
 use toolcell_core::catalog::Tool;
+use toolcell_core::component_file::open_component;
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::pipeline;
 use toolcell_core::record::{Finding, Refusal};
 use toolcell_sandbox::{LoadedComponent, Sandbox};
 
-use crate::host::{absolute, facts, open_component};
+use crate::host::{absolute, facts};
 
 /// Minimum number of components for one thread; fewer take less time than a thread takes to start.
 const PART_MIN: usize = 32;

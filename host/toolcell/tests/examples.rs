@@ -10,9 +10,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs an example with `input`, and a state folder of its own. Returns its output.
+/// Runs an example with `input`, and folders of its own, in which it leaves nothing. Returns its output.
 fn run(example: &str, arguments: &[&str], input: &str) -> String {
     let home = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
     // Cargo builds the examples with the tests, beside the folder of this test.
     let tests = std::env::current_exe().unwrap();
     let program = tests
@@ -24,6 +25,7 @@ fn run(example: &str, arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(&program)
         .args(arguments)
         .env("TOOLCELL_HOME", home.path())
+        .env("TMPDIR", temporary.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -36,6 +38,10 @@ fn run(example: &str, arguments: &[&str], input: &str) -> String {
         .unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
+    for folder in [&home, &temporary] {
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "a host in memory keeps nothing");
+    }
     String::from_utf8(output.stdout).unwrap()
 }
 

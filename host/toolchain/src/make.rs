@@ -151,7 +151,7 @@ impl CompileJob<'_> {
     ) -> Result<PathBuf> {
         let bytes =
             std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
-        let component = toolcell::component_of_library(&bytes, world)?;
+        let component = toolcell_sandbox::component_of_library(&bytes, world)?;
         let file = self.work.join(format!("{}.component.wasm", self.name));
         record::replace(&file, &component)?;
         Ok(file)

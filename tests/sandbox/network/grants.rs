@@ -218,7 +218,7 @@ async fn a_tool_never_reaches_the_host_that_runs_it() {
         format!("127.0.0.1:{}", server.port),
         format!("0.0.0.0:{}", server.port),
     ] {
-        let _listening = toolcell::ListenGuard::at(own.parse().unwrap());
+        let _listening = toolcell_sandbox::ListenGuard::at(own.parse().unwrap());
         let test = Test::new("egress#ask").net(&server.url(""));
         failed(
             &answer(test, json!({ "authority": server.authority() })).await,

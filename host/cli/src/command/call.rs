@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use toolcell::{
-    CallContext, CallSpec, Callee, Cancellation, Home, Host, Limits, Listener, Policy, ToolSet,
-    ToolTerms,
+    CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, ToolSet, ToolTerms,
 };
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::ConfigLayers;
 use toolcell_core::executor::canceled;
+use toolcell_core::pipeline::Callee;
 use toolcell_core::record::{AbortReason, CallRecord, Refusal};
 
 use super::ask::{self, Origin};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
-use toolcell::{HOME_VARIABLE, Home};
+use toolcell::Home;
 use toolcell_core::named_file;
 
 use super::ask::ACTOR_VARIABLE;
@@ -163,10 +163,11 @@ fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "the client would start it with {HOME_VARIABLE}={}, and this toolcell keeps its state in {}; it was not started. If \
-         you know that folder: {HOME_VARIABLE}=DIR toolcell doctor --mcp-config=FILE",
+        "the client would start it with {variable}={}, and this toolcell keeps its state in {}; it was not started. If \
+         you know that folder: {variable}=DIR toolcell doctor --mcp-config=FILE",
         said.display(),
-        home.folder().display()
+        home.folder().display(),
+        variable = Home::VARIABLE
     )
 }
 
@@ -183,7 +184,7 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     check_arguments(&arguments)?;
     let environment = server.get("env").and_then(Value::as_object);
     check_home(
-        environment.and_then(|environment| environment.get(HOME_VARIABLE)),
+        environment.and_then(|environment| environment.get(Home::VARIABLE)),
         home,
     )?;
     let environment = environment
@@ -194,7 +195,7 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
         .args(arguments)
         .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
         // Not the path in the file, which could have been redirected since the check (TOCTOU race).
-        .env(HOME_VARIABLE, home.folder())
+        .env(Home::VARIABLE, home.folder())
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
-use toolcell::{GrantWord, HOME_VARIABLE};
+use toolcell::{GrantWord, Home};
 use toolcell_config::InstalledNames;
 
 use super::bundled;
@@ -53,7 +53,7 @@ pub(super) fn config(
     let mut arguments = arguments(typed, folder, names)?;
     arguments.extend(extra.iter().cloned());
     // Clients start programs with an environment of their own.
-    let home = std::env::var(HOME_VARIABLE)
+    let home = std::env::var(Home::VARIABLE)
         .ok()
         .filter(|home| !home.is_empty());
     let home = home
@@ -73,7 +73,7 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
     entry.insert("command".to_owned(), program.into());
     entry.insert("args".to_owned(), json!(arguments));
     if let Some(home) = home {
-        entry.insert("env".to_owned(), json!({ HOME_VARIABLE: home }));
+        entry.insert("env".to_owned(), json!({ (Home::VARIABLE): home }));
     }
     let key = if client == Client::Vscode {
         "servers"

@@ -1,8 +1,9 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
-use toolcell::{ComponentTools, Home, memory_bytes, memory_share_bytes};
+use toolcell::{ComponentTools, Home};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
+use toolcell_core::machine::{memory_bytes, share_bytes};
 use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_core::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;
@@ -67,7 +68,7 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
 fn memory(settings: &Settings) -> Check {
     let each = settings.limits.host_bytes();
     let said = settings.layers.memory_total();
-    let total = said.unwrap_or_else(memory_share_bytes);
+    let total = said.unwrap_or_else(share_bytes);
     let whose = if said.is_some() {
         "as [limits] memory_total says"
     } else {

@@ -3,10 +3,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
+use toolcell::{Home, Keep, Limits};
 use toolcell_config::{configured_compilation, configured_journal};
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::journal::CallLog;
+use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, cached_bytes};
 use toolcell_toolchain::{Language, PartState, Preference, ToolchainSearch};
 
 use super::exit::Exit;
@@ -152,7 +153,7 @@ fn writable(home: &Home) -> Check {
             subject: "state".to_owned(),
             state: "missing",
             detail: format!("{} cannot be written: {error}", folder.display()),
-            fix: Some(format!("export {}=DIR", toolcell::HOME_VARIABLE)),
+            fix: Some(format!("export {}=DIR", toolcell::Home::VARIABLE)),
         },
     }
 }

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use toolcell::{ComponentTools, Grants, Home, Host, read_component};
+use toolcell::{ComponentTools, Grants, Home, Host};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
+use toolcell_core::component_file::read_component;
 use toolcell_core::record::{ErrorCode, Finding, Refusal};
 
 use super::target;

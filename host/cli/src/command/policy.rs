@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcell::{CallExplanation, CallSpec, Explanation, Home, ToolSet};
+use toolcell::{CallExplanation, CallSpec, Home, ToolSet};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::policy::{Capability, SecretPlacement, SecretUse, ToolGrant};
+use toolcell_core::policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use toolcell::{Home, read_component};
+use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
+use toolcell_core::component_file::read_component;
 use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_install::check::{CheckFinding, CheckInput, Severity, check};
 use toolcell_install::component::ComponentFile;

@@ -92,8 +92,8 @@ fn project_files(dir: &Path) -> anyhow::Result<ProjectFiles> {
     let missing = || {
         BadRequest(format!(
             "there is no {} or {} in {} or above it",
-            toolcell::FILE_NAME,
-            toolcell::LOCAL_FILE_NAME,
+            toolcell_config::FILE_NAME,
+            toolcell_config::LOCAL_FILE_NAME,
             folder.display()
         ))
     };

@@ -30,6 +30,7 @@ mod invocation;
 mod json;
 mod mapping;
 mod mutation;
+mod output;
 mod permission_profile;
 mod persistence;
 mod progress;
@@ -86,6 +87,7 @@ pub use json::{JSON_VALUES_MAX, object, read_json, read_unique_json};
 pub(crate) use json::{decoded, plain_name};
 pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
+pub use output::OutputError;
 pub use permission_profile::{
     AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel,
     WriteEffect,

@@ -1,9 +1,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolcell::StoredApproval;
 use toolcell_core::approval::legible;
-use toolcell_core::journal::{AnswerOutcome, Role};
+use toolcell_core::journal::{AnswerOutcome, Role, StoredApproval};
 use toolcell_core::record::{Answer, ApprovalState, InvocationId, Timestamp};
 
 use crate::ask;

@@ -1,9 +1,8 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use toolcell::StoredApproval;
 use toolcell_core::approval::{PromptSheet, Whitespace, visible};
-use toolcell_core::journal::Summary;
+use toolcell_core::journal::{StoredApproval, Summary};
 use toolcell_core::record::{Answer, Approval, ApprovalState, InvocationId};
 
 use super::super::exit::Exit;

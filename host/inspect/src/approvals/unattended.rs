@@ -5,13 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use toolcell::{
-    CallContext, CallSpec, Cancellation, ComponentTools, Host, RoleLock, StoredApproval,
-    StoredCallRef, ToolSet,
-};
+use toolcell::{CallContext, CallSpec, Cancellation, ComponentTools, Host, ToolSet};
 use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
-use toolcell_core::journal::Role;
+use toolcell_core::journal::{Role, RoleLock, StoredApproval};
+use toolcell_core::pipeline::StoredCallRef;
 use toolcell_core::record::{CallRecord, InvocationId, Refusal};
 
 use super::ApprovalCommands;

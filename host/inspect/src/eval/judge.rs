@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use toolcell::{Home, read_component};
+use toolcell::Home;
 use toolcell_config::configured_compilation;
+use toolcell_core::component_file::read_component;
 use toolcell_dialect::evaluation::{self, Assertion, EvalCase, EvaluationTrace, JudgeVerdict};
 
 use super::super::exit::{BadRequest, Stop};
@@ -17,7 +18,7 @@ const NO_JUDGE: &str = "no judge configured";
 pub(super) enum Judge {
     None,
     Program(Program),
-    Component(Box<toolcell::Judge>),
+    Component(Box<toolcell_sandbox::Judge>),
 }
 
 impl Judge {
@@ -41,7 +42,7 @@ impl Judge {
 }
 
 /// Loads the component `file` as a judge, whose answers take at most `wall` each.
-pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell::Judge, Stop> {
+pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell_sandbox::Judge, Stop> {
     let home = Home::find()?;
     let compilation =
         configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;

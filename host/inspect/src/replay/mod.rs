@@ -13,12 +13,14 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
-use toolcell::record::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{
     CallContext, CallRecord, CallSpec, Cancellation, ComponentTools, ErrorClass, Grants, Home,
     Host, Limits, Tool, ToolSet,
 };
 use toolcell_command::runtime::Runtime;
+use toolcell_core::record::{
+    ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage,
+};
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, PolicyOptions, Settings};

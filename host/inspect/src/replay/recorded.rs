@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolcell::record::{InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage};
-use toolcell::{ErrorClass, ErrorCode, Input, ToolResult};
+use toolcell::{ErrorClass, ErrorCode, ToolResult};
+use toolcell_core::record::{
+    Input, InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage,
+};
 
 use super::report::ReplayObstacle;
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolcell::record::{InvocationId, ReplayBlocker};
 use toolcell_core::approval::{Whitespace, legible, visible};
+use toolcell_core::record::{InvocationId, ReplayBlocker};
 
 use crate::exit::Exit;
 use crate::show;

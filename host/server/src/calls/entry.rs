@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
-use toolcell::{Background, Cancellation, Listener};
+use toolcell::{Cancellation, Listener};
+use toolcell_core::pipeline::Background;
 use toolcell_core::record::{AbortReason, EventType, InvocationId, Timestamp, ToolEvent};
 
 use crate::asking::{CallQuestion, wire};

@@ -28,7 +28,7 @@ use route::{ConnectionState, Routes};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use toolcell::ListenGuard;
+use toolcell_sandbox::ListenGuard;
 
 use super::otc::{Worker, WorkerSecret};
 use super::{InterruptFuture, ServeFuture, Server};

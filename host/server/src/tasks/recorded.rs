@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell::StoredApproval;
+use toolcell_core::journal::StoredApproval;
 use toolcell_core::journal::{AnswerOutcome, CallLog, CallQuery, LogError, Summary};
 use toolcell_core::pool::{STORE, UnfinishedJob};
 use toolcell_core::record::{Answer, ErrorCode, InvocationId, Refusal};

@@ -10,9 +10,9 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::json;
-use toolcell::{CancelOutcome, SuspendedCall};
+use toolcell::CancelOutcome;
 use toolcell_core::approval::visible_json;
-use toolcell_core::journal::{AnswerOutcome, Keep};
+use toolcell_core::journal::{AnswerOutcome, Keep, SuspendedCall};
 use toolcell_core::record::{
     self, AbortReason, Answer, Approval, InvocationId, Refusal, SuspensionState, Timestamp,
     ToolError,

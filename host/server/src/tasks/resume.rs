@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use rmcp::model::InputResponses;
 use tokio::sync::mpsc;
-use toolcell::{
-    Background, CallContext, CallRecord, CallSpec, Keep, RoleLock, StoredApproval, StoredCallRef,
-    SuspendedCall,
-};
+use toolcell::{CallContext, CallRecord, CallSpec, Keep};
+use toolcell_core::journal::{RoleLock, StoredApproval, SuspendedCall};
+use toolcell_core::pipeline::{Background, StoredCallRef};
 
 use crate::Server;
 use crate::asking::{

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{RoleLock, StoredApproval, SuspendedCall};
 use toolcell_core::journal::{CallLog, Journal, LogError, Role, Store, StoreError};
+use toolcell_core::journal::{RoleLock, StoredApproval, SuspendedCall};
 use toolcell_core::pool::STORE;
 use toolcell_core::record::{
     Approval, ApprovalState, ErrorCode, InvocationId, Refusal, Status, SuspensionState, Timestamp,

@@ -19,12 +19,12 @@ use serde_json::Value;
 use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, CallContext, CallSpec, Cancellation, Home, Host,
     InterruptBehavior, OrderingPolicy, Refusal, SiblingFailurePolicy, ToolSet, YieldPolicy,
-    memory_share_bytes,
 };
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::InstalledNames;
 use toolcell_core::catalog::Surface;
+use toolcell_core::machine::share_bytes;
 use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping};
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
 use toolcell_dialect::{CallTerms, Dialect};
@@ -125,7 +125,7 @@ impl OrderOptions {
             siblings: self.on_failure.unwrap_or_default(),
             context_modifiers: self.context_modifiers.unwrap_or_default(),
         };
-        let fitting = usize::try_from(memory_share_bytes() / limits.host_bytes().max(1))
+        let fitting = usize::try_from(share_bytes() / limits.host_bytes().max(1))
             .unwrap_or(usize::MAX)
             .max(1);
         if fitting < policy.at_once().min(calls) {

@@ -232,7 +232,7 @@ mod tests {
 
     use serde_json::json;
     use toolcell::BatchListener;
-    use toolcell::record::{EventId, EventType, Extra, SchemaVersion, Timestamp};
+    use toolcell_core::record::{EventId, EventType, Extra, SchemaVersion, Timestamp};
 
     use super::{Exit, Form, LINES_MAX, Output, ToolEvent, progress};
 

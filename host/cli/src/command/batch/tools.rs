@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell::{Callee, Cancellation, ComponentTools, Grants, Home, Host, Policy, Tool, ToolTerms};
+use toolcell::{Cancellation, ComponentTools, Grants, Home, Host, Policy, Tool, ToolTerms};
 use toolcell_config::InstalledNames;
 use toolcell_core::catalog::ToolSelection;
 use toolcell_core::executor::canceled;
+use toolcell_core::pipeline::Callee;
 use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, Refusal};
 use toolcell_dialect::Dialect;
 use toolcell_server as server;

@@ -7,9 +7,8 @@ use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::json as value;
-use toolcell::StoredApproval;
 use toolcell_core::approval::{Whitespace, visible, visible_json};
-use toolcell_core::journal::AnswerOutcome;
+use toolcell_core::journal::{AnswerOutcome, StoredApproval};
 use toolcell_core::record::{
     Answer, ApprovalState as Standing, ErrorCode, InvocationId, Timestamp,
 };

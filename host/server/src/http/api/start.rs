@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{Background, CallContext, CallSpec, Cancellation, Session};
+use toolcell::{CallContext, CallSpec, Cancellation};
+use toolcell_core::approval::Session;
+use toolcell_core::pipeline::Background;
 use toolcell_core::record::{
     AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, LoadingState, Refusal,
     SurfaceReason,
