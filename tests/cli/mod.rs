@@ -24,6 +24,7 @@ mod context_modifiers;
 pub(crate) mod contracts;
 mod demands;
 mod describe;
+mod diagnostics;
 mod dialects;
 mod doctor;
 mod eval;

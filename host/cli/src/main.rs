@@ -4,6 +4,7 @@
 extern crate toolcell_core;
 
 mod command;
+mod diagnostics;
 
 use std::process::ExitCode;
 

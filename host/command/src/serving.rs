@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -25,6 +25,7 @@ use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
     InterruptFuture, OperatorLog, Provider, Server, ServerTools, ToolOffer,
 };
+use tracing::info;
 
 use super::agreed::AgreedComponents;
 use super::ask::{self, Origins};
@@ -498,6 +499,7 @@ impl ReloadableServer {
                 changed = self.watched.changed() => changed,
                 () = self.reload.notified() => Vec::new(),
             };
+            let begun = Instant::now();
             let reload = Reload::new(&self.server, &changed, &self.components);
             let mut watched = WatchedFiles::new(&self.home, &self.serving.options.policy);
             let assembled = loop {
@@ -518,6 +520,12 @@ impl ReloadableServer {
                     assembled => break assembled,
                 }
             };
+            info!(
+                changed = changed.len(),
+                is_new = assembled.is_ok(),
+                took = ?begun.elapsed(),
+                "the tools were loaded again"
+            );
             match assembled {
                 Ok(offering) => {
                     self.watched = watched;

@@ -6,12 +6,14 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::pool::{STORE, UnfinishedJob};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_core::record::{ErrorCode, Refusal, digest};
+use tracing::{Level, enabled, info};
 
 use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, CompileEffort, Compiler};
@@ -136,7 +138,14 @@ impl ComponentLoader {
             Some((concurrency, entry)) => Ok(ComponentCode::Kept(concurrency, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
-                let (concurrency, code) = self.compiler.compile(bytes, effort).await?;
+                let begun = Instant::now();
+                let compiled = self.compiler.compile(bytes, effort).await;
+                if enabled!(Level::INFO) {
+                    let component = digest(bytes);
+                    let compiled = compiled.is_ok();
+                    info!(component, ?effort, compiled, took = ?begun.elapsed(), "the compiler ended");
+                }
+                let (concurrency, code) = compiled?;
                 Ok(ComponentCode::Compiled(concurrency, code))
             }
         }

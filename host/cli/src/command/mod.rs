@@ -42,6 +42,7 @@ use std::process::ExitCode;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::diagnostics;
 use deferred_args::DeferredArgs;
 use toolcell_command::exit::{self, Exit};
 use toolcell_command::{
@@ -60,8 +61,9 @@ use toolcell_command::{
 #[command(
     after_help = "Exit codes: 0 success, 1 tool failed, 2 bad request, 3 refused, 4 limit reached, 5 canceled, 6 approval \
                   needed (policy check) or signer not trusted (verify), 70 internal error. `toolcell explain CODE` \
-                  explains an error.\n\nExamples:\n  toolcell install ghcr.io/example/jq:1\n  \
-                  toolcell describe jq\n  toolcell call jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
+                  explains an error.\n\nEnvironment: TOOLCELL_HOME names the folder of all state; TOOLCELL_LOG=debug (or \
+                  error, warn, info, trace) reports the phases of calls on standard error.\n\nExamples:\n  \
+                  toolcell install ghcr.io/example/jq:1\n  toolcell describe jq\n  toolcell call jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
                   toolcell mcp jq --print-config=claude-code\n  toolcell new word-count"
 )]
 struct Cli {
@@ -175,6 +177,9 @@ pub(super) fn run() -> ExitCode {
             };
         }
     };
+    if let Err(error) = diagnostics::start() {
+        return failed(&error.into());
+    }
     let outcome = match cli.command {
         Command::Call(DeferredArgs(command)) => command.run(),
         Command::Describe(DeferredArgs(command)) => command.run(),
@@ -223,12 +228,15 @@ pub(super) fn run() -> ExitCode {
     };
     match outcome {
         Ok(exit) => exit.into(),
-        Err(error) => {
-            // The error may quote a file or an argument, and may be read on a terminal later.
-            show::say(&show::printable(&format!("error: {error:#}"), true));
-            exit::of_error(&error).into()
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints the error that ends a command, and returns its exit code.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    // The error may quote a file or an argument, and may be read on a terminal later.
+    show::say(&show::printable(&format!("error: {error:#}"), true));
+    exit::of_error(error).into()
 }
 
 /// Parses the command line. Not inlined, because its stack frame would then be held while the command runs, and the

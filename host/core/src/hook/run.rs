@@ -1,10 +1,12 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use crate::record::{Content, HookOutcome, Timestamp};
 
@@ -47,6 +49,8 @@ impl Registration {
     /// runs on a thread of its own, and one that never yields is left behind.
     pub async fn run(&self, call: HookCall, canceled: impl Future<Output = ()>) -> HookRun {
         let started_at = Timestamp::now();
+        let event = call.event;
+        let begun = Instant::now();
         let answered = tokio::select! {
             biased;
             () = canceled => Err(HookFailure::Canceled),
@@ -59,6 +63,16 @@ impl Registration {
             }
             Err(failure) => (Err(failure), Vec::new()),
         };
+        let outcome = outputs
+            .as_ref()
+            .map_or_else(HookFailure::outcome, |_| HookOutcome::Completed);
+        debug!(
+            hook = self.id(),
+            event = event.as_str(),
+            ?outcome,
+            took = ?begun.elapsed(),
+            "a hook ran"
+        );
         HookRun {
             outputs,
             logs,

@@ -22,6 +22,7 @@ use super::approval::{ApprovalService, StoredCall};
 use super::aside::LongChecks;
 use super::batch::BatchSeat;
 use super::children::{self, CallTree};
+use super::phase_clock::PhaseClock;
 use super::redaction::{Redaction, records};
 use super::running::RunningCall;
 use super::suspend::SuspensionStage;
@@ -181,9 +182,15 @@ pub struct CallState<'a> {
     pub(super) preflight_left: bool,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
     pub(super) registered: Option<RunningCall>,
+    pub(super) clock: PhaseClock,
 }
 
 impl<'a> CallState<'a> {
+    /// Notes that `phase` begins, for the diagnostic output.
+    pub(super) fn enter(&mut self, phase: &'static str) {
+        self.clock.enter(self.invocation.invocation_id, phase);
+    }
+
     /// The store for the payloads of this call's caller.
     pub(super) fn payloads(&self) -> PayloadStore {
         let lasts = self
@@ -308,6 +315,7 @@ impl<'a> CallState<'a> {
             spent: None,
             preflight_left: false,
             registered: None,
+            clock: PhaseClock::start(),
         }
     }
 

@@ -19,6 +19,7 @@ mod parse;
 mod permission;
 mod persist;
 pub mod phase;
+mod phase_clock;
 mod post_hooks;
 mod pre_hooks;
 mod preview;
@@ -257,8 +258,11 @@ async fn leave(journey: &mut CallState<'_>, executed: Result<Executed, Refusal>)
             }
         }
     }
+    journey.enter("map_result");
     let answered = map_result::map(journey, executed).await;
+    journey.enter("post_hooks");
     let hooked = post_hooks::run(journey, answered).await;
+    journey.enter("persist");
     persist::persist(journey, hooked).await
 }
 
@@ -275,8 +279,12 @@ struct FinalizedCall {
 fn end(mut journey: Box<CallState<'_>>, persisted: Persisted) -> FinalizedCall {
     let asked = journey.asked.take();
     let registered = journey.registered.take();
+    journey.enter("terminal");
+    let clock = journey.clock;
+    let record = Box::new(terminal::emit(journey, persisted));
+    clock.end(&record);
     FinalizedCall {
-        record: Box::new(terminal::emit(journey, persisted)),
+        record,
         asked,
         _registered: registered,
     }
@@ -341,18 +349,27 @@ fn unwritten(record: &mut CallRecord, error: &LogError) {
 
 /// Runs the phases before the hooks: the same for a call, and for one that is only explained.
 async fn take_in(journey: &mut CallState<'_>) -> Result<Observed, Refusal> {
+    journey.enter("resolve");
     let resolved = resolve::resolve(journey).await?;
+    journey.enter("parse");
     let parsed = parse::parse(journey, resolved).await?;
+    journey.enter("schema_gate");
     let gated = schema_gate::gate(journey, parsed)?;
+    journey.enter("validate");
     let valid = validate::validate(journey, gated).await?;
+    journey.enter("observe");
     observe::observe(journey, valid).await
 }
 
 /// Runs the phases that can end a call before its tool has answered.
 async fn approach(journey: &mut CallState<'_>) -> Result<Executed, Refusal> {
     let observed = take_in(journey).await?;
+    journey.enter("pre_hooks");
     let hooked = pre_hooks::run(journey, observed).await?;
+    journey.enter("permission");
     let permitted = permission::decide(journey, hooked).await?;
+    journey.enter("schedule");
     let scheduled = schedule::wait(journey, permitted).await?;
+    journey.enter("execute");
     execute::run(journey, scheduled).await
 }

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::debug;
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
@@ -41,7 +42,11 @@ async fn exchange(
     options: RequestOptions,
 ) -> ExchangeResult {
     let (parts, body) = request.into_parts();
-    let target = gate.admit(&parts)?;
+    // Neither here nor below what the guest wanted of the origin: paths, headers and bodies may hold secrets.
+    let target = gate
+        .admit(&parts)
+        .inspect_err(|_| debug!(method = %parts.method, "a request was refused"))?;
+    let begun = Instant::now();
     let patience = RequestTimeouts::new(&gate, options);
     let answer = async {
         let place = Arc::clone(&gate.connections)
@@ -69,10 +74,15 @@ async fn exchange(
         });
         Ok::<_, Error>((response, connection))
     };
-    let (response, connection) = timeout_at(patience.deadline, answer)
+    let answered = timeout_at(patience.deadline, answer)
         .await
-        .map_err(|_| Error::HttpResponseTimeout)??;
-    let mut response = response;
+        .unwrap_or(Err(Error::HttpResponseTimeout));
+    let status = answered
+        .as_ref()
+        .ok()
+        .map(|(response, _)| response.status().as_u16());
+    debug!(method = %target.method, origin = %target.origin, status, took = ?begun.elapsed(), "a request ended");
+    let (mut response, connection) = answered?;
     if let Some(credentials) = gate.credentials.as_ref().filter(|_| guard!("scrub_head")) {
         credentials.scrub_head(response.headers_mut())?;
     }
