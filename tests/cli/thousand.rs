@@ -372,10 +372,11 @@ async fn calls_that_wait_for_one_load_share_its_failure_and_the_next_call_loads_
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = own_host(|settings| {
-        settings.home = Some(Home::at(&shelf.home));
-        settings.compiler = Some(compiler);
-        settings.calls_at_once = 10;
-        settings.listeners = vec![heard];
+        settings
+            .home(Home::at(&shelf.home))
+            .compiler(compiler)
+            .calls_at_once(10)
+            .listener(heard)
     });
     host.load_file(&shelf.tool(0)).await.unwrap();
     let call = || {
@@ -405,7 +406,7 @@ async fn calls_that_wait_for_one_load_share_its_failure_and_the_next_call_loads_
 async fn bytes_that_are_given_are_loaded_instead_of_the_file_that_held_them() {
     let shelf = Shelf::new(1);
     shelf.load_and_forget_code(1);
-    let host = own_host(|settings| settings.home = Some(Home::at(&shelf.home)));
+    let host = own_host(|settings| settings.home(Home::at(&shelf.home)));
     host.load_file(&shelf.tool(0)).await.unwrap();
     assert!(shelf.compiled().is_empty(), "the component was recalled");
     let bytes = fs::read(shelf.tool(0)).unwrap();

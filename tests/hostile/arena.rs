@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell::{Approver, Home, Host, HostBuilder, Prompt, Reply};
+use toolcell::{Approver, Home, Host, HostBuilder, NetworkSettings, Prompt, Reply};
 use toolcell_core::policy::Limits;
 use toolcell_core::record::Refusal;
 
@@ -100,10 +100,7 @@ impl Arena {
 
     /// A host with the same home, like the next process would be.
     pub(super) fn next_host(&self) -> Arc<Host> {
-        host(|settings| {
-            at_home(settings, &self.home, &self.names, &self.person);
-            settings.pooled = false;
-        })
+        host(|settings| at_home(settings, &self.home, &self.names, &self.person).pooled(false))
     }
 
     /// The component of a guest that was built for the driver.
@@ -246,25 +243,27 @@ impl Approver for Person {
 }
 
 fn at_home(
-    settings: &mut HostBuilder,
+    settings: HostBuilder,
     home: &Home,
     names: &Arc<ScriptedResolver>,
     person: &Arc<Person>,
-) {
-    settings.home = Some(home.clone());
-    settings.network.resolver = Arc::<ScriptedResolver>::clone(names);
-    settings.approvals = true;
-    settings.approver = Some(Arc::<Person>::clone(person));
+) -> HostBuilder {
+    settings
+        .home(home.clone())
+        .approver(Arc::<Person>::clone(person))
+        .network(NetworkSettings {
+            resolver: Arc::<ScriptedResolver>::clone(names),
+            ..NetworkSettings::default()
+        })
 }
 
 /// A host with the settings of a server.
-pub(super) fn host(change: impl FnOnce(&mut HostBuilder)) -> Arc<Host> {
-    let mut settings = Host::builder()
+pub(super) fn host(change: impl FnOnce(HostBuilder) -> HostBuilder) -> Arc<Host> {
+    let settings = Host::builder()
         .home(Home::at(kept("home")))
-        .compiler(env!("CARGO_BIN_EXE_toolcell"));
-    settings.calls_at_once = 16;
-    change(&mut settings);
-    Arc::new(settings.build().unwrap())
+        .compiler(env!("CARGO_BIN_EXE_toolcell"))
+        .calls_at_once(16);
+    Arc::new(change(settings).build().unwrap())
 }
 
 /// The echo tool with more items in its module, more memory, and code that runs before it answers.

@@ -103,7 +103,7 @@ pub(super) async fn schemas_from_elsewhere(arena: &Arena) {
             let bytes = declaring("elsewhere", |declaration| {
                 declaration["input_contract"]["model_input_schema"] = schema.clone();
             });
-            let on_demand = host(|settings| settings.pooled = false);
+            let on_demand = host(|settings| settings.pooled(false));
             arena
                 .load(
                     Test::of_bytes(bytes, None).on(&on_demand),
@@ -119,10 +119,11 @@ pub(super) async fn compile_bomb(arena: &Arena) {
     let bomb = wat::parse_str(bomb::compile_bomb()).unwrap();
     for (cpu_seconds, memory_bytes) in [(1, 4 << 30), (30, 160 << 20)] {
         let host = host(|settings| {
-            settings.pooled = false;
-            settings.cached = false;
-            settings.compile_cpu_seconds = cpu_seconds;
-            settings.compile_memory_bytes = memory_bytes;
+            settings
+                .pooled(false)
+                .cached(false)
+                .compile_cpu_seconds(cpu_seconds)
+                .compile_memory_bytes(memory_bytes)
         });
         let test = Test::of_bytes(bomb.clone(), None).on(&host);
         arena.load(test, Duration::from_secs(2 * cpu_seconds)).await;
@@ -131,10 +132,7 @@ pub(super) async fn compile_bomb(arena: &Arena) {
 
 /// Random bytes, and a valid component with truncations and bit flips: each is refused, or loads as a tool.
 pub(super) async fn garbage(arena: &Arena) {
-    let host = host(|settings| {
-        settings.pooled = false;
-        settings.cached = false;
-    });
+    let host = host(|settings| settings.pooled(false).cached(false));
     let whole = wat("echo");
     let mut random = Seeded(0x00c0_ffee);
     let mut corpus: Vec<Vec<u8>> = vec![

@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 
 /// A host without a pool, whose limits would apply first.
 fn on_demand() -> Arc<Host> {
-    host(|settings| settings.pooled = false)
+    host(|settings| settings.pooled(false))
 }
 
 /// Sixteen memories of 16 MiB; each alone is below the limit. The memory of an asynchronous component.

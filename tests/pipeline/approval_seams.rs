@@ -52,12 +52,15 @@ async fn elsewhere(folder: &Path, hooks: Vec<Registration>) -> Arc<Host> {
         .before([HookOutput::UpdatedInput(input(folder))])
         .shared();
     let host = own_host(|settings| {
-        settings.home = Some(Home::at(folder.with_file_name("home")));
-        settings.approvals = true;
-        settings.hooks = [Registration::new(rewriter)]
-            .into_iter()
-            .chain(hooks)
-            .collect();
+        settings
+            .home(Home::at(folder.with_file_name("home")))
+            .approvals(true)
+            .hooks(
+                [Registration::new(rewriter)]
+                    .into_iter()
+                    .chain(hooks)
+                    .collect(),
+            )
     });
     host.load_file(&fixture("probe")).await.unwrap();
     host
@@ -334,10 +337,9 @@ async fn hooks_that_are_told_of_a_decision_see_no_sensitive_argument_in_it() {
         [HookOutput::PermissionResult(says)],
     );
     let both = own_host(|settings| {
-        settings.hooks = vec![
-            Registration::new(denies.shared()),
-            Registration::new(hook.clone()),
-        ];
+        settings
+            .hook(Registration::new(denies.shared()))
+            .hook(Registration::new(hook.clone()))
     });
     let called = Test::new("probe#sensitive")
         .on(&both)
@@ -397,7 +399,7 @@ async fn nothing_is_read_before_a_hook_that_can_deny_the_call() {
     let denies = RecordingHook::new("denies").before([HookOutput::Stop {
         reason: "not this one".into(),
     }]);
-    let host = own_host(|settings| settings.hooks = vec![Registration::new(denies.shared())]);
+    let host = own_host(|settings| settings.hook(Registration::new(denies.shared())));
     let called = Test::new("validated#prepared")
         .on(&host)
         .read(&folder)
@@ -424,7 +426,7 @@ async fn what_preflight_could_not_read_it_reads_once_the_call_is_allowed() {
     };
     let (asking, sayer) = asked(&folder, Some(yes));
     let heard = RecordingHook::new("heard").at(HookEvent::PermissionRequest, []);
-    let hooked = own_host(|settings| settings.hooks = vec![Registration::new(heard.shared())]);
+    let hooked = own_host(|settings| settings.hook(Registration::new(heard.shared())));
     let approved = |host: &Arc<Host>| {
         let test = Test::new("validated#prepared").on(host).write(&folder);
         test.policy(|policy| *policy = Policy::new(Mode::Default, vec![rule.clone()]))

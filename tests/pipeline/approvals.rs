@@ -89,10 +89,11 @@ pub(super) fn asked_with(
     });
     let approver = Arc::clone(&sayer);
     let host = own_host(|settings| {
-        settings.home = Some(home);
-        settings.hooks = hooks.into_iter().map(Registration::new).collect();
-        settings.approvals = true;
-        settings.approver = Some(approver);
+        settings
+            .home(home)
+            .hooks(hooks.into_iter().map(Registration::new).collect())
+            .approvals(true)
+            .approver(approver)
     });
     (host, sayer)
 }
@@ -334,10 +335,11 @@ async fn a_call_that_waits_takes_no_place_from_others_and_can_be_canceled() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = own_host(|settings| {
-        settings.home = Some(home_beside(&folder));
-        settings.calls_at_once = 1;
-        settings.approvals = true;
-        settings.listeners = vec![heard];
+        settings
+            .home(home_beside(&folder))
+            .calls_at_once(1)
+            .approvals(true)
+            .listener(heard)
     });
     let waits = appending(&host, &folder);
     let cancellation = waits.cancellation();

@@ -21,15 +21,16 @@ const CANARY: Canary = Canary::new("art-5d2/Qz+tT\"x0~long-enough");
 /// A host with its own payloads, in a folder that lives as long as the guard.
 fn place() -> (tempfile::TempDir, PathBuf, Arc<Host>) {
     let (guard, folder) = scratch();
-    let host = own_host(|settings| settings.home = Some(home_with_own_payloads(&folder)));
+    let host = own_host(|settings| settings.home(home_with_own_payloads(&folder)));
     (guard, folder, host)
 }
 
 fn hooked(hook: &Arc<RecordingHook>) -> (tempfile::TempDir, PathBuf, Arc<Host>) {
     let (guard, folder) = scratch();
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.hooks = vec![Registration::new(Arc::<RecordingHook>::clone(hook))];
+        settings
+            .home(home_with_own_payloads(&folder))
+            .hook(Registration::new(Arc::<RecordingHook>::clone(hook)))
     });
     (guard, folder, host)
 }
@@ -303,8 +304,9 @@ async fn a_canceled_call_leaves_no_file() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.listeners = vec![heard];
+        settings
+            .home(home_with_own_payloads(&folder))
+            .listener(heard)
     });
     let test = test(&host);
     let cancellation = test.cancellation();

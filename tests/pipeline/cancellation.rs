@@ -113,10 +113,7 @@ async fn a_call_that_was_canceled_before_it_began_never_starts() {
 async fn a_call_that_is_canceled_while_it_waits_never_starts() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| {
-        settings.calls_at_once = 1;
-        settings.listeners = vec![heard];
-    });
+    let host = own_host(|settings| settings.calls_at_once(1).listener(heard));
     let running = Test::new("hostile#sleep").on(&host);
     let waiting = Test::new("probe#counter").on(&host);
     let stop_running = running.cancellation();
@@ -147,7 +144,7 @@ async fn a_call_that_is_canceled_while_it_waits_never_starts() {
 async fn a_call_that_is_canceled_while_its_values_are_checked_is_no_failed_validation() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let host = own_host(|settings| settings.listener(heard));
     let test = Test::new("validated#check_spins").on(&host);
     let cancellation = test.cancellation();
     let cancel = async {
@@ -191,8 +188,9 @@ async fn a_request_that_comes_after_the_tool_has_answered_is_on_record_and_chang
     let listener = Arc::clone(&cancels);
     let hook = RecordingHook::new("watcher").shared();
     let host = own_host(|settings| {
-        settings.listeners = vec![listener];
-        settings.hooks = vec![toolcell_core::hook::Registration::new(hook)];
+        settings
+            .listener(listener)
+            .hook(toolcell_core::hook::Registration::new(hook))
     });
     let test = Test::new("probe#echo").on(&host);
     assert!(cancels.1.set(test.cancellation()).is_ok());

@@ -33,16 +33,13 @@ struct Family {
 
 impl Family {
     async fn new() -> Self {
-        Self::with(|settings| settings.pooled = false).await
+        Self::with(|settings| settings.pooled(false)).await
     }
 
-    async fn with(change: impl FnOnce(&mut HostBuilder)) -> Self {
+    async fn with(change: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
         let (guard, path) = scratch();
         let home = home_with_own_payloads(&path);
-        let host = Arc::new(host(|settings| {
-            settings.home = Some(home.clone());
-            change(settings);
-        }));
+        let host = Arc::new(host(|settings| change(settings.home(home.clone()))));
         loaded(&host).await;
         Self {
             host,
@@ -519,11 +516,7 @@ async fn a_call_that_may_call_a_tool_which_changes_something_elsewhere_runs_besi
  {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let family = Family::with(|settings| {
-        settings.pooled = false;
-        settings.listeners = vec![heard];
-    })
-    .await;
+    let family = Family::with(|settings| settings.pooled(false).listener(heard)).await;
     let (_guard, folder) = scratch();
     let server = Server::hello();
     let net = server.url("");
@@ -630,11 +623,7 @@ async fn a_call_ends_with_the_time_of_the_call_that_makes_it() {
 async fn canceling_a_call_cancels_what_it_called() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let family = Family::with(|settings| {
-        settings.pooled = false;
-        settings.listeners = vec![heard];
-    })
-    .await;
+    let family = Family::with(|settings| settings.pooled(false).listener(heard)).await;
     let test = family.free("call");
     let cancellation = test.cancellation();
     let cancel = async {
@@ -672,8 +661,9 @@ async fn canceling_a_call_cancels_what_it_called() {
 async fn one_place_and_the_memory_of_one_call_are_enough_for_all_calls_below_it() {
     let limits = Limits::default();
     let family = Family::with(|settings| {
-        settings.calls_at_once = 1;
-        settings.memory = Some(MemoryBudget::new(limits.host_bytes()));
+        settings
+            .calls_at_once(1)
+            .memory(MemoryBudget::new(limits.host_bytes()))
     })
     .await;
     let line = [
@@ -702,11 +692,7 @@ async fn one_place_and_the_memory_of_one_call_are_enough_for_all_calls_below_it(
 async fn a_call_that_waits_keeps_no_other_one_from_calling_tools() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let family = Family::with(|settings| {
-        settings.calls_at_once = 1;
-        settings.listeners = vec![heard];
-    })
-    .await;
+    let family = Family::with(|settings| settings.calls_at_once(1).listener(heard)).await;
     let retry = RetryPolicy {
         attempts: 2,
         backoff: Duration::from_secs(4),
@@ -744,10 +730,11 @@ async fn the_calls_below_those_of_one_caller_leave_room_for_those_of_another() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let family = Family::with(|settings| {
-        settings.pooled = false;
-        settings.calls_at_once = 32;
-        settings.callers = 2;
-        settings.listeners = vec![heard];
+        settings
+            .pooled(false)
+            .calls_at_once(32)
+            .callers(2)
+            .listener(heard)
     })
     .await;
     let mut flood = JoinSet::new();

@@ -7,7 +7,7 @@ use crate::support::{Test, fixture};
 
 /// The reason why a component with this declaration does not load.
 async fn refused(change: impl FnOnce(&mut Value)) -> String {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let refusal = Test::of_bytes(echoing("contracts", change), None)
         .on(&host)
         .load()
@@ -112,7 +112,7 @@ async fn a_minor_version_that_is_newer_is_read_and_kept() {
 
 #[tokio::test]
 async fn no_model_sees_a_field_that_only_hooks_may_fill() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let loaded = host
         .load(&std::fs::read(fixture("probe")).unwrap())
         .await
@@ -140,7 +140,7 @@ async fn an_internal_field_is_taken_out_wherever_a_schema_names_it() {
             "internal_only_fields": ["zz_top"],
         });
     });
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let loaded = host.load(&bytes).await.unwrap();
     let shown = loaded.tools[0].contract().model_schema().to_string();
     assert!(!shown.contains("zz_top"), "{shown}");

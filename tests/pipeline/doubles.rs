@@ -136,16 +136,13 @@ pub(crate) fn declaring(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec
 }
 
 /// A separate host without a pool, which is cheap.
-pub(crate) fn own_host(change: impl FnOnce(&mut HostBuilder)) -> Arc<Host> {
-    Arc::new(host(|settings| {
-        settings.pooled = false;
-        change(settings);
-    }))
+pub(crate) fn own_host(change: impl FnOnce(HostBuilder) -> HostBuilder) -> Arc<Host> {
+    Arc::new(host(|settings| change(settings.pooled(false))))
 }
 
 /// A host with these hooks, in this order.
 pub(super) fn hooked<const N: usize>(hooks: [&Arc<RecordingHook>; N]) -> Arc<Host> {
-    own_host(|settings| settings.hooks = hooks.map(|hook| Registration::new(hook.clone())).into())
+    own_host(|settings| settings.hooks(hooks.map(|hook| Registration::new(hook.clone())).into()))
 }
 
 /// Calls a tool, and cancels the call once its guest runs.
@@ -156,7 +153,7 @@ pub(super) async fn canceled_while_running(
 ) -> Called {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let host = own_host(|settings| settings.listener(heard));
     let test = Test::new(tool).on(&host);
     let cancellation = test.cancellation();
     let cancel = async {

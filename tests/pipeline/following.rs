@@ -9,7 +9,7 @@ use super::doubles::own_host;
 
 #[tokio::test]
 async fn a_host_follows_the_numbered_events_of_its_log_from_any_of_them() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let mut follower = host.follow(None).unwrap();
     let first = follower.position();
     let called = Test::new("probe#echo")

@@ -352,13 +352,15 @@ async fn the_order_of_registration_decides_nothing() {
             hooks.swap(at, usize::try_from(random >> 33).unwrap() % (at + 1));
         }
         let host = own_host(|settings| {
-            settings.hooks = hooks
-                .into_iter()
-                .map(|(priority, id, output)| {
-                    Registration::new(RecordingHook::new(id).before([output]).shared())
-                        .priority(priority)
-                })
-                .collect();
+            settings.hooks(
+                hooks
+                    .into_iter()
+                    .map(|(priority, id, output)| {
+                        Registration::new(RecordingHook::new(id).before([output]).shared())
+                            .priority(priority)
+                    })
+                    .collect(),
+            )
         });
         let called = Test::new("probe#echo").on(&host).call(json!({})).await;
         called
@@ -394,11 +396,10 @@ async fn hooks_hear_only_of_the_tools_that_their_matcher_names() {
     let hook = |id| Registration::new(RecordingHook::new(id).shared());
     let matching = |tool, namespace| toolcell_core::hook::Matcher::new(tool, namespace).unwrap();
     let host = own_host(|settings| {
-        settings.hooks = vec![
-            hook("by_tool").matching(matching(Some("probe.c*"), None)),
-            hook("by_namespace").matching(matching(None, Some("hostile"))),
-            hook("neither").matching(matching(Some("probe.counter"), Some("other"))),
-        ];
+        settings
+            .hook(hook("by_tool").matching(matching(Some("probe.c*"), None)))
+            .hook(hook("by_namespace").matching(matching(None, Some("hostile"))))
+            .hook(hook("neither").matching(matching(Some("probe.counter"), Some("other"))))
     });
     let called = Test::new("probe#counter").on(&host).call(json!({})).await;
     assert_eq!(called.0.invocation.hook_refs, ["by_tool"]);
@@ -575,8 +576,9 @@ async fn a_stop_at_persistence_keeps_the_result_off_the_disk() {
         .at(ResultPersistence, [stop("secret")])
         .shared();
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.hooks = vec![Registration::new(hook)];
+        settings
+            .home(home_with_own_payloads(&folder))
+            .hook(Registration::new(hook))
     });
     let small = Test::new("probe#counter").on(&host).call(json!({})).await;
     small.succeeded();

@@ -62,7 +62,7 @@ impl Hook for Stuck {
 }
 
 async fn called(tool: &str, registration: Registration) -> Called {
-    let host = own_host(|settings| settings.hooks = vec![registration]);
+    let host = own_host(|settings| settings.hook(registration));
     Test::new(tool).on(&host).call(json!({})).await
 }
 
@@ -173,9 +173,8 @@ async fn a_blocking_failure_after_a_failed_tool_keeps_the_error_and_withholds_th
     let hook = RecordingHook::hearing("broken", &[event])
         .failing(event, "no")
         .shared();
-    let host = own_host(|settings| {
-        settings.hooks = vec![Registration::new(hook).on_failure(OnFailure::Block)]
-    });
+    let host =
+        own_host(|settings| settings.hook(Registration::new(hook).on_failure(OnFailure::Block)));
     let called = Test::new("probe#fail")
         .on(&host)
         .call(json!({"class": "rate_limited", "message": "words of the tool", "code": "own"}))
@@ -210,7 +209,7 @@ async fn canceled_in(event: HookEvent, how: How, wall: Duration, on_failure: OnF
     let hook = Stuck::at(event, how);
     let entered = Arc::clone(&hook.entered);
     let registration = Registration::new(hook).within(wall).on_failure(on_failure);
-    let host = own_host(|settings| settings.hooks = vec![registration]);
+    let host = own_host(|settings| settings.hook(registration));
     let test = Test::new("probe#counter").on(&host);
     let cancellation = test.cancellation();
     let cancel = async {
@@ -250,11 +249,11 @@ async fn canceling_does_not_get_an_output_past_a_hook() {
 #[tokio::test]
 async fn two_hooks_cannot_have_one_id() {
     let hook = || Registration::new(RecordingHook::new("same").shared());
-    let mut settings = toolcell::Host::builder()
+    let settings = toolcell::Host::builder()
         .home(crate::support::kept("home"))
-        .compiler(env!("CARGO_BIN_EXE_toolcell"));
-    settings.pooled = false;
-    settings.hooks = vec![hook(), hook()];
+        .compiler(env!("CARGO_BIN_EXE_toolcell"))
+        .pooled(false)
+        .hooks(vec![hook(), hook()]);
     let error = settings.build().err().unwrap();
     assert!(
         error.to_string().contains("two hooks are called same"),

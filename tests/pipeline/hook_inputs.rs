@@ -53,14 +53,16 @@ async fn what_was_sent_stays_byte_for_byte_whatever_hooks_do() {
             ("second", json!({"a": 1, "b": {"c": 2}})),
         ];
         let host = own_host(|settings| {
-            settings.hooks = hooks
-                .iter()
-                .map(|(id, input)| {
-                    let hook =
-                        RecordingHook::new(id).before([HookOutput::UpdatedInput(input.clone())]);
-                    Registration::new(hook.shared())
-                })
-                .collect();
+            settings.hooks(
+                hooks
+                    .iter()
+                    .map(|(id, input)| {
+                        let hook = RecordingHook::new(id)
+                            .before([HookOutput::UpdatedInput(input.clone())]);
+                        Registration::new(hook.shared())
+                    })
+                    .collect(),
+            )
         });
         let called = Test::new("probe#echo").on(&host).call_text(sent).await;
         assert_eq!(called.succeeded()["input"], json!({"a": 1, "b": {"c": 2}}));
@@ -193,7 +195,7 @@ async fn a_hook_fills_an_internal_field_of_a_tool_without_a_runtime_schema() {
         let hook = RecordingHook::new("filler")
             .before([HookOutput::UpdatedInput(updated)])
             .shared();
-        let host = own_host(|settings| settings.hooks = vec![Registration::new(hook)]);
+        let host = own_host(|settings| settings.hook(Registration::new(hook)));
         Test::of_bytes(component.clone(), None)
             .on(&host)
             .call(input)

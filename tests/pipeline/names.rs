@@ -15,7 +15,7 @@ fn echo(namespace: &str) -> Test {
 
 #[tokio::test]
 async fn a_name_that_nothing_has_is_refused_with_the_names_that_there_are() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let called = echo("names_unknown")
         .on(&host)
         .typed("eccho")
@@ -37,7 +37,7 @@ async fn a_name_that_nothing_has_is_refused_with_the_names_that_there_are() {
 
 #[tokio::test]
 async fn a_bare_name_that_two_tools_have_is_ambiguous_and_a_qualified_one_is_not() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     for namespace in ["names_one", "names_two"] {
         let called = echo(namespace)
             .on(&host)
@@ -68,7 +68,7 @@ async fn a_bare_name_that_two_tools_have_is_ambiguous_and_a_qualified_one_is_not
 
 #[tokio::test]
 async fn a_bare_name_that_one_tool_has_finds_it() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let called = echo("names_single")
         .on(&host)
         .typed("echo")
@@ -81,8 +81,8 @@ async fn a_bare_name_that_one_tool_has_finds_it() {
 
 #[tokio::test]
 async fn a_tool_that_the_caller_has_resolved_is_not_looked_up() {
-    let host = own_host(|_| {});
-    let other = own_host(|_| {});
+    let host = own_host(|settings| settings);
+    let other = own_host(|settings| settings);
     let tools = host
         .load(&declaring("names_resolved", |_| {}))
         .await
@@ -110,7 +110,7 @@ async fn a_tool_that_the_caller_has_resolved_is_not_looked_up() {
 
 #[tokio::test]
 async fn two_components_cannot_share_a_qualified_name() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     echo("names_taken")
         .on(&host)
         .call(json!({}))
@@ -161,7 +161,7 @@ async fn an_alias_finds_the_tool_and_is_recorded_as_such() {
 
 #[tokio::test]
 async fn an_alias_does_not_win_over_the_name_of_another_tool() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let named = |name: &'static str, aliases: serde_json::Value| {
         Test::of_bytes(
             declaring("names_alias", |declaration| {

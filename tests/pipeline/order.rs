@@ -61,11 +61,13 @@ async fn everything() -> (Called, Vec<&'static str>) {
     let first = RecordingHook::new("first").before([input]).shared();
     let second = RecordingHook::new("second").after([output]).shared();
     let host = own_host(|settings| {
-        settings.calls_at_once = 1;
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.inline_bytes_max = 8;
-        settings.listeners = vec![heard];
-        settings.hooks = vec![Registration::new(first), Registration::new(second)];
+        settings
+            .calls_at_once(1)
+            .home(home_with_own_payloads(&folder))
+            .inline_bytes_max(8)
+            .listener(heard)
+            .hook(Registration::new(first))
+            .hook(Registration::new(second))
     });
     // The blocker accepts any object, so that the first hook's input is valid for it.
     let blocker = Test::new("wat:spin").on(&host);

@@ -191,8 +191,9 @@ async fn phase_12_persist() {
     std::fs::write(folder.join("payloads"), "in the way").unwrap();
     let hook = RecordingHook::new("quiet").shared();
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.hooks = vec![Registration::new(hook)];
+        settings
+            .home(home_with_own_payloads(&folder))
+            .hook(Registration::new(hook))
     });
     let called = Test::new("probe#big")
         .on(&host)

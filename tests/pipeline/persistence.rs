@@ -17,8 +17,9 @@ const QUOTES: u64 = 2;
 
 fn storing_host(folder: &Path) -> Arc<Host> {
     own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(folder));
-        settings.inline_bytes_max = LIMIT;
+        settings
+            .home(home_with_own_payloads(folder))
+            .inline_bytes_max(LIMIT)
     })
 }
 
@@ -222,8 +223,9 @@ async fn the_limit_that_a_tool_states_counts_where_it_is_the_lower_one() {
 async fn a_text_that_is_larger_than_a_small_limit_does_not_stay() {
     let (_guard, folder) = scratch();
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.inline_bytes_max = 4_000;
+        settings
+            .home(home_with_own_payloads(&folder))
+            .inline_bytes_max(4_000)
     });
     let called = Test::new("probe#big")
         .on(&host)
@@ -243,8 +245,9 @@ async fn a_text_that_is_larger_than_a_small_limit_does_not_stay() {
 async fn many_small_blocks_are_kept_as_one_payload() {
     let (_guard, folder) = scratch();
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.inline_bytes_max = 300;
+        settings
+            .home(home_with_own_payloads(&folder))
+            .inline_bytes_max(300)
     });
     let called = Test::new("probe#blocks").on(&host).call(json!({})).await;
     called.ended("succeeded", "succeeded");

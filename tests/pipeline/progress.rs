@@ -24,10 +24,7 @@ fn told(record: &CallRecord) -> Vec<Value> {
 async fn queued(tool: &str, input: Value) -> Called {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| {
-        settings.calls_at_once = 1;
-        settings.listeners = vec![heard];
-    });
+    let host = own_host(|settings| settings.calls_at_once(1).listener(heard));
     let first = Test::new("hostile#sleep").on(&host);
     let end_first = first.cancellation();
     let id = tool.replace('#', ".");
@@ -91,7 +88,7 @@ async fn sleeping(host: &Arc<Host>) -> Request {
 async fn a_call_whose_caller_leaves_it_tells_so_once_it_runs_and_never_after_its_end() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let host = own_host(|settings| settings.listener(heard));
     let background = Background::default();
     background.enter();
     let mut request = sleeping(&host).await;
@@ -162,7 +159,7 @@ impl Listener for Events {
 async fn a_call_is_canceled_by_its_id_and_a_request_in_vain_says_why() {
     let events = Arc::new(Events::default());
     let heard = Arc::clone(&events);
-    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let host = own_host(|settings| settings.listener(heard));
     let request = sleeping(&host).await;
     let stop = async {
         let id = loop {
@@ -205,11 +202,7 @@ async fn a_call_is_canceled_by_its_id_and_a_request_in_vain_says_why() {
 async fn more_calls_than_may_wait_are_refused_with_a_time() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| {
-        settings.calls_at_once = 1;
-        settings.calls_waiting = 1;
-        settings.listeners = vec![heard];
-    });
+    let host = own_host(|settings| settings.calls_at_once(1).calls_waiting(1).listener(heard));
     let running = Test::new("hostile#sleep").on(&host);
     let waiting = Test::new("probe#counter").on(&host);
     let end = running.cancellation();

@@ -48,7 +48,7 @@ async fn a_tool_that_copies_a_sensitive_argument_everywhere_gives_it_to_nobody()
     for fail in [false, true] {
         let listener = Arc::new(RecordingListener::default());
         let heard = Arc::clone(&listener);
-        let host = own_host(|settings| settings.listeners = vec![heard]);
+        let host = own_host(|settings| settings.listener(heard));
         let called = Test::new("probe#leak")
             .on(&host)
             .call(json!({"secret": CANARY.value(), "fail": fail}))
@@ -449,8 +449,9 @@ async fn a_tool_whose_data_is_sensitive_leaves_no_argument_and_no_word_in_its_re
 async fn a_large_answer_of_sensitive_data_is_kept_by_reference_without_a_preview() {
     let (_guard, folder) = scratch();
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(&folder));
-        settings.inline_bytes_max = 100;
+        settings
+            .home(home_with_own_payloads(&folder))
+            .inline_bytes_max(100)
     });
     let bytes = tool(
         "bulky",
@@ -693,7 +694,7 @@ async fn many_long_sensitive_values_hold_up_no_other_call() {
     };
     let values: Vec<String> = (0..7).map(value).collect();
     let bytes = keeping_back("lengthy", json!(["values"]));
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     // The first call loads the tool.
     Test::of_bytes(bytes.clone(), None)
         .on(&host)

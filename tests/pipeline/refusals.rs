@@ -195,7 +195,7 @@ async fn a_canceled_call_ends_as_canceled_with_its_reason() {
 
 #[tokio::test]
 async fn a_component_that_could_not_be_loaded_still_ends_in_a_result() {
-    let host = own_host(|_| {});
+    let host = own_host(|settings| settings);
     let refusal = Refusal::new(ErrorCode::BuildFailed, "it did not build");
     let record = host.refuse(Request::new("some.wasm", "{}"), refusal).await;
     check_record(&serde_json::to_value(&record).unwrap());

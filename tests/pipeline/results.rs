@@ -18,13 +18,14 @@ const LIMIT: u64 = 4_000;
 fn host(folder: &Path, keeping: OutputRetention) -> Arc<Host> {
     let is_set_up = folder.join("cache").is_symlink();
     own_host(|settings| {
-        settings.home = Some(if is_set_up {
-            Home::at(folder)
-        } else {
-            home_with_own_payloads(folder)
-        });
-        settings.inline_bytes_max = LIMIT;
-        settings.keeping = keeping;
+        settings
+            .home(if is_set_up {
+                Home::at(folder)
+            } else {
+                home_with_own_payloads(folder)
+            })
+            .inline_bytes_max(LIMIT)
+            .keeping(keeping)
     })
 }
 
@@ -415,9 +416,10 @@ async fn talk(folder: &Path, strategy: Strategy) -> (Arc<Host>, Vec<Called>, Str
     let heard = Arc::new(Heard::default());
     let listener = Arc::clone(&heard);
     let host = own_host(|settings| {
-        settings.home = Some(home_with_own_payloads(folder));
-        settings.keeping = OutputRetention::by(strategy);
-        settings.listeners = vec![listener];
+        settings
+            .home(home_with_own_payloads(folder))
+            .keeping(OutputRetention::by(strategy))
+            .listener(listener)
     });
     let mut calls = Vec::new();
     for (tool, input) in [

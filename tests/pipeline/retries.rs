@@ -173,7 +173,7 @@ async fn the_time_that_a_tool_asks_for_is_waited_as_far_as_the_deadline_lets() {
 async fn a_call_that_is_canceled_between_two_attempts_has_no_further_one() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| settings.listeners = vec![heard]);
+    let host = own_host(|settings| settings.listener(heard));
     let test = trying("probe#flaky", 5).on(&host).timeout_ms(60_000);
     let cancellation = test.cancellation();
     let cancel = async {

@@ -700,7 +700,8 @@ async fn in_plan_mode_what_only_looks_runs_and_what_has_effects_does_not() {
         json!({"credential_refs": ["token"]}),
     ] {
         let component = with_profile("rules_planned", profile);
-        let called = Test::of_bytes(component, None).on(&super::doubles::own_host(|_| {}));
+        let called =
+            Test::of_bytes(component, None).on(&super::doubles::own_host(|settings| settings));
         let called = called
             .policy(|policy| policy.mode = Mode::Plan)
             .call(json!({}))
@@ -714,7 +715,7 @@ async fn no_grant_reaches_the_hosts_own_state() {
     let (_guard, outer) = scratch();
     let home = outer.join("home");
     fs::create_dir_all(home.join("keys")).unwrap();
-    let host = super::doubles::own_host(|settings| settings.home = Some(toolcell::Home::at(&home)));
+    let host = super::doubles::own_host(|settings| settings.home(toolcell::Home::at(&home)));
     let read = |folder: &Path| Test::new("probe#touch_reads").on(&host).read(folder);
     symlink(home.join("keys"), outer.join("link")).unwrap();
     for folder in [
@@ -796,14 +797,14 @@ async fn subjects_that_lead_to_no_argument_are_refused_at_load() {
     };
     assert!(
         about("/path", "path")
-            .on(&super::doubles::own_host(|_| {}))
+            .on(&super::doubles::own_host(|settings| settings))
             .load()
             .await
             .is_ok()
     );
     for (pointer, kind) in [("/pathh", "path"), ("path", "path"), ("/path", "colour")] {
         let refusal = about(pointer, kind)
-            .on(&super::doubles::own_host(|_| {}))
+            .on(&super::doubles::own_host(|settings| settings))
             .load()
             .await
             .unwrap_err();

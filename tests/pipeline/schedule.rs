@@ -25,10 +25,7 @@ const LONG_MS: u64 = 600_000;
 async fn a_second_call_waits_until_the_first_one_ends() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| {
-        settings.calls_at_once = 1;
-        settings.listeners = vec![heard];
-    });
+    let host = own_host(|settings| settings.calls_at_once(1).listener(heard));
     let first = Test::new("hostile#sleep").on(&host);
     let end_first = first.cancellation();
     let second = async {
@@ -89,10 +86,7 @@ async fn a_second_call_waits_until_the_first_one_ends() {
 async fn as_many_calls_as_there_are_places_run_at_once() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
-    let host = own_host(|settings| {
-        settings.calls_at_once = 2;
-        settings.listeners = vec![heard];
-    });
+    let host = own_host(|settings| settings.calls_at_once(2).listener(heard));
     let calls = ["hostile#sleep", "cancellable#cooperative"].map(|tool| Test::new(tool).on(&host));
     let stops = calls.each_ref().map(Test::cancellation);
     let [first, second] = calls.map(|test| test.call(json!({})));
@@ -123,8 +117,7 @@ async fn checking_the_values_of_one_call_needs_no_place_of_another() {
     let listener = Arc::new(RecordingListener::default());
     let heard = Arc::clone(&listener);
     let host = Arc::new(crate::support::host(|settings| {
-        settings.calls_at_once = 1;
-        settings.listeners = vec![heard];
+        settings.calls_at_once(1).listener(heard)
     }));
     let first = Test::new("hostile#sleep").on(&host);
     let stop = first.cancellation();
@@ -146,11 +139,7 @@ async fn checking_the_values_of_one_call_needs_no_place_of_another() {
 /// A host with four places for two callers.
 fn host_of_two(listener: &Arc<RecordingListener>) -> Arc<Host> {
     let heard = Arc::clone(listener);
-    own_host(|settings| {
-        settings.calls_at_once = 4;
-        settings.callers = 2;
-        settings.listeners = vec![heard];
-    })
+    own_host(|settings| settings.calls_at_once(4).callers(2).listener(heard))
 }
 
 #[tokio::test]
@@ -310,10 +299,7 @@ fn braked() -> (Arc<Host>, Arc<RecordingListener>, Arc<Brake>) {
         release: tokio::sync::Notify::new(),
     });
     let hook = Arc::clone(&brake);
-    let host = own_host(|settings| {
-        settings.listeners = vec![heard];
-        settings.hooks = vec![Registration::new(hook)];
-    });
+    let host = own_host(|settings| settings.listener(heard).hook(Registration::new(hook)));
     (host, listener, brake)
 }
 

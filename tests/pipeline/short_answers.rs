@@ -34,7 +34,8 @@ async fn answer(
         .replace(content, "(i32.store (i32.const 72) (local.get $input))")
         .replace(length, "(i32.store (i32.const 76) (local.get $input_len))");
     // A host for each, because their tools have the same name.
-    let test = Test::of_bytes(wat::parse_str(text).unwrap(), None).on(&own_host(|_| {}));
+    let test =
+        Test::of_bytes(wat::parse_str(text).unwrap(), None).on(&own_host(|settings| settings));
     test.limit(|limits| limits.output_bytes = output_bytes)
         .call_text(input)
         .await
@@ -106,5 +107,8 @@ async fn a_case_after_the_last_one_breaks_the_contract() {
         .failed("execution_failed", "guest_invalid");
     // The tool is the same otherwise.
     let test = Test::of_bytes(echoing("short", |_| {}), None);
-    test.on(&own_host(|_| {})).call(json!({})).await.succeeded();
+    test.on(&own_host(|settings| settings))
+        .call(json!({}))
+        .await
+        .succeeded();
 }

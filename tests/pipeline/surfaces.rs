@@ -28,7 +28,7 @@ impl Listener for Heard {
 async fn a_surface_is_created_once_and_updated_only_by_changes() {
     let heard = Arc::new(Heard::default());
     let listener = Arc::clone(&heard);
-    let host = own_host(|settings| settings.listeners = vec![listener]);
+    let host = own_host(|settings| settings.listener(listener));
     Test::of_bytes(crowd("surface_events", 3, |_| {}), Some("t0"))
         .on(&host)
         .load()

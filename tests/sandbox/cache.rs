@@ -27,10 +27,7 @@ impl Cached {
     async fn new() -> Self {
         let (guard, dir) = scratch();
         let home = Home::at(dir.join("home"));
-        let host = Arc::new(host(|settings| {
-            settings.home = Some(home.clone());
-            settings.pooled = false;
-        }));
+        let host = Arc::new(host(|settings| settings.home(home.clone()).pooled(false)));
         Test::new("wat:echo").on(&host).load().await.unwrap();
         let echo = entries(&home).remove(0);
         Test::new("wat:spin").on(&host).load().await.unwrap();
@@ -49,9 +46,10 @@ impl Cached {
     /// A host that cannot compile, so that it loads only from the cache.
     fn without_compiler(&self) -> Arc<Host> {
         Arc::new(host(|settings| {
-            settings.home = Some(self.home.clone());
-            settings.pooled = false;
-            settings.compiler = Some("/nowhere/toolcell".into());
+            settings
+                .home(self.home.clone())
+                .pooled(false)
+                .compiler("/nowhere/toolcell")
         }))
     }
 
@@ -64,8 +62,7 @@ impl Cached {
             .unwrap_err();
         assert_eq!(refusal.code, ErrorCode::HostFault, "{refusal:?}");
         let host = Arc::new(host(|settings| {
-            settings.home = Some(self.home.clone());
-            settings.pooled = false;
+            settings.home(self.home.clone()).pooled(false)
         }));
         Test::new("wat:echo")
             .on(&host)
@@ -207,8 +204,7 @@ async fn a_component_that_cannot_be_compiled_again_keeps_the_code_that_it_has() 
     let asked = dir.join("asked");
     compiler_that_compiles_once(&compiler);
     let host = Arc::new(host(|settings| {
-        settings.home = Some(home.clone());
-        settings.compiler = Some(compiler.clone());
+        settings.home(home.clone()).compiler(compiler.clone())
     }));
     Test::new("wat:echo")
         .on(&host)
@@ -237,11 +233,10 @@ async fn a_component_that_cannot_be_compiled_again_keeps_the_code_that_it_has() 
 
 /// The error of a host that loads nothing.
 async fn refused(home: &Home) -> String {
-    let mut settings = Host::builder()
+    let refusal = Host::builder()
         .home(home.clone())
-        .compiler(env!("CARGO_BIN_EXE_toolcell"));
-    settings.pooled = false;
-    let refusal = settings
+        .compiler(env!("CARGO_BIN_EXE_toolcell"))
+        .pooled(false)
         .build()
         .unwrap()
         .load(&wat("echo"))

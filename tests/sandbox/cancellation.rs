@@ -200,10 +200,7 @@ async fn a_call_that_is_canceled_before_it_starts_never_runs() {
 async fn a_call_that_is_canceled_while_it_waits_never_runs() {
     let heard = Heard::new();
     let mut events = heard.events();
-    let host = Arc::new(host(|settings| {
-        settings.calls_at_once = 1;
-        settings.listeners = vec![heard];
-    }));
+    let host = Arc::new(host(|settings| settings.calls_at_once(1).listener(heard)));
     Test::new("probe#counter").on(&host).load().await.unwrap();
     let first = Test::new("hostile#sleep").on(&host);
     let waiting = Test::new("probe#counter").on(&host);
@@ -247,10 +244,7 @@ async fn the_reason_of_a_stop_decides_its_class() {
     ] {
         let heard = Heard::new();
         let mut events = heard.events();
-        let host = Arc::new(host(|settings| {
-            settings.pooled = false;
-            settings.listeners = vec![heard];
-        }));
+        let host = Arc::new(host(|settings| settings.pooled(false).listener(heard)));
         let test = Test::new("hostile#sleep").on(&host);
         let cancellation = test.cancellation();
         let stop = async {

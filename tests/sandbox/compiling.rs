@@ -20,10 +20,11 @@ async fn compile(cpu_seconds: u64, memory_bytes: u64) -> Refusal {
 
 async fn refused(component: Vec<u8>, cpu_seconds: u64, memory_bytes: u64) -> Refusal {
     let host = Arc::new(host(|settings| {
-        settings.pooled = false;
-        settings.cached = false;
-        settings.compile_cpu_seconds = cpu_seconds;
-        settings.compile_memory_bytes = memory_bytes;
+        settings
+            .pooled(false)
+            .cached(false)
+            .compile_cpu_seconds(cpu_seconds)
+            .compile_memory_bytes(memory_bytes)
     }));
     let refusal = Test::of_bytes(component, None)
         .on(&host)

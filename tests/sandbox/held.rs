@@ -21,7 +21,9 @@ fn waits(host: &Arc<Host>, tasks: usize, mib: u64) -> Test {
 #[tokio::test]
 async fn the_stacks_of_tasks_that_wait_count() {
     for (tasks, mib, is_enough) in [(2, 16, true), (40, 16, false), (40, 256, true)] {
-        let called = waits(&own_host(|_| {}), tasks, mib).call(json!({})).await;
+        let called = waits(&own_host(|settings| settings), tasks, mib)
+            .call(json!({}))
+            .await;
         if is_enough {
             assert_eq!(called.succeeded(), tasks)
         } else {
@@ -37,7 +39,7 @@ async fn the_stacks_of_tasks_that_wait_count() {
 
 fn parts() -> Test {
     Test::of_bytes(wat("http-parts"), None)
-        .on(&own_host(|_| {}))
+        .on(&own_host(|settings| settings))
         .net("example.com")
         .limit(|limits| (limits.memory_bytes, limits.handles) = (32 * MIB, 2_000))
 }

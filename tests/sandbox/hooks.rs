@@ -25,7 +25,7 @@ async fn host_with(text: &str, folder: &Path) -> (Arc<Host>, Vec<String>) {
         source: RuleSource::UserSettings,
         file: Some(&path),
     };
-    let mut host = host(|settings| settings.pooled = false);
+    let mut host = host(|settings| settings.pooled(false));
     let mut problems = Vec::new();
     for entry in &file.hooks {
         let configured = ConfiguredHook {
@@ -463,7 +463,7 @@ async fn a_hook_that_is_another_one_when_it_is_loaded_than_when_it_was_looked_at
         source: RuleSource::ProjectSettings,
         file: None,
     };
-    let mut host = crate::support::host(|settings| settings.pooled = false);
+    let mut host = crate::support::host(|settings| settings.pooled(false));
     let trusted = digest(&std::fs::read(fixture("hooks")).unwrap());
     let other = digest(b"another");
     let nothing = Grants::default();
@@ -488,7 +488,7 @@ async fn a_hook_that_is_another_one_when_it_is_loaded_than_when_it_was_looked_at
         .await
         .failed("hook_blocked", "hook_not_loaded")
         .never_ran();
-    let mut host = crate::support::host(|settings| settings.pooled = false);
+    let mut host = crate::support::host(|settings| settings.pooled(false));
     assert_eq!(
         add_hook(&mut host, &configured(Some(&trusted)), Ok(fixture("hooks")))
             .await

@@ -15,10 +15,7 @@ use super::Heard;
 async fn a_small_call_is_answered_while_more_guests_spin_than_there_are_threads() {
     let heard = Heard::new();
     let mut events = heard.events();
-    let host = Arc::new(host(|settings| {
-        settings.calls_at_once = 8;
-        settings.listeners = vec![heard];
-    }));
+    let host = Arc::new(host(|settings| settings.calls_at_once(8).listener(heard)));
     // Loaded beforehand, so that the test measures only the call.
     Test::new("probe#counter").on(&host).load().await.unwrap();
     let spinners: Vec<_> = [

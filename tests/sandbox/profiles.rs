@@ -157,8 +157,7 @@ async fn a_sandbox_profile_takes_away_and_an_unknown_one_is_refused() {
 fn drafting() -> (tempfile::TempDir, PathBuf, Arc<Host>) {
     let (guard, home) = scratch();
     let host = Arc::new(host(|settings| {
-        settings.home = Some(Home::at(&home));
-        settings.pooled = false;
+        settings.home(Home::at(&home)).pooled(false)
     }));
     (guard, home.join("scratch"), host)
 }

@@ -45,10 +45,7 @@ impl World {
         let home: Home = home_with_own_payloads(&folder);
         let heard = Arc::new(Heard::default());
         let listener = Arc::clone(&heard);
-        let host = own_host(|settings| {
-            settings.home = Some(home);
-            settings.listeners = vec![listener];
-        });
+        let host = own_host(|settings| settings.home(home).listener(listener));
         Self {
             _guard: guard,
             folder,

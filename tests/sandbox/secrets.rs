@@ -45,12 +45,13 @@ impl World {
             .set("API_KEY", &SecretValue::new(CANARY.value().to_owned()))
             .unwrap();
         let host = own_host(|settings| {
-            settings.home = Some(home);
-            settings.inline_bytes_max = 4 << 20;
-            settings.network = NetworkSettings {
-                resolver: Arc::new(Here),
-                ..NetworkSettings::default()
-            };
+            settings
+                .home(home)
+                .inline_bytes_max(4 << 20)
+                .network(NetworkSettings {
+                    resolver: Arc::new(Here),
+                    ..NetworkSettings::default()
+                })
         });
         Self {
             _guard: guard,
@@ -239,7 +240,7 @@ async fn a_header_is_hidden_by_its_value_and_gone_if_its_name_is_a_value() {
     store
         .set("API_KEY", &SecretValue::new("0123456789abcdef".to_owned()))
         .unwrap();
-    let host = own_host(|settings| settings.home = Some(home));
+    let host = own_host(|settings| settings.home(home));
     let mirror = Mirror::new(move |_| {
         response(
             &[(name, "v"), ("set-cookie", "k=0123456789ABCDEF; Secure")],

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 /// A host that allocates on demand, so that only the limits of the call apply, not those of the pool.
 fn without_pool() -> Arc<Host> {
-    Arc::new(host(|settings| settings.pooled = false))
+    Arc::new(host(|settings| settings.pooled(false)))
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn a_guest_recurses_as_deep_as_two_mebibytes_of_stack_allow() {
             &format!("(drop (call $deep (i64.const {levels})))\n        {answer}"),
         );
         let component = wat::parse_str(text).unwrap();
-        for host in [without_pool(), Arc::new(host(|_| {}))] {
+        for host in [without_pool(), Arc::new(host(|settings| settings))] {
             let called = Test::of_bytes(component.clone(), None)
                 .on(&host)
                 .call(json!({ "n": 1 }))

@@ -127,7 +127,7 @@ async fn no_state_is_left_for_the_next_call() {
 
 #[tokio::test]
 async fn a_call_in_the_place_of_one_that_trapped_finds_nothing_of_it() {
-    let host = std::sync::Arc::new(crate::support::host(|settings| settings.calls_at_once = 1));
+    let host = std::sync::Arc::new(crate::support::host(|settings| settings.calls_at_once(1)));
     let mut ids = std::collections::BTreeSet::new();
     for _ in 0..5 {
         Test::new("probe#partial_result")

@@ -508,7 +508,7 @@ fn a_call_is_decided_by_the_policy_that_it_arrived_under() {
     });
     let runtime = web::runtime();
     let handle = runtime.handle().clone();
-    let mut host = crate::support::host(|_| {});
+    let mut host = crate::support::host(|settings| settings);
     let hook = Registration::new(Arc::<Pause>::clone(&pause)).within(Duration::from_secs(60));
     host.add_hook(hook).unwrap();
     let before = handle.block_on(web::offering("probe", host, Policy::default()));
@@ -528,7 +528,7 @@ fn a_call_is_decided_by_the_policy_that_it_arrived_under() {
     handle.block_on(async {
         pause.arrived.acquire_many(2).await.unwrap().forget();
         let policy = Policy::new(Mode::Default, vec![deny]);
-        let after = web::offering("probe", crate::support::host(|_| {}), policy).await;
+        let after = web::offering("probe", crate::support::host(|settings| settings), policy).await;
         server.replace(after).await;
     });
     let refused = web.request("POST /v1/calls", &[], &body);

@@ -14,19 +14,18 @@ use toolcell_core::secret::{SecretValue, Secrets};
 use super::{check_record, fixture, kept, wat};
 
 /// A host with changed settings.
-pub(crate) fn host(change: impl FnOnce(&mut HostBuilder)) -> Host {
-    let mut settings = Host::builder()
+pub(crate) fn host(change: impl FnOnce(HostBuilder) -> HostBuilder) -> Host {
+    let settings = Host::builder()
         .home(Home::at(kept("home")))
-        .compiler(env!("CARGO_BIN_EXE_toolcell"));
-    settings.calls_at_once = 16;
-    change(&mut settings);
-    settings.build().unwrap()
+        .compiler(env!("CARGO_BIN_EXE_toolcell"))
+        .calls_at_once(16);
+    change(settings).build().unwrap()
 }
 
 /// The host that most tests share.
 fn shared() -> Arc<Host> {
     static HOST: OnceLock<Arc<Host>> = OnceLock::new();
-    Arc::clone(HOST.get_or_init(|| Arc::new(host(|_| {}))))
+    Arc::clone(HOST.get_or_init(|| Arc::new(host(|settings| settings))))
 }
 
 /// One call: its tool, its grants and limits, and how it must end.

@@ -162,7 +162,11 @@ impl Web {
         interrupted: InterruptFuture,
     ) -> Self {
         let runtime = runtime();
-        let offering = runtime.block_on(offering(guest, host(|_| {}), Policy::default()));
+        let offering = runtime.block_on(offering(
+            guest,
+            host(|settings| settings),
+            Policy::default(),
+        ));
         Self::serving(runtime, server(offering), limits, interrupted)
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use toolcell::{Listener, NetworkSettings};
+use toolcell::Listener;
 use toolcell_config::ConfigLayers;
 use toolcell_server::telemetry::Telemetry;
 
@@ -22,8 +22,7 @@ pub fn start(
     grants: &GrantOptions,
     above: &'static str,
 ) -> Option<Arc<Telemetry>> {
-    let mut network = NetworkSettings::default();
-    grants.reach(&mut network);
+    let network = grants.network();
     let started = Telemetry::start(
         layers.telemetry(),
         network.extra_roots.as_deref(),

@@ -106,12 +106,16 @@ pub const CHOSEN_READ: &str = "--chosen-read";
 pub const CHOSEN_WRITE: &str = "--chosen-write";
 
 impl GrantOptions {
-    /// Applies these options to the network settings.
-    pub fn reach(&self, network: &mut NetworkSettings) {
-        network.extra_roots.clone_from(&self.tls_ca);
+    /// The network settings of a host under these options.
+    pub fn network(&self) -> NetworkSettings {
+        let mut network = NetworkSettings {
+            extra_roots: self.tls_ca.clone(),
+            ..NetworkSettings::default()
+        };
         if !self.dns_server.is_empty() {
             network.resolver = Arc::new(SystemResolver::asking(self.dns_server.clone()));
         }
+        network
     }
 
     /// The file of `--tls-ca`.

@@ -19,7 +19,7 @@ use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::machine::{memory_bytes, share_bytes};
 use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_core::scheduler::{MemoryBudget, ResourceLocks};
-use toolcell_sandbox::Compilation;
+use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
@@ -29,6 +29,7 @@ use tracing::info;
 
 use super::agreed::AgreedComponents;
 use super::ask::{self, Origins};
+use super::compiling;
 use super::exit::{BadRequest, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::protected_sources::{self, CommandFiles, KeptFile};
@@ -253,18 +254,18 @@ impl ServingOptions {
         })
     }
 
-    /// Adds to what a host does with compilations that this server notices them.
-    fn notice_compilations(&self, host: &mut HostBuilder) {
+    /// Shows compilations, and notices them for this server.
+    fn compile_watch(&self) -> CompileWatch {
         let compiles = self.compiles.clone();
-        let shown = host.compile_watch.take();
-        host.compile_watch = Some(Arc::new(move |step| {
+        let shown = compiling::shown();
+        Arc::new(move |step| {
             if let Compilation::Begins { bytes } = step {
                 compiles.send_replace(bytes);
             }
             if let Some(shown) = &shown {
                 shown(step);
             }
-        }));
+        })
     }
 
     /// Reads the current configuration files, and loads every tool that they or the command line name. Adds what it reads
@@ -305,16 +306,16 @@ impl ServingOptions {
             .telemetry
             .get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
         let mut host = target::host(home, |host| {
-            host.pooled = true;
-            host.calls_at_once = HostBuilder::CALLS_AT_ONCE;
-            host.callers = self.callers;
-            target::configure(host, &layers, &limits);
-            self.notice_compilations(host);
-            self.options.grants.reach(&mut host.network);
-            host.memory = Some(memory.clone());
-            host.locks = self.locks.clone();
-            host.approvals = true;
-            host.listeners = exporting::listeners(telemetry.as_ref());
+            target::configure(host, &layers, &limits)
+                .pooled(true)
+                .calls_at_once(HostBuilder::CALLS_AT_ONCE)
+                .callers(self.callers)
+                .compile_watch(self.compile_watch())
+                .network(self.options.grants.network())
+                .memory(memory.clone())
+                .locks(self.locks.clone())
+                .approvals(true)
+                .listeners(exporting::listeners(telemetry.as_ref()))
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
         let entries = EntryPaths::new(&layers);

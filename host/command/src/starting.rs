@@ -162,7 +162,7 @@ fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ServerTools>
         .settings(home)
         .map(|settings| settings.grants)
         .unwrap_or_default();
-    let host = Arc::new(target::host(home, |_| {})?);
+    let host = Arc::new(target::host(home, |settings| settings)?);
     let offers = ExposedTools::on(Vec::new(), |tools| Surface::new(tools, 0));
     let approvals = ApprovalSettings {
         session: None,

@@ -397,19 +397,24 @@ pub fn build(dir: &Path, home: &Home) -> anyhow::Result<BuildOutcome> {
 }
 
 /// Returns a host for one command.
-pub fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
-    let mut settings = Host::builder().home(home.clone());
-    settings.calls_at_once = 1;
-    settings.pooled = false;
-    settings.compile_watch = super::compiling::shown();
-    change(&mut settings);
-    Ok(settings.build()?)
+pub fn host(home: &Home, change: impl FnOnce(HostBuilder) -> HostBuilder) -> anyhow::Result<Host> {
+    let settings = Host::builder()
+        .home(home.clone())
+        .calls_at_once(1)
+        .pooled(false);
+    let settings = match super::compiling::shown() {
+        Some(shown) => settings.compile_watch(shown),
+        None => settings,
+    };
+    Ok(change(settings).build()?)
 }
 
 /// Applies what the configuration files say of a host that runs calls with `limits`.
-pub fn configure(host: &mut HostBuilder, layers: &ConfigLayers, limits: &Limits) {
-    host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
-    layers.compilation().apply(host);
-    host.journal = layers.journal();
-    host.keeping = layers.keeping();
+pub fn configure(host: HostBuilder, layers: &ConfigLayers, limits: &Limits) -> HostBuilder {
+    layers
+        .compilation()
+        .apply(host)
+        .memory_bytes_max(limits.memory_bytes)
+        .journal(layers.journal())
+        .keeping(layers.keeping())
 }

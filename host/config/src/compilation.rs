@@ -80,10 +80,10 @@ impl CompilationSettings {
     }
 
     /// Applies the settings to a host.
-    pub fn apply(self, host: &mut HostBuilder) {
-        host.cache_bytes_max = self.cache_bytes_max;
-        host.compile_cpu_seconds = self.cpu_seconds;
-        host.compile_memory_bytes = self.memory_bytes;
+    pub fn apply(self, host: HostBuilder) -> HostBuilder {
+        host.cache_bytes_max(self.cache_bytes_max)
+            .compile_cpu_seconds(self.cpu_seconds)
+            .compile_memory_bytes(self.memory_bytes)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
+use tempfile::TempDir;
 use toolcell_core::approval::Approver;
 use toolcell_core::catalog::Catalog;
 use toolcell_core::executor::Executor;
@@ -30,67 +31,32 @@ const CALLS_WAITING: u32 = 4_096;
 /// let host = toolcell::Host::builder().home(std::env::temp_dir().join("toolcell")).compiler("toolcell").build();
 /// assert!(host.is_ok());
 /// ```
-#[non_exhaustive]
 pub struct HostBuilder {
-    /// Where the host keeps its state. `None`: [`Home::find`], or nowhere for [`Host::in_memory`].
-    pub home: Option<Home>,
+    home: Option<Home>,
     /// `true` for a host that keeps nothing: without a home, it has a temporary folder.
-    pub(crate) in_memory: bool,
-    /// Maximum number of calls that run at once; others wait. Default: [`Self::CALLS_AT_ONCE`].
-    pub calls_at_once: u32,
-    /// Number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of the
-    /// capacity for nested calls. Default: 1.
-    pub callers: usize,
-    /// `true` to pool instance memory: faster calls, slower startup. If `false`, each call allocates its own. Default:
-    /// `true`.
-    pub pooled: bool,
-    /// Highest memory limit that a call may have, in bytes. Default: 1 GiB.
-    pub memory_bytes_max: u64,
-    /// Memory budget of all calls, shared with other hosts that use the same budget. A call waits for free memory until
-    /// its deadline, and is then refused as `rate_limited`. `None`:
-    /// half of this machine's memory for a pooled host, and no limit for one that makes one call
-    /// after another.
-    pub memory: Option<MemoryBudget>,
-    /// Maximum number of calls that wait for their turn or for a place; more are refused as `rate_limited`. With several
-    /// callers, each has its share. Default: 4,096.
-    pub calls_waiting: u32,
-    /// Locks that serialize conflicting calls, also across hosts that share them.
-    pub locks: ResourceLocks,
-    /// The program that compiles components: one whose `main` begins with
-    /// [`compile_if_asked`](crate::compile_if_asked), such as `toolcell`. `None`: this program, if its `main` does.
-    pub compiler: Option<PathBuf>,
-    /// Keep compiled components on disk. Default: `true`.
-    pub cached: bool,
-    /// Maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted first.
-    /// Default: [`Self::CACHE_BYTES`].
-    pub cache_bytes_max: u64,
-    /// CPU time limit of one compilation, in seconds; the wall time limit is twice as long. Default:
-    /// [`Self::COMPILE_CPU_SECONDS`].
-    pub compile_cpu_seconds: u64,
-    /// Address space limit of one compilation, in bytes. Default: [`Self::COMPILE_MEMORY_BYTES`].
-    pub compile_memory_bytes: u64,
-    /// Told when a component is compiled because its code is not cached. It must not block.
-    pub compile_watch: Option<CompileWatch>,
-    /// Time that a tool may still run after its cancellation or its deadline, if it imports the cancellation interface. Default:
-    /// 100 ms.
-    pub cancel_grace: Duration,
-    /// Maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
-    pub inline_bytes_max: u64,
-    /// How outputs may be stored; tools and hooks can only restrict it. Default: decided by size.
-    pub keeping: OutputRetention,
-    /// How tools that may use the network reach it.
-    pub network: NetworkSettings,
-    /// Hooks that run around every call; more can be added with [`Host::add_hook`].
-    pub hooks: Vec<Registration>,
-    /// Receive the events of every call.
-    pub listeners: Vec<Arc<dyn Listener>>,
-    /// Which calls the log keeps. Default: all.
-    pub journal: LogSettings,
-    /// If `true`, calls that need approval wait for it, stored in the journal; otherwise they are refused. Default:
-    /// `false`.
-    pub approvals: bool,
-    /// The approver in this process. Without one, answers come from other processes.
-    pub approver: Option<Arc<dyn Approver>>,
+    in_memory: bool,
+    calls_at_once: u32,
+    callers: usize,
+    pooled: bool,
+    memory_bytes_max: u64,
+    memory: Option<MemoryBudget>,
+    calls_waiting: u32,
+    locks: ResourceLocks,
+    compiler: Option<PathBuf>,
+    cached: bool,
+    cache_bytes_max: u64,
+    compile_cpu_seconds: u64,
+    compile_memory_bytes: u64,
+    compile_watch: Option<CompileWatch>,
+    cancel_grace: Duration,
+    inline_bytes_max: u64,
+    keeping: OutputRetention,
+    network: NetworkSettings,
+    hooks: Vec<Registration>,
+    listeners: Vec<Arc<dyn Listener>>,
+    journal: LogSettings,
+    approvals: bool,
+    approver: Option<Arc<dyn Approver>>,
 }
 
 impl Default for HostBuilder {
@@ -151,7 +117,7 @@ impl HostBuilder {
     /// Default address space limit of one compilation, in bytes.
     pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 
-    /// Sets the folder of all state.
+    /// Sets the folder of all state, in place of [`Home::find`] or of a temporary folder.
     #[must_use]
     pub fn home(self, home: impl Into<Home>) -> Self {
         Self {
@@ -160,7 +126,8 @@ impl HostBuilder {
         }
     }
 
-    /// Sets the program that compiles components.
+    /// Sets the program that compiles components: one whose `main` begins with
+    /// [`compile_if_asked`](crate::compile_if_asked), such as `toolcell`. Default: this program, if its `main` does.
     #[must_use]
     pub fn compiler(self, program: impl Into<PathBuf>) -> Self {
         Self {
@@ -169,11 +136,31 @@ impl HostBuilder {
         }
     }
 
-    /// Sets how many calls run at once; others wait.
+    /// Sets the maximum size that the memory limit of a call may have, in bytes. Default, and the least: 1 GiB.
     #[must_use]
-    pub fn calls_at_once(self, calls: u32) -> Self {
+    pub fn memory_bytes_max(self, bytes: u64) -> Self {
         Self {
-            calls_at_once: calls,
+            memory_bytes_max: self.memory_bytes_max.max(bytes),
+            ..self
+        }
+    }
+
+    /// Sets the memory budget of all calls, shared with other hosts that use the same budget. A call waits for free
+    /// memory until its deadline, and is then refused as `rate_limited`. Default: half of this machine's memory for a
+    /// pooled host, and no limit for one that makes one call after another.
+    #[must_use]
+    pub fn memory(self, memory: MemoryBudget) -> Self {
+        Self {
+            memory: Some(memory),
+            ..self
+        }
+    }
+
+    /// Sets what is told when a component is compiled because its code is not cached. It must not block.
+    #[must_use]
+    pub fn compile_watch(self, watch: CompileWatch) -> Self {
+        Self {
+            compile_watch: Some(watch),
             ..self
         }
     }
@@ -185,10 +172,24 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a hook around every call that it matches.
+    /// Adds listeners to the events of every call.
+    #[must_use]
+    pub fn listeners(mut self, listeners: Vec<Arc<dyn Listener>>) -> Self {
+        self.listeners.extend(listeners);
+        self
+    }
+
+    /// Adds a hook around every call that it matches; [`Host::add_hook`] adds more.
     #[must_use]
     pub fn hook(mut self, hook: Registration) -> Self {
         self.hooks.push(hook);
+        self
+    }
+
+    /// Adds hooks, in their order.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Vec<Registration>) -> Self {
+        self.hooks.extend(hooks);
         self
     }
 
@@ -202,6 +203,124 @@ impl HostBuilder {
         }
     }
 
+    /// Sets how many calls run at once; others wait. Default: [`Self::CALLS_AT_ONCE`].
+    #[must_use]
+    pub fn calls_at_once(self, calls_at_once: u32) -> Self {
+        Self {
+            calls_at_once,
+            ..self
+        }
+    }
+
+    /// Sets the number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of
+    /// the capacity for nested calls. Default: 1.
+    #[must_use]
+    pub fn callers(self, callers: usize) -> Self {
+        Self { callers, ..self }
+    }
+
+    /// Sets whether instance memory is pooled: faster calls, slower startup. If not, each call allocates its own.
+    /// Default: `true`.
+    #[must_use]
+    pub fn pooled(self, pooled: bool) -> Self {
+        Self { pooled, ..self }
+    }
+
+    /// Sets how many calls wait for their turn or for a place; more are refused as `rate_limited`. With several
+    /// callers, each has its share. Default: 4,096.
+    #[must_use]
+    pub fn calls_waiting(self, calls_waiting: u32) -> Self {
+        Self {
+            calls_waiting,
+            ..self
+        }
+    }
+
+    /// Sets the locks that serialize conflicting calls, also across hosts that share them.
+    #[must_use]
+    pub fn locks(self, locks: ResourceLocks) -> Self {
+        Self { locks, ..self }
+    }
+
+    /// Sets whether compiled components are kept on disk. Default: `true`.
+    #[must_use]
+    pub fn cached(self, cached: bool) -> Self {
+        Self { cached, ..self }
+    }
+
+    /// Sets the maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted
+    /// first. Default: [`Self::CACHE_BYTES`].
+    #[must_use]
+    pub fn cache_bytes_max(self, cache_bytes_max: u64) -> Self {
+        Self {
+            cache_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets the CPU time limit of one compilation, in seconds; the wall time limit is twice as long. Default:
+    /// [`Self::COMPILE_CPU_SECONDS`].
+    #[must_use]
+    pub fn compile_cpu_seconds(self, compile_cpu_seconds: u64) -> Self {
+        Self {
+            compile_cpu_seconds,
+            ..self
+        }
+    }
+
+    /// Sets the address space limit of one compilation, in bytes. Default: [`Self::COMPILE_MEMORY_BYTES`].
+    #[must_use]
+    pub fn compile_memory_bytes(self, compile_memory_bytes: u64) -> Self {
+        Self {
+            compile_memory_bytes,
+            ..self
+        }
+    }
+
+    /// Sets how long a tool may still run after its cancellation or its deadline, if it imports the cancellation
+    /// interface. Default: 100 ms.
+    #[must_use]
+    pub fn cancel_grace(self, cancel_grace: Duration) -> Self {
+        Self {
+            cancel_grace,
+            ..self
+        }
+    }
+
+    /// Sets the maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
+    #[must_use]
+    pub fn inline_bytes_max(self, inline_bytes_max: u64) -> Self {
+        Self {
+            inline_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets how outputs may be stored; tools and hooks can only restrict it. Default: decided by size.
+    #[must_use]
+    pub fn keeping(self, keeping: OutputRetention) -> Self {
+        Self { keeping, ..self }
+    }
+
+    /// Sets how tools that may use the network reach it.
+    #[must_use]
+    pub fn network(self, network: NetworkSettings) -> Self {
+        Self { network, ..self }
+    }
+
+    /// Sets which calls the log keeps. Default: all.
+    #[must_use]
+    pub fn journal(self, journal: LogSettings) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// Sets whether calls that need approval wait for it, stored in the journal; otherwise they are refused. Without an
+    /// [`approver`](Self::approver), answers come from other processes. Default: `false`.
+    #[must_use]
+    pub fn approvals(self, approvals: bool) -> Self {
+        Self { approvals, ..self }
+    }
+
     /// Sets up the sandbox, and returns the host.
     ///
     /// # Errors
@@ -213,14 +332,7 @@ impl HostBuilder {
     }
 
     fn set_up(self) -> anyhow::Result<Host> {
-        let (home, folder) = match self.home {
-            Some(home) => (home, None),
-            None if self.in_memory => {
-                let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
-                (Home::at(folder.path()), Some(folder))
-            }
-            None => (Home::find()?, None),
-        };
+        let (home, folder) = state_folder(self.home, self.in_memory)?;
         let compiler = self.compiler.map_or_else(compiling::own_program, Ok)?;
         let sandbox = Sandbox::new(SandboxSettings {
             pool: self.pooled.then_some(self.calls_at_once),
@@ -289,6 +401,18 @@ impl HostBuilder {
             _folder: folder,
         })
     }
+}
+
+/// Where a host keeps its state, and the folder if it is removed with the host.
+fn state_folder(home: Option<Home>, in_memory: bool) -> anyhow::Result<(Home, Option<TempDir>)> {
+    if let Some(home) = home {
+        return Ok((home, None));
+    }
+    if !in_memory {
+        return Ok((Home::find()?, None));
+    }
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+    Ok((Home::at(folder.path()), Some(folder)))
 }
 
 /// Why a host could not be set up.

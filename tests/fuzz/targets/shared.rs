@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolcell::{Home, Host, Keep, Request};
+use toolcell::{Home, Host, Keep, LogSettings, Request};
 
 /// Splits an input at its first line feed; `None` if there is none, or the input is not UTF-8.
 pub(crate) fn halves(data: &[u8]) -> Option<(&str, &str)> {
@@ -20,10 +20,15 @@ pub(crate) fn host() -> Arc<Host> {
     let program = PathBuf::from(
         std::env::var_os("TOOLCELL").expect("TOOLCELL names the program that compiles"),
     );
-    let mut settings = Host::builder().home(Home::at(home)).compiler(program);
-    settings.journal.keep = Keep::None;
-    settings.pooled = false;
-    settings.cached = false;
+    let settings = Host::builder()
+        .home(Home::at(home))
+        .compiler(program)
+        .pooled(false)
+        .cached(false)
+        .journal(LogSettings {
+            keep: Keep::None,
+            ..LogSettings::default()
+        });
     Arc::new(settings.build().expect("set up a host"))
 }
 

@@ -14,14 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::Host;
+use toolcell::{Host, NetworkSettings};
 
 use crate::support::{Called, ScriptedResolver, Test, host};
 
 /// A host that resolves names with `resolver`.
 fn looking_up_in(resolver: &Arc<ScriptedResolver>) -> Arc<Host> {
     let resolver = Arc::clone(resolver);
-    Arc::new(host(|settings| settings.network.resolver = resolver))
+    Arc::new(host(|settings| {
+        settings.network(NetworkSettings {
+            resolver: resolver,
+            ..NetworkSettings::default()
+        })
+    }))
 }
 
 /// The outcome of each request.

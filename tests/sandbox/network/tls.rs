@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell::Host;
+use toolcell::{Host, NetworkSettings};
 
 use crate::support::{Identity, ScriptedResolver, Server, Test, Visit, host, scratch};
 
@@ -20,8 +20,11 @@ fn hello(visit: &mut Visit) {
 /// A host in which every name resolves to this machine, and `roots` are trusted.
 fn trusting(roots: Option<PathBuf>) -> Arc<Host> {
     Arc::new(host(|settings| {
-        settings.network.resolver = Arc::new(ScriptedResolver::answering(&[&["127.0.0.1"]]));
-        settings.network.extra_roots = roots;
+        settings.network(NetworkSettings {
+            resolver: Arc::new(ScriptedResolver::answering(&[&["127.0.0.1"]])),
+            extra_roots: roots,
+            ..NetworkSettings::default()
+        })
     }))
 }
 
@@ -101,11 +104,13 @@ fn a_file_that_holds_no_certificate_is_refused_when_a_host_is_set_up() {
     std::fs::write(&file, "no certificate").unwrap();
     let settings = || {
         let home = toolcell::Home::at(crate::support::kept("home"));
-        let mut settings = Host::builder()
+        Host::builder()
             .home(home)
-            .compiler(env!("CARGO_BIN_EXE_toolcell"));
-        settings.network.extra_roots = Some(file.clone());
-        settings
+            .compiler(env!("CARGO_BIN_EXE_toolcell"))
+            .network(NetworkSettings {
+                extra_roots: Some(file.clone()),
+                ..NetworkSettings::default()
+            })
     };
     let error = settings().build().err().unwrap();
     assert!(format!("{error:#}").contains("roots.pem"), "{error:#}");

@@ -363,10 +363,7 @@ async fn work_after_the_answer_ends_with_the_call() {
 async fn neighbours_in_both_engines_go_on_beside_tools_that_never_end() {
     let heard = Heard::new();
     let mut events = heard.events();
-    let host = Arc::new(host(|settings| {
-        settings.calls_at_once = 8;
-        settings.listeners = vec![heard];
-    }));
+    let host = Arc::new(host(|settings| settings.calls_at_once(8).listener(heard)));
     for tool in ["wat:echo", "act#hello"] {
         Test::new(tool).on(&host).load().await.unwrap();
     }

@@ -18,5 +18,5 @@ fn with_namespace(component: &[u8]) -> Vec<u8> {
 
 /// A test in a host of its own, because components of one name cannot be loaded together.
 fn alone(component: Vec<u8>, tool: Option<&str>) -> Test {
-    Test::of_bytes(component, tool).on(&own_host(|_| {}))
+    Test::of_bytes(component, tool).on(&own_host(|settings| settings))
 }

@@ -512,7 +512,7 @@ async fn a_secret_is_sent_and_never_seen() {
     store
         .set("token", &SecretValue::new(CANARY.value().to_owned()))
         .unwrap();
-    let host = own_host(|settings| settings.home = Some(home));
+    let host = own_host(|settings| settings.home(home));
     let component = kit("near_secret", &format!("127.0.0.1:{}", mirror.port()));
     let secret = || {
         alone(component.clone(), Some("secret"))
@@ -559,7 +559,7 @@ async fn a_secret_is_sent_and_never_seen() {
 async fn a_tool_calls_others_that_were_granted() {
     let (_guard, folder) = scratch();
     let home = home_with_own_payloads(&folder);
-    let host = own_host(|settings| settings.home = Some(home));
+    let host = own_host(|settings| settings.home(home));
     Test::new("probe#echo").on(&host).load().await.unwrap();
     let component = kit("near_calls", "127.0.0.1:1");
     let test = |tool: &str, pattern: &str| {

@@ -32,7 +32,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         input: "{}",
     };
     let sleep = subjects::fixture("hostile", "sleep", "sleep", "hostile.sleep")?;
-    let host = Arc::new(subjects::host(|_| {})?);
+    let host = Arc::new(subjects::host(|settings| settings)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

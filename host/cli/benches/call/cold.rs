@@ -22,8 +22,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         "", "host", "load", "call", "all"
     );
     for subject in &subjects {
-        revive(subject, "on demand", |settings| settings.pooled = false)?;
-        revive(subject, "pooled", |_| {})?;
+        revive(subject, "on demand", |settings| settings.pooled(false))?;
+        revive(subject, "pooled", |settings| settings)?;
     }
     println!(
         "compile: a load with an empty cache, in a child process, described twice; median of {}, ms",
@@ -33,7 +33,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     subjects.iter().try_for_each(compile)
 }
 
-fn revive(subject: &Subject, how: &str, change: fn(&mut HostBuilder)) -> anyhow::Result<()> {
+fn revive(
+    subject: &Subject,
+    how: &str,
+    change: fn(HostBuilder) -> HostBuilder,
+) -> anyhow::Result<()> {
     let [mut host_made, mut loaded, mut called, mut all] = [const { Samples::new() }; 4];
     for _ in 0..repeated(HOSTS) {
         let runtime = crate::runtime()?;
@@ -65,10 +69,7 @@ fn compile(subject: &Subject) -> anyhow::Result<()> {
         let start = Instant::now();
         Bare::compile(Settings::metered(None), &subject.component)?;
         bare.since(start);
-        let host = subjects::host(|settings| {
-            settings.pooled = false;
-            settings.cached = false;
-        })?;
+        let host = subjects::host(|settings| settings.pooled(false).cached(false))?;
         let start = Instant::now();
         crate::runtime()?.block_on(subjects::load(&host, &subject.component))?;
         loaded.since(start);

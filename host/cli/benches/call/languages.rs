@@ -23,10 +23,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn row(subject: &Subject) -> anyhow::Result<()> {
     let compiling = Instant::now();
     crate::runtime()?.block_on(async {
-        let host = subjects::host(|settings| {
-            settings.pooled = false;
-            settings.cached = false;
-        })?;
+        let host = subjects::host(|settings| settings.pooled(false).cached(false))?;
         subjects::load(&host, &subject.component).await
     })?;
     let compiling = compiling.elapsed();
@@ -37,7 +34,7 @@ fn row(subject: &Subject) -> anyhow::Result<()> {
         first = Samples::default();
         let start = Instant::now();
         crate::runtime()?.block_on(async {
-            let host = subjects::host(|_| {})?;
+            let host = subjects::host(|settings| settings)?;
             subjects::load(&host, &subject.component).await?;
             let record = subjects::succeeded(host.call(subject.request()).await)?;
             memory = record

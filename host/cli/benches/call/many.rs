@@ -113,7 +113,7 @@ fn starts(home: &Path, folder: &Path) -> anyhow::Result<Samples> {
 }
 
 fn searches(count: usize) -> anyhow::Result<Samples> {
-    let host = subjects::host(|_| {})?;
+    let host = subjects::host(|settings| settings)?;
     let text = subjects::wat_text("echo")?;
     let mut tools = Vec::new();
     let runtime = crate::runtime()?;

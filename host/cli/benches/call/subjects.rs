@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use toolcell::{Home, Host, HostBuilder, Keep, Request};
+use toolcell::{Home, Host, HostBuilder, Keep, LogSettings, Request};
 use toolcell_core::record::CallRecord;
 use toolcell_toolchain::{
     BuildSettings, Language, Preference, ProjectKind, ToolchainSearch, build, new_project,
@@ -120,14 +120,16 @@ fn component(folder: &Path, sdk: Option<PathBuf>) -> anyhow::Result<Vec<u8>> {
 }
 
 /// A host that serves many calls, unless `change` says otherwise.
-pub(crate) fn host(change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
-    let mut settings = Host::builder()
+pub(crate) fn host(change: impl FnOnce(HostBuilder) -> HostBuilder) -> anyhow::Result<Host> {
+    let settings = Host::builder()
         .home(home())
-        .compiler(env!("CARGO_BIN_EXE_toolcell"));
-    // What is measured is a call; the journal has a row of its own.
-    settings.journal.keep = Keep::None;
-    change(&mut settings);
-    Ok(settings.build()?)
+        .compiler(env!("CARGO_BIN_EXE_toolcell"))
+        // What is measured is a call; the journal has a row of its own.
+        .journal(LogSettings {
+            keep: Keep::None,
+            ..LogSettings::default()
+        });
+    Ok(change(settings).build()?)
 }
 
 pub(crate) fn request(tool: &str, input: &str) -> Request {

@@ -31,7 +31,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 fn measure(subject: &Subject) -> anyhow::Result<()> {
     let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
-    let host = subjects::host(|settings| settings.calls_at_once = POOL)?;
+    let host = subjects::host(|settings| settings.calls_at_once(POOL))?;
     crate::runtime()?.block_on(subjects::load(&host, &subject.component))?;
     let mut rates: [Vec<f64>; 4] = Default::default();
     for _ in 0..repeated(ROUNDS) {

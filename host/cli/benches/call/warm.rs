@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use toolcell::Keep;
+use toolcell::{Keep, LogSettings};
 
 use crate::bare::{Bare, Settings};
 use crate::samples::{Samples, repeated};
@@ -79,11 +79,13 @@ pub(crate) fn measured(subject: &Subject, keep: Keep) -> anyhow::Result<(Samples
     let mut pipeline = Samples::default();
     let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
     let host = subjects::host(|settings| {
-        settings.calls_at_once = POOL;
-        settings.journal.keep = keep;
+        settings.calls_at_once(POOL).journal(LogSettings {
+            keep: keep,
+            ..LogSettings::default()
+        })
     })?;
     // A host for many calls would compile a new component twice, the second time beside these calls.
-    let single = subjects::host(|settings| settings.pooled = false)?;
+    let single = subjects::host(|settings| settings.pooled(false))?;
     crate::runtime()?.block_on(async {
         subjects::load(&single, &subject.component).await?;
         subjects::load(&host, &subject.component).await?;

@@ -215,11 +215,10 @@ impl Call {
         listeners: Vec<Arc<dyn Listener>>,
     ) -> anyhow::Result<Host> {
         target::host(home, |settings| {
-            self.options.call.grants.reach(&mut settings.network);
-            target::configure(settings, layers, limits);
-            settings.approvals = true;
-            settings.approver = Some(ask::approver());
-            settings.listeners = listeners;
+            target::configure(settings, layers, limits)
+                .network(self.options.call.grants.network())
+                .approver(ask::approver())
+                .listeners(listeners)
         })
     }
 

@@ -117,9 +117,8 @@ impl Check {
             ..
         } = settings;
         let mut host = target::host(home, |host| {
-            host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
-            layers.compilation().apply(host);
-            host.journal = layers.journal();
+            let host = host.memory_bytes_max(limits.memory_bytes);
+            layers.compilation().apply(host).journal(layers.journal())
         })?;
         Runtime::on_this_thread()?.block_on(async {
             hooks::add(&mut host, home, &layers, &closed).await?;

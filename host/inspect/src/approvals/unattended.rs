@@ -46,7 +46,7 @@ impl ApprovalCommands {
             held.retire();
             return Ok(None);
         };
-        let host = target::host(&self.home, |settings| settings.approvals = true)?;
+        let host = target::host(&self.home, |settings| settings.approvals(true))?;
         let tools = ToolSet::new(Arc::new(host));
         let ended = Runtime::on_this_thread()?.block_on(tools.close(&kept, held));
         Ok(ended)
@@ -97,9 +97,9 @@ impl ApprovalCommands {
             ..
         } = settings;
         let mut host = target::host(&self.home, |settings| {
-            origin.grants.reach(&mut settings.network);
-            settings.approvals = true;
-            target::configure(settings, &layers, &limits);
+            target::configure(settings, &layers, &limits)
+                .network(origin.grants.network())
+                .approvals(true)
         })?;
         let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {
@@ -151,9 +151,11 @@ impl ApprovalCommands {
             return Ok(());
         };
         let host = target::host(&self.home, |settings| {
-            layers.compilation().apply(settings);
-            settings.journal = layers.journal();
-            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+            let settings = settings.memory_bytes_max(limits.memory_bytes);
+            layers
+                .compilation()
+                .apply(settings)
+                .journal(layers.journal())
         });
         let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else {
             return Ok(());

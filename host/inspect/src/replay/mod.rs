@@ -153,9 +153,7 @@ impl Replay {
         } = settings;
         let limits = at_most(limits, &recorded.usage);
         let mut host = target::host(home, |settings| {
-            target::configure(settings, &layers, &limits);
-            settings.approvals = true;
-            settings.approver = Some(ask::approver());
+            target::configure(settings, &layers, &limits).approver(ask::approver())
         })?;
         let runtime = Runtime::on_this_thread()?;
         let replayed = runtime.block_on(async {

@@ -299,12 +299,11 @@ impl Job<'_> {
         telemetry: Option<&Arc<Telemetry>>,
     ) -> anyhow::Result<Host> {
         target::host(home, |host| {
-            self.options.call.grants.reach(&mut host.network);
-            host.calls_at_once = u32::try_from(policy.at_once()).unwrap_or(1);
-            target::configure(host, &settings.layers, &settings.limits);
-            host.approvals = true;
-            host.approver = Some(questions.approver(ask::approver()));
-            host.listeners = exporting::listeners(telemetry);
+            target::configure(host, &settings.layers, &settings.limits)
+                .network(self.options.call.grants.network())
+                .calls_at_once(u32::try_from(policy.at_once()).unwrap_or(1))
+                .approver(questions.approver(ask::approver()))
+                .listeners(exporting::listeners(telemetry))
         })
     }
 
