@@ -23,7 +23,7 @@ fn looking_up_in(resolver: &Arc<ScriptedResolver>) -> Arc<Host> {
     let resolver = Arc::clone(resolver);
     Arc::new(host(|settings| {
         settings.network(NetworkSettings {
-            resolver: resolver,
+            resolver,
             ..NetworkSettings::default()
         })
     }))

@@ -23,7 +23,6 @@ fn trusting(roots: Option<PathBuf>) -> Arc<Host> {
         settings.network(NetworkSettings {
             resolver: Arc::new(ScriptedResolver::answering(&[&["127.0.0.1"]])),
             extra_roots: roots,
-            ..NetworkSettings::default()
         })
     }))
 }
