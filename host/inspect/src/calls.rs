@@ -124,10 +124,12 @@ impl Calls {
         let mut calls = log.calls(&query)?;
         let evicted = log.evicted_calls()?;
         waiting::add(&mut calls, &query, &home)?;
-        let mut text = match self.json {
-            true => show::json_line(&json!({ "calls": calls, "evicted_calls": evicted })),
-            false if calls.is_empty() => "no calls\n".to_owned(),
-            false => calls.iter().map(row).collect(),
+        let mut text = if self.json {
+            show::json_line(&json!({ "calls": calls, "evicted_calls": evicted }))
+        } else if calls.is_empty() {
+            "no calls\n".to_owned()
+        } else {
+            calls.iter().map(row).collect()
         };
         if let Some(said) = self::evicted(evicted).filter(|_| !self.json) {
             text.push_str(&said);

@@ -74,10 +74,12 @@ fn revoke(dir: &Path) -> anyhow::Result<Exit> {
     let mut lines = Vec::new();
     for (_, path) in project.sources() {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let said = match trust.remove(&path)? {
-            true => "no longer trusted",
-            false if path.exists() => "was not trusted",
-            false => continue,
+        let said = if trust.remove(&path)? {
+            "no longer trusted"
+        } else if path.exists() {
+            "was not trusted"
+        } else {
+            continue;
         };
         lines.push(format!("{said}: {}", path.display()));
     }

@@ -97,10 +97,12 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
         artifact_refs,
     };
     if limit.holds(&stored.mapped) {
-        let strategy = match limit.keeping.journal {
-            false => Strategy::NeverPersist,
-            true if journey.redaction.by_hook() => Strategy::Redact,
-            true => Strategy::Inline,
+        let strategy = if !limit.keeping.journal {
+            Strategy::NeverPersist
+        } else if journey.redaction.by_hook() {
+            Strategy::Redact
+        } else {
+            Strategy::Inline
         };
         let size = json_bytes(&stored.mapped);
         journey.persistence.push(decision(

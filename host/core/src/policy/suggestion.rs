@@ -151,10 +151,12 @@ fn quoted(start: &str, value: &str) -> Option<String> {
         .split('@')
         .next_back()
         .is_some_and(|host| host.starts_with('*') && !host.starts_with("*."));
-    match value.chars().all(fits) && value.chars().count() <= VALUE_CHARS_MAX && !is_any {
-        true if is_plain(value) => Some(format!("{start}{value}")),
-        true => Some(format!("'{start}{value}'")),
-        false => None,
+    if !value.chars().all(fits) || value.chars().count() > VALUE_CHARS_MAX || is_any {
+        None
+    } else if is_plain(value) {
+        Some(format!("{start}{value}"))
+    } else {
+        Some(format!("'{start}{value}'"))
     }
 }
 
