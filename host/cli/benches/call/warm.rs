@@ -80,7 +80,7 @@ pub(crate) fn measured(subject: &Subject, keep: Keep) -> anyhow::Result<(Samples
     let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
     let host = subjects::host(|settings| {
         settings.calls_at_once(POOL).journal(LogSettings {
-            keep: keep,
+            keep,
             ..LogSettings::default()
         })
     })?;
