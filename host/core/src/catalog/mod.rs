@@ -44,10 +44,11 @@ const CANDIDATES_MAX: usize = 20;
 ///
 /// ```
 /// use toolcell_core::catalog::Catalog;
+/// use toolcell_core::record::ErrorCode;
 ///
 /// let catalog = Catalog::default();
 /// let refusal = catalog.resolve("files.read").err();
-/// assert_eq!(refusal.map(|refusal| refusal.code), Some("unknown_tool"));
+/// assert_eq!(refusal.map(|refusal| refusal.code), Some(ErrorCode::UnknownTool));
 /// ```
 #[derive(Debug, Default)]
 pub struct Catalog {

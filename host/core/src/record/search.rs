@@ -128,7 +128,7 @@ pub struct ToolRef {
 /// A component that could not be loaded, so that no search finds its tools. An extension of the specification.
 ///
 /// ```
-/// use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
+/// use toolcell_core::record::{ErrorCode, Refusal, UnavailableProvider};
 ///
 /// let refusal = Refusal::new(ErrorCode::ComponentInvalid, "the component is not valid");
 /// let provider = UnavailableProvider::new("files.wasm".to_owned(), &refusal);
