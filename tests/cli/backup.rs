@@ -56,6 +56,23 @@ fn the_copy_of_a_busy_home_is_sound_and_has_every_call_that_had_ended() {
 }
 
 #[test]
+fn no_copy_is_made_inside_of_the_original_whatever_links_lead_there() {
+    let home = Home::new();
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let (_guard, folder) = scratch();
+    let link = folder.join("link");
+    std::os::unix::fs::symlink(home.path(), &link).unwrap();
+    for inside in [home.path().join("copy"), link.join("copy")] {
+        let ran = home
+            .toolcell(&["backup", inside.to_str().unwrap()])
+            .run()
+            .exits(2);
+        assert!(ran.stderr.contains("name a new folder"), "{}", ran.stderr);
+        assert!(!inside.exists());
+    }
+}
+
+#[test]
 fn damage_is_in_the_copy_too_and_the_command_says_so() {
     let home = Home::new();
     home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);

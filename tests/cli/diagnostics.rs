@@ -82,7 +82,7 @@ fn the_phases_of_a_call_are_reported_without_its_secrets_and_arguments() {
         "{compiled:#?}"
     );
     let requests = reports(&told, "a request ended");
-    let origin = format!("method=GET origin={} status=200", mirror.origin());
+    let origin = format!("method=\"GET\" origin={} status=200", mirror.origin());
     assert!(
         requests.len() == 1 && requests[0].contains(&origin),
         "{requests:#?}"
@@ -118,6 +118,29 @@ fn a_refused_call_is_reported_with_its_code_and_not_with_its_arguments() {
     ARGUMENT.is_not_in("the report", ended[0]);
     // Phases are reported from the level `debug` on.
     assert!(reports(&ran, "a phase ended").is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn what_a_tool_makes_of_its_arguments_is_not_in_the_reports() {
+    let mirror = Mirror::reflecting();
+    let request = json!({ "authority": mirror.origin().trim_start_matches("http://"), "scheme": "http", "method": ARGUMENT.value() });
+    let failing = json!({ "class": "execution_failed", "code": ARGUMENT.value() });
+    let net = format!("--allow-net={}", mirror.origin());
+    for (tool, input, reported) in [
+        (
+            "egress#ask",
+            json!({ "requests": [request] }),
+            "method=\"other\"",
+        ),
+        ("probe#fail", failing, "code=\"own\""),
+    ] {
+        let ran = Toolcell::new(["call", &guest(tool), &input.to_string(), &net])
+            .env("TOOLCELL_LOG", "trace")
+            .run();
+        let reports = lines(&ran).0.join("\n");
+        assert!(reports.contains(reported), "{tool}: {}", ran.stderr);
+        ARGUMENT.is_not_in("the reports", &reports);
+    }
 }
 
 #[test]

@@ -24,6 +24,23 @@ fn success_is_0_and_a_tool_that_failed_is_1() {
 }
 
 #[test]
+fn no_tool_can_choose_a_code_that_decides_on_the_exit_code() {
+    let fail = guest("probe#fail");
+    for code in [
+        "host_fault",
+        "host_stopped",
+        "network_denied",
+        "network_request_refused",
+    ] {
+        let input = json!({ "class": "execution_failed", "code": code }).to_string();
+        let ran = Toolcell::new(["call", &fail, &input, "--json"])
+            .run()
+            .exits(1);
+        assert_eq!(ran.json()["error"]["error_code"], "tool_failed", "{code}");
+    }
+}
+
+#[test]
 fn a_bad_request_is_2() {
     for arguments in [
         vec!["call", "no/such/tool"],

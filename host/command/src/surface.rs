@@ -24,7 +24,7 @@ pub async fn build(
     )
 }
 
-/// The tools of a command, each call of which is made through their surface; `terms` are those of some of them, by their
+/// The tools of a command, called through their surface; `terms` has the terms of some of them, by their
 /// qualified names.
 pub async fn select(
     all: ToolSet,

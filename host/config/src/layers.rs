@@ -28,7 +28,7 @@ pub const WITHOUT_FILES: &str = "--no-config goes on without any file";
 /// Selects the configuration files that are read.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOptions {
-    /// Read this file instead of those of the project. Naming a file is trusting it.
+    /// Read this file instead of the files of the project. Naming a file is trusting it.
     pub file: Option<PathBuf>,
     /// Read no file.
     pub none: bool,
@@ -361,7 +361,7 @@ impl ConfigLayers {
         self.kept.changeable.extend(tools.write.iter().cloned());
     }
 
-    /// The files that were read, the user's before those of the project, for sections that other modules parse.
+    /// The files that were read, the user's before the project's, for sections that other modules parse.
     pub fn files(&self) -> &[ConfigLayer] {
         &self.layers
     }

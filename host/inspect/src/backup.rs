@@ -39,12 +39,28 @@ impl Backup {
             let message = format!("there is no {} to copy", home.folder().display());
             return Err(BadRequest(message).into());
         }
-        if folder.starts_with(home.folder()) || fs::symlink_metadata(&folder).is_ok() {
+        let unfit = || {
             let message = format!(
                 "{} exists, or is in the folder that is copied; name a new folder elsewhere",
                 folder.display()
             );
-            return Err(BadRequest(message).into());
+            BadRequest(message)
+        };
+        if fs::symlink_metadata(&folder).is_ok() {
+            return Err(unfit().into());
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(MODE)
+            .create(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        // By the paths that no link leads away from: a copy inside of the original would have no end.
+        if folder
+            .canonicalize()?
+            .starts_with(home.folder().canonicalize()?)
+        {
+            fs::remove_dir(&folder)?;
+            return Err(unfit().into());
         }
         let cannot = || {
             format!(

@@ -124,7 +124,7 @@ pub(crate) fn host(change: impl FnOnce(HostBuilder) -> HostBuilder) -> anyhow::R
     let settings = Host::builder()
         .home(home())
         .compiler(env!("CARGO_BIN_EXE_toolcell"))
-        // What is measured is a call; the journal has a row of its own.
+        // The row measures a call; the journal has a row of its own.
         .journal(LogSettings {
             keep: Keep::None,
             ..LogSettings::default()

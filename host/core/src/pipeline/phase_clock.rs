@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use tracing::{Level, debug, enabled, info};
 
-use crate::record::{CallRecord, InvocationId};
+use crate::record::{CallRecord, ErrorCode, InvocationId, ToolError};
 
 /// Measures the phases of one call for the diagnostic output; without one it costs nothing.
 #[derive(Clone, Copy, Default)]
@@ -45,7 +45,11 @@ impl PhaseClock {
         let tool = declaration.map_or("unknown", |declaration| declaration.tool_id.as_str());
         let status = record.invocation.status().as_str();
         let error = record.result.error.as_ref();
-        let code = error.map_or("none", |error| error.error_code.as_str());
+        // Not a code that the tool chose, for the same reason.
+        let known = |error: &ToolError| ErrorCode::from_name(&error.error_code);
+        let code = error.map_or("none", |error| {
+            known(error).map_or("own", ErrorCode::as_str)
+        });
         info!(%call, tool, status, code, took = ?begun.elapsed(), "a call ended");
     }
 }

@@ -47,6 +47,12 @@ impl ErrorCode {
         entry(self).classes
     }
 
+    /// `true` if the code alone decides on an exit code or a status, and so no tool may choose it.
+    pub const fn is_reserved(self) -> bool {
+        let entry = entry(self);
+        entry.exit.is_some() || entry.http.is_some()
+    }
+
     /// The status of an answer of the HTTP API that has this code and is no call's.
     pub const fn problem_status(self) -> Option<u16> {
         entry(self).problem

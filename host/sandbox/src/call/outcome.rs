@@ -127,7 +127,7 @@ pub(super) fn heed_stop(outcome: GuestOutcome, asked: Option<Refusal>) -> GuestO
     }
 }
 
-/// Converts a guest's error, with its texts cut. A class that the host does not know becomes `otherwise`.
+/// Converts a guest's error, with its texts cut, and without a code that is the host's alone. A class that the host does not know becomes `otherwise`.
 pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
     let class = match error.class {
         wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
@@ -145,7 +145,8 @@ pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refus
     };
     let mut refusal = Refusal::new(ErrorCode::ToolFailed, cut(error.message, MESSAGE_CHARS_MAX))
         .with_class(class);
-    refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty());
+    let is_free = |code: &String| !ErrorCode::from_name(code).is_some_and(ErrorCode::is_reserved);
+    refusal.guest_code = Some(plain(&error.code)).filter(|code| !code.is_empty() && is_free(code));
     refusal.detail = error.detail.map(|detail| cut(detail, MESSAGE_CHARS_MAX));
     #[allow(
         clippy::cast_precision_loss,

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -45,7 +45,7 @@ async fn exchange(
     // Neither here nor below what the guest wanted of the origin: paths, headers and bodies may hold secrets.
     let target = gate
         .admit(&parts)
-        .inspect_err(|_| debug!(method = %parts.method, "a request was refused"))?;
+        .inspect_err(|_| debug!(method = known(&parts.method), "a request was refused"))?;
     let begun = Instant::now();
     let patience = RequestTimeouts::new(&gate, options);
     let answer = async {
@@ -81,7 +81,7 @@ async fn exchange(
         .as_ref()
         .ok()
         .map(|(response, _)| response.status().as_u16());
-    debug!(method = %target.method, origin = %target.origin, status, took = ?begun.elapsed(), "a request ended");
+    debug!(method = known(&target.method), origin = %target.origin, status, took = ?begun.elapsed(), "a request ended");
     let (mut response, connection) = answered?;
     if let Some(credentials) = gate.credentials.as_ref().filter(|_| guard!("scrub_head")) {
         credentials.scrub_head(response.headers_mut())?;
@@ -217,4 +217,18 @@ fn failed(gate: &NetworkGate, error: &hyper::Error) -> Error {
         _ => Error::HttpProtocolError,
     };
     gate.explain(otherwise)
+}
+
+/// The method for the diagnostic output; a guest can make one of anything that it has.
+fn known(method: &Method) -> &str {
+    match *method {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::OPTIONS => method.as_str(),
+        _ => "other",
+    }
 }
