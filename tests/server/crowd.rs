@@ -155,9 +155,14 @@ fn a_long_run_of_calls_leaves_nothing_behind() {
             );
             client.forget();
         }
+        // The journal's lines are folded beside the calls, and a fold has files open for a moment.
+        let samples = (0..40).map(|_| {
+            std::thread::sleep(Duration::from_millis(25));
+            count(&client, "fd")
+        });
         (
             resident_kib(&client),
-            count(&client, "fd"),
+            samples.min().unwrap(),
             count(&client, "task"),
         )
     };
