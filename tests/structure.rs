@@ -6,15 +6,35 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::json;
-use toolcell_core::record::GUEST_BLOCKS;
+use toolcell_spec::GUEST_BLOCKS;
 
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 9] = [
+const FREE_OF: [(&str, &[&str]); 14] = [
     (
-        "toolcell-core",
+        "toolcell-spec",
+        &["wasmtime", "hyper", "clap", "rusqlite", "tokio", "rustix"],
+    ),
+    (
+        "toolcell-system",
+        &["wasmtime", "hyper", "clap", "rusqlite", "toolcell_policy"],
+    ),
+    (
+        "toolcell-policy",
+        &["wasmtime", "hyper", "clap", "rusqlite", "toolcell_journal"],
+    ),
+    (
+        "toolcell-journal",
+        &["wasmtime", "hyper", "clap", "rmcp", "toolcell_executor"],
+    ),
+    (
+        "toolcell-engine",
         &["wasmtime", "hyper", "clap", "rmcp", "indicatif"],
+    ),
+    (
+        "toolcell-sandbox",
+        &["clap", "rmcp", "indicatif", "toolcell_engine"],
     ),
     (
         "toolcell-dialect",
@@ -49,22 +69,27 @@ const FREE_OF: [(&str, &[&str]); 9] = [
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 16] = [
     "cli",
     "command",
     "config",
-    "core",
     "dialect",
+    "engine",
+    "executor",
     "inspect",
     "install",
+    "journal",
+    "policy",
     "sandbox",
     "server",
+    "spec",
+    "system",
     "toolcell",
     "toolchain",
 ];
 
 #[test]
-fn the_core_executes_nothing_and_the_library_has_no_command_line() {
+fn each_crate_is_free_of_what_is_above_it() {
     for (package, forbidden) in FREE_OF {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args([
@@ -194,9 +219,9 @@ fn the_map_and_the_decisions_name_files_that_exist() {
 }
 
 /// Where a call gets its authority, and where the engine makes a request of another one.
-const REQUESTS: [&str; 2] = ["core/src/pipeline/request.rs", "toolcell/src/tool_set.rs"];
+const REQUESTS: [&str; 2] = ["engine/src/pipeline/request.rs", "toolcell/src/tool_set.rs"];
 /// What knows live calls: the engine those that run, to cancel them, and a server those that clients can ask about.
-const REGISTRIES: [&str; 2] = ["core/src/pipeline/running.rs", "server/src/calls/mod.rs"];
+const REGISTRIES: [&str; 2] = ["engine/src/pipeline/running.rs", "server/src/calls/mod.rs"];
 
 /// A second place would forget one of a call's grants, rules, limits or answers.
 #[test]

@@ -85,7 +85,7 @@ fn the_bytes_of_the_arguments_are_what_the_record_refers_to() {
     let record = ran.json();
     assert_eq!(
         record["invocation"]["model_input_ref"],
-        toolcell_core::record::digest(sent.as_bytes())
+        toolcell_spec::digest(sent.as_bytes())
     );
     assert_eq!(record["invocation"]["model_input_text"], sent);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolcell_core::record::digest;
+use toolcell_spec::digest;
 
 use super::approvals::Place;
 use super::approvals::terminal::Terminal;

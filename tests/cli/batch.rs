@@ -7,7 +7,7 @@ use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use toolcell_core::record::Timestamp;
+use toolcell_spec::Timestamp;
 
 use super::guest;
 use crate::pipeline::doubles::echoing;

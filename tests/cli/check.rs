@@ -1,7 +1,7 @@
 //! `toolcell check`: what keeps a tool from being published.
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use crate::pipeline::doubles::echoing;
 use crate::support::{Ran, Toolcell, scratch, wat};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolcell_core::record::digest;
+use toolcell_spec::digest;
 
 use crate::support::{Toolcell, scratch};
 

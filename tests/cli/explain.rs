@@ -92,7 +92,7 @@ fn every_page_is_of_a_code_that_the_host_a_client_or_a_report_has() {
         .collect();
     assert!(
         unused.is_empty(),
-        "nothing has these codes of host/core/errors.toml: {unused:?}"
+        "nothing has these codes of host/spec/errors.toml: {unused:?}"
     );
     let pages = pages();
     assert_eq!(pages.len(), ErrorCode::explanations().len());

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use crate::sandbox::compiling::bomb::compile_bomb;
 use crate::support::{Client, Ran, Toolcell, scratch, wat};

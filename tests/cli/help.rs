@@ -343,7 +343,7 @@ fn help_hides_what_toolcell_calls_itself() {
 
 #[test]
 fn every_default_in_the_help_is_the_default() {
-    let limits = toolcell_core::policy::Limits::default();
+    let limits = toolcell_policy::Limits::default();
     let help = Toolcell::new(["call", "--help"]).run().exits(0).stdout;
     for default in [
         format!("[default: {}s]", limits.wall.as_secs()),

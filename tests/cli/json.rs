@@ -173,7 +173,7 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
         (5, 1)
     );
     let bytes = std::fs::read(example("ticker")).unwrap();
-    let component = format!("component:{}", toolcell_core::record::digest(&bytes));
+    let component = format!("component:{}", toolcell_spec::digest(&bytes));
     let session = format!(
         "session:{}",
         record["invocation"]["session_ref"].as_str().unwrap()

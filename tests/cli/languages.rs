@@ -130,7 +130,7 @@ fn published(place: &Path, folder: &str, lang: Language) {
         .join(folder)
         .join(format!("target/toolcell/{folder}.wasm"));
     let component = std::fs::read(component).unwrap();
-    let version = toolcell_core::dialect::sections::custom(&component, "version").unwrap();
+    let version = toolcell_spec::dialect::sections::custom(&component, "version").unwrap();
     let has_manifest = ["python", "typescript", "javascript"].contains(&lang.name());
     assert_eq!(
         version,

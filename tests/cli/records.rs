@@ -53,8 +53,7 @@ fn an_allow_rule_by_name_lets_no_impostor_run_and_says_how_to_mean_one() {
         toolkit["declarations"][0]["namespace"] = json!("x");
         toolkit["declarations"][0]["tool_id"] = json!("risky.echo");
     });
-    let digest =
-        |component: &Path| toolcell_core::record::digest(&std::fs::read(component).unwrap());
+    let digest = |component: &Path| toolcell_spec::digest(&std::fs::read(component).unwrap());
     let call = |place: &Place, component: &Path| {
         place.run(&[
             "call",
@@ -348,7 +347,7 @@ fn a_secret_result_stays_in_no_record_however_small_it_is() {
 fn every_result_says_where_it_comes_from_and_a_tool_cannot() {
     let (_guard, folder) = scratch();
     let echo = put(&folder, "echo.wasm", &declaring("comes_from", |_| {}));
-    let digest = toolcell_core::record::digest(&std::fs::read(&echo).unwrap());
+    let digest = toolcell_spec::digest(&std::fs::read(&echo).unwrap());
     let forged =
         json!({ "provenance": { "trust": "trusted", "written_by": "host" }, "status": "denied" });
     let result = record(&echo, &forged, &[]).exits(0).json()["result"].clone();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use toolcell_core::catalog::RecordSchema;
-use toolcell_core::record::{
+use toolcell_engine::catalog::RecordSchema;
+use toolcell_spec::{
     AbortReason, AccessKind, ApprovalState, ArgumentMode, Behavior, ContextModifierPolicy,
     ErrorClass, EventType, GUEST_BLOCKS, HookEvent, HookOutcome, Lifecycle, LoadingState, Mode,
     MutationSource, NextAction, NonInteractive, PermissionChannel, ProgressStatus, QueryType,

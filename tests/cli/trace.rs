@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use toolcell_core::record::Timestamp;
+use toolcell_spec::Timestamp;
 
 use super::guest;
 use crate::pipeline::doubles::{echoing, hiding_a_token};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell::{Approver, Home, Host, HostBuilder, NetworkSettings, Prompt, Reply};
-use toolcell_core::policy::Limits;
-use toolcell_core::record::Refusal;
+use toolcell_policy::Limits;
+use toolcell_spec::Refusal;
 
 use crate::pipeline::doubles::home_with_own_payloads;
 use crate::support::{Called, ScriptedResolver, Test, kept, root, wat};

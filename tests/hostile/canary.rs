@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::inotify;
-use toolcell_core::record::digest;
+use toolcell_spec::digest;
 
 /// The content of the canary file.
 pub(super) const CONTENT: &str = "canary-b7c9-nobody-may-read-this";

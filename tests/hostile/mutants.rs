@@ -924,32 +924,9 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
                 "--quiet",
                 "--features",
                 "toolcell-cli/mutants",
+                "--workspace",
                 "--lib",
                 "--bins",
-            ]);
-            cargo.args([
-                "-p",
-                "toolcell-core",
-                "-p",
-                "toolcell-sandbox",
-                "-p",
-                "toolcell-install",
-            ]);
-            cargo.args([
-                "-p",
-                "toolcell-config",
-                "-p",
-                "toolcell-dialect",
-                "-p",
-                "toolcell-server",
-            ]);
-            cargo.args([
-                "-p",
-                "toolcell-command",
-                "-p",
-                "toolcell-inspect",
-                "-p",
-                "toolcell-cli",
                 "--",
             ]);
             cargo

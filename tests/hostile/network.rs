@@ -1,7 +1,7 @@
 //! Network attacks: other spellings, other names, redirects, names that change their address.
 
 use serde_json::{Value, json};
-use toolcell_core::secret::{SecretStore, SecretValue};
+use toolcell_policy::secret::{SecretStore, SecretValue};
 
 use crate::support::{Called, Mirror, SPECIAL_HOSTS, Server, Test};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use data_encoding::{BASE64, BASE64URL, HEXLOWER, HEXUPPER};
 use serde_json::json;
-use toolcell_core::secret::{SecretStore, SecretValue};
+use toolcell_policy::secret::{SecretStore, SecretValue};
 
 use crate::support::{Mirror, response};
 

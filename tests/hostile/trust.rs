@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use toolcell::{Host, Prompt, Reply};
-use toolcell_core::approval::{Session, Terms};
-use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{Mode, RuleSource, digest};
+use toolcell_engine::approval::{Session, Terms};
+use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_spec::{Mode, RuleSource, digest};
 
 use crate::cli::approvals::{Place, copy_of, error, kill, kills, waiting};
 use crate::pipeline::doubles::echoing;

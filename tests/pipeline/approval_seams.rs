@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host};
-use toolcell_core::approval::{Reply, Session};
-use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
-use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{Behavior, HookEvent, Mode, PermissionResult, digest};
+use toolcell_engine::approval::{Reply, Session};
+use toolcell_executor::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_spec::{Behavior, HookEvent, Mode, PermissionResult, digest};
 
 use crate::support::{Canary, Test, fixture, scratch};
 

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, Listener, Request};
-use toolcell_core::approval::{Approver, Prompt, Reply, Session};
-use toolcell_core::hook::{Hook, HookOutput, Registration};
-use toolcell_core::journal::{ApprovalRequest, History, StoredApproval};
-use toolcell_core::journal::{Journal, Role};
-use toolcell_core::pipeline::Background;
-use toolcell_core::policy::Grants;
-use toolcell_core::record::{AbortReason, ApprovalState, InvocationId, ToolEvent};
+use toolcell_engine::approval::{Approver, Prompt, Reply, Session};
+use toolcell_engine::pipeline::Background;
+use toolcell_executor::hook::{Hook, HookOutput, Registration};
+use toolcell_journal::{ApprovalRequest, History, StoredApproval};
+use toolcell_journal::{Journal, Role};
+use toolcell_policy::Grants;
+use toolcell_spec::{AbortReason, ApprovalState, InvocationId, ToolEvent};
 
 use crate::support::{Called, Test, scratch};
 
@@ -444,14 +444,14 @@ pub(super) async fn approved(folder: &Path, actor: &str) -> (Arc<Host>, Journal,
     assert!(call.await.is_err());
     let id = sayer.asked.lock().unwrap()[0].0.invocation_id();
     let journal = sayer.journal.clone();
-    let answer = toolcell_core::record::Answer {
+    let answer = toolcell_spec::Answer {
         approved: true,
         approver: "user:other".to_owned(),
         channel: "test".to_owned(),
         edit: None,
         feedback: None,
         always: false,
-        answered_at: toolcell_core::record::Timestamp::now(),
+        answered_at: toolcell_spec::Timestamp::now(),
     };
     journal.with(|store| store.answer(id, &answer)).unwrap();
     let kept = kept(&journal, id);
@@ -587,7 +587,7 @@ async fn what_policy_denies_by_now_does_not_run_though_it_was_approved() {
         .never_ran();
     assert_eq!(
         called.0.decisions.last().unwrap().behavior,
-        toolcell_core::record::Behavior::Deny
+        toolcell_spec::Behavior::Deny
     );
     assert_eq!(lines(&folder), 0);
 }

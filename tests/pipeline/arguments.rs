@@ -48,7 +48,7 @@ async fn arguments_that_are_not_json_are_refused_and_kept_as_they_were_sent() {
         );
         assert_eq!(
             *called.0.invocation.model_input_ref,
-            *toolcell_core::record::digest(text.as_bytes())
+            *toolcell_spec::digest(text.as_bytes())
         );
     }
 }

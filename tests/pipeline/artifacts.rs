@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell::Host;
-use toolcell_core::hook::{HookOutput, Registration, UpdatedOutput};
-use toolcell_core::record::{AbortReason, HookEvent, digest};
+use toolcell_executor::hook::{HookOutput, Registration, UpdatedOutput};
+use toolcell_spec::{AbortReason, HookEvent, digest};
 
 use crate::support::{Called, Canary, Test, scratch};
 

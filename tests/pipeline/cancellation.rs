@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolcell::{Cancellation, Listener};
-use toolcell_core::record::{AbortReason, ToolEvent};
+use toolcell_spec::{AbortReason, ToolEvent};
 
 use crate::support::{Called, Test};
 
@@ -190,7 +190,7 @@ async fn a_request_that_comes_after_the_tool_has_answered_is_on_record_and_chang
     let host = own_host(|settings| {
         settings
             .listener(listener)
-            .hook(toolcell_core::hook::Registration::new(hook))
+            .hook(toolcell_executor::hook::Registration::new(hook))
     });
     let test = Test::new("probe#echo").on(&host);
     assert!(cancels.1.set(test.cancellation()).is_ok());

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolcell::{Home, Host, HostBuilder, RetryPolicy};
-use toolcell_core::approval::{Reply, Session};
-use toolcell_core::journal::{CallLog, LogSettings};
-use toolcell_core::policy::{Limits, Provenance, Rule, RuleWords};
-use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode};
-use toolcell_core::scheduler::MemoryBudget;
+use toolcell_engine::approval::{Reply, Session};
+use toolcell_engine::scheduler::MemoryBudget;
+use toolcell_journal::{CallLog, LogSettings};
+use toolcell_policy::{Limits, Provenance, Rule, RuleWords};
+use toolcell_spec::{AbortReason, ErrorClass, ErrorCode};
 
 use crate::support::{Called, Server, Test, check_record, host, scratch};
 

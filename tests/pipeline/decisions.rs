@@ -3,7 +3,7 @@
 //! Promise: Claims only narrow.
 
 use serde_json::{Value, json};
-use toolcell_core::record::Mode;
+use toolcell_spec::Mode;
 
 use crate::support::{Called, Test, scratch};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolcell::{Home, Host, HostBuilder, Listener};
-use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
-use toolcell_core::record::{AbortReason, HookEvent, ToolEvent, ToolResult};
+use toolcell_executor::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
+use toolcell_spec::{AbortReason, HookEvent, ToolEvent, ToolResult};
 
 use crate::support::{Called, Test, host, root, share_compiled};
 

@@ -7,9 +7,9 @@ use HookEvent::{
     ResultPersistence,
 };
 use serde_json::{Value, json};
-use toolcell_core::hook::{HookOutput, HookProgress, Registration, UpdatedOutput};
-use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{Behavior, Content, HookEvent, Mode, PermissionResult};
+use toolcell_executor::hook::{HookOutput, HookProgress, Registration, UpdatedOutput};
+use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_spec::{Behavior, Content, HookEvent, Mode, PermissionResult};
 
 use crate::support::{Called, Test, scratch};
 
@@ -394,7 +394,8 @@ async fn the_order_of_registration_decides_nothing() {
 #[tokio::test]
 async fn hooks_hear_only_of_the_tools_that_their_matcher_names() {
     let hook = |id| Registration::new(RecordingHook::new(id).shared());
-    let matching = |tool, namespace| toolcell_core::hook::Matcher::new(tool, namespace).unwrap();
+    let matching =
+        |tool, namespace| toolcell_executor::hook::Matcher::new(tool, namespace).unwrap();
     let host = own_host(|settings| {
         settings
             .hook(hook("by_tool").matching(matching(Some("probe.c*"), None)))

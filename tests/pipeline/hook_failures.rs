@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::sync::Notify;
-use toolcell_core::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
-use toolcell_core::record::{AbortReason, HookEvent, HookOutcome};
+use toolcell_executor::hook::{Hook, HookCall, HookFuture, OnFailure, Registration};
+use toolcell_spec::{AbortReason, HookEvent, HookOutcome};
 
 use crate::support::{Called, Test};
 

@@ -3,9 +3,9 @@
 //! Promise: `model_input` stays.
 
 use serde_json::{Map, Value, json};
-use toolcell_core::hook::{HookOutput, Registration};
-use toolcell_core::record::HookEvent::{PermissionRequest, PreToolUse};
-use toolcell_core::record::digest;
+use toolcell_executor::hook::{HookOutput, Registration};
+use toolcell_spec::HookEvent::{PermissionRequest, PreToolUse};
+use toolcell_spec::digest;
 
 use crate::support::{Called, Test};
 

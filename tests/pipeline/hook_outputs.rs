@@ -3,8 +3,8 @@
 //! Promise: Hooks only narrow.
 
 use serde_json::{Value, json};
-use toolcell_core::hook::{HookOutput, UpdatedOutput};
-use toolcell_core::record::{Input, digest};
+use toolcell_executor::hook::{HookOutput, UpdatedOutput};
+use toolcell_spec::{Input, digest};
 
 use crate::support::{Called, Test};
 

@@ -1,7 +1,7 @@
 //! Phases 6 and 11: when hooks run, their input, and the outcome of a call whose hook fails.
 
 use serde_json::{Value, json};
-use toolcell_core::hook::HookOutput;
+use toolcell_executor::hook::HookOutput;
 
 use crate::support::Test;
 

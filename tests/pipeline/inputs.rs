@@ -1,7 +1,7 @@
 //! The four inputs of a call: model input, observable input, permission input and call input.
 
 use serde_json::{Value, json};
-use toolcell_core::record::digest;
+use toolcell_spec::digest;
 
 use crate::support::Test;
 

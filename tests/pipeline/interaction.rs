@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell::RetryPolicy;
-use toolcell_core::approval::{Inquiry, Respondent};
-use toolcell_core::record::{InputResponses, Mode};
+use toolcell_engine::approval::{Inquiry, Respondent};
+use toolcell_spec::{InputResponses, Mode};
 
 use crate::support::{Called, Canary, Test};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use toolcell::ErrorCode;
 
 use serde_json::json;
-use toolcell_core::pipeline::Request;
+use toolcell_engine::pipeline::Request;
 
 use super::doubles::{declaring, own_host};
 use crate::support::{Called, Test};
@@ -127,7 +127,7 @@ async fn two_components_cannot_share_a_qualified_name() {
     assert_eq!(
         (refusal.class.result_status(), refusal.code),
         (
-            toolcell_core::record::ResultStatus::Failed,
+            toolcell_spec::ResultStatus::Failed,
             ErrorCode::ToolNameTaken
         )
     );

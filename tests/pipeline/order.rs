@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell_core::hook::{HookOutput, Registration, UpdatedOutput};
-use toolcell_core::record::AbortReason;
+use toolcell_executor::hook::{HookOutput, Registration, UpdatedOutput};
+use toolcell_spec::AbortReason;
 
 use crate::support::{Called, Test, component, scratch};
 

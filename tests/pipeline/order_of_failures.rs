@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcell::Host;
-use toolcell_core::hook::{HookOutput, Registration, UpdatedOutput};
+use toolcell_executor::hook::{HookOutput, Registration, UpdatedOutput};
 
 use crate::support::{Called, Test, scratch};
 

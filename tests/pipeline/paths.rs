@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolcell_core::approval::Reply;
+use toolcell_engine::approval::Reply;
 
 use super::approvals::{asked, place};
 use super::doubles::{echoing, naming_paths};

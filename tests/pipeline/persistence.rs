@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcell::Host;
-use toolcell_core::record::digest;
+use toolcell_spec::digest;
 
 use crate::support::{Called, Test, scratch};
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::{CancelOutcome, Host, Listener, Request};
-use toolcell_core::pipeline::Background;
-use toolcell_core::record::{AbortReason, CallRecord, InvocationId, ToolEvent};
+use toolcell_engine::pipeline::Background;
+use toolcell_spec::{AbortReason, CallRecord, InvocationId, ToolEvent};
 
 use crate::support::{Called, Test};
 

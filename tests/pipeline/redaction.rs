@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::hook::HookOutput;
-use toolcell_core::record::{AbortReason, digest};
+use toolcell_executor::hook::HookOutput;
+use toolcell_spec::{AbortReason, digest};
 
 use crate::support::{Called, Canary, Test, scratch};
 

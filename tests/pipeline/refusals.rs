@@ -2,9 +2,9 @@
 //! have separate files.
 
 use serde_json::json;
-use toolcell_core::pipeline::Request;
-use toolcell_core::policy::Limits;
-use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, Refusal};
+use toolcell_engine::pipeline::Request;
+use toolcell_policy::Limits;
+use toolcell_spec::{AbortReason, ErrorClass, ErrorCode, Refusal};
 
 use crate::support::{Called, Test, check_record};
 

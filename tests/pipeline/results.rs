@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, Listener, OutputError};
-use toolcell_core::record::{GUEST_BLOCKS, OutputRetention, Strategy, ToolEvent};
+use toolcell_spec::{GUEST_BLOCKS, OutputRetention, Strategy, ToolEvent};
 
 use super::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell::RetryPolicy;
-use toolcell_core::record::{AbortReason, ErrorClass};
+use toolcell_spec::{AbortReason, ErrorClass};
 
 use crate::support::{Called, Test, scratch};
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use toolcell_core::record::{
+use toolcell_spec::{
     Content, ExecutionProfile, ExternalMapping, InputContract, InputMutation, OutputContract,
     PermissionDecision, PermissionProfile, ResultPersistence, ToolDeclaration, ToolError,
     ToolEvent, ToolInterface, ToolInvocation, ToolProgress, ToolResult, Toolkit,
@@ -99,7 +99,7 @@ async fn what_a_tool_says_of_itself_comes_back_as_it_was() {
 
 #[test]
 fn every_known_kind_of_tool_is_known() {
-    use toolcell_core::record::ToolKind;
+    use toolcell_spec::ToolKind;
     let open = [
         "browser_action",
         "shell_command",

@@ -10,8 +10,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{ErrorCode, Mode, RuleSource, digest};
+use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_spec::{ErrorCode, Mode, RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, scratch};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolcell::{Batch, BatchCall, BatchListener, Host, Request};
-use toolcell_core::hook::{Hook, HookCall, HookFuture, Registration};
-use toolcell_core::record::{AbortReason, CallRecord, ContextModifier, HookEvent, ToolEvent};
+use toolcell_executor::hook::{Hook, HookCall, HookFuture, Registration};
+use toolcell_spec::{AbortReason, CallRecord, ContextModifier, HookEvent, ToolEvent};
 
 use crate::support::{Test, scratch};
 

@@ -2,7 +2,7 @@
 //!
 //! Promise: One result.
 
-use toolcell_core::record::Status;
+use toolcell_spec::Status;
 
 /// Every status, and the statuses from which it can be reached.
 pub(super) const ENTERED_FROM: [(&str, &str); 20] = [

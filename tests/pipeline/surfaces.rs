@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::Listener;
-use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
-use toolcell_core::find::{ToolFinder, ToolQuery};
-use toolcell_core::policy::Policy;
-use toolcell_core::record::ToolEvent;
+use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
+use toolcell_engine::find::{ToolFinder, ToolQuery};
+use toolcell_policy::Policy;
+use toolcell_spec::ToolEvent;
 
 use super::doubles::{crowd, own_host};
 use crate::support::{Test, check_one};

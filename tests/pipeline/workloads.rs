@@ -8,27 +8,27 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
-use toolcell_core::dialect::agent_tool;
-use toolcell_core::executor::{
-    BoxFuture, Cancellation, Execution, Executor, GuestOutcome, GuestOutput, InputCheck, RunInput,
-    canceled,
-};
-use toolcell_core::hook::{Hook, HookCall, HookFuture, HookList, HookOutput, Registration};
-use toolcell_core::journal::{CallLog, Keep, LogSettings, PayloadStore};
-use toolcell_core::pipeline::{
+use toolcell_engine::catalog::{Catalog, ComponentFacts, Tool};
+use toolcell_engine::pipeline::{
     Batch, BatchCall, BatchListener, Request, RunningCalls, Services, batch,
 };
-use toolcell_core::policy::{Grants, Permit, Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{
+use toolcell_engine::scheduler::batch::{
+    BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
+};
+use toolcell_engine::scheduler::{CallChains, ResourceLocks, Scheduler};
+use toolcell_executor::hook::{Hook, HookCall, HookFuture, HookList, HookOutput, Registration};
+use toolcell_executor::{
+    Cancellation, Execution, Executor, GuestOutcome, GuestOutput, InputCheck, RunInput, canceled,
+};
+use toolcell_journal::{CallLog, Keep, LogSettings, PayloadStore};
+use toolcell_policy::secret::SecretStore;
+use toolcell_policy::{Grants, Permit, Policy, Provenance, Rule, RuleWords};
+use toolcell_spec::dialect::agent_tool;
+use toolcell_spec::{
     AbortReason, CallRecord, ContextModifier, ContextModifierPolicy, ErrorClass, ErrorCode,
     HookEvent, Mode, OutputRetention, Refusal, SafetyFacts, ToolEvent, Usage,
 };
-use toolcell_core::scheduler::batch::{
-    BatchPolicy, InterruptBehavior, OrderingPolicy, SiblingFailurePolicy, YieldPolicy,
-};
-use toolcell_core::scheduler::{CallChains, ResourceLocks, Scheduler};
-use toolcell_core::secret::SecretStore;
+use toolcell_system::BoxFuture;
 
 use crate::support::scratch;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{AbortReason, EventType};
+use toolcell_spec::{AbortReason, EventType};
 
 use crate::support::{Called, Test, host};
 

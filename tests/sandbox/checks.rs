@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::policy::{Provenance, Rule, RuleWords};
-use toolcell_core::record::RuleSource;
+use toolcell_policy::{Provenance, Rule, RuleWords};
+use toolcell_spec::RuleSource;
 
 use super::{snapshot, text};
 use crate::support::{Called, Test, scratch};

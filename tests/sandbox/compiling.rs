@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
 use crate::support::{Test, host};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use toolcell_core::policy::Grants;
+use toolcell_policy::Grants;
 
 use super::{snapshot, text};
 use crate::support::{Test, scratch};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolcell::{Grants, Host};
 use toolcell_config::{ConfigFile, ConfiguredHook, add_hook};
-use toolcell_core::policy::Provenance;
-use toolcell_core::record::{ErrorCode, RuleSource, digest};
+use toolcell_policy::Provenance;
+use toolcell_spec::{ErrorCode, RuleSource, digest};
 
 use crate::support::{Called, Test, fixture, host, root, scratch};
 

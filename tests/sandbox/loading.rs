@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_spec::{ErrorClass, Refusal};
 
 use crate::support::{Test, wat};
 

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use toolcell::Listener;
-use toolcell_core::record::{EventType, ToolEvent};
+use toolcell_spec::{EventType, ToolEvent};
 
 /// Every path below `dir` with its content: a file's bytes, a link's target, nothing for a folder.
 fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

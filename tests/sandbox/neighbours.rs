@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use toolcell_core::record::{AbortReason, EventType};
+use toolcell_spec::{AbortReason, EventType};
 
 use crate::support::{Test, host};
 

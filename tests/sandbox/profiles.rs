@@ -220,7 +220,7 @@ async fn a_canceled_call_leaves_no_draft() {
                 std::thread::yield_now();
             }
             seen.store(true, std::sync::atomic::Ordering::SeqCst);
-            cancellation.cancel(toolcell_core::record::AbortReason::UserInterruption);
+            cancellation.cancel(toolcell_spec::AbortReason::UserInterruption);
         })
     };
     let called = test

@@ -19,7 +19,7 @@ const SECRET: &str = "secret-4e51-nobody-may-read-this";
 const MS: u64 = 1_500;
 
 /// Races until both did enough to show something: on a busy machine one of them may hardly run.
-async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
+async fn race(deny: impl Fn(&mut toolcell_policy::Grants, &str)) {
     let mut met = Vec::new();
     for _ in 0..10 {
         let [swaps, rounds] = race_once(&deny).await;
@@ -33,7 +33,7 @@ async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
 
 /// Returns how often the folder was swapped, and how often its names were used. The link has the same names behind it as
 /// the open folder.
-async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> [u64; 2] {
+async fn race_once(deny: &impl Fn(&mut toolcell_policy::Grants, &str)) -> [u64; 2] {
     let (_guard, root) = scratch();
     for folder in [
         "closed/empty",
@@ -87,8 +87,8 @@ fn swap(root: &Path, over: &AtomicBool) -> u64 {
     swaps
 }
 
-fn is_closed_for_reading(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> bool {
-    let mut grants = toolcell_core::policy::Grants::default();
+fn is_closed_for_reading(deny: &impl Fn(&mut toolcell_policy::Grants, &str)) -> bool {
+    let mut grants = toolcell_policy::Grants::default();
     deny(&mut grants, "/closed");
     !grants.deny_read.is_empty()
 }

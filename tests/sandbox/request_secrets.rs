@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::{CallRecord, Home, Host, Listener, ToolEvent};
-use toolcell_core::secret::{SecretStore, SecretValue};
+use toolcell_policy::secret::{SecretStore, SecretValue};
 
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Canary, Mirror, Test, scratch};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, NetworkSettings, Resolver};
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::secret::{SecretStore, SecretValue};
+use toolcell_policy::secret::{SecretStore, SecretValue};
+use toolcell_system::BoxFuture;
 
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Canary, Mirror, Test, response, scratch};

@@ -151,7 +151,7 @@ async fn there_is_no_network() {
 #[tokio::test]
 async fn the_working_directory_of_the_caller_is_known_only_where_it_was_granted() {
     let (_dir, dir) = scratch();
-    let cwd = |grants: &mut toolcell_core::policy::Grants| grants.cwd = Some(std::env::temp_dir());
+    let cwd = |grants: &mut toolcell_policy::Grants| grants.cwd = Some(std::env::temp_dir());
     let seen = Test::new("probe#echo")
         .grant(cwd)
         .call(json!({}))

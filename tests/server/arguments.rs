@@ -106,7 +106,7 @@ fn numbers_stay_as_they_were_sent_where_defaults_are_filled_in() {
     let filled = r#"{"query":"x","limit":12345678901234567890123,"order":"newest"}"#;
     assert_eq!(
         record["invocation"]["call_input_ref"],
-        toolcell_core::record::digest(filled.as_bytes()),
+        toolcell_spec::digest(filled.as_bytes()),
         "{record:#}"
     );
 }

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use toolcell::{
     Hook, HookCall, HookEvent, HookFuture, Policy, Provenance, Registration, Rule, RuleWords,
 };
-use toolcell_core::record::Mode;
 use toolcell_server::HttpLimits;
+use toolcell_spec::Mode;
 
 use crate::sandbox::compiling::bomb::compile_bomb;
 use crate::support::{

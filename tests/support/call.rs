@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell::{Home, Host, HostBuilder};
-use toolcell_core::approval::{Respondent, Terms};
-use toolcell_core::executor::Cancellation;
-use toolcell_core::pipeline::Request;
-use toolcell_core::policy::{Grants, Limits, Policy};
-use toolcell_core::record::{AbortReason, CallRecord, Refusal};
-use toolcell_core::secret::{SecretValue, Secrets};
+use toolcell_engine::approval::{Respondent, Terms};
+use toolcell_engine::pipeline::Request;
+use toolcell_executor::Cancellation;
+use toolcell_policy::secret::{SecretValue, Secrets};
+use toolcell_policy::{Grants, Limits, Policy};
+use toolcell_spec::{AbortReason, CallRecord, Refusal};
 
 use super::{check_record, fixture, kept, wat};
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use toolcell::Resolver;
-use toolcell_core::executor::BoxFuture;
+use toolcell_system::BoxFuture;
 
 /// Answers look-ups from a script, and records the names.
 #[derive(Debug, Default)]

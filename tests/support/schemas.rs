@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use serde_json::Value;
-use toolcell_core::catalog::RecordSchema;
+use toolcell_engine::catalog::RecordSchema;
 
 use super::root;
 

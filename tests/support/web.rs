@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use toolcell::{Host, Policy, ToolSet, ToolTerms};
-use toolcell_core::catalog::TOOL_BUDGET;
+use toolcell_engine::catalog::TOOL_BUDGET;
 use toolcell_server::{
     ApprovalFallback, ApprovalSettings, ExposedTools, HttpLimits, HttpSettings, InterruptFuture,
     OriginGate, Server, ServerSettings, ServerTools, Tokens, ToolOffer, serve_http,

@@ -1,7 +1,7 @@
 //! The `toolcell` program: `command` is the command-line interface.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 mod command;
 mod diagnostics;

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use toolcell::{ComponentTools, Tool};
-use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorCode, Refusal, ToolKind};
+use toolcell_engine::approval::legible;
 use toolcell_install::ceiling::AccessCeiling;
+use toolcell_spec::{ErrorCode, Refusal, ToolKind};
 
 use super::serving::NamedTool;
 

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
-use toolcell_core::journal::LogError;
-use toolcell_core::record::{ErrorCode, Refusal, ToolResult};
+use toolcell_journal::LogError;
+use toolcell_spec::{ErrorCode, Refusal, ToolResult};
 
 /// Exit codes, and what they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

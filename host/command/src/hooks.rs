@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use toolcell::{Grants, Home, Host};
 use toolcell_config::{self as config, ConfigLayer, ConfigLayers, ConfiguredHook};
-use toolcell_core::policy::Provenance;
-use toolcell_core::record::RuleSource;
+use toolcell_policy::Provenance;
+use toolcell_spec::RuleSource;
 
 use super::exit::BadRequest;
 use super::show;

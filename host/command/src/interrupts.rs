@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use toolcell::Cancellation;
-use toolcell_core::record::AbortReason;
+use toolcell_spec::AbortReason;
 
 /// Cancels at the first interrupt or termination, so that what runs still ends in a result. The second one ends the program
 /// with 130.

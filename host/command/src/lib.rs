@@ -2,7 +2,7 @@
 //! line, questions on the terminal, output and exit codes, and the start of servers.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 mod agreed;
 pub mod ask;

@@ -12,12 +12,13 @@ use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy};
 use toolcell_config::{
     self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, duration, size,
 };
-use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX, Session};
-use toolcell_core::catalog::ToolSelection;
-use toolcell_core::policy::Provenance;
-use toolcell_core::record::{ErrorCode, Mode, Refusal};
+use toolcell_engine::approval::Session;
+use toolcell_engine::catalog::ToolSelection;
 use toolcell_install::tls;
+use toolcell_policy::Provenance;
 use toolcell_sandbox::SystemResolver;
+use toolcell_spec::{EXPIRE_DEFAULT, EXPIRE_MAX};
+use toolcell_spec::{ErrorCode, Mode, Refusal};
 
 use super::exit::{BadRequest, Stop};
 use super::protected_sources::{self, KeptFile};

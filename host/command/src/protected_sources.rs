@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toolcell::{Grants, Home};
 use toolcell_config::ConfigLayers;
-use toolcell_core::record::RuleSource;
 use toolcell_install::lock;
 use toolcell_install::registry::RegistryCredentials;
+use toolcell_spec::RuleSource;
 use toolcell_toolchain as toolchain;
 
 use super::hooks;

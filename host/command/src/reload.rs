@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
-use toolcell_core::find::RESULTS_MAX;
-use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
+use toolcell_engine::find::RESULTS_MAX;
 use toolcell_server::{Provider, Providers, Server};
+use toolcell_spec::{ErrorClass, Refusal, UnavailableProvider};
 
 use super::serving::{Components, NamedTool};
 

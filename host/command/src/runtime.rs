@@ -1,8 +1,8 @@
 use std::pin::{Pin, pin};
 
 use anyhow::Context;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::pool::starting_threads;
+use toolcell_system::BoxFuture;
+use toolcell_system::pool::starting_threads;
 
 use super::exit::BadRequest;
 

@@ -14,17 +14,17 @@ use toolcell::{Home, Host, HostBuilder, Limits, LogSettings, Policy, Tool, ToolS
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
-use toolcell_core::catalog::{Surface, SurfaceConditions};
-use toolcell_core::journal::{CallLog, Journal};
-use toolcell_core::machine::{memory_bytes, share_bytes};
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
-use toolcell_core::scheduler::{MemoryBudget, ResourceLocks};
+use toolcell_engine::catalog::{Surface, SurfaceConditions};
+use toolcell_engine::scheduler::{MemoryBudget, ResourceLocks};
+use toolcell_journal::{CallLog, Journal};
 use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
     InterruptFuture, OperatorLog, Provider, Server, ServerTools, ToolOffer,
 };
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
+use toolcell_system::machine::{memory_bytes, share_bytes};
 use tracing::info;
 
 use super::agreed::AgreedComponents;

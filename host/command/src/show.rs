@@ -11,8 +11,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
 use serde_json::Value;
 use toolcell::Listener;
-use toolcell_core::approval::{COLUMNS, Whitespace, visible, visible_json};
-use toolcell_core::record::{
+use toolcell_engine::approval::COLUMNS;
+use toolcell_spec::text::{Whitespace, visible, visible_json};
+use toolcell_spec::{
     ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision,
     Refusal, ToolError, ToolEvent, ToolHook, ToolResult,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use toolcell::{Home, ToolSet};
-use toolcell_core::catalog::Surface;
+use toolcell_engine::catalog::Surface;
 use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerTools};
 
 use super::exit::{self, Exit, Stop};

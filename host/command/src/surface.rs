@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use toolcell::{Grants, Host, Policy, Tool, ToolSet, ToolTerms};
-use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
+use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
 
 /// Builds the surface of `tools` for calls with these rules and grants.
 pub async fn build(

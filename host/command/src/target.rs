@@ -9,13 +9,13 @@ use toolcell::{ComponentTools, Home, Host, HostBuilder, Limits, Policy};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
 };
-use toolcell_core::approval::legible;
-use toolcell_core::catalog::{Tool, pick};
-use toolcell_core::pipeline::Callee;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_engine::approval::legible;
+use toolcell_engine::catalog::{Tool, pick};
+use toolcell_engine::pipeline::Callee;
 use toolcell_install::lock::is_name;
 use toolcell_install::package::PackageInfo;
 use toolcell_install::store;
+use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_toolchain::{
     self as toolchain, BuildOutcome, BuildSettings, BuildState, Language, Preference,
     ToolchainSearch,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use toolcell::Home;
 use toolcell_config::{ConfigLayer, ProjectFiles};
-use toolcell_core::pool::WATCHED;
 use toolcell_install::lock;
+use toolcell_system::pool::WATCHED;
 
 use super::hooks;
 use super::options::PolicyOptions;

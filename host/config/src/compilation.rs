@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 use toolcell::{Home, HostBuilder};
-use toolcell_core::component_size::{COMPONENT_BYTES, set_component_bytes_max};
+use toolcell_system::component_size::{COMPONENT_BYTES, set_component_bytes_max};
 
 use super::{ConfigFile, ConfigText};
 

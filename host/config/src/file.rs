@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::policy::GrantWord;
+use toolcell_policy::GrantWord;
+use toolcell_spec::text::{Whitespace, visible};
 
 use super::config_text::{self, ConfigText, line};
 use super::declared::{self, DeclaredTool};

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::Home;
-use toolcell_core::record::RuleSource;
+use toolcell_spec::RuleSource;
 
 /// Name of the file of settings, a user's own or a project's.
 pub const FILE_NAME: &str = Home::SETTINGS_FILE;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use toolcell::Host;
-use toolcell_core::component_file::read_component;
-use toolcell_core::hook::{Matcher, OnFailure, Registration};
-use toolcell_core::policy::{GrantWord, Grants, Provenance};
-use toolcell_core::record::{HookEvent, digest};
+use toolcell_executor::hook::{Matcher, OnFailure, Registration};
+use toolcell_policy::{GrantWord, Grants, Provenance};
+use toolcell_spec::{HookEvent, digest};
+use toolcell_system::component_file::read_component;
 
 use super::{ConfigFile, GrantSection, HookEntry};
 
@@ -153,7 +153,7 @@ async fn load_hook(
         })?;
     if let Some(event) = events
         .iter()
-        .find(|event| !toolcell_core::hook::Hook::events(&*hook).contains(event))
+        .find(|event| !toolcell_executor::hook::Hook::events(&*hook).contains(event))
     {
         bail!(
             "it does not handle {}, which its entry names",
@@ -236,7 +236,7 @@ pub(super) fn grants(section: &GrantSection, said: &Provenance<'_>) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolcell_core::record::RuleSource;
+    use toolcell_spec::RuleSource;
 
     fn entry(text: &str) -> HookEntry {
         let file = ConfigFile::parse(&format!("[[hook]]\n{text}"), Path::new("/")).unwrap();

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use toolcell::{Home, Policy, Refusal};
-use toolcell_core::policy::InstalledTool;
-use toolcell_core::record::{ErrorClass, ErrorCode};
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::{LockEntry, is_name};
 use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
+use toolcell_policy::InstalledTool;
+use toolcell_spec::{ErrorClass, ErrorCode};
 
 use super::ProjectFiles;
 use super::find::shared_file;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use toolcell::{Home, LogSettings};
-use toolcell_core::policy::{
+use toolcell_install::trust::TrustPolicy;
+use toolcell_policy::RetryPolicy;
+use toolcell_policy::{
     FolderGrant, GrantWord, Grants, Limits, Policy, Provenance, Rule, RuleWords,
 };
-use toolcell_core::record::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
-use toolcell_core::scheduler::RetryPolicy;
-use toolcell_install::trust::TrustPolicy;
+use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 
 use super::hooks::{self, hook_digest};
 use super::{

@@ -1,7 +1,7 @@
 //! The contents of `toolcell.toml`, the layers that its files form, and which projects are trusted.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 mod compilation;
 mod config_text;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use toolcell_core::policy::Limits;
+use toolcell_policy::Limits;
 
 use super::config_text::ConfigText;
 use super::file::{ConfigFile, LimitSection};

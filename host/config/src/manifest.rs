@@ -11,11 +11,11 @@ use anyhow::{Context, bail, ensure};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::Value;
-use toolcell_core::dialect::near::{
+use toolcell_spec::dialect::near::{
     Audience, Credential, DefaultPermission, Effect, Injection, MANIFEST_BYTES_MAX, Manifest,
     SCHEMA_VERSION, Tool,
 };
-use toolcell_core::record::{JSON_VALUES_MAX, read_json};
+use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
 use super::config_text::line;
 

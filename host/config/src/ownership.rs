@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
-use toolcell_core::resolved_path::ResolvedPath;
+use toolcell_system::resolved_path::ResolvedPath;
 
 /// Maximum size read of a list of users or groups, in bytes.
 const LIST_BYTES_MAX: u64 = 1 << 20;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context;
-use toolcell_core::dialect::wassette::{POLICY_BYTES_MAX, ceiling};
-use toolcell_core::dialect::wrapping::Ceiling;
+use toolcell_spec::dialect::wassette::{POLICY_BYTES_MAX, ceiling};
+use toolcell_spec::dialect::wrapping::Ceiling;
 
 use super::manifest::text;
 use super::yaml;

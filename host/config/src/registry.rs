@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 use toolcell::Home;
-use toolcell_core::record::RuleSource;
 use toolcell_install::registry::{RegistryCredentials, RegistrySettings};
+use toolcell_spec::RuleSource;
 
 use super::{ConfigFile, ConfigText};
 

@@ -1,5 +1,5 @@
 use anyhow::bail;
-use toolcell_core::record::{OutputRetention, Strategy};
+use toolcell_spec::{OutputRetention, Strategy};
 
 use super::file::ConfigFile;
 
@@ -34,7 +34,7 @@ pub(super) fn keeping(file: &ConfigFile) -> anyhow::Result<OutputRetention> {
 mod tests {
     use std::path::Path;
 
-    use toolcell_core::record::{OutputRetention, Strategy};
+    use toolcell_spec::{OutputRetention, Strategy};
 
     use super::{ConfigFile, keeping};
 

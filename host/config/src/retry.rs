@@ -1,6 +1,6 @@
 use anyhow::{Context, anyhow, bail, ensure};
-use toolcell_core::record::ErrorClass;
-use toolcell_core::scheduler::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
+use toolcell_policy::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
+use toolcell_spec::ErrorClass;
 
 use super::duration;
 use super::file::{ConfigFile, RetrySection};

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
-use toolcell_core::record::RuleSource;
 use toolcell_install::signature::{ManagedKey, MinisignKey};
 use toolcell_install::trust::{
     ENTRIES_MAX, TrustEntry, TrustPattern, TrustPolicy, TrustedSigner, plain_host, plain_path,
     plain_repository,
 };
+use toolcell_spec::RuleSource;
 
 use super::ConfigText;
 use super::file::ConfigFile;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use toolcell_core::catalog::{TOOL_BUDGET, ToolSelection};
-use toolcell_core::policy::ToolPatterns;
-use toolcell_core::record::{ErrorCode, GUEST_BLOCKS, Refusal, ToolChoice};
+use toolcell_engine::catalog::{TOOL_BUDGET, ToolSelection};
+use toolcell_policy::ToolPatterns;
+use toolcell_spec::{ErrorCode, GUEST_BLOCKS, Refusal, ToolChoice};
 
 use super::{ConfigLayer, ConfigLayers, ConfigText};
 
@@ -174,7 +174,7 @@ fn place(layer: &ConfigLayer, word: &ConfigText) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::record::ToolChoice;
+    use toolcell_spec::ToolChoice;
 
     use super::stricter;
     use crate::{ConfigFile, ConfigText};

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toolcell::Home;
-use toolcell_core::record::RuleSource;
+use toolcell_spec::RuleSource;
 
 use super::ConfigText;
 use super::file::ConfigFile;

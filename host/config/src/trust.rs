@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use toolcell_core::private::{self, OnDisk};
+use toolcell_system::private::{self, OnDisk};
 
 /// Prefixes of the lines of an entry, for digests of the file, its hook components and its folders.
 const KINDS: [&str; 3] = ["file ", "hook ", "folder "];

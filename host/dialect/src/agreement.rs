@@ -3,7 +3,7 @@
 
 use rmcp::model::ProtocolVersion;
 use serde_json::{Value, json};
-use toolcell_core::record::{CallRecord, Content, ErrorClass, ErrorCode, Refusal};
+use toolcell_spec::{CallRecord, Content, ErrorClass, ErrorCode, Refusal};
 
 use super::otc::samples::{Sample, record};
 use super::{Dialect, agentool, amplifier, class_name, http, mcp, otc};

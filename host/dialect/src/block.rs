@@ -1,7 +1,7 @@
 //! Reading the blocks of a result, for all dialects.
 
 use serde_json::{Map, Value};
-use toolcell_core::record::{Content, PersistedRef, ToolResult};
+use toolcell_spec::{Content, PersistedRef, ToolResult};
 
 /// The output of a result in blocks: without the host's words for an empty output, and without the message of the error,
 /// which is the last block of a result that has one.

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::ErrorClass;
+use toolcell_spec::ErrorClass;
 
 /// The name of a class in every dialect: `permission_denied`.
 pub(crate) fn class_name(class: ErrorClass) -> String {

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{ToolInvocation, ToolResult};
+use toolcell_spec::{ToolInvocation, ToolResult};
 
 use super::NameRule::{Function, SnakeCase};
 use super::openai::{self, responses};

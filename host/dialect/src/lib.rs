@@ -1,7 +1,7 @@
 //! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 pub mod agentool;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value};
-use toolcell_core::record::{Effects, PermissionProfile, ToolDeclaration, ToolInterface};
+use toolcell_spec::{Effects, PermissionProfile, ToolDeclaration, ToolInterface};
 
 use crate::visible;
 

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcell_core::record::{ExternalMapping, Extra, Input};
+use toolcell_spec::{ExternalMapping, Extra, Input};
 
 /// Maximum size of a `tool_choice` in a record, in bytes.
 const CHOICE_BYTES_MAX: usize = 1 << 10;

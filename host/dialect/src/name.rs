@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use toolcell_core::record::{ToolDeclaration, digest};
+use toolcell_spec::{ToolDeclaration, digest};
 
 /// Maximum length of a name, in characters, that clients and the models behind them accept.
 const NAME_CHARS_MAX: usize = 64;
@@ -60,7 +60,7 @@ fn distinct(name: &str, identity: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{distinct, exported};
-    use toolcell_core::record::ToolDeclaration;
+    use toolcell_spec::ToolDeclaration;
 
     fn declared(namespace: &str, name: &str) -> ToolDeclaration {
         serde_json::from_value(serde_json::json!({

@@ -142,7 +142,7 @@ mod tests {
             &[("a.b", "first"), ("a__b", "second"), ("a/b", "third")],
         );
         assert_eq!(names[1], "a__b");
-        let digest = toolcell_core::record::digest(b"first");
+        let digest = toolcell_spec::digest(b"first");
         assert_eq!(
             names[0],
             format!("a__b_{}", &digest["sha256:".len()..][..6])

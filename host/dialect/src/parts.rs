@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{
+use toolcell_spec::{
     ARTIFACT, Content, ToolError, ToolInvocation, ToolResult, is_base64, media_type,
 };
 
@@ -167,7 +167,7 @@ fn note(kind: &str, fields: &Map<String, Value>) -> String {
 #[cfg(test)]
 pub(super) mod samples {
     use serde_json::{Value, json};
-    use toolcell_core::record::{Content, Input, ToolInvocation, ToolResult};
+    use toolcell_spec::{Content, Input, ToolInvocation, ToolResult};
 
     pub(crate) fn invocation(id: &str) -> ToolInvocation {
         let mut invocation = ToolInvocation::planned("files.read", &Input::from_text("{}"));
@@ -259,7 +259,7 @@ pub(super) mod samples {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, ErrorCode, InvocationId, Refusal, ToolResult};
+    use toolcell_spec::{ErrorClass, ErrorCode, InvocationId, Refusal, ToolResult};
 
     use super::samples::{blocks, log, result, saying};
     use super::{ResultPart, parts, text};

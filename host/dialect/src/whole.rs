@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::ToolResult;
+use toolcell_spec::ToolResult;
 
 /// The whole result as a caller gets it: without the underlying error, which is for the developers of the tool and the host.
 pub fn whole(result: &ToolResult) -> Value {

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 use toolcell::Home;
-use toolcell_core::journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
+use toolcell_journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
 
 use super::exit::{BadRequest, Exit};
 use super::{calls, show};

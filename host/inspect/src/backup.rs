@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_core::journal::CallLog;
+use toolcell_journal::CallLog;
 
 use super::exit::{BadRequest, Exit};
 use super::{calls, show};

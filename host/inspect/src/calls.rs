@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_config::{configured_journal, duration};
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::journal::{CallLog, CallQuery, CallSummary};
-use toolcell_core::record::{Status, Timestamp};
+use toolcell_journal::{CallLog, CallQuery, CallSummary};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{Status, Timestamp};
 
 use super::exit::{BadRequest, Exit};
 use super::{page, show, waiting};

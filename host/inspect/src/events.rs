@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::journal::{CallLog, EventReader, FollowedEvent, Keep, LoggedEvent};
-use toolcell_core::record::{EventType, ToolEvent};
+use toolcell_journal::{CallLog, EventReader, FollowedEvent, Keep, LoggedEvent};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{EventType, ToolEvent};
 
 use super::exit::{BadRequest, Exit};
 use super::serving::interrupted;

@@ -1,8 +1,9 @@
 //! The calls above and below one call: what its tool was called by, and what it called.
 
 use serde_json::Value;
-use toolcell_core::approval::{PromptSheet, Whitespace, visible};
-use toolcell_core::journal::CallLog;
+use toolcell_engine::approval::PromptSheet;
+use toolcell_journal::CallLog;
+use toolcell_spec::text::{Whitespace, visible};
 
 /// Maximum depth and number of calls that are shown. A record that was not edited has less of both.
 const DEPTH_MAX: usize = 8;

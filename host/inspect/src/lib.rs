@@ -1,7 +1,7 @@
 //! The commands for calls that are recorded, run or wait, and for schemas and error codes.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 mod approvals;
 mod artifact;

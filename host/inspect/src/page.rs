@@ -1,9 +1,10 @@
 //! One call as a page for people: what was asked for, one line an event, what it touched, and how it ended.
 
 use serde_json::Value;
-use toolcell_core::approval::{PromptSheet, Whitespace, visible, visible_json};
-use toolcell_core::journal::CallLog;
-use toolcell_core::record::Timestamp;
+use toolcell_engine::approval::PromptSheet;
+use toolcell_journal::CallLog;
+use toolcell_spec::Timestamp;
+use toolcell_spec::text::{Whitespace, visible, visible_json};
 
 use super::{family, show};
 

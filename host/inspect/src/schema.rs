@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcell_core::catalog::RecordSchema;
-use toolcell_core::record::{ErrorCode, Finding, read_unique_json};
+use toolcell_engine::catalog::RecordSchema;
+use toolcell_spec::{ErrorCode, Finding, read_unique_json};
 
 use super::exit::{BadRequest, Exit};
 use super::show;

@@ -1,8 +1,8 @@
 //! Calls that wait for an approval: they have not started, and so the log has nothing of them yet.
 
 use toolcell::Home;
-use toolcell_core::journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
-use toolcell_core::record::{ApprovalState, Status, Timestamp};
+use toolcell_journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
+use toolcell_spec::{ApprovalState, Status, Timestamp};
 
 /// Adds those that `query` finds to `calls`, the newest first.
 pub(super) fn add(

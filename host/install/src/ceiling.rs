@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolcell_core::catalog::Tool;
-use toolcell_core::record::{
+use toolcell_engine::catalog::Tool;
+use toolcell_spec::{
     AccessKind, CredentialUse, NonInteractive, PermissionProfile, RiskLevel, WriteEffect,
 };
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcell_core::approval::deceives;
-use toolcell_core::catalog::{ListedSchema, Tool};
-use toolcell_core::record::AccessKind;
+use toolcell_engine::catalog::{ListedSchema, Tool};
+use toolcell_spec::AccessKind;
+use toolcell_spec::text::deceives;
 
 use crate::component::ComponentFile;
 use crate::package::PackageInfo;

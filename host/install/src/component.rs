@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use toolcell_core::dialect::sections;
+use toolcell_spec::dialect::sections;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::source::is_version;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolcell_core::catalog::Tool;
+use toolcell_engine::catalog::Tool;
 
 use crate::digest::Digest;
 

@@ -4,7 +4,7 @@
 //! It runs nothing: the program loads a component to read what it declares, in an empty world.
 
 #[macro_use]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 pub mod digest;
 pub mod reference;

@@ -7,9 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
+use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;

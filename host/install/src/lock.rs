@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use toolcell_core::private::{self, OnDisk, OthersAccess};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::private::{self, OnDisk, OthersAccess};
 
 use crate::digest::Digest;
 use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};

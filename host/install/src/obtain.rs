@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;

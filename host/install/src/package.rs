@@ -319,7 +319,7 @@ mod tests {
         let mut component = b"\0asm\x0d\0\x01\0".to_vec();
         for (name, text) in PackageInfo::sections_of(root.path()) {
             component =
-                toolcell_core::dialect::sections::with_custom(&component, name, text.as_bytes())
+                toolcell_spec::dialect::sections::with_custom(&component, name, text.as_bytes())
                     .unwrap();
         }
         let read = PackageInfo::of_component(&component, "a");

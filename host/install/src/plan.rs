@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use serde::Serialize;
-use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorCode, Refusal, Timestamp};
+use toolcell_engine::approval::legible;
+use toolcell_spec::{ErrorCode, Refusal, Timestamp};
 
 use crate::ceiling::{AccessCeiling, CeilingDifference};
 use crate::declarations::{DeclarationDiff, DiffLine, ToolDeclarations};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{ErrorCode, Refusal};
 use url::{Host, Url};
 
 use crate::digest::Digest;
@@ -23,7 +23,7 @@ const LENGTH_MAX: usize = 2048;
 /// assert_eq!(reference.to_string(), "oci://ghcr.io/example/jq:1.2");
 /// let file = ComponentReference::parse("./jq.wasm", "/projects/a".as_ref())?;
 /// assert_eq!(file, ComponentReference::Path("/projects/a/jq.wasm".into()));
-/// # Ok::<(), toolcell_core::record::Refusal>(())
+/// # Ok::<(), toolcell_spec::Refusal>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ComponentReference {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use toolcell_core::approval::deceives;
-use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+use toolcell_spec::text::deceives;
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
+use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 
 use crate::digest::{Digest, DigestHasher};
 use crate::reference::ComponentReference;

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use toolcell_core::named_file;
+use toolcell_system::named_file;
 
 /// Maximum size of a file of certificates, in bytes.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::approval::{Whitespace, visible};
+use toolcell_spec::text::{Whitespace, visible};
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::policy::network::{reached, special};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_policy::network::{reached, special};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
 use url::Url;
 
 use crate::exchange::{self, ExchangeFailure, HttpCall, HttpReply, PATIENCE, REDIRECTS_MAX};

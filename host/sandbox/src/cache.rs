@@ -14,11 +14,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
-use toolcell_core::catalog::CHECKS_VERSION;
-use toolcell_core::file_state::FileState;
-use toolcell_core::private::{self, OnDisk, OthersAccess};
-use toolcell_core::record::{ErrorCode, Refusal};
-use toolcell_core::secret::private_file::{self, KEY_BYTES};
+use toolcell_executor::CHECKS_VERSION;
+use toolcell_policy::secret::private_file::{self, KEY_BYTES};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::file_state::FileState;
+use toolcell_system::private::{self, OnDisk, OthersAccess};
 use zeroize::Zeroizing;
 
 /// Bytes that follow the code and the description in an entry: the description's length, and the authentication code.

@@ -9,12 +9,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use toolcell_core::executor::{
+use toolcell_executor::{
     Cancellation, Execution, GuestOutcome, GuestProgress, InputCheck, Observer, PreflightAccess,
     ResumedState, RunInput, SandboxDenial, canceled,
 };
-use toolcell_core::policy::{Capability, Limits, Permit};
-use toolcell_core::record::{
+use toolcell_policy::{Capability, Limits, Permit};
+use toolcell_spec::{
     AbortReason, ErrorClass, ErrorCode, MeteredUsage, Refusal, SafetyFacts, Usage,
 };
 use wasmtime::{Store, UpdateDeadline};

@@ -13,8 +13,8 @@ use anyhow::Context;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
-use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
+use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 use wasmtime::OptLevel;
 
 use super::adapt::{self, NoCommand};
@@ -254,7 +254,7 @@ impl Compiler {
             .arg(std::process::id().to_string())
             .arg(effort.word())
             .env_clear()
-            .envs(toolcell_core::guard::inherited())
+            .envs(toolcell_spec::guard::inherited())
             .envs([allocation(settings.memory_bytes)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -638,7 +638,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
-    use toolcell_core::record::ErrorCode;
+    use toolcell_spec::ErrorCode;
 
     use super::{
         Compilation, CompileEffort, Compiler, CompilerEngines, CompilerSettings, Concurrency,

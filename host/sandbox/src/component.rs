@@ -3,9 +3,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::file_state::FileState;
-use toolcell_core::policy::Limits;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_policy::Limits;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::file_state::FileState;
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::classifying::ClassifyingPre;

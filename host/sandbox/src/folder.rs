@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
-use toolcell_core::pseudo_files;
+use toolcell_system::pseudo_files;
 
 /// An open folder, and a path by which it can be opened again while this value lives.
 pub(super) struct OpenFolder {

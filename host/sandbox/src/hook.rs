@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcell_core::executor::Cancellation;
-use toolcell_core::hook::{
+use toolcell_executor::Cancellation;
+use toolcell_executor::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput,
 };
-use toolcell_core::policy::{Capability, HookPermit, Limits};
-use toolcell_core::record::{
+use toolcell_policy::{Capability, HookPermit, Limits};
+use toolcell_spec::{
     Behavior, Content, ErrorCode, HookEvent, Input, PermissionResult, Refusal, check_numbers,
 };
 use wasmtime::component::{Component, InstancePre};

@@ -4,8 +4,8 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use toolcell_core::policy::HookPermit;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_policy::HookPermit;
+use toolcell_spec::{ErrorCode, Refusal};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::judge::JudgePre;

@@ -4,7 +4,7 @@
 //! `import/`; the last has one file for each interface of the contract.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 mod adapt;
 mod bindings;
@@ -44,13 +44,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::executor::{
-    self, BoxFuture, Cancellation, Execution, Executor, InputCheck, RunInput,
-};
-use toolcell_core::file_state::FileState;
-use toolcell_core::policy::{Limits, Permit};
-use toolcell_core::record::{AbortReason, ErrorCode, Refusal, SafetyFacts};
+use toolcell_executor as executor;
+use toolcell_executor::{Cancellation, Execution, Executor, InputCheck, RunInput};
+use toolcell_policy::{Limits, Permit};
+use toolcell_spec::{AbortReason, ErrorCode, Refusal, SafetyFacts};
+use toolcell_system::BoxFuture;
+use toolcell_system::component_size::component_bytes_max;
+use toolcell_system::file_state::FileState;
 
 pub use adapt::component_of_library;
 pub use compile::{Compilation, CompileEffort, CompileWatch, CompilerSettings, compile_worker};

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use toolcell_core::policy::Limits;
+use toolcell_policy::Limits;
 use wasmtime::ResourceLimiter;
 
 /// Stacks that the host needs for every call, which its own share of a call's memory holds.

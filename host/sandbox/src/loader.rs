@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::pool::{STORE, UnfinishedJob};
-use toolcell_core::record::{ErrorCode, Refusal, digest};
+use toolcell_spec::{ErrorCode, Refusal, digest};
+use toolcell_system::component_size::component_bytes_max;
+use toolcell_system::pool::{STORE, UnfinishedJob};
 use tracing::{Level, enabled, info};
 
 use super::cache::{CacheEntry, CacheNote, CodeCache};

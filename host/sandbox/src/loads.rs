@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 /// The loads of one component.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use toolcell_core::executor::Nondeterminism;
-use toolcell_core::record::{ClockReadings, RandomSeed, ReplayData};
+use toolcell_executor::Nondeterminism;
+use toolcell_spec::{ClockReadings, RandomSeed, ReplayData};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, WallClock};
 

@@ -10,7 +10,7 @@ use rustix::fs::{
     AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat,
 };
 use rustix::io::Errno;
-use toolcell_core::private;
+use toolcell_system::private;
 
 /// The scratch folder of one call. It is removed when this value is dropped; one that a killed host left behind is
 /// removed by the next host that creates a scratch folder.

@@ -2,12 +2,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use toolcell_core::executor::{
+use toolcell_executor::{
     Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, ResumedState,
 };
-use toolcell_core::journal::{ArtifactDraft, Artifacts};
-use toolcell_core::policy::Limits;
-use toolcell_core::pool::GUEST_FILES;
+use toolcell_journal::{ArtifactDraft, Artifacts};
+use toolcell_policy::Limits;
+use toolcell_system::pool::GUEST_FILES;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -222,9 +222,9 @@ mod tests {
     use crate::never;
     use crate::nondeterminism::NondeterminismSources;
     use std::time::Duration;
-    use toolcell_core::journal::PayloadStore;
-    use toolcell_core::policy::Capability;
-    use toolcell_core::secret::Redactor;
+    use toolcell_journal::PayloadStore;
+    use toolcell_policy::Capability;
+    use toolcell_policy::secret::Redactor;
 
     #[tokio::test]
     async fn dropping_the_store_removes_no_artifact_that_was_left_open() {

@@ -2,9 +2,9 @@
 //!
 //! Precedence: cancellation or deadline, fuel, the guest's exit status, any other limit, any other trap.
 
-use toolcell_core::executor::canceled;
-use toolcell_core::policy::Limits;
-use toolcell_core::record::{AbortReason, ErrorCode, Refusal};
+use toolcell_executor::canceled;
+use toolcell_policy::Limits;
+use toolcell_spec::{AbortReason, ErrorCode, Refusal};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;

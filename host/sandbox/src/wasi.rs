@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use toolcell_core::policy::Capability;
+use toolcell_policy::Capability;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 

@@ -16,9 +16,10 @@ use rmcp::service::{Peer, PeerRequestOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolcell::{Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent};
-use toolcell_core::approval::{COLUMNS, visible_json};
-use toolcell_core::record::{InputResponse, InputResponses, InvocationId, Suspension};
 use toolcell_dialect::mcp::{self, UserDecision};
+use toolcell_engine::approval::COLUMNS;
+use toolcell_spec::text::visible_json;
+use toolcell_spec::{InputResponse, InputResponses, InvocationId, Suspension};
 
 use super::ApprovalSettings;
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use toolcell_core::machine::memory_bytes;
-use toolcell_core::scheduler::share;
+use toolcell_system::machine::memory_bytes;
+use toolcell_system::pool::share;
 
 /// Bytes per permit, because a semaphore counts permits in 32 bits.
 const UNIT: usize = 1 << 10;

@@ -12,11 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{CallContext, CallHandle, CallSpec, Cancellation};
-use toolcell_core::approval::Session;
-use toolcell_core::pipeline::{Background, RecordKeeper};
-use toolcell_core::record::{
-    AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, Refusal,
-};
+use toolcell_engine::approval::Session;
+use toolcell_engine::pipeline::{Background, RecordKeeper};
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, Refusal};
 
 use super::asking::{
     AnnouncingApprover, ApprovalAnnouncers, AskChannel, CallQuestion, elicit, messenger,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ProtocolVersion};
 use rmcp::service::RequestContext;
-use toolcell_core::find::{SELECT, ToolQuery};
-use toolcell_core::pool::STORE;
-use toolcell_core::record::{ErrorClass, ErrorCode, Input, LoadingState, Refusal, SurfaceReason};
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
+use toolcell_engine::find::{SELECT, ToolQuery};
+use toolcell_spec::{ErrorClass, ErrorCode, Input, LoadingState, Refusal, SurfaceReason};
+use toolcell_system::pool::STORE;
 
 use super::call::revision;
 use super::exposed_tools::ExposedTool;
@@ -61,7 +61,7 @@ impl ClientSession {
         let found = STORE
             .run(move || searched.offers.search(&query, limit, &loaded))
             .await;
-        let busy = |error: toolcell_core::pool::UnfinishedJob| {
+        let busy = |error: toolcell_system::pool::UnfinishedJob| {
             let message = format!("the tools cannot be searched now: {error}; search again later");
             Refusal::new(ErrorCode::TooManySearches, message)
         };

@@ -18,11 +18,11 @@ use toolcell::{
     Batch, BatchCall, BatchListener, BatchPolicy, CallSpec, Cancellation, InterruptBehavior,
     ToolEvent, ToolSet,
 };
-use toolcell_core::record::{
-    AbortReason, CallRecord, ContextModifier, ErrorCode, ExternalMapping, LoadingState, Refusal,
-};
 use toolcell_dialect::{
     CallTerms, Dialect, DialectNames, FinishedCall, ListedTool, MessageExchange, ModelCall, mcp,
+};
+use toolcell_spec::{
+    AbortReason, CallRecord, ContextModifier, ErrorCode, ExternalMapping, LoadingState, Refusal,
 };
 
 use super::asking::{AskChannel, elicit};

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 use rmcp::model::Tool as LoadedToolkit;
 use serde_json::Value;
 use toolcell::ToolTerms;
-use toolcell_core::catalog::{Surface, Tool, ToolAvailability};
-use toolcell_core::find::{ToolFinder, ToolQuery};
-use toolcell_core::record::{ErrorCode, LoadingState, Refusal, ToolSearchResult};
 use toolcell_dialect::{self as dialect, ListedTool, mcp};
+use toolcell_engine::catalog::{Surface, Tool, ToolAvailability};
+use toolcell_engine::find::{ToolFinder, ToolQuery};
+use toolcell_spec::{ErrorCode, LoadingState, Refusal, ToolSearchResult};
 
 use super::Provider;
 use super::loaded_tools::LoadedTools;

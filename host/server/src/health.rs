@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolcell_core::record::{CallRecord, ErrorCode};
+use toolcell_spec::{CallRecord, ErrorCode};
 
 use crate::log::LogLevel;
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use toolcell::Grants;
-use toolcell_core::policy::FolderGrant;
+use toolcell_policy::FolderGrant;
 
 /// Maximum number of folders, and of hosts, that are named: the text is part of every conversation.
 const NAMED_MAX: usize = 20;

@@ -5,7 +5,7 @@
 //! a question counts for that one question.
 
 #[macro_use(guard)]
-extern crate toolcell_core;
+extern crate toolcell_spec;
 
 mod asking;
 mod budget;
@@ -47,7 +47,7 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::executor::BoxFuture;
+use toolcell_system::BoxFuture;
 
 use calls::{CallPlaces, Calls};
 use health::Health;

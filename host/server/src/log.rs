@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use toolcell_core::approval::{Whitespace, visible, visible_json};
-use toolcell_core::record::{CallRecord, ErrorCode, Timestamp};
 use toolcell_dialect::http::ReportedStatus;
+use toolcell_spec::text::{Whitespace, visible, visible_json};
+use toolcell_spec::{CallRecord, ErrorCode, Timestamp};
 
 /// Maximum number of lines that wait to be written; more are counted, and lost.
 const WAITING_MAX: usize = 1_024;

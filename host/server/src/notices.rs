@@ -8,8 +8,8 @@ use rmcp::service::Peer;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use toolcell::Listener;
-use toolcell_core::record::{EventType, ToolEvent};
 use toolcell_dialect::mcp::{self, Level, ProgressSteps};
+use toolcell_spec::{EventType, ToolEvent};
 
 /// Maximum number of queued notices for a slow client; more are dropped, so that they never block the tool.
 const WAITING_MAX: usize = 256;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rmcp::model::RequestId;
 use serde::de::IgnoredAny;
-use toolcell_core::record::JSON_VALUES_MAX;
+use toolcell_spec::JSON_VALUES_MAX;
 
 use super::exchange::RUN;
 

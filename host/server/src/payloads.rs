@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::Resource;
 use serde_json::Value;
-use toolcell_core::record::{PersistedRef, ResultPersistence, ResultProvenance};
 use toolcell_dialect::mcp;
+use toolcell_spec::{PersistedRef, ResultPersistence, ResultProvenance};
 
 /// Maximum number of payloads that one client can read; new ones displace the oldest, which stay on disk.
 const PAYLOADS_MAX: usize = 1_000;

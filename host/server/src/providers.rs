@@ -1,8 +1,6 @@
 use std::path::PathBuf;
 
-use toolcell_core::record::{
-    LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider,
-};
+use toolcell_spec::{LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider};
 
 use super::ExposedTools;
 

@@ -8,9 +8,9 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ErrorData, ReadResourceResponse, ReadResourceResult};
 use rmcp::service::RequestContext;
 use serde_json::json;
-use toolcell_core::journal::PayloadChanged;
-use toolcell_core::record::{ErrorCode, Input, Refusal};
 use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
+use toolcell_journal::PayloadChanged;
+use toolcell_spec::{ErrorCode, Input, Refusal};
 
 use super::payloads::ReadablePayload;
 use super::results;

@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use tokio::sync::mpsc;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::pipeline::RecordKeeper;
-use toolcell_core::record::CallRecord;
+use toolcell_engine::pipeline::RecordKeeper;
+use toolcell_spec::CallRecord;
+use toolcell_system::BoxFuture;
 
 use super::budget::{ByteBudget, Lease};
 

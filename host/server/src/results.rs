@@ -9,7 +9,7 @@ use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
 use serde::Serialize;
-use toolcell_core::record::{Content, ToolResult};
+use toolcell_spec::{Content, ToolResult};
 
 use crate::budget::{BudgetExceeded, ByteBudget, Lease};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
-use toolcell_core::record::{Input, JSON_VALUES_MAX};
+use toolcell_spec::{Input, JSON_VALUES_MAX};
 
 use super::budget::Lease;
 

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Keep, ToolSet};
-use toolcell_core::catalog::Surface;
-use toolcell_core::record::Timestamp;
+use toolcell_engine::catalog::Surface;
+use toolcell_spec::Timestamp;
 
 use crate::telemetry::Telemetry;
 

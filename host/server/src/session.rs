@@ -18,8 +18,9 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolcell_core::record::{self, CallRecord, Refusal, ToolResult};
 use toolcell_dialect::mcp::{self, Level};
+use toolcell_spec as record;
+use toolcell_spec::{CallRecord, Refusal, ToolResult};
 use ulid::Ulid;
 
 use super::asking::{AskChannel, CallQuestion};

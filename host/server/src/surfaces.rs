@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::{CustomResult, ErrorData};
 use rmcp::service::RequestContext;
-use toolcell_core::catalog::Surface;
-use toolcell_core::record::{LoadingState, SurfaceScope, ToolSurface};
 use toolcell_dialect::mcp;
+use toolcell_engine::catalog::Surface;
+use toolcell_spec::{LoadingState, SurfaceScope, ToolSurface};
 
 use super::loaded_tools::LoadedTools;
 use super::session::ClientSession;

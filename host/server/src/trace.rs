@@ -4,7 +4,7 @@ use http::HeaderMap;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::Value;
-use toolcell_core::record::TraceContext;
+use toolcell_spec::TraceContext;
 
 use super::ServerTools;
 

@@ -2,13 +2,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::approval::{Approver, Respondent, Session};
-use toolcell_core::catalog::Tool;
-use toolcell_core::executor::Cancellation;
-use toolcell_core::journal::Listener;
-use toolcell_core::pipeline::{Background, Callee, RecordKeeper, StoredCallRef};
-use toolcell_core::record::{ExternalMapping, Input, Refusal, Replay, TraceContext};
-use toolcell_core::secret::Secrets;
+use toolcell_engine::approval::{Approver, Respondent, Session};
+use toolcell_engine::catalog::Tool;
+use toolcell_engine::pipeline::{Background, Callee, RecordKeeper, StoredCallRef};
+use toolcell_executor::Cancellation;
+use toolcell_journal::Listener;
+use toolcell_policy::secret::Secrets;
+use toolcell_spec::{ExternalMapping, Input, Refusal, Replay, TraceContext};
 
 /// One call as its caller asks for it: plain data, which can cross a wire. It holds no authority: grants, rules, limits
 /// and secrets are those of the [`ToolSet`](crate::ToolSet) that makes the call.

@@ -8,22 +8,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
-use toolcell_core::component_file::{open_component, read_open, unreadable};
-use toolcell_core::dialect::agent_tool;
-use toolcell_core::file_state::FileState;
-use toolcell_core::hook::{Hook, Registration};
-use toolcell_core::journal::{self, EventReader, LogError, RoleLock};
-use toolcell_core::pipeline::{
+use toolcell_engine::catalog::{Catalog, ComponentFacts, Tool};
+use toolcell_engine::pipeline::{
     self, Batch, CallExplanation, CancelOutcome, Request, Services, StoredCallRef,
 };
-use toolcell_core::policy::{Grants, HookPermit, Limits};
-use toolcell_core::record::{
+use toolcell_engine::scheduler::batch::PlanError;
+use toolcell_executor::hook::{Hook, Registration};
+use toolcell_journal as journal;
+use toolcell_journal::{EventReader, LogError, RoleLock};
+use toolcell_policy::{Grants, HookPermit, Limits};
+use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
+use toolcell_spec::dialect::agent_tool;
+use toolcell_spec::{
     AbortReason, Approval, CallRecord, ErrorCode, EventType, Finding, InvocationId,
     OutputRetention, Refusal, ToolEvent, digest,
 };
-use toolcell_core::scheduler::batch::PlanError;
-use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
+use toolcell_system::component_file::{open_component, read_open, unreadable};
+use toolcell_system::file_state::FileState;
 
 use crate::HostBuilder;
 use crate::imports;
@@ -424,7 +425,7 @@ impl Host {
     /// Resumes an orphaned call that was approved, or that waits for an answer to its tool's question, which its respondent
     /// gets; `held` is the role of its runner. `request` is made anew from what is `stored`: if it is not for the same call in
     /// every respect, nothing runs. `None` on a host without approvals. Both come from the journal in
-    /// [`Home::journal`](crate::Home::journal), which `toolcell_core::journal` opens.
+    /// [`Home::journal`](crate::Home::journal), which `toolcell_journal` opens.
     pub async fn resume<'k>(
         &self,
         request: Request,

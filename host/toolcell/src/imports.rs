@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use toolcell_core::catalog::Tool;
-use toolcell_core::record::{AccessKind, ErrorCode, Refusal};
+use toolcell_engine::catalog::Tool;
 use toolcell_sandbox::LoadedComponent;
+use toolcell_spec::{AccessKind, ErrorCode, Refusal};
 
 /// Interfaces that give nothing by themselves, and the access kind that a tool must declare before its component may
 /// import them.

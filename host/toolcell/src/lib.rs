@@ -33,30 +33,30 @@ pub use compiling::compile_if_asked;
 pub use home::Home;
 pub use host::{ComponentTools, Host};
 pub use tool_set::{CallHandle, ToolSet, ToolTerms};
-pub use toolcell_core::approval::{Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent};
-pub use toolcell_core::catalog::Tool;
-pub use toolcell_core::executor::Cancellation;
-pub use toolcell_core::hook::{
+pub use toolcell_engine::approval::{Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent};
+pub use toolcell_engine::catalog::Tool;
+pub use toolcell_engine::pipeline::{
+    Batch, BatchCall, BatchListener, CallExplanation, CancelOutcome, Request,
+};
+pub use toolcell_engine::scheduler::batch::{
+    BatchPolicy, InterruptBehavior, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
+};
+pub use toolcell_executor::Cancellation;
+pub use toolcell_executor::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure,
     Registration, UpdatedOutput,
 };
-pub use toolcell_core::journal::{
+pub use toolcell_journal::{
     EventReader, FollowedEvent, Keep, Listener, LogError, LogSettings, LoggedEvent,
 };
-pub use toolcell_core::pipeline::{
-    Batch, BatchCall, BatchListener, CallExplanation, CancelOutcome, Request,
-};
-pub use toolcell_core::policy::{
+pub use toolcell_policy::RetryPolicy;
+pub use toolcell_policy::secret::{SecretValue, Secrets};
+pub use toolcell_policy::{
     GrantWord, Grants, Limits, NetworkLimits, Policy, Provenance, Rule, RuleWords,
 };
-pub use toolcell_core::record::{
+pub use toolcell_sandbox::{NetworkSettings, Resolver};
+pub use toolcell_spec::{
     AbortReason, CallRecord, Content, ErrorClass, ErrorCode, EventType, Finding, HookEvent,
     InputResponse, InvocationId, Mode, OutputError, OutputRetention, Refusal, ResultStatus,
     ToolError, ToolEvent, ToolResult,
 };
-pub use toolcell_core::scheduler::RetryPolicy;
-pub use toolcell_core::scheduler::batch::{
-    BatchPolicy, InterruptBehavior, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
-};
-pub use toolcell_core::secret::{SecretValue, Secrets};
-pub use toolcell_sandbox::{NetworkSettings, Resolver};

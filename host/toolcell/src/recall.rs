@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use toolcell_core::catalog::Tool;
-use toolcell_core::component_file::open_component;
-use toolcell_core::dialect::agent_tool;
-use toolcell_core::pipeline;
-use toolcell_core::record::{Finding, Refusal};
+use toolcell_engine::catalog::Tool;
+use toolcell_engine::pipeline;
 use toolcell_sandbox::{LoadedComponent, Sandbox};
+use toolcell_spec::dialect::agent_tool;
+use toolcell_spec::{Finding, Refusal};
+use toolcell_system::component_file::open_component;
 
 use crate::host::{absolute, facts};
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
-use toolcell_core::catalog::Surface;
-use toolcell_core::pipeline::CancelOutcome;
-use toolcell_core::policy::Grants;
-use toolcell_core::pool::STORE;
-use toolcell_core::record::{AbortReason, EventType, LoadingState, ToolEvent, ToolSearchResult};
+use toolcell_engine::catalog::Surface;
+use toolcell_engine::pipeline::CancelOutcome;
+use toolcell_policy::Grants;
+use toolcell_spec::{AbortReason, EventType, LoadingState, ToolEvent, ToolSearchResult};
+use toolcell_system::pool::STORE;
 
 use crate::Host;
 

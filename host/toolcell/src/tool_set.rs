@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell_core::approval::{EXPIRE_DEFAULT, Terms};
-use toolcell_core::catalog::{Surface, Tool, pick};
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::journal::RoleLock;
-use toolcell_core::pipeline::{self, BatchCall, CallExplanation, Callee, Request, StoredCallRef};
-use toolcell_core::policy::{Grants, Limits, Policy};
-use toolcell_core::record::{AbortReason, CallRecord, ErrorCode, Refusal};
+use toolcell_engine::approval::Terms;
+use toolcell_engine::catalog::{Surface, Tool, pick};
+use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, Callee, Request, StoredCallRef};
+use toolcell_journal::RoleLock;
+use toolcell_policy::{Grants, Limits, Policy};
+use toolcell_spec::EXPIRE_DEFAULT;
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
 
 use crate::{CallContext, CallSpec, Cancellation, Host};
 

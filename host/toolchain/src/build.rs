@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
-use toolcell_core::dialect::sections;
+use toolcell_spec::dialect::sections;
 
 use super::find::{Toolchain, ToolchainSearch, ToolchainSource, find};
 use super::process::{self, OutputPipe};

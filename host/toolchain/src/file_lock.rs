@@ -3,7 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 
-use toolcell_core::approval::legible;
+use toolcell_engine::approval::legible;
 
 use super::ProgressSink;
 

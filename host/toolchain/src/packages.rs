@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use toolcell_core::private;
+use toolcell_system::private;
 
 use super::file_lock::FileLock;
 use super::find::{Toolchain, ToolchainSearch};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use toolcell_core::private::{self, OthersAccess};
+use toolcell_system::private::{self, OthersAccess};
 
 use super::file_lock::FileLock;
 use super::sources::{SourceListing, SourceScope};

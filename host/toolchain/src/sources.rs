@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use toolcell_core::file_state::FileState;
+use toolcell_system::file_state::FileState;
 
 /// Maximum number of files and folders of one tool, and of entries of one folder.
 const FILES_MAX: usize = 100_000;

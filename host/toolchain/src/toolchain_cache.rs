@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use toolcell_core::private;
+use toolcell_system::private;
 
 use super::ProgressSink;
 use super::file_lock::FileLock;

@@ -496,7 +496,7 @@ fn the_record_of_a_call_that_another_process_finished_is_whole() {
     let shown = place.show(&id);
     let mut record = json!({
         "declaration": null, "progress": [], "persistence": [],
-        "result_mappings": toolcell_core::record::ResultMappings::default(),
+        "result_mappings": toolcell_spec::ResultMappings::default(),
     });
     for field in ["invocation", "decisions", "hooks", "result", "events"] {
         record[field] = shown[field].clone();

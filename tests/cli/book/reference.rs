@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use toolcell_core::record::ErrorClass;
+use toolcell_spec::ErrorClass;
 
 use super::{claims, settings};
 use crate::cli::explain;

@@ -233,9 +233,9 @@ fn ten_cases_get_the_scores_that_are_computed_apart() {
                 Value::Null
             }
         );
-        let at: toolcell_core::record::Timestamp =
+        let at: toolcell_spec::Timestamp =
             serde_json::from_value(result["evaluated_at"].clone()).unwrap();
-        assert!(toolcell_core::record::Timestamp::now().millis_since(at) < 600_000);
+        assert!(toolcell_spec::Timestamp::now().millis_since(at) < 600_000);
         assert_eq!(result.as_object().unwrap().len(), 8, "{result:#}");
     }
     assert!(

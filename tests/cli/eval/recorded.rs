@@ -1,7 +1,7 @@
 //! Evaluation of a run that toolcell recorded itself: calls of the built program, and the steps that an agent added.
 
 use serde_json::{Value, json};
-use toolcell_core::record::Timestamp;
+use toolcell_spec::Timestamp;
 
 use super::super::guest;
 use super::{case, results};

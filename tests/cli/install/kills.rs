@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use super::super::kills::{Random, number};
 use super::super::policy::Place;

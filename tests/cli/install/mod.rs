@@ -13,7 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use super::approvals::terminal::Terminal;
 use super::policy::Place;

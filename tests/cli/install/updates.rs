@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use super::{greet, project, reaching, tool};
 use crate::pipeline::doubles::echoing;
@@ -29,7 +29,7 @@ fn an_update_that_grows_nothing_goes_through() {
     );
     // Other bytes that declare the same.
     let same =
-        toolcell_core::dialect::sections::with_custom(&std::fs::read(&file).unwrap(), "note", b"x")
+        toolcell_spec::dialect::sections::with_custom(&std::fs::read(&file).unwrap(), "note", b"x")
             .unwrap();
     std::fs::write(&file, same).unwrap();
     assert_eq!(

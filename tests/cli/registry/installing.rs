@@ -2,7 +2,7 @@
 
 use rcgen::{KeyPair, PKCS_ED25519};
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use crate::pipeline::doubles::echoing;
 use crate::support::{Answer, Body, Home, Ran, Registry, wat};

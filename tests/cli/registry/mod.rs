@@ -7,13 +7,13 @@ mod pushing;
 
 use std::time::Duration;
 
-use toolcell_core::record::Refusal;
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Registries, RegistrySettings};
 use toolcell_install::source::{
     ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference,
 };
+use toolcell_spec::Refusal;
 
 pub(crate) use pushing::edited;
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use toolcell::ErrorCode;
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
 use toolcell_install::digest::Digest;
 use toolcell_install::source::ReferrerKind;
+use toolcell_spec::dialect::sections::with_custom;
 
 use crate::support::{Answer, Ran, Registry, Toolcell, scratch, wat};
 

@@ -15,7 +15,7 @@ use data_encoding::BASE64;
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SigningKey};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use crate::support::{
     Home, IDENTITY, ISSUER, Mirror, Ran, Registry, Sigstore, Toolcell, Wanted, response, wat,
@@ -846,7 +846,7 @@ fn an_install_remembers_the_signer_and_asks_about_another_one() {
         ..Wanted::default()
     };
     let newer =
-        toolcell_core::dialect::sections::with_custom(&place.artifact, "note", b"x").unwrap();
+        toolcell_spec::dialect::sections::with_custom(&place.artifact, "note", b"x").unwrap();
     place.home.keep("jq.wasm", &newer);
     place.sign(&place.sigstore.message(&newer, &other));
     let asked = place.toolcell(&["update", "jq"]).run();

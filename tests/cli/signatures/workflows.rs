@@ -3,7 +3,7 @@
 //! Promise: Another tag of the same workflow is another signer.
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use super::{Place, identity};
 use crate::support::{ISSUER, Ran, Wanted};

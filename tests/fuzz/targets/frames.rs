@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::shared::{host, runtime};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolcell::{Host, ToolSet, ToolTerms};
-use toolcell_core::catalog::TOOL_BUDGET;
+use toolcell_engine::catalog::TOOL_BUDGET;
 use toolcell_server::{
     ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerSettings, ServerTools,
     ToolOffer, serve_streams,
@@ -28,7 +28,7 @@ const PING: &str = "\n{\"jsonrpc\":\"2.0\",\"id\":\"the last one\",\"method\":\"
 struct Parts {
     runtime: tokio::runtime::Runtime,
     host: Arc<Host>,
-    tools: Vec<Arc<toolcell_core::catalog::Tool>>,
+    tools: Vec<Arc<toolcell_engine::catalog::Tool>>,
 }
 
 fn parts() -> &'static Parts {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::shared::halves;
-use toolcell_core::secret::{
+use toolcell_policy::secret::{
     RedactionTerm, RedactionTerms, Redactor, ScrubStream, Scrubber, SecretValue, Secrets,
 };
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::shared::halves;
 use toolcell::Grants;
-use toolcell_core::policy::{PathPattern, UrlPattern};
+use toolcell_policy::{PathPattern, UrlPattern};
 use url::Url;
 
 pub(crate) fn run(data: &[u8]) {

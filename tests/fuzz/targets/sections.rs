@@ -1,10 +1,10 @@
 //! What the file of a component says beside its code: its custom sections, and the profile and the manifest in them.
 
-use toolcell_core::dialect::near::{self, Manifest};
-use toolcell_core::dialect::sections::{
+use toolcell_spec::dialect::near::{self, Manifest};
+use toolcell_spec::dialect::sections::{
     component_name, custom, module_name, own_module_name, with_custom,
 };
-use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
+use toolcell_spec::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
 
 pub(crate) fn run(data: &[u8]) {
     let _ = (

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::shared::halves;
 use serde_json::{Value, json};
-use toolcell_core::catalog::{ComponentFacts, Tool};
-use toolcell_core::dialect::agent_tool;
-use toolcell_core::secret::{RedactionTerms, Redactor};
+use toolcell_engine::catalog::{ComponentFacts, Tool};
+use toolcell_policy::secret::{RedactionTerms, Redactor};
+use toolcell_spec::dialect::agent_tool;
 
 pub(crate) fn run(data: &[u8]) {
     let Some((first, second)) = halves(data) else {

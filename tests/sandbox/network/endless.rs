@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::policy::NetworkLimits;
-use toolcell_core::record::AbortReason;
+use toolcell_policy::NetworkLimits;
+use toolcell_spec::AbortReason;
 
 use crate::support::{Server, Test};
 

@@ -2,8 +2,8 @@
 //! Promise: A tool reaches only what was granted.
 
 use serde_json::json;
-use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_core::record::{Mode, RuleSource};
+use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
+use toolcell_spec::{Mode, RuleSource};
 
 use crate::support::{Server, Test};
 

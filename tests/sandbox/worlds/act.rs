@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
-use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, EventType};
+use toolcell_spec::dialect::sections::with_custom;
+use toolcell_spec::{AbortReason, ErrorClass, ErrorCode, EventType};
 
 use super::{alone, with_namespace};
 use crate::sandbox::{Heard, text};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
 use super::{alone, with_namespace};
 use crate::sandbox::logged;

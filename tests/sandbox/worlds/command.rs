@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal, digest};
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal, digest};
 
 use super::alone;
 use crate::sandbox::{logged, snapshot};

@@ -6,7 +6,7 @@ mod command;
 mod near;
 mod wit;
 
-use toolcell_core::dialect::sections::with_custom;
+use toolcell_spec::dialect::sections::with_custom;
 
 use crate::pipeline::doubles::own_host;
 use crate::support::Test;

@@ -6,10 +6,10 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::near::SECTION;
-use toolcell_core::dialect::sections::with_custom;
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
-use toolcell_core::secret::{SecretStore, SecretValue};
+use toolcell_policy::secret::{SecretStore, SecretValue};
+use toolcell_spec::dialect::near::SECTION;
+use toolcell_spec::dialect::sections::with_custom;
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
 use super::{alone, with_namespace};
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};

@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections::with_custom;
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+use toolcell_spec::dialect::sections::with_custom;
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
 use super::alone;
 use crate::support::{Test, Toolcell, scratch, wat};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use toolcell::Host;
-use toolcell_core::record::{AbortReason, ResultStatus};
+use toolcell_spec::{AbortReason, ResultStatus};
 
 use crate::samples::{Samples, repeated};
 use crate::subjects::{self, Subject};

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use toolcell_core::catalog::Surface;
-use toolcell_core::find::{RESULTS, ToolFinder, ToolQuery};
+use toolcell_engine::catalog::Surface;
+use toolcell_engine::find::{RESULTS, ToolFinder, ToolQuery};
 
 use crate::samples::{Samples, repeated};
 use crate::subjects;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, LogSettings, Request};
-use toolcell_core::record::CallRecord;
+use toolcell_spec::CallRecord;
 use toolcell_toolchain::{
     BuildSettings, Language, Preference, ProjectKind, ToolchainSearch, build, new_project,
     write_sdk,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 use toolcell_toolchain::{BuildOutcome, Language, SourceWatch, no_project};
 
 use super::exit::{self, BadRequest, Exit};

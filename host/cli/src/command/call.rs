@@ -9,9 +9,9 @@ use toolcell::{
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::ConfigLayers;
-use toolcell_core::executor::canceled;
-use toolcell_core::pipeline::Callee;
-use toolcell_core::record::{AbortReason, CallRecord, Refusal};
+use toolcell_engine::pipeline::Callee;
+use toolcell_executor::canceled;
+use toolcell_spec::{AbortReason, CallRecord, Refusal};
 
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_core::record::Refusal;
 use toolcell_install::check::Severity;
+use toolcell_spec::Refusal;
 
 use super::exit::{self, Exit};
 use super::published::{self, CheckedTool};

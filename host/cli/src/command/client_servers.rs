@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use toolcell::Home;
-use toolcell_core::named_file;
+use toolcell_system::named_file;
 
 use super::ask::ACTOR_VARIABLE;
 use super::doctor::Check;

@@ -3,10 +3,10 @@
 use toolcell::{ComponentTools, Home};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
-use toolcell_core::machine::{memory_bytes, share_bytes};
-use toolcell_core::record::{ErrorCode, Refusal};
-use toolcell_core::secret::SecretStore;
+use toolcell_policy::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::machine::{memory_bytes, share_bytes};
 
 use super::doctor::Check;
 use super::hooks;

@@ -5,9 +5,9 @@ use clap::Args;
 use serde::Serialize;
 use toolcell::{Home, Keep, Limits};
 use toolcell_config::{configured_compilation, configured_journal};
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::journal::CallLog;
+use toolcell_journal::CallLog;
 use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, cached_bytes};
+use toolcell_spec::text::{Whitespace, visible};
 use toolcell_toolchain::{Language, PartState, Preference, ToolchainSearch};
 
 use super::exit::Exit;

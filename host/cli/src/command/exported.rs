@@ -8,10 +8,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, ConfigLayers};
-use toolcell_core::catalog::{Surface, SurfaceConditions, ToolAvailability, ToolSelection};
-use toolcell_core::record::{ErrorCode, LoadingState, Refusal};
 use toolcell_dialect::{Dialect, DialectNames, ListedTool};
+use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolAvailability, ToolSelection};
 use toolcell_server::{ExposedTools, ToolOffer};
+use toolcell_spec::{ErrorCode, LoadingState, Refusal};
 
 /// Maximum number of names in an error.
 const NAMES_MAX: usize = 20;

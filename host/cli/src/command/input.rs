@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
-use toolcell_core::catalog::Tool;
-use toolcell_core::record::Input;
+use toolcell_engine::catalog::Tool;
+use toolcell_spec::Input;
 
 use super::exit::BadRequest;
 use super::named_arguments::NamedArguments;

@@ -1,7 +1,7 @@
 //! Arguments that are typed one by one: `path=README.md count=3 filter:='{"a": 1}'`.
 
 use serde_json::{Number, Value};
-use toolcell_core::record::Input;
+use toolcell_spec::Input;
 
 use super::exit::BadRequest;
 

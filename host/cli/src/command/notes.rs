@@ -6,8 +6,8 @@ use std::time::Duration;
 use toolcell::{ComponentTools, Grants, Home, Host};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
-use toolcell_core::component_file::read_component;
-use toolcell_core::record::{ErrorCode, Finding, Refusal};
+use toolcell_spec::{ErrorCode, Finding, Refusal};
+use toolcell_system::component_file::read_component;
 
 use super::target;
 

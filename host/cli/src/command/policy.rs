@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use toolcell::{CallExplanation, CallSpec, Home, ToolSet};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
-use toolcell_core::record::{Behavior, Refusal};
+use toolcell_policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
 use super::options::{CallOptions, Settings};

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
-use toolcell_core::component_file::read_component;
-use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
 use toolcell_install::check::{CheckFinding, CheckInput, Severity, check};
 use toolcell_install::component::ComponentFile;
 use toolcell_install::digest::Digest;
 use toolcell_install::package::PackageInfo;
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
+use toolcell_system::component_file::read_component;
 
 use super::exit::{BadRequest, Stop};
 use super::show;

@@ -8,7 +8,6 @@ use serde_json::json;
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_registry;
-use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_install::check::{CheckFinding, Severity};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::{ComponentReference, RegistryReference};
@@ -16,6 +15,7 @@ use toolcell_install::registry::{Attachment, ComponentArtifact, PushResult, Regi
 use toolcell_install::sbom::{self, Sbom};
 use toolcell_install::source::REFERRER_BYTES_MAX;
 use toolcell_install::verifier::Signer;
+use toolcell_spec::{ErrorCode, Refusal};
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::published::{self, CheckedTool};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use toolcell::PlanError;
-use toolcell_core::scheduler::batch::CALLS_MAX;
 use toolcell_dialect::{CallTerms, Dialect, FinishedCall, ModelCall};
+use toolcell_engine::scheduler::batch::CALLS_MAX;
 
 use super::batch::{self, Job, Line, OrderOptions, Output, ToolNaming};
 use super::exit::{BadRequest, Exit};

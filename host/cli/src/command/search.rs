@@ -10,8 +10,8 @@ use toolcell::{ComponentTools, Home, Host};
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::{ConfigLayers, configured_compilation};
-use toolcell_core::find::{RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
-use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
+use toolcell_engine::find::{RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
+use toolcell_spec::{Refusal, ToolSearchResult, UnavailableProvider};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};

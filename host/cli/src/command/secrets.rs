@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use toolcell::Home;
-use toolcell_core::secret::{SecretStore, SecretValue, VALUE_BYTES_MAX};
+use toolcell_policy::secret::{SecretStore, SecretValue, VALUE_BYTES_MAX};
 
 use super::exit::{BadRequest, Exit};
 use super::show;

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use toolcell_command::runtime::Runtime;
-use toolcell_core::policy::network::Authority;
+use toolcell_policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{
     HttpLimits, HttpSettings, LogForm, LogLevel, OperatorLog, OriginGate, Tokens, read_private,

@@ -8,13 +8,13 @@ use serde_json::json;
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
-use toolcell_core::record::{ErrorCode, Refusal};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
 use toolcell_install::signature::beside;
 use toolcell_install::signature::sign::{SignatureFile, SigningKey};
 use toolcell_install::source::ComponentSource;
+use toolcell_spec::{ErrorCode, Refusal};
 use zeroize::Zeroizing;
 
 use super::exit::{BadRequest, Exit, Stop};

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::record::Refusal;
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::sign::KEY_BYTES_MAX;
 use toolcell_install::source::{ComponentSink, ComponentSource, Referrer, ReferrerKind, too_large};
+use toolcell_spec::Refusal;
+use toolcell_system::component_size::component_bytes_max;
 
 use super::exit::{BadRequest, Stop};
 

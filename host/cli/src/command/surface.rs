@@ -9,8 +9,8 @@ use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config as config;
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{self, Exit, Stop};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};

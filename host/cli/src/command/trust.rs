@@ -7,7 +7,7 @@ use serde_json::json;
 use toml::{Table, Value};
 use toolcell::Home;
 use toolcell_config::{self as config, ConfigLayers, ProjectFile, ProjectFiles, TrustStore};
-use toolcell_core::approval::{Whitespace, visible};
+use toolcell_spec::text::{Whitespace, visible};
 
 use super::exit::{BadRequest, Exit};
 use super::{options, serving, show};

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayers, LayerOptions, identified};
-use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::{
@@ -16,6 +15,7 @@ use toolcell_install::signature::{
 };
 use toolcell_install::trust::{TrustEntry, TrustPattern, TrustPolicy, TrustedSigner};
 use toolcell_install::verifier::{SignatureSubject, SignatureVerdict};
+use toolcell_spec::{Refusal, Timestamp};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::install::{self, SourceOptions};

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home, Tool};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling};
-use toolcell_core::component_file::read_component;
-use toolcell_core::dialect::near;
-use toolcell_core::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
-use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
-use toolcell_core::named_file;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
+use toolcell_spec::dialect::near;
+use toolcell_spec::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
+use toolcell_spec::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
+use toolcell_system::component_file::read_component;
+use toolcell_system::named_file;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
 use super::exit::{BadRequest, Exit, Stop};

@@ -5,8 +5,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use tokio::runtime::Handle;
 use toolcell::{Prompt, Reply};
-use toolcell_core::approval::{PromptSheet, pretty, visible_json};
-use toolcell_core::record::Input;
+use toolcell_engine::approval::{PromptSheet, pretty};
+use toolcell_spec::Input;
+use toolcell_spec::text::visible_json;
 
 use crate::ask::elsewhere;
 

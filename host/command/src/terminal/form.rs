@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use toolcell::{Inquiry, RequestedInput};
-use toolcell_core::approval::PromptSheet;
-use toolcell_core::record::{InputResponse, InputResponses};
+use toolcell_engine::approval::PromptSheet;
+use toolcell_spec::{InputResponse, InputResponses};
 
 use super::{Display, Keyboard, write};
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
-use toolcell_core::approval::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS};
-use toolcell_core::record::InputResponses;
+use toolcell_engine::approval::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS};
+use toolcell_spec::InputResponses;
 
 /// How often a read of the terminal checks whether the answer came from elsewhere.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

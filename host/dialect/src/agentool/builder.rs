@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Number, Value, json};
-use toolcell_core::record::{self, ErrorClass, Extra, Timestamp, ToolInvocation};
+use toolcell_spec as record;
+use toolcell_spec::{ErrorClass, Extra, Timestamp, ToolInvocation};
 
 use super::call::{bare_name, is_concealed};
 use super::{

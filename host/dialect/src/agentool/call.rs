@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use toolcell_core::record::{
-    self, Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type,
+use toolcell_spec as record;
+use toolcell_spec::{
+    Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type,
 };
 
 use super::{present, snake_case, to_value};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::{Number, Value};
-use toolcell_core::record::Timestamp;
+use toolcell_spec::Timestamp;
 
 use super::tool_spec::is_snake_case;
 use super::{

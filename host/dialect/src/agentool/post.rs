@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
-use toolcell_core::record::{Extra, Timestamp};
+use toolcell_spec::{Extra, Timestamp};
 
 use super::{SpecDocument, TraceStatus, TraceStep};
 

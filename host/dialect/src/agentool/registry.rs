@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_core::record::{Extra, Timestamp};
+use toolcell_spec::{Extra, Timestamp};
 
 use super::tool_spec::TOOL_ID;
 use super::{ToolSpec, Word, category, snake_case};

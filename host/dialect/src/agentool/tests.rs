@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
-use toolcell_core::catalog::RecordSchema;
-use toolcell_core::record::{
+use toolcell_engine::catalog::RecordSchema;
+use toolcell_spec::{
     Content, ContextModifier, ErrorClass, ErrorCode, Input, PermissionProfile, PersistedRef,
     Refusal, Status, Timestamp, ToolDeclaration, ToolInterface, ToolInvocation, ToolKind,
     ToolResult as Recorded,
@@ -489,7 +489,7 @@ fn succeeded(
 ) -> Recorded {
     let mut result = failed(invocation, ErrorClass::ExecutionFailed);
     (result.error, result.is_error, result.status) =
-        (None, false, toolcell_core::record::ResultStatus::Succeeded);
+        (None, false, toolcell_spec::ResultStatus::Succeeded);
     (result.model_facing_content, result.structured_content) = (content, structured);
     result
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_core::record::{Extra, ToolKind};
+use toolcell_spec::{Extra, ToolKind};
 
 use super::{Word, present, to_value};
 use crate::{ListedTool, visible};

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
-use toolcell_core::record::Extra;
+use toolcell_spec::Extra;
 
 use super::{ToolCall, ToolResult, Word, present};
 

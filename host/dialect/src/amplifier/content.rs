@@ -1,6 +1,6 @@
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ARTIFACT, Content, is_uri, media_type};
+use toolcell_spec::{ARTIFACT, Content, is_uri, media_type};
 
 use crate::block::{decoded_bytes, handoff, persisted, resource, string};
 
@@ -113,7 +113,7 @@ fn embedded(fields: &Map<String, Value>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::Content;
+    use toolcell_spec::Content;
 
     use super::block;
 

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{Timestamp, ToolInvocation, ToolResult};
+use toolcell_spec::{Timestamp, ToolInvocation, ToolResult};
 
 use super::result::{AmplifierMode, result};
 use crate::agentool::arguments;
@@ -76,7 +76,7 @@ fn omit_images(answer: &mut Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::{
+    use toolcell_spec::{
         Content, ErrorClass, ErrorCode, Input, Refusal, ToolInvocation, ToolResult,
     };
 

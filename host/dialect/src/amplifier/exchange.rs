@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_core::record::{ToolInvocation, ToolResult};
+use toolcell_spec::{ToolInvocation, ToolResult};
 
 use super::event::events;
 use super::result::{AmplifierMode, result};

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, ToolError, ToolInvocation, ToolResult};
+use toolcell_spec::{ErrorClass, ToolError, ToolInvocation, ToolResult};
 
 use super::content::{AmplifierBlock, block};
 use crate::{block as shared, class_name, hint};
@@ -212,9 +212,7 @@ fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &ModelView<
 mod tests {
     use rmcp::model::ProtocolVersion;
     use serde_json::{Value, json};
-    use toolcell_core::record::{
-        ErrorClass, ErrorCode, Input, Refusal, ToolInvocation, ToolResult,
-    };
+    use toolcell_spec::{ErrorClass, ErrorCode, Input, Refusal, ToolInvocation, ToolResult};
 
     use super::{AmplifierMode, result};
     use crate::mcp::call_result;

@@ -20,7 +20,7 @@ pub fn tool(listed: &ListedTool<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::{PermissionProfile, ToolDeclaration};
+    use toolcell_spec::{PermissionProfile, ToolDeclaration};
 
     use super::tool;
     use crate::ListedTool;

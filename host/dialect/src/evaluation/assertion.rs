@@ -1,8 +1,8 @@
 //! The five assertions that need only a trace (AO-AS-02, 03, 05..07).
 
 use serde_json::{Map, Number, Value};
-use toolcell_core::catalog::BoundedSchema;
-use toolcell_core::record::{JSON_VALUES_MAX, read_unique_json};
+use toolcell_engine::catalog::BoundedSchema;
+use toolcell_spec::{JSON_VALUES_MAX, read_unique_json};
 
 use super::case::Assertion;
 use super::result::AssertionResult;
@@ -27,7 +27,7 @@ type AssertionOutcome = Result<String, String>;
 
 /// Checks `assertion` against `trace`; `None` if only a judge can tell. Of an assertion that cannot be checked, because
 /// its type is unknown or its parameters are wrong, the result says so, and is failed. A schema needs a thread with a
-/// stack of [`toolcell_core::catalog::SCHEMA_STACK_BYTES`].
+/// stack of [`toolcell_engine::catalog::SCHEMA_STACK_BYTES`].
 pub fn check(assertion: &Assertion, trace: &EvaluationTrace) -> Option<AssertionResult> {
     let outcome = match assertion.kind.as_str() {
         "contains_tool_call" => contains_tool_call(assertion, trace),

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_core::record::{Extra, read_unique_json};
+use toolcell_spec::{Extra, read_unique_json};
 
 /// Maximum size of a file of cases, in bytes.
 pub const CASES_BYTES_MAX: usize = 16 << 20;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_core::record::read_unique_json;
+use toolcell_spec::read_unique_json;
 
 use super::case::{Assertion, EvalCase};
 use super::cut;

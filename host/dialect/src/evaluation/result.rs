@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use toolcell_core::record::{Extra, Timestamp};
+use toolcell_spec::{Extra, Timestamp};
 
 use super::case::{Assertion, EvalCase};
 use super::cut;
@@ -108,7 +108,7 @@ impl EvalResult {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::Timestamp;
+    use toolcell_spec::Timestamp;
 
     use super::super::judged::JudgeVerdict;
     use super::*;

@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 
 use serde::Deserialize;
 use serde_json::{Number, Value};
-use toolcell_core::record::{Extra, read_unique_json};
+use toolcell_spec::{Extra, read_unique_json};
 
 /// Maximum size of a trace, in bytes.
 pub const TRACE_BYTES_MAX: usize = 16 << 20;

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcell_core::record::{JSON_VALUES_MAX, read_json};
-use toolcell_core::scheduler::batch::BatchPlan;
+use toolcell_engine::scheduler::batch::BatchPlan;
+use toolcell_spec::{JSON_VALUES_MAX, read_json};
 use utoipa::ToSchema;
 
 /// One call of a batch.

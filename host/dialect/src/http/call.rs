@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcell_core::record::InvocationId;
+use toolcell_spec::InvocationId;
 use utoipa::ToSchema;
 
 /// A call to make.

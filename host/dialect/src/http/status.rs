@@ -1,4 +1,4 @@
-use toolcell_core::record::{ErrorClass, ErrorCode, ToolError, ToolResult};
+use toolcell_spec::{ErrorClass, ErrorCode, ToolError, ToolResult};
 
 /// Every status of [`status`], in ascending order.
 pub const CALL_STATUSES: [u16; 16] = [
@@ -34,7 +34,7 @@ pub fn status_of(error: &ToolError) -> u16 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+    use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
     use super::{CALL_STATUSES, status_of};
 

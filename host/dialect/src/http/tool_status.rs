@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::record::{LoadingState, SurfaceReason};
+use toolcell_spec::{LoadingState, SurfaceReason};
 use utoipa::ToSchema;
 
 /// The status of a tool for one caller.

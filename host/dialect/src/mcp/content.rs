@@ -2,7 +2,7 @@ use rmcp::model::{
     Annotations, ContentBlock, EmbeddedResource, MetaObject, Resource, ResourceContents,
 };
 use serde_json::{Map, Value};
-use toolcell_core::record::{ARTIFACT, Content, is_base64, is_uri, media_type};
+use toolcell_spec::{ARTIFACT, Content, is_base64, is_uri, media_type};
 
 use super::payload_link;
 use crate::block::{self as shared, string};
@@ -158,7 +158,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::blocks;
-    use toolcell_core::record::Content;
+    use toolcell_spec::Content;
 
     fn mapped(block: Value) -> Value {
         let content: Content = serde_json::from_value(block).unwrap();

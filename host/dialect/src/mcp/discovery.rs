@@ -6,8 +6,8 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcell_core::find::{QUERY_CHARS_MAX, RESULTS, RESULTS_MAX, SELECT};
-use toolcell_core::record::{ErrorClass, ErrorCode, Input, Refusal, ToolSearchResult};
+use toolcell_engine::find::{QUERY_CHARS_MAX, RESULTS, RESULTS_MAX, SELECT};
+use toolcell_spec::{ErrorClass, ErrorCode, Input, Refusal, ToolSearchResult};
 
 use crate::visible;
 
@@ -161,7 +161,7 @@ fn clean(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorCode, Input};
+    use toolcell_spec::{ErrorCode, Input};
 
     use super::{LoadArguments, SearchArguments, clean, discovery};
 

@@ -6,7 +6,7 @@ use rmcp::model::{
     InputResponses, MetaObject, PrimitiveSchemaDefinition, RequestMetaObject, StringSchema,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::InputResponse;
+use toolcell_spec::InputResponse;
 
 const RUN: &str = "run once";
 const RUN_ALWAYS: &str = "run, and do not ask again this session";

@@ -4,8 +4,8 @@ use data_encoding::BASE64;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, Tool};
 use serde::Deserialize;
 use serde_json::json;
-use toolcell_core::pipeline::text_boundary;
-use toolcell_core::record::{ErrorCode, Input, Refusal, ResultProvenance};
+use toolcell_engine::pipeline::text_boundary;
+use toolcell_spec::{ErrorCode, Input, Refusal, ResultProvenance};
 
 use super::both::complete;
 use super::discovery::{own, read};
@@ -231,7 +231,7 @@ mod tests {
     use data_encoding::BASE64;
     use rmcp::model::Resource;
     use serde_json::{Value, json};
-    use toolcell_core::record::{ErrorCode, Input, ResultProvenance, Trust, Writer};
+    use toolcell_spec::{ErrorCode, Input, ResultProvenance, Trust, Writer};
 
     use super::{ReadArguments, ReferenceError, part, range, unreadable};
 

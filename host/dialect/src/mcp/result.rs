@@ -4,9 +4,7 @@ use rmcp::model::{
     ResourceContents,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{
-    Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult,
-};
+use toolcell_spec::{Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
 
 use super::both::complete;
 use super::content::blocks;
@@ -206,7 +204,7 @@ mod tests {
 
     use super::{call_result, payload, payload_link, protocol_error};
     use crate::parts::samples;
-    use toolcell_core::record::{ErrorClass, ErrorCode, PersistedRef, Refusal, ToolResult};
+    use toolcell_spec::{ErrorClass, ErrorCode, PersistedRef, Refusal, ToolResult};
 
     fn result(change: Value) -> ToolResult {
         let mut said = json!({ "model_facing_content": [{ "type": "text", "text": "t" }] });

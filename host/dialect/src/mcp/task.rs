@@ -8,9 +8,7 @@ use rmcp::model::{
     InputRequest, JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{
-    ErrorClass, ErrorCode, InvocationId, Timestamp, ToolError, ToolResult,
-};
+use toolcell_spec::{ErrorClass, ErrorCode, InvocationId, Timestamp, ToolError, ToolResult};
 
 use super::result::{call_result, error_facts};
 use crate::visible;
@@ -164,7 +162,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{TaskEnd, TaskFacts, Timestamp, end, task_created, task_ended};
-    use toolcell_core::record::{ErrorClass, ErrorCode, InvocationId, Refusal, ToolResult};
+    use toolcell_spec::{ErrorClass, ErrorCode, InvocationId, Refusal, ToolResult};
 
     fn ended(error: Option<(ErrorClass, ErrorCode)>) -> ToolResult {
         let provenance =

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use toolcell_core::record::Effects;
+use toolcell_spec::Effects;
 
 use super::both::widened;
 use crate::{ListedTool, visible};
@@ -76,7 +76,7 @@ mod tests {
 
     use super::tool;
     use crate::ListedTool;
-    use toolcell_core::record::{PermissionProfile, ToolDeclaration, ToolInterface};
+    use toolcell_spec::{PermissionProfile, ToolDeclaration, ToolInterface};
 
     fn described(
         declaration: Value,

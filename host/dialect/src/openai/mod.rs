@@ -7,7 +7,7 @@ mod strict;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_core::record::{ToolInvocation, ToolResult};
+use toolcell_spec::{ToolInvocation, ToolResult};
 
 use super::model_call::arguments;
 use super::parts::{native_id, text};
@@ -206,7 +206,7 @@ fn data_url(media_type: &str, data: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+    use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
     use super::super::parts::samples::{blocks, invocation, result as sample, saying};
     use super::{answers, read, result};

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_core::record::{ToolInvocation, ToolResult};
+use toolcell_spec::{ToolInvocation, ToolResult};
 
 use super::super::model_call::arguments;
 use super::super::parts::{native_id, text};
@@ -133,7 +133,7 @@ pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorClass, ErrorCode, Refusal};
+    use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
     use super::super::super::parts::samples::{blocks, invocation, result as sample, saying};
     use super::{read, result};

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ARTIFACT, OutputRetention, Strategy, ToolDeclaration};
+use toolcell_spec::{ARTIFACT, OutputRetention, Strategy, ToolDeclaration};
 
 use super::value_schema::Translation;
 use super::{OtcMode, OtcToolName, Requirement, secrets};

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{ErrorClass, Recoverability, ToolError, ToolResult};
+use toolcell_spec::{ErrorClass, Recoverability, ToolError, ToolResult};
 
 use super::OtcMode;
 use crate::block::context;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{
+use toolcell_spec::{
     ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri,
 };
 

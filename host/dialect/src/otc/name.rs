@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use toolcell_core::record::{ErrorCode, Refusal, ToolDeclaration};
+use toolcell_spec::{ErrorCode, Refusal, ToolDeclaration};
 
 use super::{OtcMode, ToolReference};
 use crate::ListedTool;

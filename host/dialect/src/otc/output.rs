@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{ARTIFACT, Content, PersistedRef, ToolResult, is_uri};
+use toolcell_spec::{ARTIFACT, Content, PersistedRef, ToolResult, is_uri};
 
 use super::{OtcMode, OtcReply};
 

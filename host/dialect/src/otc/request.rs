@@ -1,8 +1,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
-use toolcell_core::secret::SecretValue;
+use toolcell_policy::secret::SecretValue;
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
 
 use super::OtcMode;
 
@@ -378,7 +378,7 @@ const SECRETS_MAX: usize = 100;
 mod tests {
 
     use serde_json::{Value, json};
-    use toolcell_core::record::ErrorCode;
+    use toolcell_spec::ErrorCode;
 
     use super::{OtcRequest, RequestReading};
     use crate::otc::OtcMode;

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{CredentialUse, PermissionProfile};
+use toolcell_spec::{CredentialUse, PermissionProfile};
 
 use super::OtcMode;
 

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{
+use toolcell_spec::{
     ErrorClass, ErrorCode, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult,
 };
 

@@ -1,8 +1,8 @@
 //! A tool and a call of it, for the tests of this dialect and of its server. The crate of the server includes this file.
 
 use serde_json::{Value, json};
-use toolcell_core::catalog::RecordSchema;
-use toolcell_core::record::{
+use toolcell_engine::catalog::RecordSchema;
+use toolcell_spec::{
     CallRecord, ErrorClass, ErrorCode, PermissionProfile, Refusal, ResultMappings, ToolDeclaration,
     ToolInvocation, ToolResult,
 };

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{Content, ErrorClass, ErrorCode, Recoverability};
+use toolcell_spec::{Content, ErrorClass, ErrorCode, Recoverability};
 
 use super::samples::{
     COMPONENT, SECRET, Sample, TOKEN, check, failed, invocation, result as record,

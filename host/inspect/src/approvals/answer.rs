@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolcell_core::approval::legible;
-use toolcell_core::journal::{AnswerOutcome, Role, StoredApproval};
-use toolcell_core::record::{Answer, ApprovalState, InvocationId, Timestamp};
+use toolcell_engine::approval::legible;
+use toolcell_journal::{AnswerOutcome, Role, StoredApproval};
+use toolcell_spec::{Answer, ApprovalState, InvocationId, Timestamp};
 
 use crate::ask;
 

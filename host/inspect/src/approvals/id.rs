@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use toolcell_core::record::{ApprovalState, InvocationId};
+use toolcell_spec::{ApprovalState, InvocationId};
 
 use super::super::exit::BadRequest;
 use super::{ApprovalCommands, unknown};

@@ -1,9 +1,10 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use toolcell_core::approval::{PromptSheet, Whitespace, visible};
-use toolcell_core::journal::{StoredApproval, Summary};
-use toolcell_core::record::{Answer, Approval, ApprovalState, InvocationId};
+use toolcell_engine::approval::PromptSheet;
+use toolcell_journal::{StoredApproval, Summary};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{Answer, Approval, ApprovalState, InvocationId};
 
 use super::super::exit::Exit;
 use super::super::show;

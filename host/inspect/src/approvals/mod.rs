@@ -9,8 +9,8 @@ use answer::AnswerOptions;
 use clap::{Args, Subcommand};
 use id::CallId;
 use toolcell::Home;
-use toolcell_core::journal::{Journal, StoreError};
-use toolcell_core::record::{Input, Refusal};
+use toolcell_journal::{Journal, StoreError};
+use toolcell_spec::{Input, Refusal};
 
 use super::exit::{self, BadRequest, Exit};
 use super::show;

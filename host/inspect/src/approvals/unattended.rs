@@ -8,9 +8,9 @@ use anyhow::Context;
 use toolcell::{CallContext, CallSpec, Cancellation, ComponentTools, Host, ToolSet};
 use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
-use toolcell_core::journal::{Role, RoleLock, StoredApproval};
-use toolcell_core::pipeline::StoredCallRef;
-use toolcell_core::record::{CallRecord, InvocationId, Refusal};
+use toolcell_engine::pipeline::StoredCallRef;
+use toolcell_journal::{Role, RoleLock, StoredApproval};
+use toolcell_spec::{CallRecord, InvocationId, Refusal};
 
 use super::ApprovalCommands;
 use crate::ask::Origin;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use toolcell::Home;
 use toolcell_config::configured_compilation;
-use toolcell_core::component_file::read_component;
 use toolcell_dialect::evaluation::{self, Assertion, EvalCase, EvaluationTrace, JudgeVerdict};
+use toolcell_system::component_file::read_component;
 
 use super::super::exit::{BadRequest, Stop};
 use super::super::target;

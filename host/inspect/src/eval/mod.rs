@@ -15,9 +15,9 @@ use clap::Args;
 use toolcell::{Cancellation, Refusal};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::duration;
-use toolcell_core::catalog::SCHEMA_STACK_BYTES;
-use toolcell_core::record::Timestamp;
 use toolcell_dialect::evaluation::{self, AssertionResult, EvalCase, EvalResult, EvaluationTrace};
+use toolcell_engine::catalog::SCHEMA_STACK_BYTES;
+use toolcell_spec::Timestamp;
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::{interrupts, show};

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcell_core::record::ErrorClass;
+use toolcell_spec::ErrorClass;
 
 use super::exit::{BadRequest, Exit};
 use super::show;

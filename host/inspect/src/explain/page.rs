@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorClass, ErrorCode, Explanation, Recoverability, Refusal};
 use toolcell_dialect::http;
+use toolcell_spec::{ErrorClass, ErrorCode, Explanation, Recoverability, Refusal};
 
 use crate::exit::{self, Exit};
 

@@ -18,9 +18,7 @@ use toolcell::{
     Host, Limits, Tool, ToolSet,
 };
 use toolcell_command::runtime::Runtime;
-use toolcell_core::record::{
-    ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage,
-};
+use toolcell_spec::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, PolicyOptions, Settings};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toolcell::{ErrorClass, ErrorCode, ToolResult};
-use toolcell_core::record::{
+use toolcell_spec::{
     Input, InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage,
 };
 

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolcell_core::approval::{Whitespace, legible, visible};
-use toolcell_core::record::{InvocationId, ReplayBlocker};
+use toolcell_engine::approval::legible;
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{InvocationId, ReplayBlocker};
 
 use crate::exit::Exit;
 use crate::show;

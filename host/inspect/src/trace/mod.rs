@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::Value;
 use toolcell::Home;
-use toolcell_core::journal::{CallLog, CallQuery, Keep};
-use toolcell_core::record::{ToolInvocation, ToolResult};
 use toolcell_dialect::agentool::{Detectors, TraceBuilder};
+use toolcell_journal::{CallLog, CallQuery, Keep};
+use toolcell_spec::{ToolInvocation, ToolResult};
 
 use super::exit::{BadRequest, Exit};
 use super::{calls, show};

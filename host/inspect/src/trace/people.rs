@@ -1,11 +1,12 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
-use toolcell_core::approval::{PromptSheet, Whitespace, visible, visible_json};
-use toolcell_core::record::Timestamp;
 use toolcell_dialect::agentool::{
     ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStep, Word,
 };
+use toolcell_engine::approval::PromptSheet;
+use toolcell_spec::Timestamp;
+use toolcell_spec::text::{Whitespace, visible, visible_json};
 
 use crate::show;
 

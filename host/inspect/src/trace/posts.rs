@@ -12,13 +12,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_config::configured_telemetry;
-use toolcell_core::journal::{CallLog, CallQuery, Keep};
-use toolcell_core::private::{self, OthersAccess};
-use toolcell_core::record::{
+use toolcell_dialect::agentool::TracePost;
+use toolcell_journal::{CallLog, CallQuery, Keep};
+use toolcell_server::telemetry::Telemetry;
+use toolcell_spec::{
     JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
 };
-use toolcell_dialect::agentool::TracePost;
-use toolcell_server::telemetry::Telemetry;
+use toolcell_system::private::{self, OthersAccess};
 
 use crate::exit::{BadRequest, Exit};
 use crate::show;
@@ -344,7 +344,7 @@ mod tests {
         for (path, session) in [(&old, "old"), (&new, "new")] {
             append(path, session, "{\"type\":\"end\"}\n").unwrap();
         }
-        let settings = toolcell_core::journal::LogSettings::default();
+        let settings = toolcell_journal::LogSettings::default();
         let log = CallLog::new(home.journal(), home.calls_key(), settings);
         remove_old(&new, &log);
         assert!(old.exists() && new.exists());

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use toolcell_core::record::ErrorCode;
+use toolcell_spec::ErrorCode;
 
 use super::*;
 use crate::lock::tests::entry;

@@ -5,7 +5,7 @@ use data_encoding::BASE64;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use serde::Deserialize;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 use url::Url;
 use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;

@@ -12,8 +12,8 @@ use data_encoding::BASE64;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
-use toolcell_core::named_file;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::named_file;
 use zeroize::Zeroizing;
 
 use super::is_docker_hub;

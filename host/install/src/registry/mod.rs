@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, StatusCode};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
 use url::Url;
 
 use crate::exchange::{self, HttpCall};

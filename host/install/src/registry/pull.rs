@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
+use toolcell_system::BoxFuture;
+use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::{Digest, DigestHasher};
 use crate::exchange::HttpCall;

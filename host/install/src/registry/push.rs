@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 use crate::digest::Digest;
 use crate::exchange::HttpCall;

@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 use crate::digest::Digest;
 use crate::exchange::HttpCall;

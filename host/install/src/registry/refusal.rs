@@ -1,8 +1,8 @@
 //! The refusals of this room, each with its code.
 
 use http::StatusCode;
-use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_engine::approval::legible;
+use toolcell_spec::{ErrorCode, Refusal};
 use url::Url;
 
 /// Maximum length of an error code of a registry, and of any other text of it that a message repeats, in characters.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use http::{Method, StatusCode};
 use tokio_rustls::TlsConnector;
-use toolcell_core::policy::network::{reached, special};
-use toolcell_core::record::Refusal;
+use toolcell_policy::network::{reached, special};
+use toolcell_spec::Refusal;
 use url::Url;
 
 use crate::exchange::{self, ExchangeFailure, HttpCall, HttpReply, REDIRECTS_MAX};

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use toolcell_core::named_file;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::named_file;
 
 use super::SIGNATURE_BYTES_MAX;
 use crate::source::{MINISIGN, Referrer, SIGSTORE_BUNDLE};

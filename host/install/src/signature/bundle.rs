@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sigstore_verify::types::bundle::{MediaType, VerificationMaterialContent};
 use sigstore_verify::types::{Bundle, HashAlgorithm, SignatureContent};
-use toolcell_core::record::{Refusal, read_unique_json};
+use toolcell_spec::{Refusal, read_unique_json};
 
 use super::key::ManagedKey;
 use super::refusal::SignatureProblem;

@@ -5,7 +5,7 @@ use sigstore_verify::types::{Bundle, Sha256Hash, SignatureContent};
 use sigstore_verify::{
     CertificateError, Error, TransparencyLogError, VerificationPolicy, Verifier,
 };
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 use super::bundle::claimed;
 use super::refusal::{self, SignatureProblem};

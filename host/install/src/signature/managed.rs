@@ -5,7 +5,7 @@ use sigstore_verify::crypto::{SigningScheme, verify_signature, verify_signature_
 use sigstore_verify::types::bundle::MessageSignature;
 use sigstore_verify::types::{Bundle, HashAlgorithm, Sha256Hash, SignatureContent};
 use sigstore_verify::{PublicKeyVerificationPolicy, Verifier};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
 
 use super::ValidSignature;
 use super::bundle::claimed;

@@ -3,7 +3,7 @@
 use data_encoding::{BASE64, HEXUPPER};
 use minisign_verify::{Error, Signature};
 use ring::signature::{ED25519, UnparsedPublicKey};
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 use super::ValidSignature;
 use super::key::MinisignKey;

@@ -17,7 +17,7 @@ mod statement;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
@@ -277,7 +277,7 @@ pub fn unsigned(reference: &ComponentReference) -> Refusal {
 #[cfg(test)]
 mod tests {
 
-    use toolcell_core::record::ErrorCode;
+    use toolcell_spec::ErrorCode;
 
     use super::sign::SigningKey;
     use super::*;

@@ -1,6 +1,6 @@
 //! Why a signature is refused: a code for each reason, and words that say what to do.
 
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
 
 use super::{SIGNATURE_BYTES_MAX, SIGNATURES_MAX};
 use crate::digest::Digest;

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use sigstore_verify::Verifier;
 use sigstore_verify::trust_root::{SigstoreInstance, TrustedRoot};
-use toolcell_core::named_file;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
+use toolcell_system::named_file;
 
 use super::{provider, refusal};
 

@@ -9,7 +9,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPa
 use serde_json::{Value, json};
 use sigstore_verify::types::{DerPublicKey, pae};
 
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
 use zeroize::Zeroizing;
 
 use super::key::{ManagedKey, MinisignKey};

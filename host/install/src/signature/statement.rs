@@ -1,7 +1,7 @@
 //! A signed statement: the in-toto statement in an envelope, in the format of `cosign sign`.
 
 use serde::Deserialize;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
 
 use super::refusal::{self, SignatureProblem};
 use crate::digest::Digest;

@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use toolcell_core::component_size::component_bytes_max;
-use toolcell_core::private::{self, OthersAccess};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::component_size::component_bytes_max;
+use toolcell_system::private::{self, OthersAccess};
 
 use crate::digest::{Digest, DigestHasher};
 use crate::lock_location;

@@ -1,8 +1,8 @@
 //! The outcome of a call: what a guest answered, held against the output limit, a cancellation, and what the sandbox denied.
 
 use serde_json::json;
-use toolcell_core::executor::{GuestOutcome, GuestOutput};
-use toolcell_core::record::{ErrorClass, ErrorCode, MeteredUsage, Refusal};
+use toolcell_executor::{GuestOutcome, GuestOutput};
+use toolcell_spec::{ErrorClass, ErrorCode, MeteredUsage, Refusal};
 
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types as wit;

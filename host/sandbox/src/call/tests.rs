@@ -8,7 +8,7 @@ use crate::bindings::tool::toolcell::tool::types::{
     ErrorClass as GuestClass, ToolError as GuestError,
 };
 use crate::trap::CallDenial;
-use toolcell_core::executor::{GuestOutput, NeededInput};
+use toolcell_executor::{GuestOutput, NeededInput};
 
 #[tokio::test]
 async fn a_guest_that_ends_at_once_needs_no_timer_and_one_that_waits_is_stopped() {

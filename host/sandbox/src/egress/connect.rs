@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use toolcell_core::policy::network::{HostName, LOCALHOST, Scheme};
+use toolcell_policy::network::{HostName, LOCALHOST, Scheme};
 use wasmtime_wasi_http::Error;
 
 use super::gate::NetworkGate;

@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use toolcell_core::policy::network::Origin;
-use toolcell_core::policy::{SecretPlacement, SecretUse};
-use toolcell_core::secret::{ScrubStream, Scrubber, Secrets};
+use toolcell_policy::network::Origin;
+use toolcell_policy::secret::{ScrubStream, Scrubber, Secrets};
+use toolcell_policy::{SecretPlacement, SecretUse};
 use url::form_urlencoded;
 use wasmtime_wasi_http::Error;
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::StatusCode;
 use http::request::Parts;
 use tokio::sync::Semaphore;
-use toolcell_core::executor::{Observer, SandboxDenial};
-use toolcell_core::policy::network::{self, HostName, NotAllowed};
-use toolcell_core::policy::{Network, NetworkLimits};
-use toolcell_core::record::{ErrorCode, MeteredUsage, NetworkUsage, Touch, TouchList};
+use toolcell_executor::{Observer, SandboxDenial};
+use toolcell_policy::network::{self, HostName, NotAllowed};
+use toolcell_policy::{Network, NetworkLimits};
+use toolcell_spec::{ErrorCode, MeteredUsage, NetworkUsage, Touch, TouchList};
 use wasmtime_wasi_http::Error;
 
 use crate::trap::CallDenial;

@@ -1,5 +1,5 @@
 use http::{HeaderMap, HeaderName};
-use toolcell_core::record::CONNECTION_HEADERS;
+use toolcell_spec::CONNECTION_HEADERS;
 
 /// `true` if only toolcell writes the header; a guest can neither set nor see it.
 pub(super) fn is_ours(name: &HeaderName) -> bool {
@@ -26,7 +26,7 @@ pub(super) fn credential(headers: &HeaderMap) -> Option<&'static str> {
 mod tests {
     use super::is_ours;
     use http::HeaderName;
-    use toolcell_core::record::CONNECTION_HEADERS;
+    use toolcell_spec::CONNECTION_HEADERS;
 
     #[test]
     fn a_guest_sets_no_header_that_a_credential_may_not_go_into() {

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{PoisonError, RwLock};
 
-use toolcell_core::policy::network::reached;
+use toolcell_policy::network::reached;
 
 /// Addresses at which this process listens. They belong to the process, because a host is built before its server has a
 /// port, and is replaced while the server keeps it.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use toolcell_core::record::ErrorCode;
+use toolcell_spec::ErrorCode;
 use wasmtime_wasi_http::Error;
 
 use super::gate::NetworkGate;

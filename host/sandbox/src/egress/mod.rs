@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 use http::{HeaderName, Request, Response};
-use toolcell_core::policy::NetworkLimits;
+use toolcell_policy::NetworkLimits;
 use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView,
     WasiHttpHooks, WasiHttpView,

@@ -16,9 +16,9 @@ use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use tokio::sync::Semaphore;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::file_state::FileState;
-use toolcell_core::pool::NAMES;
+use toolcell_system::BoxFuture;
+use toolcell_system::file_state::FileState;
+use toolcell_system::pool::NAMES;
 
 /// Maximum number of concurrent look-ups of all calls; each has sockets of its own.
 const LOOK_UPS_MAX: usize = 256;
@@ -35,7 +35,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// use std::io;
 /// use std::net::IpAddr;
 ///
-/// use toolcell_core::executor::BoxFuture;
+/// use toolcell_system::BoxFuture;
 /// use toolcell_sandbox::Resolver;
 ///
 /// /// Knows one name. Its address is vetted like any other.

@@ -1,6 +1,6 @@
 use http::request::Parts;
 use http::{Method, Uri};
-use toolcell_core::policy::network::{METHOD_CHARS_MAX, NetworkRequest, Origin, OriginError};
+use toolcell_policy::network::{METHOD_CHARS_MAX, NetworkRequest, Origin, OriginError};
 
 /// Maximum length of path and query together, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;

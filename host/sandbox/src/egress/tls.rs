@@ -10,8 +10,8 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
-use toolcell_core::named_file;
-use toolcell_core::policy::network::HostName;
+use toolcell_policy::network::HostName;
+use toolcell_system::named_file;
 use wasmtime_wasi_http::Error;
 
 use super::connect::Socket;

@@ -6,7 +6,7 @@ use std::io;
 
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
-use toolcell_core::pseudo_files;
+use toolcell_system::pseudo_files;
 use wasmtime_wasi::filesystem::OpenMode;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{

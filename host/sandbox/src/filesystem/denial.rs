@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use tokio::sync::OnceCell;
-use toolcell_core::policy::{Denial, PathPattern};
-use toolcell_core::pool::Pool;
-use toolcell_core::resolved_path::ResolvedPath;
+use toolcell_policy::{Denial, PathPattern};
+use toolcell_system::pool::Pool;
+use toolcell_system::resolved_path::ResolvedPath;
 
 /// Maximum number of names in denied folders that one call searches for hard links: about a second's work. If there are
 /// more, no file with several hard links is opened.
@@ -275,7 +275,7 @@ pub(super) fn real_path(file: &File) -> io::Result<PathBuf> {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use toolcell_core::policy::{Grants, HookPermit};
+    use toolcell_policy::{Grants, HookPermit};
 
     #[test]
     fn a_walk_ends_with_its_call() {

@@ -20,9 +20,9 @@ mod whole_file;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use toolcell_core::policy::{Capability, Limits};
-use toolcell_core::pseudo_files;
-use toolcell_core::record::TouchList;
+use toolcell_policy::{Capability, Limits};
+use toolcell_spec::TouchList;
+use toolcell_system::pseudo_files;
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -73,7 +73,7 @@ impl FileRules {
             self.denials.undecided()?
         );
         Some(CallDenial {
-            code: toolcell_core::record::ErrorCode::NamesNotChecked,
+            code: toolcell_spec::ErrorCode::NamesNotChecked,
             message,
         })
     }

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use toolcell_core::pool::GUEST_FILES;
-use toolcell_core::resolved_path::LINKS_MAX;
+use toolcell_system::pool::GUEST_FILES;
+use toolcell_system::resolved_path::LINKS_MAX;
 use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{self, Descriptor};
 use wasmtime_wasi::p2::FsResult;
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use crate::filesystem::FileRules;
     use crate::limiter::Limiter;
-    use toolcell_core::policy::{Capability, Limits};
+    use toolcell_policy::{Capability, Limits};
     use wasmtime::component::ResourceTable;
     use wasmtime_wasi::WasiCtxBuilder;
     use wasmtime_wasi::filesystem::{OpenMode, WasiFilesystemCtxView};

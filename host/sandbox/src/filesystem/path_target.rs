@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use toolcell_core::pool::GUEST_FILES;
-use toolcell_core::resolved_path::{ResolvedPath, ThroughMissing};
+use toolcell_system::pool::GUEST_FILES;
+use toolcell_system::resolved_path::{ResolvedPath, ThroughMissing};
 use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsResult;

@@ -1,8 +1,8 @@
 //! Runs every file operation on the threads for guests' files, because wasmtime-wasi gives its work to the runtime that
 //! polls it, whose threads the host needs itself.
 
-use toolcell_core::pool::GUEST_FILES;
-use toolcell_core::record::Touch;
+use toolcell_spec::Touch;
+use toolcell_system::pool::GUEST_FILES;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     self, Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,

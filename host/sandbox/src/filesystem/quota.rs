@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use toolcell_core::policy::Limits;
-use toolcell_core::record::{self, FileUsage};
+use toolcell_policy::Limits;
+use toolcell_spec as record;
+use toolcell_spec::FileUsage;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use toolcell_core::pool::GUEST_FILES;
+use toolcell_system::pool::GUEST_FILES;
 use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult,
 };

@@ -3,8 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::PoisonError;
 
-use toolcell_core::policy::Mount;
-use toolcell_core::record::{Touch, TouchList};
+use toolcell_policy::Mount;
+use toolcell_spec::{Touch, TouchList};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 

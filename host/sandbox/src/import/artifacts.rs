@@ -1,5 +1,5 @@
-use toolcell_core::journal::{ArtifactDraft, ArtifactError};
-use toolcell_core::pool::GUEST_FILES;
+use toolcell_journal::{ArtifactDraft, ArtifactError};
+use toolcell_system::pool::GUEST_FILES;
 use wasmtime::component::Resource;
 
 use crate::state::StoreState;

@@ -1,5 +1,5 @@
-use toolcell_core::executor::Cancellation;
-use toolcell_core::record;
+use toolcell_executor::Cancellation;
+use toolcell_spec as record;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 

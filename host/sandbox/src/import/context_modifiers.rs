@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use toolcell_core::record::{ContextModifier, check_numbers, read_unique_json};
+use toolcell_spec::{ContextModifier, check_numbers, read_unique_json};
 
 use crate::state::StoreState;
 

@@ -1,4 +1,5 @@
-use toolcell_core::executor::{self, NeededInput};
+use toolcell_executor as executor;
+use toolcell_executor::NeededInput;
 
 use crate::state::StoreState;
 use crate::trap::StopReason;

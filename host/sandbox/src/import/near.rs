@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use toolcell_core::executor::ChildOutput;
-use toolcell_core::record::read_json;
+use toolcell_executor::ChildOutput;
+use toolcell_spec::read_json;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 use wasmtime_wasi::clocks::WasiClocksView;

@@ -1,6 +1,6 @@
 use serde_json::Value;
-use toolcell_core::executor::GuestProgress;
-use toolcell_core::record::{ProgressStatus, digest, read_json};
+use toolcell_executor::GuestProgress;
+use toolcell_spec::{ProgressStatus, digest, read_json};
 
 use crate::state::StoreState;
 

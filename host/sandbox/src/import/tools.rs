@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolcell_core::executor::{ChildCall, ChildOutput, LimitShare, ToolCaller};
-use toolcell_core::policy::Limits;
-use toolcell_core::record::{self, ErrorClass, ErrorCode, Refusal, Usage};
+use toolcell_executor::{ChildCall, ChildOutput, LimitShare, ToolCaller};
+use toolcell_policy::Limits;
+use toolcell_spec as record;
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal, Usage};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 

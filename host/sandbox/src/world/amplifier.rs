@@ -5,8 +5,8 @@ use std::pin::pin;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_json};
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_json};
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
@@ -228,8 +228,8 @@ fn message(error: Option<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::dialect::agent_tool;
-    use toolcell_core::record::{AccessKind, ErrorClass, RiskLevel};
+    use toolcell_spec::dialect::agent_tool;
+    use toolcell_spec::{AccessKind, ErrorClass, RiskLevel};
 
     use super::*;
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
-use toolcell_core::record::{
+use toolcell_spec::{
     AccessKind, CredentialUse, RiskLevel, SafetyFacts, SchemaVersion, SubjectKind, WriteEffect,
 };
 
@@ -317,10 +317,8 @@ fn add(record: &mut Map<String, Value>, name: &str, value: Option<impl Into<Valu
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
-    use toolcell_core::record::{
-        AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect,
-    };
+    use toolcell_spec::dialect::agent_tool::{self, LoadedToolkit};
+    use toolcell_spec::{AccessKind, CredentialUse, RiskLevel, SubjectKind, Toolkit, WriteEffect};
 
     use super::{ForeignTool, LeftOut, names, namespace, toolkit};
 

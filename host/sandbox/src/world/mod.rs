@@ -13,9 +13,9 @@ mod wit;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::policy::Limits;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_policy::Limits;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Linker};
 
@@ -299,7 +299,7 @@ fn listed(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::dialect::sections::with_custom;
+    use toolcell_spec::dialect::sections::with_custom;
 
     use super::WorldKind;
 

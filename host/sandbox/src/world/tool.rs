@@ -2,8 +2,8 @@
 
 use std::pin::pin;
 
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::Refusal;
+use toolcell_spec::Refusal;
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 

@@ -1,7 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use toolcell_core::journal::Keep;
-use toolcell_core::record::{
+use toolcell_journal::Keep;
+use toolcell_spec::{
     CallRecord, InvocationId, Refusal, ResultPersistence, ResultProvenance, Strategy,
     ToolInvocation, ToolResult, Trust, Writer,
 };
@@ -152,7 +152,7 @@ fn part<T: DeserializeOwned>(record: &mut Value, name: &str) -> Option<T> {
 }
 
 /// A field of the MCP metadata of a call.
-fn mapped<'a>(extra: &'a toolcell_core::record::Extra, field: &str) -> Option<&'a Value> {
+fn mapped<'a>(extra: &'a toolcell_spec::Extra, field: &str) -> Option<&'a Value> {
     extra
         .get("external_mappings")?
         .as_array()?

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use toolcell::{Cancellation, Listener};
-use toolcell_core::pipeline::Background;
-use toolcell_core::record::{AbortReason, EventType, InvocationId, Timestamp, ToolEvent};
+use toolcell_engine::pipeline::Background;
+use toolcell_spec::{AbortReason, EventType, InvocationId, Timestamp, ToolEvent};
 
 use crate::asking::{CallQuestion, wire};
 use crate::results::json_bytes;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use rustix::rand::{GetRandomFlags, getrandom};
-use toolcell_core::record::{ErrorCode, Input, Refusal};
+use toolcell_spec::{ErrorCode, Input, Refusal};
 
 use crate::asking::CallQuestion;
 use crate::budget::Lease;

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::InputResponses;
 use tokio::task::JoinHandle;
-use toolcell_core::journal::Keep;
-use toolcell_core::record::{AbortReason, CallRecord, InvocationId};
+use toolcell_journal::Keep;
+use toolcell_spec::{AbortReason, CallRecord, InvocationId};
 
 pub(crate) use ended::CallEnd;
 use entry::ResultWeight;

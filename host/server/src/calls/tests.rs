@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use toolcell_core::record::InvocationId;
+use toolcell_spec::InvocationId;
 
 use super::{
     BackgroundPlace, CallChange, CallEnd, CallEntry, Calls, ENDED_BYTES_MAX, ENDED_MAX, EntryEnd,

@@ -12,7 +12,8 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::scheduler::{CallerShares, share};
+use toolcell_engine::scheduler::CallerShares;
+use toolcell_system::pool::share;
 
 use super::HttpLimits;
 

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use toolcell_core::policy::network::{Authority, HostName, LOCALHOST, Origin, Scheme};
+use toolcell_policy::network::{Authority, HostName, LOCALHOST, Origin, Scheme};
 
 /// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
 /// rebinding), sends another host or origin, and cannot change that.

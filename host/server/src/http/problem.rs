@@ -1,5 +1,5 @@
 use serde::Serialize;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
 use utoipa::ToSchema;
 
 /// An error of the API itself, as `application/problem+json` (RFC 9457). An error of a call is a result, not a problem.
@@ -75,7 +75,7 @@ pub(super) fn whole_seconds(seconds: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolcell_core::record::{ErrorCode, Refusal};
+    use toolcell_spec::{ErrorCode, Refusal};
 
     use super::{Problem, whole_seconds};
 

@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
-use toolcell_core::record::ErrorCode;
+use toolcell_spec::ErrorCode;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;

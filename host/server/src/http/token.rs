@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use data_encoding::HEXLOWER;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use toolcell_core::named_file;
+use toolcell_system::named_file;
 
 /// Minimum length of a token, in characters; a shorter one can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rustix::rand::{GetRandomFlags, getrandom};
-use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_dialect::otc::{Authorization, AuthorizationStatus, Requirement};
+use toolcell_spec::{Refusal, Timestamp};
 
 use super::executions::ExecutionKey;
 
@@ -142,7 +142,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use toolcell_core::record::Timestamp;
+    use toolcell_spec::Timestamp;
 
     use super::super::samples::{Sample, TOKEN};
     use super::{

@@ -1,7 +1,7 @@
 use blake3::{Hash, Hasher};
 use serde_json::Value;
-use toolcell_core::record::{JSON_VALUES_MAX, read_json};
 use toolcell_dialect::otc::{OtcMode, OtcRequest};
+use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
 /// The digests of a request: with and without its credentials, because a request that waits for an authorization is
 /// repeated with a token. Neither has `created_at`: it changes nothing.

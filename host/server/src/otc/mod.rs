@@ -16,13 +16,13 @@ use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{CallRecord, ErrorCode, Refusal, Timestamp};
-use toolcell_core::secret::SecretValue;
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{
     OtcMode, OtcReply, OtcRequest, OtcToolName, OtcToolNames, RequestReading, Requirement,
     definition, refused, result, secrets,
 };
+use toolcell_policy::secret::SecretValue;
+use toolcell_spec::{CallRecord, ErrorCode, Refusal, Timestamp};
 
 use authorizations::Authorizations;
 use digest::RequestDigests;

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
 use toolcell_dialect::otc::{OtcMode, OtcToolName, OtcToolNames, ToolReference};
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
 
 use super::OtcAnswer;
 

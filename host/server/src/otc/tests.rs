@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolcell_core::record::{CallRecord, ErrorClass, Timestamp};
 use toolcell_dialect::otc::{OtcMode, RequestReading};
+use toolcell_spec::{CallRecord, ErrorClass, Timestamp};
 
 use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
 use super::token::tests::{SECRET as WORKER_SECRET, engine};

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
 use serde_json::Value;
-use toolcell_core::record::{Timestamp, read_unique_json};
+use toolcell_spec::{Timestamp, read_unique_json};
 
 /// Minimum length of a worker's secret, in characters; a shorter one can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
@@ -129,7 +129,7 @@ pub(super) mod tests {
     use data_encoding::BASE64URL_NOPAD;
     use ring::hmac;
     use serde_json::{Value, json};
-    use toolcell_core::record::Timestamp;
+    use toolcell_spec::Timestamp;
 
     use super::WorkerSecret;
 

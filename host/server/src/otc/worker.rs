@@ -1,5 +1,5 @@
 use serde_json::json;
-use toolcell_core::record::{ErrorCode, Refusal, Timestamp};
+use toolcell_spec::{ErrorCode, Refusal, Timestamp};
 
 use super::{OtcAnswer, WorkerSecret};
 

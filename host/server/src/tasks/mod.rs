@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use toolcell_core::journal::{CallLog, Journal, Keep};
-use toolcell_core::record::{CallRecord, InvocationId};
+use toolcell_journal::{CallLog, Journal, Keep};
+use toolcell_spec::{CallRecord, InvocationId};
 
 use super::asking::CallQuestion;
 use super::call::RunningCall;
@@ -28,7 +28,7 @@ pub(super) use recorded::RecordedCall;
 /// How long a call may take before it becomes a task: longer than most calls, and shorter than a person's patience.
 pub(super) const TASK_AFTER: Duration = Duration::from_millis(500);
 /// How long a task can be asked about: as long as a question may stay open at most.
-const TTL: Duration = toolcell_core::approval::EXPIRE_MAX;
+const TTL: Duration = toolcell_spec::EXPIRE_MAX;
 /// Maximum number of tasks of one owner that have not ended; further calls are answered as if there were no tasks.
 const OPEN_MAX: usize = 32;
 /// Where calls are found again after their process has ended.

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use toolcell_core::journal::{CallLog, LogError};
-use toolcell_core::record::InvocationId;
+use toolcell_journal::{CallLog, LogError};
+use toolcell_spec::InvocationId;
 
 /// The purpose of the names' key; another text makes another key.
 const CONTEXT: &str = "toolcell 2026-11-22 names of tasks";
@@ -55,8 +55,8 @@ impl TaskNames {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::journal::{CallLog, LogSettings};
-    use toolcell_core::record::InvocationId;
+    use toolcell_journal::{CallLog, LogSettings};
+    use toolcell_spec::InvocationId;
 
     use super::TaskNames;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell_core::journal::StoredApproval;
-use toolcell_core::journal::{AnswerOutcome, CallLog, CallQuery, LogError, Summary};
-use toolcell_core::pool::{STORE, UnfinishedJob};
-use toolcell_core::record::{Answer, ErrorCode, InvocationId, Refusal};
+use toolcell_journal::StoredApproval;
+use toolcell_journal::{AnswerOutcome, CallLog, CallQuery, LogError, Summary};
+use toolcell_spec::{Answer, ErrorCode, InvocationId, Refusal};
+use toolcell_system::pool::{STORE, UnfinishedJob};
 
 use crate::Server;
 use crate::asking::AskChannel;

@@ -11,13 +11,13 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell::CancelOutcome;
-use toolcell_core::approval::visible_json;
-use toolcell_core::journal::{AnswerOutcome, Keep, SuspendedCall};
-use toolcell_core::record::{
-    self, AbortReason, Answer, Approval, InvocationId, Refusal, SuspensionState, Timestamp,
-    ToolError,
-};
 use toolcell_dialect::mcp::{self, TaskFacts, UserDecision};
+use toolcell_journal::{AnswerOutcome, Keep, SuspendedCall};
+use toolcell_spec as record;
+use toolcell_spec::text::visible_json;
+use toolcell_spec::{
+    AbortReason, Answer, Approval, InvocationId, Refusal, SuspensionState, Timestamp, ToolError,
+};
 use ulid::Ulid;
 
 use crate::asking::{AskChannel, CHANNEL, CallQuestion, heeding_cut, suspended, user_at};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rmcp::model::InputResponses;
 use tokio::sync::mpsc;
 use toolcell::{CallContext, CallRecord, CallSpec, Keep};
-use toolcell_core::journal::{RoleLock, StoredApproval, SuspendedCall};
-use toolcell_core::pipeline::{Background, StoredCallRef};
+use toolcell_engine::pipeline::{Background, StoredCallRef};
+use toolcell_journal::{RoleLock, StoredApproval, SuspendedCall};
 
 use crate::Server;
 use crate::asking::{

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell_core::journal::{CallLog, Journal, LogError, Role, Store, StoreError};
-use toolcell_core::journal::{RoleLock, StoredApproval, SuspendedCall};
-use toolcell_core::pool::STORE;
-use toolcell_core::record::{
+use toolcell_journal::{CallLog, Journal, LogError, Role, Store, StoreError};
+use toolcell_journal::{RoleLock, StoredApproval, SuspendedCall};
+use toolcell_spec::{
     Approval, ApprovalState, ErrorCode, InvocationId, Refusal, Status, SuspensionState, Timestamp,
 };
+use toolcell_system::pool::STORE;
 
 use crate::calls::CallEnd;
 

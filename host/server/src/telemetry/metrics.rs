@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{CallRecord, EventType, InvocationId, Timestamp, ToolEvent};
+use toolcell_spec::{CallRecord, EventType, InvocationId, Timestamp, ToolEvent};
 
 use super::otlp::nanos;
 use super::span::{tool_name, word};
@@ -372,7 +372,7 @@ fn shown(labels: &MetricLabels, le: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::record::ErrorClass;
+    use toolcell_spec::ErrorClass;
 
     use super::*;
     use crate::telemetry::span::tests::record;

@@ -21,8 +21,8 @@ use anyhow::Context;
 use tokio::runtime::Runtime;
 use toolcell::Listener;
 use toolcell_config::TelemetrySettings;
-use toolcell_core::record::{CallRecord, Timestamp, ToolEvent, TraceContext};
 use toolcell_dialect::agentool::TracePost;
+use toolcell_spec::{CallRecord, Timestamp, ToolEvent, TraceContext};
 
 use metrics::CallMetrics;
 use post::{CollectorClient, PostFailure};

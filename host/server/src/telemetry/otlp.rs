@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolcell_core::record::{SpanId, Timestamp};
+use toolcell_spec::{SpanId, Timestamp};
 
 /// `SPAN_KIND_INTERNAL`.
 const INTERNAL: u8 = 1;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use toolcell_core::record::{CallRecord, InvocationId, SpanId, Timestamp, TraceContext};
+use toolcell_spec::{CallRecord, InvocationId, SpanId, Timestamp, TraceContext};
 
 use super::otlp::{Attribute, Span};
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcell_core::record::{CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Transition};
+use toolcell_spec::{CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Transition};
 
 use super::otlp::{Attribute, Span, SpanEvent};
 
@@ -196,7 +196,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 #[cfg(test)]
 pub(super) mod tests {
     use serde_json::json;
-    use toolcell_core::record::{
+    use toolcell_spec::{
         ErrorClass, ErrorCode, EventData, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
         ResultProvenance, SchemaVersion, Status, Timestamp, ToolInvocation, ToolResult, Trust,
         Usage, Writer,

@@ -1,7 +1,7 @@
 //! The span of the steps that an agent added to the trace of its session (AO-OT-01): a pure function.
 
-use toolcell_core::record::{InvocationId, SpanId, Timestamp, TraceContext};
 use toolcell_dialect::agentool::{PostContent, StepType, TracePost};
+use toolcell_spec::{InvocationId, SpanId, Timestamp, TraceContext};
 
 use super::otlp::{Attribute, Span, SpanEvent};
 use super::span::EVENTS_MAX;

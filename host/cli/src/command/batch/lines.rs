@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcell::PlanError;
-use toolcell_core::record::Input;
-use toolcell_core::scheduler::batch::{BatchPlan, CALLS_MAX};
+use toolcell_engine::scheduler::batch::{BatchPlan, CALLS_MAX};
+use toolcell_spec::Input;
 
 use super::super::exit::BadRequest;
 

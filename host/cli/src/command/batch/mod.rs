@@ -23,12 +23,12 @@ use toolcell::{
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::InstalledNames;
-use toolcell_core::catalog::Surface;
-use toolcell_core::machine::share_bytes;
-use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping};
-use toolcell_core::scheduler::batch::PARALLEL_MAX;
 use toolcell_dialect::{CallTerms, Dialect};
+use toolcell_engine::catalog::Surface;
+use toolcell_engine::scheduler::batch::PARALLEL_MAX;
 use toolcell_server::telemetry::Telemetry;
+use toolcell_spec::{AbortReason, ContextModifierPolicy, ExternalMapping};
+use toolcell_system::machine::share_bytes;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use toolcell::{BatchListener, CallRecord, ToolEvent};
-use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{ContextModifier, EventType};
+use toolcell_spec::text::{Whitespace, visible};
+use toolcell_spec::{ContextModifier, EventType};
 
 use super::super::exit::{self, Exit};
 use super::super::show::{self, Form};
@@ -232,7 +232,7 @@ mod tests {
 
     use serde_json::json;
     use toolcell::BatchListener;
-    use toolcell_core::record::{EventId, EventType, Extra, SchemaVersion, Timestamp};
+    use toolcell_spec::{EventId, EventType, Extra, SchemaVersion, Timestamp};
 
     use super::{Exit, Form, LINES_MAX, Output, ToolEvent, progress};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard};
 use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
-use toolcell_core::record::InputResponses;
+use toolcell_spec::InputResponses;
 
 use super::output::{Output, Pause};
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use serde_json::Value;
 use toolcell::{Cancellation, ComponentTools, Grants, Home, Host, Policy, Tool, ToolTerms};
 use toolcell_config::InstalledNames;
-use toolcell_core::catalog::ToolSelection;
-use toolcell_core::executor::canceled;
-use toolcell_core::pipeline::Callee;
-use toolcell_core::record::{AbortReason, ErrorClass, ErrorCode, Refusal};
 use toolcell_dialect::Dialect;
+use toolcell_engine::catalog::ToolSelection;
+use toolcell_engine::pipeline::Callee;
+use toolcell_executor::canceled;
 use toolcell_server as server;
+use toolcell_spec::{AbortReason, ErrorClass, ErrorCode, Refusal};
 
 use super::super::ask::Origin;
 use super::super::exported::DialectTools;

@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, ToolTerms};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayers, configured_compilation};
-use toolcell_core::catalog::{Surface, SurfaceConditions, ToolSelection};
-use toolcell_core::component_file::read_component;
-use toolcell_core::record::{LoadingState, Refusal};
+use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
 use toolcell_install::reference::ComponentReference;
 use toolcell_server::{ExposedTools, ToolOffer};
+use toolcell_spec::{LoadingState, Refusal};
+use toolcell_system::component_file::read_component;
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;

@@ -1,9 +1,9 @@
 //! The command line that calls a tool, with placeholders for the values.
 
 use serde_json::{Map, Value, json};
-use toolcell_core::catalog::{ArgumentForm, Tool};
-use toolcell_core::record::{AccessKind, Lifecycle, PermissionProfile};
-use toolcell_core::secret::SecretStore;
+use toolcell_engine::catalog::{ArgumentForm, Tool};
+use toolcell_policy::secret::SecretStore;
+use toolcell_spec::{AccessKind, Lifecycle, PermissionProfile};
 
 use super::super::show;
 use super::schema::{Reader, is_null, properties};

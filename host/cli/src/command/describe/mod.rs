@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{InstalledNames, configured_compilation};
-use toolcell_core::catalog::Tool;
-use toolcell_core::record::SchemaVersion;
+use toolcell_engine::catalog::Tool;
+use toolcell_spec::SchemaVersion;
 
 use super::exit::{self, BadRequest, Exit};
 use super::show;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcell_core::catalog::{ArgumentForms, Tool};
-use toolcell_core::record::{AccessKind, Lifecycle, RiskLevel, WriteEffect};
+use toolcell_engine::catalog::{ArgumentForms, Tool};
+use toolcell_spec::{AccessKind, Lifecycle, RiskLevel, WriteEffect};
 
 use super::super::show;
 use super::example::{self, not_grantable};

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use toolcell::Refusal;
-use toolcell_core::record::ErrorCode;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::component;
 use toolcell_install::declarations::ToolDeclarations;
@@ -15,6 +14,7 @@ use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::{SignatureCheck, ValidSignature};
 use toolcell_install::store;
 use toolcell_install::verifier::{SignatureSubject, Signer};
+use toolcell_spec::ErrorCode;
 
 use super::offer::{self, Offer};
 use super::options::Consent;

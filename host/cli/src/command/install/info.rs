@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
-use toolcell_core::approval::legible;
+use toolcell_engine::approval::legible;
 use toolcell_install::component::ComponentFile;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock_location::{InstalledTools, LockLocation};

@@ -1,11 +1,11 @@
 use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Refusal};
-use toolcell_core::approval::legible;
-use toolcell_core::record::ErrorCode;
+use toolcell_engine::approval::legible;
 use toolcell_install::lock::{FILE_NAME, LockEntry};
 use toolcell_install::lock_location::{InstalledTools, LockLocation};
 use toolcell_install::store;
+use toolcell_spec::ErrorCode;
 
 use super::super::bundled;
 use super::super::exit::Exit;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use toolcell::Refusal;
-use toolcell_core::record::ErrorCode;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::lock_location::InstalledTools;
+use toolcell_spec::ErrorCode;
 
 use super::report::{Report, State};
 use super::shop::Shop;

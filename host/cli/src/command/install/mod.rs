@@ -18,12 +18,12 @@ use std::path::Path;
 
 use clap::Args;
 use toolcell::{Home, Refusal};
-use toolcell_core::approval::legible;
-use toolcell_core::record::ErrorCode;
+use toolcell_engine::approval::legible;
 use toolcell_install::lock::{is_name, not_a_name};
 use toolcell_install::lock_location::InstalledTools;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::verifier::Signer;
+use toolcell_spec::ErrorCode;
 
 use super::exit::{BadRequest, Exit, Stop};
 

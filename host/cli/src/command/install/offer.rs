@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use toolcell::Refusal;
-use toolcell_core::approval::{COLUMNS, PromptSheet, legible};
-use toolcell_core::record::ErrorCode;
+use toolcell_engine::approval::{COLUMNS, PromptSheet, legible};
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::declarations::DiffLine;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::plan::{InstallChange, InstallPlan};
+use toolcell_spec::ErrorCode;
 
 use super::super::{show, terminal};
 use super::options::Consent;

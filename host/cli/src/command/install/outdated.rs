@@ -1,13 +1,13 @@
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
-use toolcell_core::approval::legible;
-use toolcell_core::component_size::component_bytes_max;
+use toolcell_engine::approval::legible;
 use toolcell_install::component;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::lock_location::InstalledTools;
 use toolcell_install::source::ComponentSink;
+use toolcell_system::component_size::component_bytes_max;
 
 use super::super::exit::{self, Exit, Stop};
 use super::options::{PlaceOptions, SourceOptions};

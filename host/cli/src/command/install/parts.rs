@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
 use toolcell_config::{ConfigLayers, configured_registry};
-use toolcell_core::record::ErrorCode;
 use toolcell_install::local::LocalSource;
 use toolcell_install::obtain::ComponentSources;
 use toolcell_install::registry::Registries;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::tls;
 use toolcell_install::web::WebSource;
+use toolcell_spec::ErrorCode;
 
 use super::super::exit::BadRequest;
 use super::super::target::{BuildPermission, Target};

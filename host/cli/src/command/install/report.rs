@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcell::Refusal;
-use toolcell_core::approval::legible;
+use toolcell_engine::approval::legible;
 use toolcell_install::lock::LockEntry;
 
 use super::super::exit::{self, Exit, Stop};

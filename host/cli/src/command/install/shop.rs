@@ -10,8 +10,6 @@ use toolcell_config::{
     self as config, ConfigLayers, DeclaredTool, LayerOptions, ProjectFiles, TrustStore,
     WITHOUT_FILES,
 };
-use toolcell_core::private;
-use toolcell_core::record::ErrorCode;
 use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::declarations::ToolDeclarations;
 use toolcell_install::digest::Digest;
@@ -22,6 +20,8 @@ use toolcell_install::plan::ToolVersion;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::store::{self, ComponentStore};
+use toolcell_spec::ErrorCode;
+use toolcell_system::private;
 
 use super::super::exit::Stop;
 use super::super::target;

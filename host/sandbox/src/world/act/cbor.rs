@@ -12,7 +12,7 @@ use serde::de::{
 };
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Number, Value};
-use toolcell_core::record::JSON_VALUES_MAX;
+use toolcell_spec::JSON_VALUES_MAX;
 
 /// The only key of an object that is a byte string.
 const BYTES: &str = "$bytes";
@@ -246,7 +246,7 @@ fn too_large<E: serde::de::Error>(number: impl fmt::Display) -> E {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::JSON_VALUES_MAX;
+    use toolcell_spec::JSON_VALUES_MAX;
 
     use super::{from_json, to_json};
 

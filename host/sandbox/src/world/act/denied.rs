@@ -55,7 +55,7 @@ fn deny(
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::policy::Limits;
+    use toolcell_policy::Limits;
     use wasmtime::component::{Component, Linker};
 
     use super::{link_consent, link_credentials};

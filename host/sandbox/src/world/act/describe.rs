@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
-use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_unique_json};
+use toolcell_spec::{AccessKind, JSON_VALUES_MAX, read_unique_json};
 
 use super::section::ActSection;
 use super::types::{ActMetadata, ToolDefinition, value};
@@ -205,8 +205,8 @@ pub(super) fn own_names(toolkit: &str) -> HashMap<String, String> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
-    use toolcell_core::record::{AccessKind, RiskLevel, Toolkit};
+    use toolcell_spec::dialect::agent_tool::{self, LoadedToolkit};
+    use toolcell_spec::{AccessKind, RiskLevel, Toolkit};
 
     use super::super::cbor;
     use super::super::types::{LocalizedString, ToolDefinition};

@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use std::pin::pin;
 
 use serde_json::{Value, json};
-use toolcell_core::dialect::sections;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_json};
+use toolcell_spec::dialect::sections;
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_json};
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{

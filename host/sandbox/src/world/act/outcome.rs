@@ -2,8 +2,8 @@
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
-use toolcell_core::executor::GuestProgress;
-use toolcell_core::record::{
+use toolcell_executor::GuestProgress;
+use toolcell_spec::{
     Content, ErrorCode, JSON_VALUES_MAX, ProgressStatus, check_numbers, read_json,
 };
 

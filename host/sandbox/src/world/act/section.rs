@@ -1,7 +1,7 @@
 //! The custom section `act:component`: the name of a component, and the most that it says it may ask for.
 
 use serde_json::{Map, Value};
-use toolcell_core::record::AccessKind;
+use toolcell_spec::AccessKind;
 
 use super::cbor;
 
@@ -208,7 +208,7 @@ fn only(constraint: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::record::AccessKind;
+    use toolcell_spec::AccessKind;
 
     use super::super::cbor;
     use super::ActSection;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::fs::OFlags;
-use toolcell_core::journal::{ArtifactError, Artifacts};
-use toolcell_core::pool::GUEST_FILES;
+use toolcell_journal::{ArtifactError, Artifacts};
+use toolcell_system::pool::GUEST_FILES;
 use wasmtime_wasi::WasiCtxBuilder;
 
 use super::input::{DEPTH_MAX, PATH_BYTES_MAX};
@@ -320,9 +320,9 @@ mod tests {
     use std::pin::pin;
     use std::time::Duration;
 
-    use toolcell_core::journal::PayloadStore;
-    use toolcell_core::policy::{Capability, Limits};
-    use toolcell_core::secret::Redactor;
+    use toolcell_journal::PayloadStore;
+    use toolcell_policy::secret::Redactor;
+    use toolcell_policy::{Capability, Limits};
 
     use super::*;
     use crate::call::NullObserver;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{AccessKind, CLI, WriteEffect};
+use toolcell_spec::{AccessKind, CLI, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
 use super::name;
@@ -159,8 +159,8 @@ fn described(description: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
-    use toolcell_core::record::{RiskLevel, Toolkit};
+    use toolcell_spec::dialect::agent_tool::{self, LoadedToolkit};
+    use toolcell_spec::{RiskLevel, Toolkit};
 
     use super::*;
 

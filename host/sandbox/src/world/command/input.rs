@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use data_encoding::BASE64;
 use serde::Deserialize;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal};
 
 use crate::wasi::CommandInput;
 

@@ -7,8 +7,9 @@ mod input;
 mod name;
 mod output;
 
-use toolcell_core::executor::{BoxFuture, CommandEnd};
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_executor::CommandEnd;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Type};

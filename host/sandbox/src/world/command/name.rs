@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolcell_core::dialect::sections::{component_name, module_name, own_module_name};
+use toolcell_spec::dialect::sections::{component_name, module_name, own_module_name};
 
 use crate::adapt;
 

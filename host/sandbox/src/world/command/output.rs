@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
-use toolcell_core::record::{ARTIFACT, ErrorCode};
+use toolcell_spec::{ARTIFACT, ErrorCode};
 
 use super::Outcome;
 use super::command_files::CommandFiles;

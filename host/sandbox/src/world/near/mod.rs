@@ -6,10 +6,10 @@ mod records;
 use std::collections::HashMap;
 use std::pin::pin;
 
-use toolcell_core::dialect::near::{Manifest, SECTION};
-use toolcell_core::dialect::sections;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorCode, Refusal};
+use toolcell_spec::dialect::near::{Manifest, SECTION};
+use toolcell_spec::dialect::sections;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::{InstancePre, types::ComponentItem};
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolcell_core::dialect::near::{Manifest, Tool};
-use toolcell_core::dialect::sections::{component_name, module_name};
-use toolcell_core::record::{AccessKind, JSON_VALUES_MAX, read_json};
+use toolcell_spec::dialect::near::{Manifest, Tool};
+use toolcell_spec::dialect::sections::{component_name, module_name};
+use toolcell_spec::{AccessKind, JSON_VALUES_MAX, read_json};
 
 use crate::world::foreign_tool::{ForeignTool, LeftOut, names, namespace};
 
@@ -190,8 +190,8 @@ pub(super) fn contexts(toolkit: &str) -> HashMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::dialect::agent_tool;
-    use toolcell_core::record::{Toolkit, WriteEffect};
+    use toolcell_spec::dialect::agent_tool;
+    use toolcell_spec::{Toolkit, WriteEffect};
 
     use super::*;
     use crate::world::foreign_tool::toolkit;

@@ -1,9 +1,9 @@
 //! The documentation of a WIT package, in the custom section `package-docs`: a version byte, then JSON.
 
 use serde_json::Value;
-use toolcell_core::dialect::sections;
-use toolcell_core::dialect::wrapping::DOCS_SECTION;
-use toolcell_core::record::{JSON_VALUES_MAX, read_json};
+use toolcell_spec::dialect::sections;
+use toolcell_spec::dialect::wrapping::DOCS_SECTION;
+use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
 /// The versions of the section that this host reads.
 const VERSIONS: [u8; 2] = [0, 1];
@@ -70,7 +70,7 @@ fn text(docs: &Value) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::dialect::sections::with_custom;
+    use toolcell_spec::dialect::sections::with_custom;
 
     use super::ComponentDocs;
 

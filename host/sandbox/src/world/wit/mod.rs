@@ -11,8 +11,8 @@ mod value;
 use std::collections::HashMap;
 
 use serde_json::Value;
-use toolcell_core::executor::BoxFuture;
-use toolcell_core::record::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
+use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
 

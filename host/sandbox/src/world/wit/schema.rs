@@ -173,7 +173,7 @@ fn nullable(mut schema: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::catalog::BoundedSchema;
+    use toolcell_engine::catalog::BoundedSchema;
 
     use super::schema;
     use crate::world::wit::shape::{IntegerType, JsonShape};

@@ -1,9 +1,9 @@
 //! The toolkit of a component of plain functions: what its types, its documentation and its profile say.
 
 use serde_json::Value;
-use toolcell_core::dialect::sections;
-use toolcell_core::dialect::wrapping::{Ceiling, PROFILE_SECTION, Profile, ToolProfile};
-use toolcell_core::record::{AccessKind, ErrorCode, Refusal, WriteEffect};
+use toolcell_spec::dialect::sections;
+use toolcell_spec::dialect::wrapping::{Ceiling, PROFILE_SECTION, Profile, ToolProfile};
+use toolcell_spec::{AccessKind, ErrorCode, Refusal, WriteEffect};
 
 use super::docs::ComponentDocs;
 use super::exports::{ExportedFunction, ExportedFunctions};
@@ -229,9 +229,9 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_core::dialect::agent_tool::{self, LoadedToolkit};
-    use toolcell_core::dialect::sections::with_custom;
-    use toolcell_core::record::{AccessKind, ErrorCode, SubjectKind, Toolkit, WriteEffect};
+    use toolcell_spec::dialect::agent_tool::{self, LoadedToolkit};
+    use toolcell_spec::dialect::sections::with_custom;
+    use toolcell_spec::{AccessKind, ErrorCode, SubjectKind, Toolkit, WriteEffect};
 
     use super::toolkit;
     use crate::world::foreign_tool::LeftOut;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use data_encoding::BASE64;
 use serde_json::{Map, Number, Value};
-use toolcell_core::record::JSON_VALUES_MAX;
+use toolcell_spec::JSON_VALUES_MAX;
 use wasmtime::component::Val;
 
 use super::shape::{IntegerType, JsonShape};

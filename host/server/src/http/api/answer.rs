@@ -11,8 +11,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use toolcell_core::record::{ErrorCode, InvocationId, ToolResult};
 use toolcell_dialect::http as dialect;
+use toolcell_spec::{ErrorCode, InvocationId, ToolResult};
 
 use crate::ServerTools;
 use crate::http::problem::{Problem, whole_seconds};

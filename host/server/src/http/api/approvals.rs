@@ -7,12 +7,10 @@ use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::json as value;
-use toolcell_core::approval::{Whitespace, visible, visible_json};
-use toolcell_core::journal::{AnswerOutcome, StoredApproval};
-use toolcell_core::record::{
-    Answer, ApprovalState as Standing, ErrorCode, InvocationId, Timestamp,
-};
 use toolcell_dialect::http::{ApprovalAnswer, ApprovalDocument, ApprovalState};
+use toolcell_journal::{AnswerOutcome, StoredApproval};
+use toolcell_spec::text::{Whitespace, visible, visible_json};
+use toolcell_spec::{Answer, ApprovalState as Standing, ErrorCode, InvocationId, Timestamp};
 
 use super::ApiState;
 use super::answer::{PathParams, RequestApprover, call_id, json, read};

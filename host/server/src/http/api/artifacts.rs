@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 use toolcell::{Host, ToolResult};
-use toolcell_core::record::{ErrorCode, InvocationId};
+use toolcell_spec::{ErrorCode, InvocationId};
 
 use crate::calls::CallEnd;
 use crate::http::problem::Problem;

@@ -13,11 +13,9 @@ use toolcell::{
     Batch, BatchListener, BatchPolicy, CallRecord, CallSpec, Cancellation, InterruptBehavior,
     ToolEvent,
 };
-use toolcell_core::record::{
-    AbortReason, ContextModifier, ErrorCode, Input, ToolResult, TraceContext,
-};
-use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
+use toolcell_engine::scheduler::batch;
+use toolcell_spec::{AbortReason, ContextModifier, ErrorCode, Input, ToolResult, TraceContext};
 
 use crate::budget::{ByteBudget, Lease};
 use crate::call::name_too_long;

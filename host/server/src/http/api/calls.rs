@@ -10,8 +10,8 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use toolcell::{CallSpec, CancelOutcome};
-use toolcell_core::record::{AbortReason, ErrorCode, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
+use toolcell_spec::{AbortReason, ErrorCode, Input, InvocationId};
 
 use crate::call::name_too_long;
 use crate::calls::{CallChange, CallEntry, EntryEnd};

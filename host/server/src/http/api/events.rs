@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolcell_core::record::{ErrorCode, InvocationId};
+use toolcell_spec::{ErrorCode, InvocationId};
 
 use crate::calls::{CallEntry, CallEvents};
 use crate::http::problem::Problem;
@@ -242,7 +242,7 @@ mod tests {
 
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
-    use toolcell_core::record::ErrorCode;
+    use toolcell_spec::ErrorCode;
 
     use super::{EventsParams, FAILURES_MAX, LAST_EVENT_ID, begin, frame, outcome, told};
     use crate::http::problem::Problem;

@@ -19,7 +19,7 @@ mod worker;
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use toolcell_core::record::ErrorCode;
+use toolcell_spec::ErrorCode;
 
 use axum::Router;
 use axum::body::Body;

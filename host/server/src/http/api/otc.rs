@@ -11,10 +11,10 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
-use toolcell_core::record::{Extra, Input, TraceContext};
-use toolcell_core::secret::Secrets;
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
+use toolcell_policy::secret::Secrets;
+use toolcell_spec::{Extra, Input, TraceContext};
 
 use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
-use toolcell_core::record::{ErrorCode, Input, LoadingState};
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::agentool::{
     self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
+use toolcell_spec::{ErrorCode, Input, LoadingState};
 
 use crate::ServerTools;
 use crate::discovery::unavailable;

@@ -6,14 +6,14 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{CallContext, CallSpec, Cancellation};
-use toolcell_core::approval::Session;
-use toolcell_core::pipeline::Background;
-use toolcell_core::record::{
+use toolcell_dialect::otc::OtcToolName;
+use toolcell_engine::approval::Session;
+use toolcell_engine::pipeline::Background;
+use toolcell_policy::secret::Secrets;
+use toolcell_spec::{
     AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, LoadingState, Refusal,
     SurfaceReason,
 };
-use toolcell_core::secret::Secrets;
-use toolcell_dialect::otc::OtcToolName;
 
 use crate::asking::AnnouncingApprover;
 use crate::budget::Lease;

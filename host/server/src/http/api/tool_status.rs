@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
-use toolcell_core::record::{ErrorCode, LoadingState};
 use toolcell_dialect::http::{ToolReport, ToolReportReceipt, ToolStatusDocument};
+use toolcell_spec::{ErrorCode, LoadingState};
 
 use crate::http::problem::Problem;
 

@@ -7,10 +7,10 @@ use axum::body::Body;
 use axum::extract::State;
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
-use toolcell_core::find::{RESULTS, RESULTS_MAX, SELECT, ToolQuery as Words};
-use toolcell_core::pool::STORE;
-use toolcell_core::record::{ErrorCode, LoadingState, ToolSearchResult};
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
+use toolcell_engine::find::{RESULTS, RESULTS_MAX, SELECT, ToolQuery as Words};
+use toolcell_spec::{ErrorCode, LoadingState, ToolSearchResult};
+use toolcell_system::pool::STORE;
 
 use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;

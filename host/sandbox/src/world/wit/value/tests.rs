@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
-use toolcell_core::catalog::{BoundedSchema, SCHEMA_STACK_BYTES};
+use toolcell_engine::catalog::{BoundedSchema, SCHEMA_STACK_BYTES};
 use wasmtime::component::Val;
 
 use super::{ARGUMENT_VALUES_MAX, ValueCodec, ValueMismatch, read, write};

@@ -1,0 +1,486 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use toolcell_policy::{ApprovalBrief, Capability, Mount};
+use toolcell_spec::{Content, Input, InvocationId, RiskLevel, SessionRule, Timestamp};
+
+use super::layout;
+use super::sheet::{COLUMNS, PromptSheet};
+
+/// Maximum rows of the arguments that a question shows at once, so that it stays short enough to be read.
+const ARGUMENTS_ROWS_MAX: usize = 8;
+/// Minimum rows of the arguments, on a display that is too low for more.
+const ARGUMENTS_ROWS_MIN: usize = 3;
+/// Rows below a question: the choices, and the input.
+const CHOICES_ROWS: usize = 3;
+/// Maximum rows of any other value.
+const VALUE_ROWS_MAX: usize = 2;
+/// Maximum rows of who wants what, and why a person is asked.
+const LEAD_ROWS_MAX: usize = 4;
+/// Maximum rows of what "always" covers: words of the host, which are never cut.
+const ALWAYS_ROWS_MAX: usize = 12;
+/// Maximum rows of why the last answer was invalid.
+const PROBLEM_ROWS_MAX: usize = 4;
+/// Maximum number of places that a question names at once. With the other lines of the host they fit on a display of 24
+/// rows, so that the text above cannot scroll the host's facts away.
+const TOUCHES_MAX: usize = 4;
+
+/// Checks arguments that an approver edited. The error says what is wrong with them.
+pub type EditCheck = Arc<dyn Fn(String) -> EditCheckFuture + Send + Sync>;
+
+/// The result of an [`EditCheck`].
+pub type EditCheckFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// The question to an approver.
+///
+/// ```
+/// use toolcell_engine::approval::{Prompt, Reply};
+///
+/// /// Approves the call with other arguments, if the tool can be called with them.
+/// async fn edited(prompt: &Prompt, edit: String) -> Result<Reply, String> {
+///     prompt.check_edit(&edit).await?;
+///     Ok(Reply { approved: true, edit: Some(edit), ..Reply::default() })
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Prompt {
+    invocation_id: InvocationId,
+    arguments: Input,
+    can_remember: bool,
+    expires_at: Timestamp,
+    /// The text of the arguments, redacted.
+    shown: String,
+    /// Caller, tool, and the reason for asking.
+    lead: String,
+    entries: Vec<NamedValue>,
+    text: String,
+    cut: bool,
+    check: Option<EditCheck>,
+    /// Why the last answer was invalid.
+    problem: Option<String>,
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prompt")
+            .field("text", &self.text)
+            .field("cut", &self.cut)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How much of a question is drawn.
+struct PromptView {
+    columns: usize,
+    arguments_rows_max: usize,
+    /// `true` if nothing is omitted.
+    full: bool,
+    /// How the rest of the arguments is shown, behind the number of rows that are left out.
+    how: &'static str,
+}
+
+/// A value under its name.
+#[derive(Clone)]
+struct NamedValue {
+    name: &'static str,
+    value: String,
+    rows_max: usize,
+    /// Left out of the question, but shown in the full text.
+    spare: bool,
+}
+
+/// The contents of a prompt.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptContent<'a> {
+    pub invocation_id: InvocationId,
+    /// `sha256:<hex>`.
+    pub component: &'a str,
+    pub brief: &'a ApprovalBrief,
+    pub capability: &'a Capability,
+    pub arguments: &'a Input,
+    pub actor: Option<&'a str>,
+    /// `true` if the call has a session that can remember an answer.
+    pub can_remember: bool,
+    pub expires_at: Timestamp,
+}
+
+impl Prompt {
+    /// Creates a prompt. `hide` redacts each value before it is wrapped, because afterwards a secret might not be
+    /// found.
+    pub fn new(facts: PromptContent<'_>, mut hide: impl FnMut(&mut String)) -> Self {
+        let mut shown = facts.arguments.text().to_owned();
+        let mut lead = lead(&facts);
+        let mut entries = entries(&facts);
+        hide(&mut shown);
+        hide(&mut lead);
+        entries.iter_mut().for_each(|entry| hide(&mut entry.value));
+        Self {
+            invocation_id: facts.invocation_id,
+            arguments: facts.arguments.clone(),
+            can_remember: facts.can_remember,
+            expires_at: facts.expires_at,
+            shown,
+            lead,
+            entries,
+            text: String::new(),
+            cut: false,
+            check: None,
+            problem: None,
+        }
+        .drawn()
+    }
+
+    /// Draws the text for an unknown display.
+    fn drawn(self) -> Self {
+        let view = PromptView {
+            columns: COLUMNS,
+            arguments_rows_max: ARGUMENTS_ROWS_MAX,
+            full: false,
+            how: "",
+        };
+        let (text, cut) = self.draw(&view);
+        Self { text, cut, ..self }
+    }
+
+    /// The same question, with a check of edits before they become an answer.
+    #[must_use]
+    pub fn checking(self, check: EditCheck) -> Self {
+        Self {
+            check: Some(check),
+            ..self
+        }
+    }
+
+    /// The same question again: `problem` is why the last answer was invalid.
+    #[must_use]
+    pub fn again(&self, problem: &str) -> Self {
+        Self {
+            problem: Some(problem.to_owned()),
+            ..self.clone()
+        }
+        .drawn()
+    }
+
+    /// The call that waits for the answer.
+    pub fn invocation_id(&self) -> InvocationId {
+        self.invocation_id
+    }
+
+    /// The question, in rows of at most [`COLUMNS`]: nothing in the call can forge a row of the host. [`Self::is_cut`]
+    /// tells whether all of the call is shown.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the question for a display of `columns` and `rows`, with room for the choices below it, and whether it
+    /// shows only part of the call: arguments that would scroll are cut. The display offers `v` for all of it.
+    pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
+        let how = ", v shows all";
+        let draw = |arguments_rows_max| {
+            self.draw(&PromptView {
+                columns,
+                arguments_rows_max,
+                full: false,
+                how,
+            })
+        };
+        let (text, cut) = draw(ARGUMENTS_ROWS_MAX);
+        if text.lines().count() + CHOICES_ROWS <= rows || !guard!("prompt_truncateds") {
+            return (text, cut && guard!("prompt_truncateds"));
+        }
+        // Without arguments, but with the rows that say so.
+        let taken = draw(0).0.lines().count() + CHOICES_ROWS;
+        let (text, _) = draw(
+            rows.saturating_sub(taken)
+                .clamp(ARGUMENTS_ROWS_MIN, ARGUMENTS_ROWS_MAX),
+        );
+        // On a display that is too low even for this, the first rows are gone.
+        (text, true)
+    }
+
+    /// The question with everything that [`Self::text`] leaves out; as long as the arguments are.
+    pub fn full_text(&self, columns: usize) -> String {
+        self.draw(&PromptView {
+            columns,
+            arguments_rows_max: usize::MAX,
+            full: true,
+            how: "",
+        })
+        .0
+    }
+
+    /// Returns whether the question shows only part of the call; its approval then takes an extra step.
+    pub fn is_cut(&self) -> bool {
+        self.cut && guard!("prompt_truncateds")
+    }
+
+    /// Shown content for the decision's record (AT-DEC-15): [`Self::text`].
+    pub fn content_blocks(&self) -> Vec<Content> {
+        vec![Content::text(self.text.clone())]
+    }
+
+    /// The input in question, for an approver who wants to edit it.
+    pub fn arguments(&self) -> &Input {
+        &self.arguments
+    }
+
+    /// Checks `edit` as the arguments that should run instead. The error says what is wrong with it.
+    pub async fn check_edit(&self, edit: &str) -> Result<(), String> {
+        match &self.check {
+            Some(check) => check(edit.to_owned()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether [`super::Reply::always`] has an effect: the call has a session.
+    pub fn can_remember(&self) -> bool {
+        self.can_remember
+    }
+
+    /// When the question closes; an answer after that does not count.
+    pub fn expires_at(&self) -> Timestamp {
+        self.expires_at
+    }
+
+    /// The time until the question expires, such as `10 min left`, rounded up.
+    pub fn time_left(&self) -> String {
+        time_left(self.expires_at.millis_since(Timestamp::now()))
+    }
+
+    /// Draws in a sentence who wants what; then what the caller and the tool wrote, so that it scrolls away before the host's summary, which is
+    /// directly above the question.
+    fn draw(&self, view: &PromptView) -> (String, bool) {
+        let mut sheet = PromptSheet::new(view.columns);
+        sheet.host("Approval needed: a tool wants to run.");
+        if let Some(problem) = &self.problem {
+            sheet.host("Your last answer is not valid:");
+            sheet.aside(problem, PROBLEM_ROWS_MAX);
+        }
+        sheet.value(
+            "call",
+            &self.lead,
+            if view.full { usize::MAX } else { LEAD_ROWS_MAX },
+        );
+        let mut arguments = sheet.block("arguments", view.arguments_rows_max);
+        layout::write(&mut arguments, &self.shown);
+        arguments.end(view.how);
+        let mut spare = self
+            .entries
+            .iter()
+            .filter(|entry| entry.spare && !view.full)
+            .count();
+        let left_out = spare > 0;
+        for entry in &self.entries {
+            match entry.spare && !view.full {
+                false => sheet.value(
+                    entry.name,
+                    &entry.value,
+                    if view.full {
+                        usize::MAX
+                    } else {
+                        entry.rows_max
+                    },
+                ),
+                true if spare > 0 => {
+                    sheet.value("", &format!("[not all: {spare} more]"), 1);
+                    spare = 0;
+                }
+                true => {}
+            }
+        }
+        let cut = sheet.is_cut() || left_out;
+        if cut {
+            sheet.host("WARNING: this view is incomplete. It leaves out arguments or permissions.");
+        }
+        sheet.host("Run this call?");
+        (sheet.into_text(), cut)
+    }
+}
+
+fn time_left(millis: u64) -> String {
+    match millis.div_ceil(1_000) {
+        seconds @ ..=90 => format!("{seconds} s left"),
+        seconds @ ..=5_400 => format!("{} min left", seconds.div_ceil(60)),
+        seconds => format!("{} h left", seconds.div_ceil(3_600)),
+    }
+}
+
+/// Everything but the arguments: first what only some approvers need, then the summary of what would run.
+fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
+    let brief = facts.brief;
+    let entry = |name, value: &str, rows_max| NamedValue {
+        name,
+        value: value.to_owned(),
+        rows_max,
+        spare: false,
+    };
+    let (kind, digest) = match facts.arguments.reference().split_once(':') {
+        Some(("sha256", digest)) => ("sha256", digest),
+        _ => ("digest", facts.arguments.reference()),
+    };
+    let component: String = facts.component.chars().take(19).collect();
+    let mut entries = vec![
+        entry(kind, digest, 2),
+        entry(
+            "id",
+            &format!(
+                "{}, arguments of {} bytes",
+                facts.invocation_id,
+                facts.arguments.text().len()
+            ),
+            1,
+        ),
+        entry("until", &facts.expires_at.to_string(), 1),
+    ];
+    if !brief.rule_refs.is_empty() {
+        entries.push(entry("rules", &brief.rule_refs.join(", "), VALUE_ROWS_MAX));
+    }
+    if facts.can_remember {
+        entries.push(entry("always", &always(&component), ALWAYS_ROWS_MAX));
+    }
+    entries.extend([
+        entry("tool", &brief.tool_id, VALUE_ROWS_MAX),
+        entry("component", &component, 1),
+        entry("risk", risk(brief.risk), 1),
+    ]);
+    for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
+        let name = if at == 0 { "access" } else { "" };
+        entries.push(NamedValue {
+            name,
+            value: touched,
+            rows_max: VALUE_ROWS_MAX,
+            spare: at >= TOUCHES_MAX,
+        });
+    }
+    entries.push(entry(
+        "caller",
+        facts.actor.unwrap_or("not named"),
+        VALUE_ROWS_MAX,
+    ));
+    entries
+}
+
+/// The question in a sentence: `files.read wants to read files in /data; a rule asks before this call`.
+fn lead(facts: &PromptContent<'_>) -> String {
+    let touched = touches(facts.brief, facts.capability);
+    let more = match touched.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let first = touched.first().map(String::as_str).unwrap_or_default();
+    format!(
+        "{} wants to {first}{more}; {}",
+        facts.brief.tool_id, facts.brief.reason
+    )
+}
+
+/// Scope of an approval for the rest of the session.
+fn always(component: &str) -> String {
+    let hours = SessionRule::LASTS.as_secs() / 3_600;
+    format!(
+        "would allow any call of this tool ({component}) within what is named below, for {hours} hours in this session"
+    )
+}
+
+fn touches(brief: &ApprovalBrief, capability: &Capability) -> Vec<String> {
+    let touches = &brief.touches;
+    let folder = |verb: &str, mount: &Mount| {
+        let host = mount.host.display().to_string();
+        let alias = if host == mount.guest {
+            String::new()
+        } else {
+            format!(" (as {})", mount.guest)
+        };
+        format!("{verb} {host}{alias}")
+    };
+    let each = |verb: &str, names: &[String]| {
+        names
+            .iter()
+            .map(|name| format!("{verb} {name}"))
+            .collect::<Vec<_>>()
+    };
+    let mut lines: Vec<String> = touches
+        .writes
+        .iter()
+        .map(|mount| folder("read and change files in", mount))
+        .collect();
+    lines.extend(
+        touches
+            .reads
+            .iter()
+            .map(|mount| folder("read files in", mount)),
+    );
+    lines.extend(
+        capability
+            .denials
+            .iter()
+            .filter(|denial| !denial.by_host)
+            .map(|denial| {
+                let verb = if denial.read {
+                    "but not open"
+                } else {
+                    "but not change"
+                };
+                format!("{verb} {}", denial.what.text())
+            }),
+    );
+    if let Some(scratch) = &capability.scratch {
+        lines.push(format!(
+            "write temporary files in {}, deleted after the call",
+            scratch
+        ));
+    }
+    lines.extend(each("connect to", &touches.network));
+    lines.extend(
+        capability
+            .network
+            .denied()
+            .iter()
+            .map(|rule| format!("but not to {rule}")),
+    );
+    lines.extend(
+        capability
+            .closed_urls
+            .iter()
+            .map(|url| format!("but not to {}", url.text())),
+    );
+    lines.extend(each("send requests with the secret", &touches.secrets));
+    lines.extend(each("see the environment variable", &touches.environment));
+    lines.extend(each("call the tool", &touches.tools));
+    if lines.is_empty() {
+        lines.push("touch nothing outside its sandbox".to_owned());
+    }
+    lines
+}
+
+fn risk(risk: RiskLevel) -> &'static str {
+    match risk {
+        RiskLevel::Low => "low",
+        RiskLevel::Medium => "medium",
+        RiskLevel::High => "high",
+        RiskLevel::Critical => "critical",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time_left;
+
+    #[test]
+    fn what_is_left_of_the_time_is_rounded_up() {
+        for (millis, left) in [
+            (0, "0 s left"),
+            (1, "1 s left"),
+            (90_000, "90 s left"),
+            (90_001, "2 min left"),
+            (599_990, "10 min left"),
+            (5_400_000, "90 min left"),
+            (5_400_001, "2 h left"),
+            (86_400_000, "24 h left"),
+        ] {
+            assert_eq!(time_left(millis), left, "{millis}");
+        }
+    }
+}

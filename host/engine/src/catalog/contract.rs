@@ -1,0 +1,510 @@
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Map, Value, json};
+
+use toolcell_spec::{
+    InputContract, MutationPolicy, MutationRight, MutationSource, RedactionRule, ToolDeclaration,
+    ToolInterface,
+};
+
+use super::listed::ListedSchema;
+use super::listing::{self, HiddenNames};
+use super::load::LoadBudget;
+use super::marking;
+use super::schema::{CheckFailure, LazySchema, json_text};
+
+use super::{fields, nulls, references, sensitive};
+use toolcell_spec::regex_search::{SearchPattern, states};
+
+/// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
+const FIELDS_MAX: usize = 256;
+/// Maximum number of examples of one tool.
+const EXAMPLES_MAX: usize = 100;
+/// Maximum number of examples of one tool that may take long to check, each up to a quarter of a second.
+const HEAVY_EXAMPLES_MAX: usize = 4;
+/// Maximum product of the bytes of JSON text and the number of fields searched for in it: a search of at most 1 ms.
+const LOOKED_FOR_LIGHT_MAX: usize = 256 << 10;
+
+/// Maximum number of redaction rules of one tool.
+const REDACTION_RULES_MAX: usize = 32;
+
+/// The contracts of one tool, each compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
+#[derive(Debug)]
+pub struct ToolContract {
+    /// The input schema that the model sees, without internal-only fields.
+    model_schema: Value,
+    /// How that schema is listed.
+    listed: ListedSchema,
+    model: LazySchema,
+    runtime: Option<LazySchema>,
+    /// Runtime schema with its internal-only fields marked, for records; `None` if it is the model schema.
+    runtime_schema: Option<Value>,
+    output: Option<LazySchema>,
+    /// The output schema that the model sees, without internal-only fields.
+    output_schema: Option<Value>,
+    internal_only_fields: Vec<String>,
+    /// Names that texts for a model must not contain.
+    internal_names: HiddenNames,
+    sensitive_fields: Vec<String>,
+    /// The names of these fields, wherever they are.
+    sensitive_names: Vec<String>,
+    /// All names of fields in the schemas of a tool with sensitive data.
+    names: BTreeSet<String>,
+    /// Output fields that are redacted.
+    redacted_fields: Vec<String>,
+    /// Patterns whose matches in any text are redacted.
+    redacted_patterns: Vec<SearchPattern>,
+    defaults: Map<String, Value>,
+    /// Sources that may change the arguments.
+    mutation_policy: Option<MutationPolicy>,
+}
+
+impl ToolContract {
+    /// Compiles the contracts of `declaration` within what is left of `budget`. Schemas that it lacks come from
+    /// `interface`.
+    pub(super) fn compile(
+        declaration: &ToolDeclaration,
+        interface: Option<&ToolInterface>,
+        budget: &mut LoadBudget,
+    ) -> anyhow::Result<Self> {
+        let input = declaration.input_contract.clone().unwrap_or_default();
+        for (what, fields) in [
+            ("internal_only_fields", &input.internal_only_fields),
+            ("sensitive_fields", &input.sensitive_fields),
+        ] {
+            ensure!(
+                fields.len() <= FIELDS_MAX,
+                "{what} names {} fields, more than {FIELDS_MAX}",
+                fields.len()
+            );
+        }
+        let given = input
+            .model_input_schema
+            .clone()
+            .or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
+        // A tool without an input contract takes no arguments.
+        let mut model_schema =
+            given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
+        references::anchor(&mut model_schema);
+        let described = (!input.internal_only_fields.is_empty()).then(|| model_schema.clone());
+        let policy = input
+            .mutation_policy
+            .as_ref()
+            .and_then(MutationPolicy::read);
+        let mut internal_names = listing::list(&mut model_schema, &input.internal_only_fields)
+            .context("model_input_schema")?;
+        let strict =
+            input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
+        let mut names = BTreeSet::new();
+        sensitive::names(&model_schema, &mut names);
+        let model =
+            LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
+        let runtime = input
+            .runtime_input_schema
+            .clone()
+            .or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
+        let runtime_schema = for_records(runtime.clone(), described, &input, policy.as_ref());
+        let mut compile = |mut schema: Value| {
+            references::anchor(&mut schema);
+            sensitive::names(&schema, &mut names);
+            LazySchema::new(schema, budget)
+        };
+        let runtime = runtime
+            .map(&mut compile)
+            .transpose()
+            .context("runtime_input_schema")?;
+        let output = declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.structured_schema.clone());
+        let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
+        let mut output_schema = output.clone();
+        if let Some(schema) = &mut output_schema {
+            references::anchor(schema);
+            let names =
+                listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
+            internal_names.extend(names);
+        }
+        let output = output
+            .map(&mut compile)
+            .transpose()
+            .context("structured_schema")?;
+        let listed = ListedSchema::from_schema(&model_schema, budget);
+        let (redacted_fields, redacted_patterns) =
+            redaction(declaration, budget).context("redaction_rules")?;
+        let contract = Self {
+            model_schema,
+            listed,
+            model,
+            runtime,
+            runtime_schema,
+            output,
+            output_schema,
+            internal_only_fields: input.internal_only_fields,
+            internal_names,
+            sensitive_names: input
+                .sensitive_fields
+                .iter()
+                .filter_map(|field| fields::last_name(field))
+                .collect(),
+            sensitive_fields: input.sensitive_fields,
+            names,
+            redacted_fields,
+            redacted_patterns,
+            defaults: input.defaults,
+            mutation_policy: policy,
+        };
+        if !budget.is_accepted() {
+            contract.check_examples(&input.examples, budget)?;
+        }
+        Ok(contract)
+    }
+
+    fn check_examples(&self, examples: &[Value], budget: &mut LoadBudget) -> anyhow::Result<()> {
+        ensure!(
+            examples.len() <= EXAMPLES_MAX,
+            "examples has {} entries, more than {EXAMPLES_MAX}",
+            examples.len()
+        );
+        let mut heavy = 0;
+        for (at, example) in examples.iter().enumerate() {
+            budget.in_time()?;
+            let bytes = example.to_string().len();
+            if !self.model_is_light(example, bytes) {
+                heavy += 1;
+                budget.take_heavy_example()?;
+            }
+            ensure!(
+                heavy <= HEAVY_EXAMPLES_MAX,
+                "examples[{at}] and those before it are too large for model_input_schema"
+            );
+            if let Err(problem) = self.check_model_input(example, bytes) {
+                bail!("examples[{at}] does not satisfy model_input_schema: {problem}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema of arguments without internal-only fields (AT-N-10), as arguments are checked against it.
+    pub fn model_schema(&self) -> &Value {
+        &self.model_schema
+    }
+
+    /// The schema of arguments as it is listed: one object, without references.
+    pub fn listed_schema(&self) -> &Value {
+        self.listed.schema().unwrap_or(&self.model_schema)
+    }
+
+    /// How the schema of arguments is listed.
+    pub fn listed(&self) -> &ListedSchema {
+        &self.listed
+    }
+
+    /// Returns `input` without the fields that are null, optional, and of another type; `None` if there are none. Models
+    /// send null for an argument that they leave out.
+    pub fn without_nulls(&self, input: &Value) -> Option<Value> {
+        nulls::left_out(self.listed_schema(), input)
+    }
+
+    /// The schema of what runs, for records, with its internal-only fields marked (AT-IN-11); `None` if the model's schema
+    /// describes it. Only one that the tool declared is checked against.
+    pub(super) fn runtime_schema(&self) -> Option<&Value> {
+        self.runtime_schema.as_ref()
+    }
+
+    /// The names in `shown`, a JSON object by the names of arguments, that a model may see.
+    pub(super) fn without_internal(&self, shown: &mut Value) {
+        self.internal_only_fields
+            .iter()
+            .for_each(|field| fields::remove(shown, field));
+    }
+
+    /// Why `source` may not make `to` of `from`; `None` if the tool's `mutation_policy` allows it (AT-IN-09).
+    pub(crate) fn forbids(
+        &self,
+        source: MutationSource,
+        from: &Value,
+        to: &Value,
+    ) -> Option<&'static str> {
+        let policy = self.mutation_policy.as_ref()?;
+        // What is left of both has to be the same.
+        let differs = |allowed: &[String]| {
+            let mut from = from.clone();
+            let mut to = to.clone();
+            allowed.iter().for_each(|field| {
+                [&mut from, &mut to]
+                    .into_iter()
+                    .for_each(|value| fields::remove(value, field))
+            });
+            from != to
+        };
+        match policy.right(source) {
+            MutationRight::Deny if from != to => Some("mutation_policy of the tool forbids it"),
+            MutationRight::InternalOnly if differs(&self.internal_only_fields) => {
+                Some("mutation_policy of the tool allows changes of internal-only fields alone")
+            }
+            _ if !policy.fields().is_empty() && differs(policy.fields()) => {
+                Some("mutation_policy of the tool allows changes of the fields that it names alone")
+            }
+            _ => None,
+        }
+    }
+
+    /// The schema of structured output that a model may see, if the tool promises any.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
+    }
+
+    /// Returns whether [`Self::check_model_input`] takes at most 1 ms and little stack for `input` of at most `bytes`
+    /// bytes of JSON text. The estimate takes no longer.
+    pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
+        self.looks_quickly(bytes) && self.model.is_light(input, bytes)
+    }
+
+    /// Returns whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
+    fn looks_quickly(&self, bytes: usize) -> bool {
+        bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
+    }
+
+    /// Checks `input` as a model's arguments, which are at most `bytes` bytes of JSON text. An error says what is
+    /// wrong. A check that is not light takes up to a quarter of a second and much stack: call it on a thread for
+    /// checks.
+    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
+        if !input.is_object() {
+            let hint = json_text(input, &["object"])
+                .map(|hint| format!(": {hint}"))
+                .unwrap_or_default();
+            return Err(CheckFailure::Mismatch(format!(
+                "arguments must be a JSON object{hint}"
+            )));
+        }
+        if let Some(field) = self
+            .internal_only_fields
+            .iter()
+            .find(|field| fields::contains(input, field))
+        {
+            // The caller sent the name of the internal field, so the error discloses nothing.
+            return Err(CheckFailure::Mismatch(format!(
+                "`{field}` cannot be given by a caller"
+            )));
+        }
+        // All schemas at the first check: a call that was canceled keeps its output, and compiles nothing for it.
+        self.runtime
+            .iter()
+            .chain(&self.output)
+            .for_each(|schema| _ = schema.compiled());
+        self.model.check(input, bytes)
+    }
+
+    /// As [`Self::model_is_light`], for [`Self::check_call_input`].
+    pub fn call_is_light(&self, input: &Value, bytes: usize) -> bool {
+        match &self.runtime {
+            Some(runtime) => runtime.is_light(input, bytes),
+            None => self.model_is_light(input, bytes),
+        }
+    }
+
+    /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
+    /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
+    /// model's input. As costly as [`Self::check_model_input`].
+    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
+        if let Some(runtime) = &self.runtime {
+            return runtime.check(input, bytes);
+        }
+        if !self.has_internal_fields() {
+            return self.check_model_input(input, bytes);
+        }
+        let mut shown = input.clone();
+        self.internal_only_fields
+            .iter()
+            .for_each(|field| fields::remove(&mut shown, field));
+        self.check_model_input(&shown, bytes)
+    }
+
+    /// Returns whether the tool takes fields that no model sees.
+    pub fn has_internal_fields(&self) -> bool {
+        !self.internal_only_fields.is_empty()
+    }
+
+    /// Returns whether a call's input must be checked beyond the model schema.
+    pub fn has_runtime_schema(&self) -> bool {
+        self.runtime.is_some()
+    }
+
+    /// Returns `text` of the tool as a model may see it: with the names of internal-only fields replaced (AT-N-10).
+    pub fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.internal_names.hidden_in(text)
+    }
+
+    /// As [`Self::model_is_light`], for [`Self::check_output`].
+    pub fn output_is_light(&self, output: &Value, bytes: usize) -> bool {
+        self.output
+            .as_ref()
+            .is_none_or(|schema| schema.is_light(output, bytes))
+    }
+
+    /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
+    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), CheckFailure> {
+        self.output
+            .as_ref()
+            .map_or(Ok(()), |schema| schema.check(output, bytes))
+    }
+
+    /// Returns whether the tool promises structured output.
+    pub fn promises_structured_output(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Returns whether some arguments must not be recorded.
+    pub fn has_sensitive_fields(&self) -> bool {
+        !self.sensitive_fields.is_empty()
+    }
+
+    /// The names of the arguments that must not be recorded.
+    pub fn sensitive_names(&self) -> &[String] {
+        &self.sensitive_names
+    }
+
+    /// Returns whether a schema of the tool names the field `name`.
+    pub fn names(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Calls `seen` with every argument that must not be recorded, and with its JSON Pointer (AT-IN-06). In a tool with
+    /// sensitive fields, these are also the fields that the schema does not name where it names others, and texts that are
+    /// JSON with a sensitive field. A value may be seen twice.
+    pub fn each_sensitive(&self, input: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        if !self.has_sensitive_fields() {
+            return;
+        }
+        self.sensitive_fields
+            .iter()
+            .for_each(|field| fields::visit(input, field, seen));
+        if guard!("sensitive_shape") {
+            sensitive::encoded(&self.sensitive_names, input, &mut String::new(), seen);
+            sensitive::unnamed(&self.model_schema, &self.internal_only_fields, input, seen);
+        }
+    }
+
+    /// Calls `seen` with every value of structured output that only the tool may see, and with its place (AT-OUT-08).
+    pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        self.redacted_fields
+            .iter()
+            .for_each(|field| fields::visit(output, field, seen));
+    }
+
+    /// Returns whether a rule redacts the whole output.
+    pub fn redacts_everything(&self) -> bool {
+        self.redacted_fields.iter().any(String::is_empty)
+    }
+
+    /// Returns whether the output has redaction rules.
+    pub fn redacts_output(&self) -> bool {
+        !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
+    }
+
+    /// Patterns whose matches are redacted from all texts of the tool.
+    pub fn redacted_patterns(&self) -> &[SearchPattern] {
+        &self.redacted_patterns
+    }
+
+    /// Returns `input` with its missing fields set to their defaults; `None` if no default is missing.
+    pub fn with_defaults(&self, input: &Value) -> Option<Value> {
+        let given = input.as_object()?;
+        let missing: Vec<_> = self
+            .defaults
+            .iter()
+            .filter(|(name, _)| !given.contains_key(*name))
+            .collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let mut filled = given.clone();
+        filled.extend(
+            missing
+                .into_iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        Some(Value::Object(filled))
+    }
+}
+
+/// The runtime schema for records: the declared one, or else the model schema as `described` with its internal-only
+/// fields, none of them required. They are marked, with the sources that may set them.
+fn for_records(
+    declared: Option<Value>,
+    described: Option<Value>,
+    input: &InputContract,
+    policy: Option<&MutationPolicy>,
+) -> Option<Value> {
+    let is_declared = declared.is_some();
+    let mut schema = declared.or(described)?;
+    let may = |(source, _): &(MutationSource, &str)| {
+        policy.is_none_or(|policy| policy.right(*source) != MutationRight::Deny)
+    };
+    let sources = [
+        (MutationSource::Hook, "hook"),
+        (MutationSource::PermissionPrompt, "permission_prompt"),
+    ];
+    let sources: Vec<&str> = sources
+        .into_iter()
+        .filter(may)
+        .map(|(_, word)| word)
+        .collect();
+    marking::mark(
+        &mut schema,
+        &input.internal_only_fields,
+        &sources,
+        !is_declared,
+    );
+    Some(schema)
+}
+
+/// Reads the rules of the output contract: fields, and patterns that take linear time and bounded memory.
+fn redaction(
+    declaration: &ToolDeclaration,
+    budget: &mut LoadBudget,
+) -> anyhow::Result<(Vec<String>, Vec<SearchPattern>)> {
+    let rules = declaration
+        .output_contract
+        .as_ref()
+        .map_or(&[][..], |contract| &contract.redaction_rules);
+    if rules.len() > REDACTION_RULES_MAX {
+        bail!("more than {REDACTION_RULES_MAX} rules");
+    }
+    let mut fields = Vec::new();
+    let mut patterns = Vec::new();
+    for rule in rules {
+        match rule {
+            RedactionRule::Field(field) => fields.push(field.clone()),
+            RedactionRule::Pattern { pattern, .. } => {
+                let shown: String = pattern.chars().take(100).collect();
+                let compiled = compile_pattern(pattern, budget)
+                    .with_context(|| format!("the pattern {shown:?}"))?;
+                patterns.push(compiled);
+            }
+        }
+    }
+    Ok((fields, patterns))
+}
+
+/// Counts the states before it compiles, because the compiled pattern takes several times the memory that was counted.
+fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<SearchPattern> {
+    budget.take_pattern_states(states(pattern)?)?;
+    SearchPattern::compile(pattern)
+}
+
+/// Returns `schema`. If `strict`, it refuses properties that it does not name, even without a keyword for it
+/// (AT-IN-03).
+fn closed(schema: &Value, strict: bool) -> Value {
+    let mut schema = schema.clone();
+    if let (true, Some(fields)) = (strict, schema.as_object_mut())
+        && !fields.contains_key("additionalProperties")
+        && !fields.contains_key("unevaluatedProperties")
+    {
+        fields.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+    }
+    schema
+}

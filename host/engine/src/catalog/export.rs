@@ -1,0 +1,215 @@
+//! The records of a tool as they leave the host: without internal-only fields in what a model may see (AT-N-10), and with
+//! what the host knows beside what the tool wrote.
+
+use serde_json::{Map, Value, json};
+
+use toolcell_spec::{
+    AccessKind, Extra, Lifecycle, SchemaVisibility, ToolDeclaration, ToolInterface,
+};
+
+use super::{Tool, ToolAvailability, ToolContract};
+
+/// Returns `declaration` with the schemas of `contract` in place of its own.
+pub(super) fn declaration(
+    declaration: &ToolDeclaration,
+    contract: &ToolContract,
+) -> ToolDeclaration {
+    let mut shown = declaration.clone();
+    if !contract.has_internal_fields() {
+        return shown;
+    }
+    shown.description = contract.shown(&declaration.description).into_owned();
+    shown.title = declaration
+        .title
+        .as_deref()
+        .map(|title| contract.shown(title).into_owned());
+    shown.search_hint = declaration
+        .search_hint
+        .as_deref()
+        .map(|hint| contract.shown(hint).into_owned());
+    if let Some(input) = &mut shown.input_contract {
+        if input.model_input_schema.is_some() {
+            input.model_input_schema = Some(contract.model_schema().clone());
+        }
+        input.runtime_input_schema = contract.runtime_schema().cloned();
+        let mut defaults = Value::Object(std::mem::take(&mut input.defaults));
+        contract.without_internal(&mut defaults);
+        input.defaults = match defaults {
+            Value::Object(defaults) => defaults,
+            _ => Extra::new(),
+        };
+    }
+    if let Some(output) = shown
+        .output_contract
+        .as_mut()
+        .filter(|output| output.structured_schema.is_some())
+    {
+        output.structured_schema = contract.output_schema().cloned();
+    }
+    shown
+}
+
+/// Returns `interface` with the schemas of `contract` in place of its own.
+pub(super) fn interface(interface: &ToolInterface, contract: &ToolContract) -> ToolInterface {
+    let mut shown = interface.clone();
+    if !contract.has_internal_fields() {
+        return shown;
+    }
+    if shown.model_input_schema.is_some() {
+        shown.model_input_schema = Some(contract.model_schema().clone());
+    }
+    if shown.runtime_input_schema.is_some() {
+        shown.runtime_input_schema = contract.runtime_schema().cloned();
+    }
+    if shown.output_schema.is_some() {
+        shown.output_schema = contract.output_schema().cloned();
+    }
+    if let Some(Value::String(hint)) = shown.extra.get_mut("search_hint") {
+        *hint = contract.shown(hint).into_owned();
+    }
+    shown
+}
+
+impl Tool {
+    /// The interface of the tool with all nine concerns of the specification (AT-N-02), also if the tool declares none: what
+    /// the tool wrote, and what the host knows.
+    pub fn whole_interface(&self) -> Value {
+        let interface = self.interface().cloned().unwrap_or_else(|| ToolInterface {
+            interface_id: format!("{}.interface", self.declaration().tool_id),
+            tool_id: self.declaration().tool_id.clone(),
+            ..ToolInterface::default()
+        });
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(interface) else {
+            return Value::Null;
+        };
+        fields.extend(self.decided());
+        tell_rendering(&mut fields);
+        for (name, value) in self.known() {
+            if !value.is_null() {
+                fields.entry(name).or_insert(value);
+            }
+        }
+        Value::Object(fields)
+    }
+
+    /// Fields that the host sets instead of the tool: its identity, and the settings that apply here.
+    fn decided(&self) -> Map<String, Value> {
+        let declaration = self.declaration();
+        let contract = self.contract();
+        let own = self
+            .interface()
+            .and_then(|interface| interface.extra.get("user_facing_name")?.as_str());
+        let own = own.map(|name| contract.shown(name).into_owned());
+        let user_facing = declaration
+            .title
+            .clone()
+            .or(own)
+            .unwrap_or_else(|| declaration.name.clone());
+        let is_deferred = ToolAvailability::declared(self) == Some(ToolAvailability::DEFERRED);
+        let said = self
+            .interface()
+            .and_then(|interface| interface.schema_visibility);
+        let visibility = match said {
+            Some(said @ (SchemaVisibility::Internal | SchemaVisibility::NativeRef)) => said,
+            _ if is_deferred => SchemaVisibility::Deferred,
+            _ => SchemaVisibility::Loaded,
+        };
+        let setup = if declaration.lifecycle == Lifecycle::RequiresSetup {
+            "requires_setup"
+        } else {
+            "ready"
+        };
+        let profile = self.permission_profile();
+        let keeping = self.keeping();
+        let returned = declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |output| &output.content_types);
+        let reads_files = profile.wants(&AccessKind::FileRead) || profile.wants_file_write();
+        object(json!({
+            "name": declaration.name,
+            "aliases": declaration.aliases,
+            "namespace": declaration.namespace,
+            "native_ids": self.native_ids(),
+            "user_facing_name": user_facing,
+            "schema_visibility": visibility,
+            "sandbox_profile": self.execution_profile().sandbox_profile,
+            "availability": {
+                "setup_state": setup,
+                "feature_gates": self.feature().into_iter().collect::<Vec<_>>(),
+                "required_credentials": profile.credential_refs,
+                "model_support": returned,
+                "is_deferred": is_deferred,
+            },
+            "validation": {
+                "schema_validation": true,
+                "value_validation": self.validates(),
+                "io_preflight_validation": self.validates() && reads_files,
+                "deny_before_io": true,
+            },
+            "persistence": {
+                "previews": keeping.inline,
+                "durable_refs": keeping.can_persist(),
+                "journal": keeping.journal,
+            },
+        }))
+    }
+
+    /// The fields that the host adds to an interface without them.
+    fn known(&self) -> Map<String, Value> {
+        let declaration = self.declaration();
+        let contract = self.contract();
+        let strict = declaration
+            .input_contract
+            .as_ref()
+            .is_some_and(|input| input.strict);
+        let effects = self.effects();
+        object(json!({
+            "search_hint": declaration.search_hint,
+            "model_input_schema": contract.model_schema(),
+            "runtime_input_schema": contract.runtime_schema().unwrap_or(contract.model_schema()),
+            "output_schema": contract.output_schema(),
+            "strict": strict,
+            "is_enabled": self.is_enabled(),
+            "is_read_only": effects.is_read_only,
+            "is_concurrency_safe": self.facts().is_concurrency_safe == Some(true),
+            "is_destructive": effects.is_destructive,
+            "is_open_world": effects.is_open_world,
+            "requires_user_interaction": self.needs_user(),
+            "permission_matcher": "tool",
+            "permission_subjects": {},
+            "timeout_ms": self.timeout_ms(),
+            "execution_profile_ref": self.execution_profile().execution_profile_id,
+            "permission_profile_ref": self.permission_profile().permission_profile_id,
+            "max_inline_chars": self.max_inline_chars(),
+            "persistence_policy_ref": self.persistence_policy(),
+        }))
+    }
+}
+
+/// Adds the places at which each representation of a result is, in `toolcell call --print-record`, to what the tool says of
+/// its rendering (AT-IF-09). The words of the tool are a hint: they stay where they are.
+fn tell_rendering(fields: &mut Map<String, Value>) {
+    let places = json!({
+        "model_facing": "result.model_facing_content",
+        "ui_facing": "result.ui_facing_rendering",
+        "progress": "progress",
+        "rejection": "result.error.message",
+        "transcript_search": "result.transcript_search_text",
+    });
+    match fields.get_mut("rendering") {
+        Some(Value::Object(own)) => {
+            for (name, place) in object(places) {
+                own.entry(name).or_insert(place);
+            }
+        }
+        _ => drop(fields.insert("rendering".to_owned(), places)),
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,253 @@
+//! The tools that can be called: their records, their compiled contracts, and how names resolve to them.
+
+mod configuration;
+mod contract;
+mod export;
+mod fields;
+mod form;
+mod listed;
+mod listing;
+mod load;
+mod locks;
+mod marking;
+mod nulls;
+mod records;
+mod references;
+mod schema;
+mod selection;
+mod sensitive;
+mod surface;
+mod tool;
+mod tool_ref;
+mod unions;
+mod words;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use toolcell_spec::{ErrorCode, Refusal};
+
+pub use contract::ToolContract;
+pub use form::InputForm;
+pub use listed::{ArgumentForm, ArgumentForms, ListedSchema};
+pub use schema::{BoundedSchema, CheckFailure, RecordSchema, SCHEMA_STACK_BYTES};
+pub use selection::{SurfaceConditions, ToolSelection};
+pub use surface::{Surface, TOOL_BUDGET, ToolAvailability};
+pub use tool::{ComponentFacts, Tool};
+pub use tool_ref::SELECT;
+pub(crate) use tool_ref::cut;
+
+/// Maximum number of names that the error for an unknown tool lists.
+const CANDIDATES_MAX: usize = 20;
+
+/// The tools that one host can call.
+///
+/// ```
+/// use toolcell_engine::catalog::Catalog;
+/// use toolcell_spec::ErrorCode;
+///
+/// let catalog = Catalog::default();
+/// let refusal = catalog.resolve("files.read").err();
+/// assert_eq!(refusal.map(|refusal| refusal.code), Some(ErrorCode::UnknownTool));
+/// ```
+#[derive(Debug, Default)]
+pub struct Catalog {
+    tools: RwLock<ToolIndex>,
+    /// By the digest of their component, in the order in which it declares them.
+    components: RwLock<BTreeMap<Arc<str>, Vec<Arc<Tool>>>>,
+    /// Where each component was loaded from, for messages.
+    origins: RwLock<BTreeMap<Arc<str>, String>>,
+}
+
+/// The tools by both of their names, so that adding one of thousands does not compare it with all others.
+#[derive(Debug, Default)]
+struct ToolIndex {
+    /// By qualified name.
+    by_name: BTreeMap<String, Arc<Tool>>,
+    by_id: HashMap<String, Arc<Tool>>,
+}
+
+/// The name or the id that clashes between two tools of different components.
+enum NameClash<'a> {
+    Name(String),
+    Id(&'a str),
+}
+
+impl ToolIndex {
+    /// Returns the tool of another component that has the name or the id of `new`.
+    fn clash<'a>(&self, new: &'a Tool) -> Option<(&Arc<Tool>, NameClash<'a>)> {
+        let name = new.declaration().qualified_name();
+        let id = &new.declaration().tool_id;
+        let foreign = |tool: &&Arc<Tool>| tool.component() != new.component();
+        if let Some(known) = self.by_name.get(&name).filter(foreign) {
+            return Some((known, NameClash::Name(name)));
+        }
+        // Rules and hooks would mistake a tool whose name is the id of another for that one.
+        let mut same = [
+            self.by_id.get(id),
+            self.by_name.get(id),
+            self.by_id.get(&name),
+        ]
+        .into_iter()
+        .flatten();
+        let known = same.find(foreign).filter(|_| guard!("tool_ids"))?;
+        Some((known, NameClash::Id(id)))
+    }
+
+    fn add(&mut self, tool: Arc<Tool>) {
+        let declaration = Arc::clone(tool.declaration());
+        self.by_id
+            .insert(declaration.tool_id.clone(), Arc::clone(&tool));
+        self.by_name.insert(declaration.qualified_name(), tool);
+    }
+}
+
+impl Catalog {
+    /// Adds all `tools` of one component, or none of them; `from` says where it was loaded from. No tool takes the name
+    /// or the id of another component's tool: rules, hooks and records tell tools apart by both (AT-DECL-02).
+    pub fn add(&self, tools: Vec<Arc<Tool>>, from: &str) -> Result<(), Refusal> {
+        let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut origins = self.origins.write().unwrap_or_else(PoisonError::into_inner);
+        for tool in &tools {
+            let Some((other, what)) = known.clash(tool) else {
+                continue;
+            };
+            let first = origins
+                .get(other.component())
+                .map_or(other.component().as_ref(), String::as_str);
+            let (what, code, change) = match what {
+                NameClash::Name(name) => {
+                    let change = "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
+                    (format!("a tool {name}"), ErrorCode::ToolNameTaken, change)
+                }
+                NameClash::Id(id) => (
+                    format!("a tool with the id {id:?}"),
+                    ErrorCode::ToolIdTaken,
+                    "tool_id",
+                ),
+            };
+            let message = format!(
+                "two components offer {what}: {first} and {from}; load one of them, or give the tool of one another {change}"
+            );
+            return Err(Refusal::new(code, message));
+        }
+        if let Some(first) = tools.first() {
+            origins.insert(Arc::clone(first.component()), from.to_owned());
+        }
+        if let Some(first) = tools.first() {
+            let mut components = self
+                .components
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            components.insert(Arc::clone(first.component()), tools.clone());
+        }
+        tools.into_iter().for_each(|tool| known.add(tool));
+        Ok(())
+    }
+
+    /// Where the component with this digest was loaded from, as [`Self::add`] was told.
+    pub fn origin(&self, component: &str) -> Option<String> {
+        self.origins
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(component)
+            .cloned()
+    }
+
+    /// The tools of the component with this digest, if they were added.
+    pub fn of_component(&self, digest: &str) -> Option<Vec<Arc<Tool>>> {
+        self.components
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(digest)
+            .cloned()
+    }
+
+    /// Returns whether the component with this digest is the only one.
+    pub(crate) fn has_only(&self, digest: &str) -> bool {
+        let known = self
+            .components
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.len() == 1 && known.contains_key(digest)
+    }
+
+    /// Resolves `name`: a qualified name, a name, or an alias, in this order. Fails if it is unknown or ambiguous.
+    pub fn resolve(&self, name: &str) -> Result<Arc<Tool>, Refusal> {
+        let known = self.tools.read().unwrap_or_else(PoisonError::into_inner);
+        let known = &known.by_name;
+        if let Some(tool) = known.get(name) {
+            return Ok(Arc::clone(tool));
+        }
+        let by_name: Vec<&Arc<Tool>> = known
+            .values()
+            .filter(|tool| tool.declaration().name == name)
+            .collect();
+        if let Some(found) = single(name, &by_name)? {
+            return Ok(found);
+        }
+        let by_alias: Vec<&Arc<Tool>> = known
+            .values()
+            .filter(|tool| tool.declaration().aliases.iter().any(|alias| alias == name))
+            .collect();
+        if let Some(found) = single(name, &by_alias)? {
+            return Ok(found);
+        }
+        let offered = known.iter().filter(|(_, tool)| tool.is_offered());
+        let names: Vec<&str> = offered
+            .map(|(name, _)| name.as_str())
+            .take(CANDIDATES_MAX)
+            .collect();
+        let message = match names.as_slice() {
+            [] => format!("no tool named `{name}`; no tools are available"),
+            names => format!("no tool named `{name}`; available: {}", names.join(", ")),
+        };
+        Err(Refusal::new(ErrorCode::UnknownTool, message))
+    }
+
+    /// All tools, in the order of their qualified names.
+    pub fn tools(&self) -> Vec<Arc<Tool>> {
+        self.tools
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_name
+            .values()
+            .cloned()
+            .collect()
+    }
+}
+
+/// Finds the tool that `name` means among `tools`: by qualified name, name or alias, in this order; `None` if it means none.
+///
+/// # Errors
+///
+/// `ambiguous_tool`: several tools have the name or the alias.
+pub fn pick(tools: &[Arc<Tool>], name: &str) -> Result<Option<Arc<Tool>>, Refusal> {
+    let kinds: [&dyn Fn(&Tool) -> bool; 3] = [
+        &|tool: &Tool| tool.declaration().qualified_name() == name,
+        &|tool: &Tool| tool.declaration().name == name,
+        &|tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == name),
+    ];
+    for is_meant in kinds {
+        let meant: Vec<&Arc<Tool>> = tools.iter().filter(|tool| is_meant(tool)).collect();
+        if let Some(found) = single(name, &meant)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn single(name: &str, found: &[&Arc<Tool>]) -> Result<Option<Arc<Tool>>, Refusal> {
+    match found {
+        [] => Ok(None),
+        [tool] => Ok(Some(Arc::clone(tool))),
+        several => {
+            let names: Vec<String> = several
+                .iter()
+                .map(|tool| tool.declaration().qualified_name())
+                .collect();
+            let message = format!("`{name}` is ambiguous; use one of: {}", names.join(", "));
+            Err(Refusal::new(ErrorCode::AmbiguousTool, message))
+        }
+    }
+}

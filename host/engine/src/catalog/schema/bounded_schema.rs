@@ -1,0 +1,70 @@
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{AcceptedSchema, CheckFailure, LoadBudget};
+
+/// Stack of a thread that compiles or checks a [`BoundedSchema`], in bytes: a schema may apply itself a thousand times.
+/// Only the part in use takes memory.
+pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
+
+/// A compiled schema of others that belongs to no tool. It is limited like a tool's: it refers to nothing outside
+/// itself, and both compiling and checking have a cost limit.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_engine::catalog::BoundedSchema;
+///
+/// let schema = BoundedSchema::compile(&json!({ "type": "array", "maxItems": 1 }))?;
+/// assert!(schema.check(&json!([7]), 3).is_ok() && schema.check(&json!([7, 8]), 5).is_err());
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BoundedSchema(AcceptedSchema);
+
+impl BoundedSchema {
+    /// Compiles `schema`, on a thread with a stack of [`SCHEMA_STACK_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// The place of what is wrong, or the bound that the schema exceeds.
+    pub fn compile(schema: &Value) -> anyhow::Result<Self> {
+        AcceptedSchema::compile(schema, &mut LoadBudget::new(Duration::MAX)).map(Self)
+    }
+
+    /// Checks `value`, whose JSON text has at most `bytes` bytes, on a thread with a stack of [`SCHEMA_STACK_BYTES`]. It
+    /// takes up to a quarter of a second.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the value is invalid, or the check would cost too much.
+    pub fn check(&self, value: &Value, bytes: usize) -> Result<(), CheckFailure> {
+        self.0.check(value, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{BoundedSchema, CheckFailure};
+
+    #[test]
+    fn a_schema_of_others_fetches_nothing_and_a_check_that_explodes_is_not_made() {
+        let away = BoundedSchema::compile(&json!({ "$ref": "https://example.com/a.json" }));
+        assert!(away.is_err(), "{away:?}");
+        let schema = BoundedSchema::compile(&json!({
+            "$ref": "#/$defs/n",
+            "$defs": { "n": { "anyOf": [
+                { "items": { "$ref": "#/$defs/n" }, "maxItems": 0 },
+                { "items": { "$ref": "#/$defs/n" }, "maxItems": 9 },
+            ] } },
+        }));
+        let nested = (0..100).fold(json!([]), |inner, _| json!([inner]));
+        let checked = schema.unwrap().check(&nested, nested.to_string().len());
+        assert!(
+            matches!(checked, Err(CheckFailure::Costly(_))),
+            "{checked:?}"
+        );
+    }
+}

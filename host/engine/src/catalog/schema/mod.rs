@@ -1,0 +1,227 @@
+//! One JSON Schema 2020-12, compiled: no remote references, patterns in linear time, and a bound on the cost of a
+//! check. The schema comes from a guest and the value from a caller, and the evaluator can neither be stopped nor given
+//! a budget, so the work is counted before it is done.
+
+mod bounded_schema;
+mod bounds;
+mod differ;
+mod estimate;
+mod graph;
+mod lazy;
+mod record_schema;
+mod survey;
+mod violation;
+
+use std::fmt;
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+use bounds::WorkBounds;
+use estimate::{CheckBudget, DEPTH_MAX, ExceededLimit};
+use graph::{SchemaGraph, TEXT_BYTES_PER_UNIT};
+use violation::UnionTags;
+
+use super::load::LoadBudget;
+use toolcell_spec::regex_search::ENGINE_BYTES_MAX;
+
+pub use bounded_schema::{BoundedSchema, SCHEMA_STACK_BYTES};
+pub(super) use lazy::LazySchema;
+pub use record_schema::RecordSchema;
+pub(super) use violation::json_text;
+
+/// Maximum number of violations in one error.
+const VIOLATIONS_MAX: usize = 5;
+/// Maximum work of one check, in units: up to a quarter of a second.
+const WORK_MAX: u64 = 4_000_000;
+/// Maximum work of a check whose violations are all collected, in units: each violation takes memory.
+const COLLECTED_MAX: u64 = 50_000;
+/// Maximum size of the JSON Pointers of all violations, in bytes: each holds the names of everything above it.
+const PLACES_BYTES_MAX: u64 = 32 << 20;
+/// Maximum length of the text of a violation, and of its place, in characters.
+const SHOWN_MAX: usize = 300;
+/// Maximum work of a check on the caller's thread, in units: 1 ms.
+const LIGHT_MAX: u64 = 20_000;
+/// Maximum nesting depth of subschemas in a check on the caller's thread.
+const LIGHT_DEPTH_MAX: u32 = 48;
+
+/// An accepted schema.
+#[derive(Debug)]
+pub(super) struct AcceptedSchema {
+    validator: Validator,
+    graph: SchemaGraph,
+    bounds: WorkBounds,
+    tags: UnionTags,
+}
+
+/// Why a value is rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckFailure {
+    /// Problem with the value.
+    Mismatch(String),
+    /// The check would cost too much.
+    Costly(String),
+}
+
+impl fmt::Display for CheckFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mismatch(message) | Self::Costly(message) => f.write_str(message),
+        }
+    }
+}
+
+impl AcceptedSchema {
+    /// Compiles `schema` within what is left of `budget`. An error names the place of what is wrong, or the bound that
+    /// it exceeds.
+    pub(super) fn compile(schema: &Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
+        // The bounds come first, because compiling a schema without bounds is not bounded either.
+        let graph = SchemaGraph::read(schema)?;
+        budget.take_subschemas(graph.nodes.len())?;
+        budget.take_pattern_states(graph.pattern_states)?;
+        budget.take_place_bytes(graph.place_bytes)?;
+        let bounds = bounds::measure(&graph)?;
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_pattern_options(PatternOptions::regex().size_limit(ENGINE_BYTES_MAX))
+            .should_validate_formats(false)
+            .offline()
+            .build(schema)
+            .map_err(|error| {
+                anyhow::anyhow!(
+                    "{error}, at {}",
+                    cut(pointer(error.instance_path().as_str()))
+                )
+            })?;
+        Ok(Self {
+            validator,
+            graph,
+            bounds,
+            tags: UnionTags::from_schema(schema),
+        })
+    }
+
+    /// Returns whether a check of `value`, with at most `bytes` bytes of JSON text, takes at most 1 ms and little
+    /// stack. The estimate takes no longer.
+    pub(super) fn is_light(&self, value: &Value, bytes: usize) -> bool {
+        self.is_always_light(bytes) || self.takes_at_most(value, LIGHT_MAX)
+    }
+
+    /// Returns whether a check of `value` takes at most `units` of work, and little stack.
+    pub(super) fn takes_at_most(&self, value: &Value, units: u64) -> bool {
+        let budget = CheckBudget {
+            units,
+            depth: LIGHT_DEPTH_MAX,
+            fail_fast: false,
+        };
+        estimate::within(&self.graph, value, budget).is_ok()
+    }
+
+    /// Returns whether any value of at most `bytes` bytes of JSON text is light.
+    fn is_always_light(&self, bytes: usize) -> bool {
+        let WorkBounds {
+            per_value,
+            per_byte,
+            per_text,
+            depth,
+        } = self.bounds;
+        let texts = (bytes / TEXT_BYTES_PER_UNIT) as u64;
+        let bytes = bytes as u64;
+        let work = per_value.map(|work| {
+            let values = work.saturating_mul(bytes / 2 + 2);
+            values
+                .saturating_add(per_byte.saturating_mul(bytes))
+                .saturating_add(per_text.saturating_mul(texts))
+        });
+        depth <= LIGHT_DEPTH_MAX as usize && work.is_some_and(|work| work <= LIGHT_MAX)
+    }
+
+    /// Checks `value`, whose JSON text has at most `bytes` bytes. An error says what is wrong. A check that is not
+    /// light takes up to a quarter of a second and the stack of a thread for checks.
+    pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), CheckFailure> {
+        let light = self.is_always_light(bytes);
+        if !light && guard!("schema_work") {
+            let budget = CheckBudget {
+                units: WORK_MAX,
+                depth: DEPTH_MAX,
+                fail_fast: true,
+            };
+            estimate::within(&self.graph, value, budget).map_err(costly)?;
+        }
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        if !light && !self.may_collect(value) {
+            let message = "the value does not satisfy its schema; both are too large to say where";
+            return Err(CheckFailure::Mismatch(message.to_owned()));
+        }
+        Err(CheckFailure::Mismatch(self.violations(value)))
+    }
+
+    /// Returns whether collecting all violations of `value` takes little memory: the evaluator builds the JSON Pointer
+    /// of each.
+    fn may_collect(&self, value: &Value) -> bool {
+        let budget = CheckBudget {
+            units: COLLECTED_MAX,
+            depth: DEPTH_MAX,
+            fail_fast: false,
+        };
+        estimate::within(&self.graph, value, budget)
+            .is_ok_and(|work| work.saturating_mul(longest_place(value)) <= PLACES_BYTES_MAX)
+    }
+
+    /// Describes the first violations.
+    fn violations(&self, value: &Value) -> String {
+        let errors = self.validator.iter_errors(value).take(VIOLATIONS_MAX);
+        let mut problems: Vec<String> = errors
+            .flat_map(|error| self.tags.describe(&error))
+            .collect();
+        problems.dedup();
+        problems.truncate(VIOLATIONS_MAX);
+        problems.join("; ")
+    }
+}
+
+fn costly(over: ExceededLimit) -> CheckFailure {
+    CheckFailure::Costly(match over {
+        ExceededLimit::Work => format!(
+            "checking the value against its schema takes more than {WORK_MAX} steps, so it was not checked; pass \
+             smaller arguments, or simplify the schema"
+        ),
+        ExceededLimit::Depth => "the value and its schema are nested too deep to be checked; pass a value that is less deep, \
+                        or simplify the schema"
+            .to_owned(),
+    })
+}
+
+fn pointer(path: &str) -> &str {
+    if path.is_empty() { "the top" } else { path }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect()
+}
+
+/// Upper bound of the size of the longest JSON Pointer to a value in `value`, in bytes.
+fn longest_place(value: &Value) -> u64 {
+    // An index has at most six digits, because there are no more values.
+    const INDEX_BYTES: u64 = 8;
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .map(|item| INDEX_BYTES + longest_place(item))
+            .max()
+            .unwrap_or(0),
+        Value::Object(fields) => {
+            // A `~` or a `/` in a name is escaped with two bytes.
+            let below = fields
+                .iter()
+                .map(|(name, inner)| 1 + 2 * name.len() as u64 + longest_place(inner));
+            below.max().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

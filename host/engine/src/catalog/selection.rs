@@ -1,0 +1,266 @@
+use std::collections::BTreeSet;
+
+use toolcell_policy::{Policy, ToolPatterns};
+use toolcell_spec::{
+    ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT,
+    ToolChoice,
+};
+
+use super::Tool;
+use super::surface::{TOOL_BUDGET, ToolAvailability};
+
+/// The types of content that every model takes: structured output, which is no block, and the reference to an artifact.
+const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
+
+/// The settings of a surface: `[surface]` of toolcell.toml.
+///
+/// ```
+/// use toolcell_engine::catalog::ToolSelection;
+/// use toolcell_spec::ModelCapabilities;
+///
+/// let model = ModelCapabilities { media: Some(["text".to_owned()].into()), ..ModelCapabilities::default() };
+/// let text_only = ToolSelection { model, ..ToolSelection::default() };
+/// assert!(text_only.takes("text") && !text_only.takes("image"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ToolSelection {
+    /// Maximum number of tools that are loaded from the start (AT-N-07, AT-SURF-10).
+    pub budget: usize,
+    /// Tools that may be called (AT-SURF-11).
+    pub choice: ToolChoice,
+    /// Capabilities that a tool has to declare (AT-SURF-12).
+    pub capabilities: BTreeSet<String>,
+    /// Feature gates that are open (AT-IF-04).
+    pub features: BTreeSet<String>,
+    /// Abilities of the model (AT-SURF-13).
+    pub model: ModelCapabilities,
+    /// The role of the caller (AT-SURF-14).
+    pub role: Option<String>,
+    /// The tools of that role: one of each of these has to match.
+    pub role_tools: Vec<ToolPatterns>,
+}
+
+impl Default for ToolSelection {
+    fn default() -> Self {
+        Self {
+            budget: TOOL_BUDGET,
+            choice: ToolChoice::default(),
+            capabilities: BTreeSet::new(),
+            features: BTreeSet::new(),
+            model: ModelCapabilities::default(),
+            role: None,
+            role_tools: Vec::new(),
+        }
+    }
+}
+
+/// Inputs of a surface, besides its settings and tools.
+///
+/// ```
+/// use toolcell_engine::catalog::{SurfaceConditions, ToolSelection, Surface};
+/// use toolcell_policy::Policy;
+///
+/// let conditions = SurfaceConditions { policy: &Policy::default(), missing_secrets: &Default::default() };
+/// assert!(!Surface::build(Vec::new(), ToolSelection::default(), &conditions).defers());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct SurfaceConditions<'a> {
+    /// Mode and rules of the calls.
+    pub policy: &'a Policy,
+    /// Secrets that are granted to tools, and are not set.
+    pub missing_secrets: &'a BTreeSet<String>,
+}
+
+/// Why a tool is withheld, and the rules, secrets or settings behind it.
+pub(super) type WithheldReason = (SurfaceReason, Vec<String>);
+
+impl ToolSelection {
+    /// Returns whether the model accepts content of this type.
+    pub fn takes(&self, kind: &str) -> bool {
+        ALWAYS_TAKEN.contains(&kind)
+            || self
+                .model
+                .media
+                .as_ref()
+                .is_none_or(|media| media.contains(kind))
+    }
+
+    /// Replaces the blocks of `content` that the model does not take with a text that says so (AT-SURF-13).
+    pub fn fit(&self, content: &mut [Content]) {
+        if self.model.media.is_none() {
+            return;
+        }
+        for block in content {
+            let kind = block.kind.as_str();
+            if kind != TEXT
+                && GUEST_BLOCKS.contains(&kind)
+                && block.is_model_facing()
+                && !self.takes(kind)
+            {
+                *block = Content::text(format!("[{kind} left out: the model does not take it]"));
+            }
+        }
+    }
+
+    /// How many of the calls of one message or batch run at once, of at most `most` (AT-SURF-13).
+    pub fn at_once(&self, most: usize) -> usize {
+        if self.model.parallel_calls { most } else { 1 }
+    }
+
+    /// Why `tool` is not for this surface; `None` if it is.
+    pub(super) fn withholds(
+        &self,
+        tool: &Tool,
+        conditions: &SurfaceConditions<'_>,
+    ) -> Option<WithheldReason> {
+        let declaration = tool.declaration();
+        let profile = tool.permission_profile();
+        if let Some(role) = &self.role
+            && !self
+                .role_tools
+                .iter()
+                .all(|tools| tools.allow(declaration, tool.component(), conditions.policy))
+        {
+            return Some((SurfaceReason::RoleNotAllowed, vec![format!("role {role}")]));
+        }
+        if let Some(feature) = tool
+            .feature()
+            .filter(|feature| !self.features.contains(*feature))
+        {
+            return Some((
+                SurfaceReason::FeatureDisabled,
+                vec![format!("feature {feature}")],
+            ));
+        }
+        let lacks = |capability: &&String| !declaration.capability_refs.contains(capability);
+        if let Some(lacking) = self.capabilities.iter().find(lacks) {
+            return Some((
+                SurfaceReason::ModelUnsupported,
+                vec![format!("capability {lacking}")],
+            ));
+        }
+        let returned = declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |contract| &contract.content_types);
+        if !returned.is_empty() && !returned.iter().any(|kind| self.takes(kind)) {
+            return Some((
+                SurfaceReason::ModelUnsupported,
+                returned
+                    .iter()
+                    .map(|kind| format!("media {kind}"))
+                    .collect(),
+            ));
+        }
+        let rules = conditions
+            .policy
+            .blocking(declaration, profile.risk_level, tool.component());
+        if !rules.is_empty() {
+            return Some((SurfaceReason::PolicyBlocked, rules));
+        }
+        let missing = profile
+            .credential_refs
+            .iter()
+            .filter(|name| conditions.missing_secrets.contains(*name));
+        let missing: Vec<String> = missing.map(|name| format!("secret {name}")).collect();
+        (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
+    }
+
+    /// Returns whether `tool` has the name of the only callable tool, which belongs to an installed one of other bytes.
+    pub(super) fn mistakes(&self, tool: &Tool, policy: &Policy) -> bool {
+        matches!(&self.choice, ToolChoice::Tool(only) if is_called(tool, only)
+            && policy.is_impostor(tool.declaration(), tool.component(), |name| name == only))
+    }
+
+    /// The refusal of a call of `tool`, which has this standing; `None` if the call goes on. `is_impostor` says that
+    /// [`Self::mistakes`] is true of it. A tool that a rule blocks, or whose secret is missing, is refused by the phase that
+    /// decides so, because the rule or the secret may have changed. A tool that calls itself is refused where its call
+    /// begins, because that depends on the calls above.
+    pub(super) fn refusal(
+        &self,
+        tool: &Tool,
+        standing: ToolAvailability,
+        is_impostor: bool,
+    ) -> Option<Refusal> {
+        let id = &tool.declaration().tool_id;
+        let refuse = |code, message: String, policy: String| {
+            Some(Refusal::new(code, message).by_policy(policy))
+        };
+        let chosen = |only: &str| format!("tool_choice:{only}");
+        match &self.choice {
+            ToolChoice::Auto | ToolChoice::Required => {}
+            ToolChoice::None => {
+                let message = format!("{id} cannot be called: tool_choice of this surface is none");
+                return refuse(ErrorCode::ToolChoiceNone, message, chosen("none"));
+            }
+            ToolChoice::Tool(only) if is_impostor => {
+                let message = format!(
+                    "{id} cannot be called: tool_choice of this surface allows {only} alone, which is the name of an \
+                     installed tool, and these are other bytes"
+                );
+                return refuse(ErrorCode::ToolChoiceOther, message, chosen(only));
+            }
+            ToolChoice::Tool(only) if is_called(tool, only) => {}
+            ToolChoice::Tool(only) => {
+                let message = format!(
+                    "{id} cannot be called: tool_choice of this surface allows {only} alone"
+                );
+                return refuse(ErrorCode::ToolChoiceOther, message, chosen(only));
+            }
+        }
+        match standing.reason? {
+            SurfaceReason::RoleNotAllowed => {
+                let message = format!(
+                    "the role of the caller does not have {id}; call a tool that is listed"
+                );
+                let role = format!("role:{}", self.role.as_deref().unwrap_or_default());
+                refuse(ErrorCode::RoleNotAllowed, message, role)
+            }
+            SurfaceReason::ModelUnsupported => {
+                let message = format!(
+                    "{id} does not fit the capabilities of this surface; call a tool that is listed"
+                );
+                refuse(
+                    ErrorCode::ModelUnsupported,
+                    message,
+                    "surface:capabilities".to_owned(),
+                )
+            }
+            SurfaceReason::FeatureDisabled => {
+                let gate = format!("feature:{}", tool.feature().unwrap_or_default());
+                refuse(
+                    ErrorCode::ToolDisabled,
+                    format!("{id} is disabled here"),
+                    gate,
+                )
+            }
+            SurfaceReason::PolicyBlocked
+            | SurfaceReason::CredentialMissing
+            | SurfaceReason::SetupRequired
+            | SurfaceReason::RecursiveToolForbidden
+            | SurfaceReason::DeferredUntilDiscovered => None,
+        }
+    }
+
+    /// Each setting by the word that the reason for a rebuilt surface uses (AT-SURF-17).
+    pub(super) fn knobs(&self) -> Vec<(&'static str, String)> {
+        let roles: Vec<&[String]> = self.role_tools.iter().map(ToolPatterns::texts).collect();
+        vec![
+            ("budget", self.budget.to_string()),
+            ("tool choice", format!("{:?}", self.choice)),
+            (
+                "capability requirements",
+                format!("{:?}", self.capabilities),
+            ),
+            ("feature gates", format!("{:?}", self.features)),
+            ("model capabilities", format!("{:?}", self.model)),
+            ("role", format!("{:?} {roles:?}", self.role)),
+        ]
+    }
+}
+
+/// Returns whether `tool` has this qualified name, name or id.
+pub(super) fn is_called(tool: &Tool, name: &str) -> bool {
+    let declaration = tool.declaration();
+    declaration.name == name || declaration.tool_id == name || declaration.qualified_name() == name
+}

@@ -1,0 +1,281 @@
+//! Finds the arguments of a call that must not be recorded: those that the contract names, and those that a caller sent in
+//! another shape, so that nobody knows what they hold.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use toolcell_spec::decoded;
+
+use super::fields::{below, same_name};
+
+/// Maximum number of schemas that are looked at for one input; after that, all of it counts as unnamed.
+const SCHEMAS_MAX: usize = 100_000;
+
+/// Calls `seen` with each field of an object that `schema` does not name, although it names others there, and with its JSON
+/// Pointer: the name may be misspelt. `known` are names that the schema does not show.
+pub(super) fn unnamed(
+    schema: &Value,
+    known: &[String],
+    value: &mut Value,
+    seen: &mut dyn FnMut(&str, &mut Value),
+) {
+    let mut walk = FieldWalk {
+        root: schema,
+        known,
+        left: SCHEMAS_MAX,
+    };
+    let mut schemas = Vec::new();
+    walk.add(schema, &mut schemas);
+    walk.visit(&schemas, value, &mut String::new(), seen);
+    if walk.left == 0 {
+        seen("", value);
+    }
+}
+
+/// Calls `seen` with each text that is JSON, and has a field of one of `names` in it: it was encoded twice.
+pub(super) fn encoded(
+    names: &[String],
+    value: &mut Value,
+    at: &mut String,
+    seen: &mut dyn FnMut(&str, &mut Value),
+) {
+    match value {
+        Value::String(text) if decoded(text).is_some_and(|inner| has_name(&inner, names)) => {
+            seen(at, value)
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                below(at, &index.to_string(), |at| encoded(names, item, at, seen));
+            }
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                below(at, key, |at| encoded(names, field, at, seen));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Adds all names of `properties` in `schema` to `to`.
+pub(super) fn names(schema: &Value, to: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(words) => {
+            let properties = words.get("properties").and_then(Value::as_object);
+            to.extend(
+                properties
+                    .into_iter()
+                    .flat_map(|properties| properties.keys().cloned()),
+            );
+            words.values().for_each(|inner| names(inner, to));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| names(inner, to)),
+        _ => {}
+    }
+}
+
+fn has_name(value: &Value, names: &[String]) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(key, field)| {
+            names.iter().any(|name| same_name(name, key)) || has_name(field, names)
+        }),
+        Value::Array(items) => items.iter().any(|item| has_name(item, names)),
+        Value::String(text) => decoded(text).is_some_and(|inner| has_name(&inner, names)),
+        _ => false,
+    }
+}
+
+struct FieldWalk<'s> {
+    root: &'s Value,
+    known: &'s [String],
+    left: usize,
+}
+
+impl<'s> FieldWalk<'s> {
+    /// Adds `schema` and all schemas that apply to the same value.
+    fn add(&mut self, schema: &'s Value, to: &mut Vec<&'s Value>) {
+        if to.iter().any(|other| std::ptr::eq(*other, schema)) || self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        to.push(schema);
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
+            && let Some(target) = reference
+                .strip_prefix('#')
+                .and_then(|pointer| self.root.pointer(pointer))
+        {
+            self.add(target, to);
+        }
+        for list in ["allOf", "anyOf", "oneOf"] {
+            let schemas = schema.get(list).and_then(Value::as_array);
+            schemas
+                .into_iter()
+                .flatten()
+                .for_each(|schema| self.add(schema, to));
+        }
+        for one in ["if", "then", "else"] {
+            schema
+                .get(one)
+                .into_iter()
+                .for_each(|schema| self.add(schema, to));
+        }
+        let dependent = schema.get("dependentSchemas").and_then(Value::as_object);
+        dependent
+            .into_iter()
+            .flat_map(|schemas| schemas.values())
+            .for_each(|schema| self.add(schema, to));
+    }
+
+    fn visit(
+        &mut self,
+        schemas: &[&'s Value],
+        value: &mut Value,
+        at: &mut String,
+        seen: &mut dyn FnMut(&str, &mut Value),
+    ) {
+        match value {
+            Value::Object(fields) => {
+                let properties =
+                    |schema: &&'s Value| schema.get("properties").and_then(Value::as_object);
+                let names_any = schemas
+                    .iter()
+                    .filter_map(properties)
+                    .any(|named| !named.is_empty());
+                for (key, field) in fields {
+                    let mut inner = Vec::new();
+                    for &schema in schemas {
+                        self.field(schema, key, &mut inner);
+                    }
+                    let is_named = !inner.is_empty() || self.known.iter().any(|known| known == key);
+                    below(at, key, |at| {
+                        if names_any && !is_named {
+                            seen(at, field)
+                        } else {
+                            self.visit(&inner, field, at, seen)
+                        }
+                    });
+                }
+            }
+            Value::Array(items) => {
+                let mut inner = Vec::new();
+                for &schema in schemas {
+                    let each = schema
+                        .get("items")
+                        .into_iter()
+                        .chain(schema.get("contains"));
+                    let first = schema
+                        .get("prefixItems")
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten();
+                    each.chain(first)
+                        .for_each(|schema| self.add(schema, &mut inner));
+                }
+                for (index, item) in items.iter_mut().enumerate() {
+                    below(at, &index.to_string(), |at| {
+                        self.visit(&inner, item, at, seen)
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what `schema` says of the field `key`.
+    fn field(&mut self, schema: &'s Value, key: &str, to: &mut Vec<&'s Value>) {
+        if let Some(named) = schema
+            .get("properties")
+            .and_then(|properties| properties.get(key))
+        {
+            return self.add(named, to);
+        }
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        patterns
+            .into_iter()
+            .flat_map(|schemas| schemas.values())
+            .for_each(|schema| self.add(schema, to));
+        for rest in ["additionalProperties", "unevaluatedProperties"] {
+            // `true` says that there may be others, and nothing of them.
+            schema
+                .get(rest)
+                .filter(|schema| schema.is_object())
+                .into_iter()
+                .for_each(|schema| self.add(schema, to));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{encoded, unnamed};
+
+    fn places(schema: &Value, value: &Value) -> Vec<String> {
+        let mut places = Vec::new();
+        unnamed(
+            schema,
+            &["inner".to_owned()],
+            &mut value.clone(),
+            &mut |at, _| places.push(at.to_owned()),
+        );
+        places
+    }
+
+    #[test]
+    fn fields_that_a_schema_does_not_name_are_found_where_it_names_others() {
+        let schema = json!({
+            "properties": {
+                "a": { "type": "string" },
+                "list": { "type": "array", "items": { "$ref": "#/$defs/item" } },
+                "map": { "additionalProperties": { "properties": { "b": {} } } },
+                "free": { "type": "object" },
+            },
+            "anyOf": [{ "properties": { "c": true } }, { "properties": { "d": true } }],
+            "$defs": { "item": { "properties": { "x": true, "next": { "$ref": "#/$defs/item" } } } },
+        });
+        assert!(
+            places(
+                &schema,
+                &json!({ "a": 1, "c": 2, "d": { "any": 1 }, "free": { "any": 1 }, "inner": 1 })
+            )
+            .is_empty()
+        );
+        assert!(
+            places(
+                &schema,
+                &json!({ "list": [{ "next": { "x": 1 } }], "map": { "any": { "b": 1 } } })
+            )
+            .is_empty()
+        );
+        let found = places(
+            &schema,
+            &json!({ "A": 1, "list": [{ "next": { "y": 1 } }], "map": { "any": { "e": 1 } } }),
+        );
+        assert_eq!(found, ["/A", "/list/0/next/y", "/map/any/e"]);
+        assert!(places(&json!({ "type": "object" }), &json!({ "a": 1 })).is_empty());
+        // A schema that refers to itself ends.
+        assert_eq!(
+            places(
+                &json!({ "$ref": "#", "properties": { "a": true } }),
+                &json!({ "b": 1 })
+            ),
+            ["/b"]
+        );
+    }
+
+    #[test]
+    fn a_sensitive_field_in_a_text_is_found() {
+        let twice = json!({ "token": "t" }).to_string();
+        let value = json!({ "a": twice, "b": [json!({ "c": json!({ "To_Ken": 1 }).to_string() }).to_string()], "d": "{token}" });
+        let mut places = Vec::new();
+        encoded(
+            &["token".to_owned()],
+            &mut value.clone(),
+            &mut String::new(),
+            &mut |at, _| places.push(at.to_owned()),
+        );
+        assert_eq!(places, ["/a", "/b/0"]);
+    }
+}

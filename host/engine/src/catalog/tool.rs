@@ -1,0 +1,718 @@
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use toolcell_spec::{
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorCode, ExecutionProfile,
+    Finding, Lifecycle, OutputRetention, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
+    Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
+    is_subject, native_ids,
+};
+
+use super::ToolContract;
+use super::configuration::ToolSettings;
+use super::export;
+use super::load::LoadBudget;
+use super::locks::DeclaredLocks;
+use super::records::ToolRecords;
+
+/// Maximum number of tools with an invalid contract that are reported.
+const ERRORS_MAX: usize = 32;
+/// Maximum length of the text that replaces a withheld output, in characters.
+const FALLBACK_CHARS_MAX: usize = 1_000;
+
+/// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
+/// and of IronClaw's tools.
+const CALLING: [&str; 2] = ["toolcell:tool/tools@", "near:agent/host@"];
+const SENDING: [&str; 2] = ["wasi:http/", "near:agent/host@"];
+
+/// Facts that the host observed about a component. The execution profile's flags come from them, never from a claim.
+#[derive(Clone, Debug, Default)]
+pub struct ComponentFacts {
+    /// `sha256:<hex>` of the component.
+    pub component: Arc<str>,
+    pub imports: Vec<String>,
+    pub validates: bool,
+    pub classifies: bool,
+    pub configures: bool,
+    /// `true` if the host makes artifacts of the files that the component leaves in its scratch folder.
+    pub leaves_files: bool,
+    /// `true` if the component uses files without declaring which of its tools do, and how.
+    pub takes_granted_files: bool,
+}
+
+impl ComponentFacts {
+    /// Returns whether the component imports one of `interfaces`.
+    fn import(&self, interfaces: &[&str]) -> bool {
+        self.imports
+            .iter()
+            .any(|import| interfaces.iter().any(|start| import.starts_with(start)))
+    }
+}
+
+/// One tool of one component, ready to be called.
+///
+/// ```
+/// use toolcell_engine::catalog::Tool;
+/// use toolcell_spec::AccessKind;
+///
+/// /// `true` if a user interface should warn before it offers the tool.
+/// fn warns(tool: &Tool) -> bool {
+///     tool.permission_profile().wants(&AccessKind::FileWrite) || tool.facts().is_destructive == Some(true)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Tool {
+    declaration: Arc<ToolDeclaration>,
+    interface: Option<ToolInterface>,
+    execution_profile: ExecutionProfile,
+    permission_profile: PermissionProfile,
+    contract: Arc<ToolContract>,
+    component: Arc<str>,
+    name: Arc<str>,
+    /// References to what runs the tool, for records.
+    runtime_refs: Vec<String>,
+    /// The arguments that hold a call's permission subjects.
+    subjects: Vec<SubjectField>,
+    /// The ids that the tool has in other protocols.
+    native_ids: Vec<String>,
+    locks: DeclaredLocks,
+    /// Demands of its records that this host cannot meet.
+    gaps: Vec<Finding>,
+    validates: bool,
+    classifies: bool,
+    configuration: ToolSettings,
+    /// `true` if the component imports the interface for calling other tools.
+    calls_tools: bool,
+    takes_granted_files: bool,
+    keeping: OutputRetention,
+    /// The parts of its records that have no effect on this host.
+    notes: Vec<Finding>,
+}
+
+impl Tool {
+    /// Builds the tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One invalid
+    /// contract refuses all tools. The errors name each invalid contract, at most 32 of them, and stop at the one with
+    /// which the tools together exceed the load budget or `wall`.
+    pub fn from_toolkit(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+        wall: Duration,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        Self::all(toolkit, notes, facts, LoadBudget::new(wall))
+    }
+
+    /// Does what [`Self::from_toolkit`] does for a toolkit that it accepted before, in this version of the checks: nothing
+    /// is measured again, and schemas are compiled when they are first needed.
+    pub fn from_accepted(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        Self::all(toolkit, notes, facts, LoadBudget::accepted())
+    }
+
+    fn all(
+        toolkit: Toolkit,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+        mut budget: LoadBudget,
+    ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
+        let mut tools = Vec::with_capacity(toolkit.declarations.len());
+        let mut errors = Vec::new();
+        for (at, declaration) in toolkit.declarations.iter().enumerate() {
+            if budget.is_exceeded() {
+                break;
+            }
+            match Self::new(
+                declaration,
+                &ToolRecords::from_toolkit(at, declaration, &toolkit),
+                notes,
+                facts,
+                &mut budget,
+            ) {
+                Ok(tool) => tools.push(tool),
+                Err(_) if errors.len() == ERRORS_MAX => {}
+                Err(error) => {
+                    let message = format!("the tool {}: {error:#}", declaration.qualified_name());
+                    errors.push(Finding::new(&format!("/declarations/{at}"), &message));
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        profiles_apart(&mut tools);
+        Ok(tools.into_iter().map(Arc::new).collect())
+    }
+
+    fn new(
+        declaration: &ToolDeclaration,
+        records: &ToolRecords<'_>,
+        notes: &[Finding],
+        facts: &ComponentFacts,
+        budget: &mut LoadBudget,
+    ) -> anyhow::Result<Self> {
+        budget.in_time()?;
+        let declared = records.interface;
+        let mut permission_profile = records
+            .permission_profile
+            .cloned()
+            .unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
+        if let Some(asked) = declared.and_then(ToolInterface::asked_sandbox) {
+            permission_profile
+                .sandbox_profile
+                .get_or_insert_with(|| asked.to_owned());
+        }
+        let mappings = || {
+            let of_interface = declared.map(|declared| &declared.external_mappings);
+            declaration
+                .external_mappings
+                .iter()
+                .chain(of_interface.into_iter().flatten())
+        };
+        for name in mappings().flat_map(|mapping| mapping.security_schemes().unwrap_or_default()) {
+            permission_profile.require_secret(name);
+        }
+        let asked = records
+            .execution_profile
+            .cloned()
+            .unwrap_or_else(|| ExecutionProfile {
+                execution_profile_id: format!("{}.execution", declaration.tool_id),
+                ..ExecutionProfile::default()
+            });
+        let contract = ToolContract::compile(declaration, declared, budget)?;
+        let interface = declared.map(|interface| export::interface(interface, &contract));
+        let mut notes: Vec<Finding> = notes
+            .iter()
+            .filter(|note| records.hold(note))
+            .cloned()
+            .collect();
+        let execution_profile = seen(
+            asked.clone(),
+            interface.as_ref(),
+            &permission_profile,
+            facts,
+        );
+        notes.extend(records.overruled(&asked, &execution_profile));
+        Ok(Self {
+            subjects: subjects(interface.as_ref(), contract.model_schema())?,
+            native_ids: native_ids(mappings()),
+            locks: DeclaredLocks::from_interface(declared, &facts.component, records.has_context),
+            gaps: records.gaps.clone(),
+            validates: facts.validates,
+            classifies: facts.classifies,
+            configuration: ToolSettings::new(facts.configures),
+            calls_tools: facts.import(&CALLING),
+            takes_granted_files: facts.takes_granted_files,
+            keeping: keeping(declaration, interface.as_ref(), &permission_profile),
+            declaration: Arc::new(export::declaration(declaration, &contract)),
+            contract: Arc::new(contract),
+            execution_profile,
+            interface,
+            permission_profile,
+            component: Arc::clone(&facts.component),
+            name: declaration.name.as_str().into(),
+            runtime_refs: vec![format!("component:{}", facts.component)],
+            notes,
+        })
+    }
+
+    /// The tool's declaration (AT-DECL-01..18), without internal-only fields in what a model may see.
+    pub fn declaration(&self) -> &Arc<ToolDeclaration> {
+        &self.declaration
+    }
+
+    /// The tool's interface (AT-IF-01..10); `None` if it declares none.
+    pub fn interface(&self) -> Option<&ToolInterface> {
+        self.interface.as_ref()
+    }
+
+    /// How the tool runs (AT-EXEC-01..16), with flags that the host observed.
+    pub fn execution_profile(&self) -> &ExecutionProfile {
+        &self.execution_profile
+    }
+
+    /// The permissions that the tool asks for (AT-PERM-01..18); empty if it declares none.
+    pub fn permission_profile(&self) -> &PermissionProfile {
+        &self.permission_profile
+    }
+
+    /// The compiled schemas of the tool's arguments and output.
+    pub fn contract(&self) -> &Arc<ToolContract> {
+        &self.contract
+    }
+
+    /// `sha256:<hex>`.
+    pub fn component(&self) -> &Arc<str> {
+        &self.component
+    }
+
+    /// The name by which the component knows the tool.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// References to what runs the tool, for records: `component:sha256:<hex>` (AT-INV-16).
+    pub fn runtime_refs(&self) -> &[String] {
+        &self.runtime_refs
+    }
+
+    /// The arguments that hold a call's permission subjects (AT-IF-07).
+    pub fn subjects(&self) -> &[SubjectField] {
+        &self.subjects
+    }
+
+    /// The ids that the tool has in other protocols, by its own word (AT-IF-01).
+    pub(crate) fn native_ids(&self) -> &[String] {
+        &self.native_ids
+    }
+
+    /// Locks for resources that the host does not know.
+    pub(crate) fn locks(&self) -> &DeclaredLocks {
+        &self.locks
+    }
+
+    /// Why no call of the tool can run: its records demand what this host cannot do. `None` if there is no such demand.
+    pub(crate) fn gap(&self) -> Option<Refusal> {
+        let gap = self.gaps.first()?;
+        let id = &self.declaration.tool_id;
+        let message = format!(
+            "{id} cannot be called here: {} of its records: {}",
+            gap.path, gap.message
+        );
+        Some(Refusal::new(ErrorCode::DeclarationNotHonoured, message))
+    }
+
+    /// Returns whether only other tools can call the tool (AT-IF-02).
+    pub(crate) fn is_internal(&self) -> bool {
+        let visibility = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.schema_visibility);
+        visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
+    }
+
+    /// Returns whether the tool's schema is, as it declares, listed only after a caller loads it (AT-LIFE-05,
+    /// AT-IF-02).
+    pub(crate) fn is_deferred(&self) -> bool {
+        let visibility = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.schema_visibility);
+        self.declaration.lifecycle == Lifecycle::Deferred
+            || visibility == Some(SchemaVisibility::Deferred)
+    }
+
+    /// Returns whether a user takes part in each call.
+    pub(crate) fn needs_user(&self) -> bool {
+        self.interface
+            .as_ref()
+            .is_some_and(|interface| interface.requires_user_interaction == Some(true))
+    }
+
+    /// Why rules and policies that the tool names may not be heard, so that a call needs an approval.
+    pub(crate) fn unheard(&self) -> Option<&'static str> {
+        if !self.permission_profile.policy_refs.is_empty() {
+            return Some("its profile names policies that are not known here");
+        }
+        let has_native_ids = !self.native_ids.is_empty();
+        if self
+            .interface
+            .as_ref()
+            .is_some_and(|interface| !interface.is_matched(has_native_ids))
+        {
+            return Some("its permission_matcher is not known here");
+        }
+        let subjects = self
+            .interface
+            .as_ref()
+            .map(|interface| &interface.permission_subjects);
+        let none = BTreeMap::new();
+        let is_heard = |field: &Value| {
+            field
+                .as_str()
+                .is_some_and(|field| is_subject(field, subjects.unwrap_or(&none), has_native_ids))
+        };
+        let fields = self
+            .permission_profile
+            .extra
+            .get("rule_matching_fields")
+            .and_then(Value::as_array);
+        let are_heard = fields.is_none_or(|fields| fields.iter().all(is_heard));
+        (!are_heard).then_some("its rule_matching_fields name what no argument is declared to hold")
+    }
+
+    /// The parts of the tool's records that have no effect on this host: unknown fields, unused hints, flags that the
+    /// host writes.
+    pub fn notes(&self) -> &[Finding] {
+        &self.notes
+    }
+
+    /// Returns whether listings show the tool. Any other tool runs only for callers that know its name, or never.
+    pub fn is_offered(&self) -> bool {
+        self.declaration.lifecycle.is_offered()
+            && self.is_enabled()
+            && self.gaps.is_empty()
+            && !self.is_internal()
+    }
+
+    /// Returns whether the tool's interface lets it be selected everywhere (AT-IF-04).
+    pub fn is_enabled(&self) -> bool {
+        self.interface
+            .as_ref()
+            .is_none_or(ToolInterface::is_enabled)
+    }
+
+    /// The feature gate on which it depends whether the tool can be selected.
+    pub fn feature(&self) -> Option<&str> {
+        self.interface.as_ref().and_then(ToolInterface::feature)
+    }
+
+    /// Returns whether the component validates its inputs itself.
+    pub fn validates(&self) -> bool {
+        self.validates
+    }
+
+    /// Returns whether the component can classify one input.
+    pub fn classifies(&self) -> bool {
+        self.classifies
+    }
+
+    /// Returns whether the component takes operator settings.
+    pub fn is_configurable(&self) -> bool {
+        self.configuration.is_taken()
+    }
+
+    /// Gives the tool settings, the JSON text of an object, which each of its calls passes to the component before it runs.
+    /// They are not secret: the tool may say them. Giving the same settings again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// A component that takes no settings; other settings than before; and a text that is larger than 64 KiB, or not an
+    /// object.
+    pub fn configure(&self, config: &str) -> Result<(), Refusal> {
+        self.configuration.give(config).map_err(|(code, why)| {
+            let message = format!(
+                "cannot configure the tool {}: {why}",
+                self.declaration.qualified_name()
+            );
+            Refusal::new(code, message)
+        })
+    }
+
+    /// The settings that the tool was given, as the JSON text of an object.
+    pub(crate) fn configuration(&self) -> Option<&Arc<str>> {
+        self.configuration.given()
+    }
+
+    /// Returns whether the component can call other tools, if granted.
+    pub fn calls_tools(&self) -> bool {
+        self.calls_tools
+    }
+
+    /// Returns whether the tool can use undeclared files, if a command grants folders only to its component.
+    pub fn takes_granted_files(&self) -> bool {
+        self.takes_granted_files
+    }
+
+    /// Returns whether the tool can change its caller's context (AT-EXEC-11).
+    pub(crate) fn modifies_context(&self) -> bool {
+        self.execution_profile.supports_context_modifiers == Some(true)
+    }
+
+    /// The tool's own policy for its context modifiers, if it declares one (AT-IF-08).
+    pub(crate) fn context_modifier_policy(&self) -> Option<ContextModifierPolicy> {
+        self.interface
+            .as_ref()
+            .and_then(|interface| interface.context_modifier_policy)
+    }
+
+    /// Claims of the interface for every input.
+    pub fn facts(&self) -> SafetyFacts {
+        self.interface
+            .as_ref()
+            .map(ToolInterface::facts)
+            .unwrap_or_default()
+    }
+
+    /// Effects to assume for the tool (AT-N-03).
+    pub(crate) fn effects(&self) -> Effects {
+        Effects::from_records(
+            &self.declaration.tool_kind,
+            self.interface.as_ref(),
+            &self.permission_profile,
+        )
+    }
+
+    /// The shortest timeout that the tool itself asks for, in milliseconds.
+    pub fn timeout_ms(&self) -> Option<u64> {
+        let interface = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.timeout_ms);
+        least(interface, self.execution_profile.timeout_ms)
+    }
+
+    /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
+    pub fn max_inline_bytes(&self) -> Option<u64> {
+        self.declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.max_inline_bytes)
+    }
+
+    /// Maximum length of inline output in characters, if the tool declares one (AT-OUT-05, AT-IF-10).
+    pub fn max_inline_chars(&self) -> Option<u64> {
+        let contract = self
+            .declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.max_inline_chars);
+        let interface = self
+            .interface
+            .as_ref()
+            .and_then(|interface| interface.max_inline_chars);
+        least(contract, interface)
+    }
+
+    /// The tool's own limits on keeping its output (AT-OUT-06). `secret` data is in no result.
+    pub fn keeping(&self) -> OutputRetention {
+        self.keeping
+    }
+
+    /// The strategy for the output of the tool, as far as its size does not decide (AT-IF-10).
+    pub(super) fn persistence_policy(&self) -> Strategy {
+        let contract = self
+            .declaration
+            .output_contract
+            .as_ref()
+            .and_then(|contract| contract.persistence_policy_ref);
+        let named = contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref);
+        match self.keeping {
+            OutputRetention { output: false, .. } => Strategy::Redact,
+            OutputRetention { journal: false, .. } => Strategy::NeverPersist,
+            OutputRetention { payload: false, .. } => Strategy::DropWithReason,
+            OutputRetention { inline: false, .. } => Strategy::RefOnly,
+            _ => named.unwrap_or(Strategy::PreviewAndPersist),
+        }
+    }
+
+    /// The artifacts without which an output is only partial (AT-OUT-04).
+    pub fn artifact_expectations(&self) -> &[ArtifactExpectation] {
+        self.declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |contract| &contract.artifact_expectations)
+    }
+
+    /// The model's text for an output that was dropped or redacted (AT-OUT-09).
+    pub fn fallback_summary(&self) -> Option<String> {
+        let summary = self
+            .declaration
+            .output_contract
+            .as_ref()?
+            .fallback_summary
+            .as_deref()?;
+        let cut: String = summary.chars().take(FALLBACK_CHARS_MAX).collect();
+        Some(self.contract.shown(&cut).into_owned())
+    }
+}
+
+/// The lower of two limits. The compiler makes 16 KiB of code of a minimum over an array, and each call would read them.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Limits that the tool's records set on keeping its output.
+fn keeping(
+    declaration: &ToolDeclaration,
+    interface: Option<&ToolInterface>,
+    profile: &PermissionProfile,
+) -> OutputRetention {
+    let contract = declaration
+        .output_contract
+        .as_ref()
+        .and_then(|contract| contract.persistence_policy_ref);
+    let interface = interface.and_then(|interface| interface.persistence_policy_ref);
+    let secret = profile.is_secret() && guard!("secret_results");
+    let hinted = profile.is_transient().then_some(Strategy::NeverPersist);
+    let chosen = [
+        contract,
+        interface,
+        secret.then_some(Strategy::RefOnly),
+        hinted,
+    ]
+    .into_iter()
+    .flatten();
+    chosen.fold(OutputRetention::default(), |keeping, strategy| {
+        keeping.and(OutputRetention::by(strategy))
+    })
+}
+
+/// Gives each profile an id of its own where tools share one and the host saw them differ: a reference leads to one record
+/// (AT-DECL-15, AT-EXEC-02).
+fn profiles_apart(tools: &mut [Tool]) {
+    permissions_apart(tools);
+    let differs = |tool: &Tool, other: &Tool| {
+        let one = &tool.execution_profile;
+        let other = &other.execution_profile;
+        one.execution_profile_id == other.execution_profile_id && one != other
+    };
+    let apart: Vec<bool> = tools
+        .iter()
+        .map(|tool| tools.iter().any(|other| differs(tool, other)))
+        .collect();
+    for (tool, _) in tools.iter_mut().zip(apart).filter(|(_, apart)| *apart) {
+        let id = format!(
+            "{}.{}",
+            tool.execution_profile.execution_profile_id, tool.name
+        );
+        let declaration = Arc::make_mut(&mut tool.declaration);
+        if declaration.execution_profile_ref.is_some() {
+            declaration.execution_profile_ref = Some(id.clone());
+        }
+        if let Some(interface) = tool
+            .interface
+            .as_mut()
+            .filter(|interface| interface.execution_profile_ref.is_some())
+        {
+            interface.execution_profile_ref = Some(id.clone());
+        }
+        tool.execution_profile.execution_profile_id = id;
+    }
+}
+
+/// Gives permission profiles ids of their own where tools share one. They differ only in the sandbox that the interface of
+/// one tool names, so that the comparison is cheap for any number of tools.
+fn permissions_apart(tools: &mut [Tool]) {
+    let mut sandboxes: HashMap<&str, Option<&str>> = HashMap::new();
+    let mut shared: HashSet<String> = HashSet::new();
+    for profile in tools.iter().map(|tool| &tool.permission_profile) {
+        let sandbox = profile.sandbox_profile.as_deref();
+        if *sandboxes
+            .entry(&profile.permission_profile_id)
+            .or_insert(sandbox)
+            != sandbox
+        {
+            shared.insert(profile.permission_profile_id.clone());
+        }
+    }
+    for tool in tools
+        .iter_mut()
+        .filter(|tool| shared.contains(&tool.permission_profile.permission_profile_id))
+    {
+        let id = format!(
+            "{}.{}",
+            tool.permission_profile.permission_profile_id, tool.name
+        );
+        let declaration = Arc::make_mut(&mut tool.declaration);
+        if declaration.permission_profile_ref.is_some() {
+            declaration.permission_profile_ref = Some(id.clone());
+        }
+        let interface = tool.interface.as_mut();
+        if let Some(named) =
+            interface.and_then(|interface| interface.permission_profile_ref.as_mut())
+        {
+            named.clone_from(&id);
+        }
+        tool.permission_profile.permission_profile_id = id;
+    }
+}
+
+/// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.
+fn subjects(
+    interface: Option<&ToolInterface>,
+    schema: &Value,
+) -> anyhow::Result<Vec<SubjectField>> {
+    let Some(interface) = interface else {
+        return Ok(Vec::new());
+    };
+    let subject = |(pointer, kind): (&String, &SubjectKind)| {
+        let argument = SubjectField::argument(pointer, schema).map_err(anyhow::Error::msg)?;
+        // Only a top-level argument has a default that the host can read; a deeper one depends on the rest.
+        let deeper = pointer.matches('/').count() > 1;
+        let default = argument
+            .get("default")
+            .filter(|_| !deeper)
+            .and_then(Value::as_str);
+        Ok(SubjectField {
+            pointer: pointer.clone(),
+            kind: *kind,
+            default: default.map(str::to_owned),
+        })
+    };
+    interface.permission_subjects.iter().map(subject).collect()
+}
+
+/// The effective execution profile: the component's imports, `interface` and `permission` determine what the tool supports.
+fn seen(
+    asked: ExecutionProfile,
+    interface: Option<&ToolInterface>,
+    permission: &PermissionProfile,
+    facts: &ComponentFacts,
+) -> ExecutionProfile {
+    let imports = |name: &str| facts.imports.iter().any(|import| import.starts_with(name));
+    let progress = imports("toolcell:tool/progress");
+    // All tools of a component share its imports, so one that changes no context can say so.
+    let policy = interface.and_then(|interface| interface.context_modifier_policy);
+    let modifies =
+        imports("toolcell:tool/context-modifiers") && policy != Some(ContextModifierPolicy::Forbid);
+    // No tool can claim that it must not be stopped, because the host stops any guest. One that imports cancellation
+    // can also cooperate.
+    let cancel_mode = if imports("toolcell:tool/cancellation") {
+        "both"
+    } else {
+        "forced"
+    };
+    // What could change something is never repeated.
+    let lasting = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
+    let changes =
+        permission.wants_file_write() || lasting.iter().any(|effect| permission.has_effect(effect));
+    let delegates =
+        permission.wants(&AccessKind::Credential) && !permission.credential_refs.is_empty();
+    let mut profile = ExecutionProfile {
+        execution_kind: "embedded_runtime".to_owned(),
+        supports_progress: Some(progress),
+        supports_partial_results: Some(progress),
+        supports_cancel: Some(true),
+        supports_resume: Some(imports("toolcell:tool/interaction")),
+        supports_retries: Some(!changes),
+        supports_background: Some(false),
+        supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),
+        supports_context_modifiers: Some(modifies),
+        sandboxed: Some(true),
+        // What a call gets is what was declared and granted; a name narrows that further.
+        sandbox_profile: Some(
+            permission
+                .sandbox_profile
+                .clone()
+                .unwrap_or_else(|| "granted".to_owned()),
+        ),
+        ..asked
+    };
+    for (name, value) in [
+        ("cancel_mode", cancel_mode.into()),
+        ("supports_timeout", true.into()),
+        ("supports_persistence", true.into()),
+        // Credentials travel in requests: without an import to send requests, none is delegated.
+        (
+            "credential_delegation",
+            (delegates && facts.import(&SENDING)).into(),
+        ),
+        ("offline", (!permission.reaches_out()).into()),
+        ("validates_values", facts.validates.into()),
+        ("takes_configuration", facts.configures.into()),
+        ("component_digest", facts.component.to_string().into()),
+        ("imports", facts.imports.clone().into()),
+    ] {
+        profile.extra.insert(name.to_owned(), value);
+    }
+    profile
+}

@@ -1,0 +1,75 @@
+use serde_json::Value;
+
+use toolcell_spec::{Extra, LoadingState, SchemaVersion, SchemaVisibility, ToolRef, native_ref};
+
+use super::{Tool, ToolAvailability};
+
+/// Prefix of a query for exact names.
+pub const SELECT: &str = "select:";
+/// Maximum length of a title, hint or description in a reference, in characters.
+const SHOWN_CHARS_MAX: usize = 300;
+
+impl Tool {
+    /// The tool without its schemas (AT-DEF-01..10), for a caller that knows it as `name`; `score` is the relevance of a
+    /// match.
+    pub(crate) fn reference(
+        &self,
+        name: &str,
+        standing: ToolAvailability,
+        score: Option<f64>,
+    ) -> ToolRef {
+        let declaration = self.declaration();
+        let shown = |text: &str| cut(&self.contract().shown(text), SHOWN_CHARS_MAX);
+        let schema_visibility = match standing.state {
+            _ if self.is_internal() => SchemaVisibility::Internal,
+            LoadingState::Loaded => SchemaVisibility::Loaded,
+            _ => SchemaVisibility::Deferred,
+        };
+        let mappings = declaration.external_mappings.iter();
+        let mut native_ref = native_ref(
+            mappings.chain(
+                self.interface()
+                    .iter()
+                    .flat_map(|own| &own.external_mappings),
+            ),
+        );
+        each_text(&mut native_ref, &|text| *text = shown(text));
+        ToolRef {
+            schema_version: SchemaVersion::default(),
+            tool_id: declaration.tool_id.clone(),
+            name: name.to_owned(),
+            namespace: declaration.namespace.clone(),
+            title: declaration.title.as_deref().map(shown),
+            description: shown(&declaration.description),
+            search_hint: declaration.search_hint.as_deref().map(shown),
+            source: self.component().to_string(),
+            schema_visibility,
+            loading_state: standing.state,
+            reason: standing.told(),
+            pending_provider_or_server: None,
+            selection_ref: format!("{SELECT}{name}"),
+            native_ref,
+            // More digits would only differ between builds of SQLite.
+            score: score.map(|score| (score * 1_000.0).round() / 1_000.0),
+        }
+    }
+}
+
+/// Changes each text below `fields`.
+fn each_text(fields: &mut Extra, change: &dyn Fn(&mut String)) {
+    for value in fields.values_mut() {
+        match value {
+            Value::String(text) => change(text),
+            Value::Object(fields) => each_text(fields, change),
+            _ => {}
+        }
+    }
+}
+
+/// The first `chars_max` characters of `text`, with a mark if there are more.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

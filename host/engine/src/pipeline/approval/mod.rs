@@ -1,0 +1,355 @@
+//! Phase 7, where an approval is required: rate_limited, approval_rejected, policy_blocked, dependency_unavailable,
+//! permission_denied, canceled.
+//!
+//! The question and everything before it are on disk before an approver sees it. An answer, from this or another
+//! process, changes one row from `pending`; the process that runs the call changes it from `approved` to `claimed`
+//! before the guest is entered. No step is ever taken twice, and a process may die between any two.
+
+mod edit;
+mod resume;
+mod settle;
+mod wait;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::approval::{Approver, Prompt, PromptContent, bind, scope};
+use crate::catalog::Tool;
+use toolcell_journal::{Allowance, ApprovalRequest, FlushOnDrop, Journal, Role, RoleLock};
+use toolcell_policy::{ApprovalBrief, ApprovalQuestion, DecisionOutcome, Permit, PolicyVerdict};
+use toolcell_spec::EXPIRE_MAX;
+use toolcell_spec::regex_search::SearchMeter;
+use toolcell_spec::{
+    Approval, Behavior, Binding, CallRecord, ErrorCode, EventType, Input, PermissionDecision, Plan,
+    ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp, WriteEffect,
+    digest,
+};
+
+use super::call_state::CallState;
+use super::permission::{self, Permitted};
+use super::redaction::{INLINE_BYTES_MAX, brought};
+use super::suspend::SuspensionStage;
+use super::validate;
+
+pub(super) use edit::check_stored;
+pub(super) use resume::{closing, interrupted, re_enter};
+
+/// Where approval requests go.
+#[derive(Clone)]
+pub struct ApprovalService {
+    pub journal: Journal,
+    /// The approver that is asked first. An answer can always come from another process.
+    pub approver: Option<Arc<dyn Approver>>,
+}
+
+/// A call that is in the store, because another process may go on with it.
+pub(super) struct StoredCall {
+    pub(super) journal: Journal,
+    /// `Some` if an approval was requested.
+    pub(super) approval: Option<Approval>,
+    /// Suspension state, for a question of its tool.
+    pub(super) stage: SuspensionStage,
+    /// Before `held`: what is left to note is in the log when another process can take the call.
+    pub(super) leaving: FlushOnDrop,
+    /// Marks this process as the owner of the call for other processes.
+    pub(super) held: RoleLock,
+}
+
+/// Stores the question, asks it, and waits for the answer.
+pub(super) async fn ask(
+    journey: &mut CallState<'_>,
+    tool: Arc<Tool>,
+    mut decision: Box<PermissionDecision>,
+    question: Box<ApprovalQuestion>,
+) -> Result<Permitted, Refusal> {
+    let Some(desk) = journey.services.desk.clone() else {
+        permission::announce(journey, &tool, question.call_input(), decision).await?;
+        return Err(nobody_to_ask(&question));
+    };
+    let shown = journey.redaction.shown_input(question.call_input()).await?;
+    let actor = journey.request.actor_ref.as_deref();
+    let binding = bind(
+        &tool,
+        question.capability(),
+        question.limits(),
+        question.call_input(),
+        actor,
+    );
+    let why = asked_because(&decision, question.brief());
+    // An irreversible call is asked about each time.
+    let lasting = !tool
+        .permission_profile()
+        .has_effect(&WriteEffect::Irreversible);
+    let session = journey.request.approval.session.id().filter(|_| lasting);
+    let always = session.as_deref().map(|session| Allowance {
+        rule: SessionRule::new(session, &journey.invocation.tool_id, &binding, &why),
+        scope: scope(question.capability(), question.limits()),
+    });
+    let rule = always.as_ref().map(|always| always.rule.clone());
+    if let Some(always) = always
+        && let Some(reference) = desk
+            .journal
+            .run(move |store| store.remembers(&always))
+            .await?
+    {
+        return remembered(journey, tool, decision, question, reference).await;
+    }
+    let now = Timestamp::now();
+    let id = journey.invocation.invocation_id;
+    let expires_at = now.plus(journey.request.approval.expire.min(EXPIRE_MAX));
+    let facts = PromptContent {
+        invocation_id: id,
+        component: tool.component(),
+        brief: question.brief(),
+        capability: question.capability(),
+        arguments: &shown,
+        actor,
+        can_remember: session.is_some(),
+        expires_at,
+    };
+    let check = edit::check(
+        Arc::clone(&tool),
+        question.call_input().clone(),
+        shown.clone(),
+    );
+    let prompt = draw(journey, facts).await?.checking(check);
+    let approval = Approval {
+        invocation_id: id,
+        tool_id: journey.invocation.tool_id.clone(),
+        binding,
+        actor_ref: journey.request.actor_ref.clone(),
+        session,
+        question: why,
+        asked_at: now,
+        expires_at,
+        prompt: prompt.content_blocks(),
+        cut: prompt.is_cut(),
+        plan: Plan {
+            tool: journey.request.tool.name().to_owned(),
+            model_input: journey.request.input.text().to_owned(),
+            permission_input: question.call_input().text().to_owned(),
+            shown_input: (!shown.is(question.call_input())).then(|| shown.text().to_owned()),
+            reference_key: journey.redaction.reference_key(),
+            origin: journey.request.approval.origin.as_deref().cloned(),
+        },
+    };
+    let suggested =
+        rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));
+    decision.content_blocks = prompt.content_blocks();
+    decision.expires_at = Some(expires_at);
+    decision.suggested_updates = suggested.into_iter().collect();
+    permission::announce(journey, &tool, question.call_input(), decision).await?;
+    store(journey, &desk.journal, approval).await?;
+    let answer = wait::wait(
+        journey,
+        &desk,
+        &prompt,
+        tool.permission_profile().permission_channel,
+    )
+    .await?;
+    settle::settle(journey, tool, question.approved(), answer).await
+}
+
+/// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
+/// tool's own patterns.
+async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
+    let redactor = journey.redaction.redactor();
+    let brought = journey.redaction.brought();
+    let new = move |facts: PromptContent<'_>, mut meter: SearchMeter| {
+        let mut hides = false;
+        let prompt = Prompt::new(facts, |text| {
+            // The caller chose these values, maybe to hide what it asks for.
+            hides |=
+                !brought.is_idle() && brought.redact_text_within(&mut text.clone(), &mut meter);
+            redactor.redact_text_within(text, &mut meter);
+        });
+        if hides && guard!("request_secret_question") {
+            Err(brought::repeated("in the question about the call"))
+        } else {
+            Ok(prompt)
+        }
+    };
+    if facts.arguments.text().len() <= INLINE_BYTES_MAX {
+        return new(facts, SearchMeter::inline());
+    }
+    let PromptContent {
+        invocation_id,
+        can_remember,
+        expires_at,
+        ..
+    } = facts;
+    let component = facts.component.to_owned();
+    let actor = facts.actor.map(str::to_owned);
+    let brief = facts.brief.clone();
+    let capability = facts.capability.clone();
+    let arguments = facts.arguments.clone();
+    let work = move || {
+        let facts = PromptContent {
+            invocation_id,
+            component: &component,
+            brief: &brief,
+            capability: &capability,
+            arguments: &arguments,
+            actor: actor.as_deref(),
+            can_remember,
+            expires_at,
+        };
+        new(facts, SearchMeter::aside())
+    };
+    journey.checks.run("writing the question", work).await?
+}
+
+/// Stores the question on disk, and only then announces it.
+async fn store(
+    journey: &mut CallState<'_>,
+    journal: &Journal,
+    approval: Approval,
+) -> Result<(), Refusal> {
+    let id = approval.invocation_id;
+    let held = journal.hold_async(id, Role::Runner).await?;
+    let held =
+        held.ok_or_else(|| Refusal::host_fault("another process has the id of a new call"))?;
+    journey.advance(Status::AwaitingApproval)?;
+    journey
+        .invocation
+        .extra
+        .insert("approval_request_ref".to_owned(), json!(id));
+    let arguments = journey.redaction.concealed(&approval.binding.arguments);
+    let binding = Binding {
+        arguments,
+        ..approval.binding.clone()
+    };
+    let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": binding });
+    let (events, event) = journey.trail.prepare(EventType::PermissionRequested, data);
+    let asking = ApprovalRequest {
+        approval: approval.clone(),
+        invocation: journey.invocation.clone(),
+        history: journey.history(events),
+    };
+    journal.run(move |store| store.ask(&asking)).await?;
+    let leaving = journey.trail.leaving();
+    let journal = journal.clone();
+    let approval = Some(approval);
+    let stage = SuspensionStage::Never;
+    journey.asked = Some(Box::new(StoredCall {
+        journal,
+        approval,
+        stage,
+        leaving,
+        held,
+    }));
+    journey.set_can_be_left(true);
+    journey.trail.announce(event);
+    journey.trail.reached(ProgressStatus::WaitingForPermission);
+    Ok(())
+}
+
+/// Admits a call that was approved for this session before.
+async fn remembered(
+    journey: &mut CallState<'_>,
+    tool: Arc<Tool>,
+    mut decision: Box<PermissionDecision>,
+    question: Box<ApprovalQuestion>,
+    rule: String,
+) -> Result<Permitted, Refusal> {
+    decision.behavior = Behavior::Allow;
+    decision.source = Some(RuleSource::Session);
+    decision.reason.kind = ReasonType::Rule;
+    decision.reason.message = format!(
+        "approved for this session before ({})",
+        decision.reason.message
+    );
+    decision.rule_refs.push(rule);
+    permission::announce(journey, &tool, question.call_input(), decision).await?;
+    let permit = question.approved();
+    validate::preflight(journey, &tool, &permit).await?;
+    journey.advance(Status::Approved)?;
+    permission::admit(journey, tool, permit).await
+}
+
+/// Digest of the reasons for the question.
+fn asked_because(decision: &PermissionDecision, brief: &ApprovalBrief) -> String {
+    let mut rules = brief.rule_refs.clone();
+    rules.sort();
+    digest(
+        json!([decision.reason.kind, rules, brief.reason])
+            .to_string()
+            .as_bytes(),
+    )
+}
+
+/// Decides once more on a call that was asked about, with `input`. Its question is answered; a denial is recorded, and
+/// stays a denial.
+async fn decide_again(
+    journey: &mut CallState<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<Box<Permit>, Refusal> {
+    let PolicyVerdict { decision, outcome } = permission::judge(journey, tool, input).await?;
+    match outcome {
+        DecisionOutcome::Allow(permit) => Ok(permit),
+        DecisionOutcome::Ask(question) => Ok(question.approved()),
+        DecisionOutcome::Deny(refusal) => {
+            // The call is denied, whatever the hooks answer.
+            let _ = permission::announce(journey, tool, input, decision).await;
+            Err(refusal)
+        }
+    }
+}
+
+fn nobody_to_ask(question: &ApprovalQuestion) -> Refusal {
+    let brief = question.brief();
+    let message = format!(
+        "{} needs approval ({}), but no terminal or client can ask for it",
+        brief.tool_id, brief.reason
+    );
+    Refusal::new(ErrorCode::NobodyToAsk, message)
+}
+
+/// The refusal of a call that was canceled, maybe in another process, before its approval was used.
+fn withdrawn() -> Refusal {
+    Refusal::new(
+        ErrorCode::ApprovalWithdrawn,
+        "the call was canceled before it could run",
+    )
+}
+
+fn expired() -> Refusal {
+    Refusal::new(
+        ErrorCode::ApprovalExpired,
+        "the approval request expired; call again to send a new one",
+    )
+}
+
+/// Stores the end of a call for which an approval was requested.
+pub(super) async fn conclude(asked: StoredCall, record: &mut CallRecord) {
+    let StoredCall {
+        journal,
+        held,
+        leaving,
+        ..
+    } = asked;
+    let id = record.invocation.invocation_id;
+    // The call has ended, and so its listeners end with its last trail.
+    drop(leaving);
+    let never = record.is_never_persisted() && guard!("never_persisted");
+    let kept = if never {
+        record.without_output()
+    } else {
+        record.clone()
+    };
+    let stored = journal.run(move |store| store.conclude(&kept)).await;
+    match stored {
+        Ok(()) => held.retire_async().await,
+        // The caller still gets the result, although the journal says that the call was not finished.
+        Err(error) => {
+            // A call that has ended must not run later, whatever else could not be stored.
+            let _ = journal.run(move |store| store.withdraw(id)).await;
+            record
+                .invocation
+                .extra
+                .insert("journal_error".to_owned(), json!(error.to_string()));
+        }
+    }
+}

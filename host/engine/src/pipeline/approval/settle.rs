@@ -1,0 +1,285 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use toolcell_executor::{InputCheck, PreflightAccess};
+use toolcell_journal::{Allowance, Claim, StoredApproval};
+use toolcell_policy::Permit;
+use toolcell_spec::{
+    Answer, ApprovalState, Behavior, DecisionId, ErrorCode, Extra, Input, InputMutation,
+    MutationSource, PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF,
+    SchemaVersion, SessionRule, Status, Timestamp,
+};
+
+use super::super::aside::{self, InputSchema};
+use super::super::call_state::CallState;
+use super::super::permission::{self, Permitted};
+use super::super::{observe, pre_hooks, validate};
+use super::{StoredCall, decide_again, withdrawn};
+
+/// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
+pub(super) async fn settle(
+    journey: &mut CallState<'_>,
+    tool: Arc<Tool>,
+    permit: Box<Permit>,
+    answer: Answer,
+) -> Result<Permitted, Refusal> {
+    journey.heed_cancellation()?;
+    if !answer.approved {
+        let rejected = decided(journey, &answer, AnswerEffect::No, None).await?;
+        let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
+        let because = answer
+            .feedback
+            .as_deref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
+        let message = format!("the call was not approved{because}");
+        return Err(Refusal::new(ErrorCode::ApprovalRejected, message));
+    }
+    if let Some(channel) = tool.permission_profile().permission_channel
+        && !channel.takes(&answer.channel)
+        && guard!("approval_channel")
+    {
+        let unheard = decided(journey, &answer, AnswerEffect::Unheard, None).await?;
+        let _ = permission::announce(journey, &tool, permit.call_input(), unheard).await;
+        let message = format!(
+            "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
+            answer.channel
+        );
+        let profile = format!(
+            "permission_profile:{}",
+            tool.permission_profile().permission_profile_id
+        );
+        return Err(Refusal::new(ErrorCode::ApprovalChannel, message).by_policy(profile));
+    }
+    let edited = edited(journey, permit.call_input(), &answer).await?;
+    let approved = decided(journey, &answer, AnswerEffect::Yes, edited.as_ref()).await?;
+    permission::announce(
+        journey,
+        &tool,
+        edited.as_ref().unwrap_or(permit.call_input()),
+        approved,
+    )
+    .await?;
+    let permit = match edited {
+        Some(input) => edit(journey, &tool, permit, input, &answer).await?,
+        None => permit,
+    };
+    if let Some(approved) = journey.decisions.last_mut() {
+        approved.extra.insert(
+            SANDBOX_REF.to_owned(),
+            journey.redaction.sandbox(&permit).into(),
+        );
+    }
+    // Before the approval is used up. Nobody had approved what it reads before.
+    validate::preflight(journey, &tool, &permit).await?;
+    if let Some(feedback) = &answer.feedback {
+        journey
+            .additional_context
+            .push(json!({ "approver_feedback": feedback }));
+    }
+    claim(journey, &tool, &permit, answer.always).await?;
+    permission::admit(journey, tool, permit).await
+}
+
+/// The approver's input; `None` if it is the one that was asked about.
+async fn edited(
+    journey: &mut CallState<'_>,
+    asked: &Input,
+    answer: &Answer,
+) -> Result<Option<Input>, Refusal> {
+    let Some(text) = &answer.edit else {
+        return Ok(None);
+    };
+    let shown = journey.redaction.shown_input(asked).await?;
+    super::edit::read(asked, &shown, text).map_err(|why| edit_invalid(&why))
+}
+
+fn edit_invalid(why: &str) -> Refusal {
+    let message = format!("the input as the approver changed it cannot run: {why}");
+    Refusal::new(ErrorCode::EditInvalid, message)
+}
+
+/// Runs the approver's input through every check that the caller's had to pass. Denials still deny.
+async fn edit(
+    journey: &mut CallState<'_>,
+    tool: &Arc<Tool>,
+    asked: Box<Permit>,
+    input: Input,
+    answer: &Answer,
+) -> Result<Box<Permit>, Refusal> {
+    let id = journey.invocation.invocation_id;
+    let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
+    let reason = "updated_input of the approver";
+    journey.mutated(InputMutation::new(
+        id,
+        source.0,
+        source.1,
+        asked.call_input(),
+        &input,
+        reason,
+    ));
+    if let (Ok(from), Ok(to)) = (asked.call_input().value(), input.value())
+        && let Some(why) = tool
+            .contract()
+            .forbids(MutationSource::PermissionPrompt, from, to)
+    {
+        return Err(edit_invalid(why));
+    }
+    check(journey, tool, &input).await?;
+    let limits = journey.request.limits.for_checks();
+    let values = journey.check(tool, &input, &limits);
+    let preflight = if validate::reads_files(tool) {
+        PreflightAccess::Left
+    } else {
+        values.preflight
+    };
+    journey
+        .services
+        .executor
+        .validate(InputCheck {
+            preflight,
+            ..values
+        })
+        .await?;
+    let input = observe::fill(journey, tool, input);
+    let input = pre_hooks::shape(journey, tool, input, true).await?;
+    check(journey, tool, &input).await?;
+    decide_again(journey, tool, &input).await
+}
+
+async fn check(journey: &CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
+    checked.map_err(|why| edit_invalid(&why.to_string()))
+}
+
+/// Claims the approved run. From here on the call can end without running, but never run again.
+async fn claim(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    permit: &Permit,
+    always: bool,
+) -> Result<(), Refusal> {
+    let events = journey.trail.events();
+    let history = journey.history(events);
+    let Some(StoredCall {
+        journal,
+        approval: Some(approval),
+        ..
+    }) = journey.asked.as_deref()
+    else {
+        return Err(Refusal::host_fault("an answer without a question"));
+    };
+    let always = approval
+        .session
+        .as_deref()
+        .filter(|_| always)
+        .map(|session| {
+            let actor = journey.request.actor_ref.as_deref();
+            let binding = crate::approval::bind(
+                tool,
+                permit.capability(),
+                permit.limits(),
+                permit.call_input(),
+                actor,
+            );
+            Allowance {
+                rule: SessionRule::new(session, &approval.tool_id, &binding, &approval.question),
+                scope: crate::approval::scope(permit.capability(), permit.limits()),
+            }
+        });
+    let mut approved = journey.invocation.clone();
+    approved
+        .advance(Status::Approved, None)
+        .map_err(|error| Refusal::host_fault(error.to_string()))?;
+    let claim = Claim {
+        binding: approval.binding.digest(),
+        invocation: approved.clone(),
+        history,
+        always,
+    };
+    // A call that is dropped from here on has used its approval up.
+    journey.set_can_be_left(false);
+    if !journal.run(move |store| store.claim(&claim)).await? {
+        let id = approved.invocation_id;
+        return Err(unclaimed(
+            journal.run(move |store| store.kept(id)).await?.as_ref(),
+        ));
+    }
+    journey.invocation = approved;
+    Ok(())
+}
+
+/// Why an approval cannot be used, from what is stored of its call.
+fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
+    // The end of a call withdraws its approval too, and then the call has a result.
+    if kept.is_some_and(|kept| kept.state == ApprovalState::Canceled && kept.result.is_none()) {
+        return withdrawn();
+    }
+    let message = "the approval was already used or has expired; call again to request a new one";
+    Refusal::new(ErrorCode::ApprovalNotOpen, message)
+}
+
+/// Effect of an answer.
+#[derive(Clone, Copy)]
+enum AnswerEffect {
+    Yes,
+    No,
+    /// A yes that came through a channel that the tool does not accept.
+    Unheard,
+}
+
+/// The decision that records an answer.
+async fn decided(
+    journey: &mut CallState<'_>,
+    answer: &Answer,
+    counted: AnswerEffect,
+    edited: Option<&Input>,
+) -> Result<Box<PermissionDecision>, Refusal> {
+    let (behavior, verb) = match counted {
+        AnswerEffect::Yes => (Behavior::Allow, "approved"),
+        AnswerEffect::No => (Behavior::Deny, "rejected"),
+        AnswerEffect::Unheard => (
+            Behavior::Deny,
+            "approved, through a channel that the tool does not accept,",
+        ),
+    };
+    let mut extra = Extra::new();
+    for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
+        extra.insert(name.to_owned(), Value::String(value.clone()));
+    }
+    let updated_input = match edited {
+        Some(input) => Some(journey.redaction.shown(input).await?),
+        None => None,
+    };
+    let asked = journey.decisions.last();
+    Ok(Box::new(PermissionDecision {
+        schema_version: SchemaVersion::default(),
+        decision_id: DecisionId::new(),
+        invocation_id: journey.invocation.invocation_id,
+        behavior,
+        mode: journey.request.policy.mode,
+        source: Some(RuleSource::Command),
+        reason: Reason {
+            kind: ReasonType::PermissionPromptTool,
+            message: format!("{verb} by {} ({})", answer.approver, answer.channel),
+            extra,
+        },
+        rule_refs: Vec::new(),
+        policy_refs: vec![format!("approval:{}", journey.invocation.invocation_id)],
+        updated_input,
+        updated_input_ref: edited.map(|input| journey.redaction.reference(input).to_string()),
+        user_modified: edited.is_some(),
+        suggested_updates: Vec::new(),
+        pending_classifier_check: None,
+        blocked_path: None,
+        content_blocks: asked
+            .map(|asked| asked.content_blocks.clone())
+            .unwrap_or_default(),
+        accept_feedback: answer.feedback.clone(),
+        decided_at: Timestamp::now(),
+        expires_at: asked.and_then(|asked| asked.expires_at),
+        extra: Extra::new(),
+    }))
+}

@@ -1,0 +1,300 @@
+//! Runs long work on untrusted data on threads of its own, so that other calls go on, within the call's time and
+//! cancellation. A check of a contract cannot be interrupted: after a timeout or a cancellation it runs to its end,
+//! which its budget bounds, and its result is dropped.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::catalog::{CheckFailure, ToolContract};
+use crate::scheduler::CallerShares;
+use toolcell_executor::{Cancellation, canceled};
+use toolcell_spec::{AbortReason, ErrorCode, Input, Refusal};
+use toolcell_system::BoxFuture;
+use toolcell_system::pool::{Pool, UnfinishedJob};
+
+use super::Request;
+use super::call_state::CallState;
+
+/// Maximum number of tasks that wait for a thread, of all callers together.
+const WAITING_MAX: usize = 4_096;
+/// Maximum number of tasks of one caller that run or wait for a thread, and of threads. A caller with more tasks waits
+/// for its own.
+const OF_CALLER_MAX: usize = 8;
+/// Stack of each thread, in bytes, because a schema and a value may be nested a thousand deep. Only the part in use
+/// takes memory.
+const STACK_BYTES: usize = 64 << 20;
+/// Time after which a rejected client may try again, in seconds.
+const RETRY_SECONDS: f64 = 1.0;
+
+/// Uses half of the processors, so that the other half serves other calls.
+static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
+    let threads = available_parallelism()
+        .map_or(1, |all| all.get() / 2)
+        .clamp(1, OF_CALLER_MAX);
+    Pool::new("checks", threads, WAITING_MAX, STACK_BYTES).ok()
+});
+
+/// Loads components and their contracts, apart from the checks of what clients send, so that a new denial takes effect
+/// however many checks wait.
+static LOADING: LazyLock<Option<Pool>> =
+    LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
+
+static SHARES: LazyLock<CallerShares> = LazyLock::new(|| CallerShares::new(OF_CALLER_MAX));
+
+/// Runs `work` on a thread for checks.
+///
+/// # Errors
+///
+/// `rate_limited`, if too many tasks wait already.
+pub(super) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    on(POOL.as_ref(), work).await
+}
+
+/// Runs `work` on the thread that loads components and their contracts.
+///
+/// # Errors
+///
+/// `rate_limited`, if too many tasks wait already.
+pub async fn load<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    on(LOADING.as_ref(), work).await
+}
+
+async fn on<T: Send + 'static>(
+    pool: Option<&Pool>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let Some(pool) = pool else {
+        return Err(Refusal::host_fault("no threads for checks"));
+    };
+    pool.run(work).await.map_err(|unfinished| match unfinished {
+        UnfinishedJob::Busy(_) | UnfinishedJob::NoThreads(_) => {
+            let message = "too many large values are being checked at once; try again later";
+            let mut refusal = Refusal::new(ErrorCode::TooManyChecks, message);
+            refusal.retry_after = Some(RETRY_SECONDS);
+            refusal
+        }
+        UnfinishedJob::Panicked => Refusal::host_fault("a check panicked"),
+    })
+}
+
+/// Time that the checks of one call have taken, their waits for a thread included. The time of the tool and of
+/// approvers does not count.
+#[derive(Debug, Default)]
+struct CheckTime {
+    micros: AtomicU64,
+}
+
+impl CheckTime {
+    /// Runs `work` in what is left of `wall`; `None` if nothing is left, or too little.
+    async fn spend<T>(&self, wall: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let left = wall.saturating_sub(Duration::from_micros(self.micros.load(Ordering::Relaxed)));
+        if left.is_zero() {
+            return None;
+        }
+        let began = Instant::now();
+        let done = tokio::time::timeout(left, work).await.ok();
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(took, Ordering::Relaxed);
+        done
+    }
+}
+
+/// The long checks of one call: who makes it, how long all of them may take together, and what ends them early.
+#[derive(Debug)]
+pub(super) struct LongChecks {
+    caller: Option<String>,
+    wall: Duration,
+    cancellation: Cancellation,
+    time: CheckTime,
+}
+
+impl LongChecks {
+    pub(super) fn from_request(request: &Request) -> Self {
+        Self {
+            caller: request.actor_ref.clone(),
+            wall: request.limits.wall,
+            cancellation: request.cancellation.clone(),
+            time: CheckTime::default(),
+        }
+    }
+
+    /// Runs `work`, which `what` names in messages, on a thread for checks when it is the caller's turn.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`], `timeout` when the time for all checks of the call is over, and the refusal of a canceled call.
+    pub(super) fn run<'a, T: Send + 'static>(
+        &'a self,
+        what: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> BoxFuture<'a, Result<T, Refusal>> {
+        // Boxed, to keep the future of a call small whose checks are quick.
+        Box::pin(self.in_time(what, work))
+    }
+
+    async fn in_time<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let wall = self.wall;
+        let cancellation = &self.cancellation;
+        let in_turn = async {
+            let _place = match &self.caller {
+                Some(caller) => SHARES.take(caller).await,
+                None => None,
+            };
+            run(work).await
+        };
+        tokio::select! {
+            biased;
+            () = cancellation.cancelled() => {
+                Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+            }
+            done = self.time.spend(wall, in_turn) => done.unwrap_or_else(|| {
+                let message = format!(
+                    "the checks of the call took longer than {} ms together, the last of them {what}; pass less, or \
+                     allow more with --timeout",
+                    wall.as_millis()
+                );
+                Err(Refusal::new(ErrorCode::CheckTimeout, message))
+            }),
+        }
+    }
+}
+
+type SchemaCheck = fn(&ToolContract, &Value, usize) -> Result<(), CheckFailure>;
+type IsLight = fn(&ToolContract, &Value, usize) -> bool;
+
+/// The schema of a contract that an input is checked against.
+#[derive(Clone, Copy)]
+pub(super) enum InputSchema {
+    Model,
+    Call,
+}
+
+/// Checks an input against a contract: inline if that is quick, otherwise on a thread for checks. The outer error ends
+/// the call, whatever the input is.
+pub(super) async fn check_input(
+    journey: &CallState<'_>,
+    contract: &Arc<ToolContract>,
+    input: &Input,
+    against: InputSchema,
+) -> Result<Result<(), CheckFailure>, Refusal> {
+    let bytes = input.text().len();
+    let (is_light, check): (IsLight, SchemaCheck) = match against {
+        InputSchema::Model => (
+            ToolContract::model_is_light,
+            ToolContract::check_model_input,
+        ),
+        InputSchema::Call => (ToolContract::call_is_light, ToolContract::check_call_input),
+    };
+    let checked = move |contract: &ToolContract, input: &Input| match input.value() {
+        Ok(value) => check(contract, value, bytes),
+        Err(error) => Err(CheckFailure::Mismatch(format!(
+            "the arguments are not valid JSON: {error}"
+        ))),
+    };
+    let heavy = input
+        .value()
+        .is_ok_and(|value| !is_light(contract, value, bytes));
+    if !heavy {
+        return Ok(checked(contract, input));
+    }
+    let contract = Arc::clone(contract);
+    let input = input.clone();
+    let work = move || checked(&contract, &input);
+    journey.checks.run("checking the arguments", work).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::Pin;
+    use std::sync::{Arc, Mutex, mpsc};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::{CheckTime, ErrorCode, OF_CALLER_MAX, RETRY_SECONDS, WAITING_MAX, load, run};
+
+    /// Held by tests that take all threads for checks.
+    static ALL_THREADS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+    #[tokio::test]
+    async fn the_checks_of_a_call_have_one_time_together() {
+        let time = CheckTime::default();
+        let wall = Duration::from_millis(100);
+        assert_eq!(time.spend(wall, ready(1)).await, Some(1));
+        assert_eq!(time.spend(wall, pending::<()>()).await, None);
+        assert_eq!(time.spend(wall, ready(2)).await, None, "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn what_is_loaded_waits_for_no_check() {
+        let _alone = ALL_THREADS.lock().await;
+        let (checked, check) = mpsc::channel::<()>();
+        let check = Arc::new(Mutex::new(check));
+        let checks: Vec<_> = (0..OF_CALLER_MAX)
+            .map(|_| {
+                let check = Arc::clone(&check);
+                tokio::spawn(run(move || _ = check.lock().unwrap().recv()))
+            })
+            .collect();
+        // Lets the checks start before this load.
+        tokio::task::yield_now().await;
+        assert_eq!(
+            timeout(Duration::from_secs(60), load(|| 7))
+                .await
+                .unwrap()
+                .unwrap(),
+            7
+        );
+        drop(checked);
+        for check in checks {
+            check.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_check_beyond_those_that_may_wait_is_refused() {
+        let _alone = ALL_THREADS.lock().await;
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<Pin<Box<_>>> = Vec::new();
+        let refusal = loop {
+            let wait = Arc::clone(&wait);
+            let mut check = Box::pin(run(move || _ = wait.lock().unwrap().recv()));
+            match check.as_mut().poll(&mut context) {
+                Poll::Pending => waiting.push(check),
+                Poll::Ready(done) => break done.unwrap_err(),
+            }
+            assert!(
+                waiting.len() <= WAITING_MAX + OF_CALLER_MAX,
+                "it takes more and more"
+            );
+        };
+        assert!(
+            waiting.len() > WAITING_MAX,
+            "{} checks were taken",
+            waiting.len()
+        );
+        assert_eq!(refusal.code, ErrorCode::TooManyChecks);
+        assert_eq!(refusal.retry_after, Some(RETRY_SECONDS));
+        drop(go);
+        for check in waiting {
+            check.await.unwrap();
+        }
+        assert_eq!(run(|| 7).await.unwrap(), 7);
+    }
+}

@@ -1,0 +1,98 @@
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+
+use toolcell_journal::{Trail, WeakTrail};
+use toolcell_spec::ProgressStatus;
+
+/// Tells that a call goes on although its caller waits no more (AT-PSTAT-06). Clones belong to the same call.
+///
+/// ```
+/// use toolcell_engine::pipeline::{Background, Request};
+///
+/// let background = Background::default();
+/// let mut request = Request::new("jq.jq", "{}");
+/// request.background = Some(background.clone());
+/// // Later, when the caller got a first answer and the call continues.
+/// background.enter();
+/// ```
+#[derive(Clone, Default)]
+pub struct Background(Arc<BackgroundState>);
+
+#[derive(Default)]
+struct BackgroundState {
+    // Weak: the listeners of a call learn that it has ended when its trail is dropped.
+    trail: OnceLock<WeakTrail>,
+    can_be_left: AtomicBool,
+    /// `true` if its caller can return for the call in a later process.
+    returns: AtomicBool,
+    /// Told once that is so.
+    returning: Notify,
+    /// How many rounds of questions the caller was shown.
+    rounds: AtomicUsize,
+}
+
+impl Background {
+    /// Records that the caller waits no more. Nothing is recorded before the call began and after it ended.
+    pub fn enter(&self) {
+        if let Some(trail) = self.0.trail.get().and_then(WeakTrail::upgrade) {
+            trail.reached(ProgressStatus::Backgrounded);
+        }
+    }
+
+    /// The handle of a call whose caller came back in this process, and was shown so many `rounds` of questions before.
+    pub fn returned(rounds: usize) -> Self {
+        let background = Self(Arc::new(BackgroundState {
+            rounds: AtomicUsize::new(rounds),
+            ..BackgroundState::default()
+        }));
+        background.set_returns();
+        background
+    }
+
+    /// Counts one more round of questions that the caller is shown, and returns its number, from 1 on. A name of an answer
+    /// with this number is for that round alone, also in a later process.
+    pub fn begin_round(&self) -> usize {
+        self.0.rounds.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        self.0.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Tells that the caller can come back for the call, also in a later process. A call that waits for an answer to its
+    /// tool's question is stored then.
+    pub fn set_returns(&self) {
+        self.0.returns.store(true, Ordering::Release);
+        self.0.returning.notify_waiters();
+    }
+
+    /// Completes once the caller can come back in a later process.
+    pub(super) async fn returns(&self) {
+        let mut told = pin!(self.0.returning.notified());
+        // Registered before the look, because it may be told between the two.
+        told.as_mut().enable();
+        if !self.0.returns.load(Ordering::Acquire) {
+            told.await;
+        }
+    }
+
+    /// Returns whether the future of the call can be dropped without losing the call: its approval is open, or given
+    /// and unused, or its tool's question is open, and that is on disk, so another process can continue it. Holds until
+    /// the future is polled again.
+    pub fn can_be_left(&self) -> bool {
+        self.0.can_be_left.load(Ordering::Acquire)
+    }
+
+    /// Begins to record for the call with this trail.
+    pub(super) fn begin(&self, trail: &Trail) {
+        // A handle that two calls share tells of the first one.
+        let _ = self.0.trail.set(trail.downgrade());
+    }
+
+    pub(super) fn set_can_be_left(&self, can: bool) {
+        self.0.can_be_left.store(can, Ordering::Release);
+    }
+}

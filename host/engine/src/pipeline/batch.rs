@@ -1,0 +1,457 @@
+//! Runs calls that belong together, each of them whole. What starts, and when, is decided in
+//! [`scheduler::batch`](crate::scheduler::batch).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use crate::scheduler::batch::{
+    BatchOutlet, BatchPlan, BatchPolicy, BatchState, BatchStep, InterruptBehavior, OrderingPolicy,
+    OutletItem, PlanError, SkipCause, YieldPolicy,
+};
+use crate::scheduler::{ChangeLine, QueueTurn};
+use toolcell_executor::{Cancellation, canceled};
+use toolcell_journal::Listener;
+use toolcell_spec::{
+    AbortReason, CallRecord, ContextModifier, Refusal, ResourceLock, Timestamp, ToolEvent,
+};
+
+use super::call_state::CallState;
+use super::{Request, Services, conclude, modifiers, refuse, resolve, whole};
+
+/// One call of a batch.
+///
+/// ```
+/// use toolcell_engine::pipeline::{BatchCall, Request};
+///
+/// let request = Request::new("jq.jq", r#"{"filter": "length", "input": [1]}"#);
+/// let call = BatchCall::new("count", request).after(["fetch"]);
+/// assert_eq!(call.depends_on, ["fetch"]);
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct BatchCall {
+    /// The caller's name for the call, which no other call of the batch has.
+    pub id: String,
+    /// The call. Its cancellation cancels this call alone, so two calls must not share one.
+    pub request: Request,
+    /// The ids of the calls that have to end first.
+    pub depends_on: Vec<String>,
+    /// Ends the call, at its turn, instead of running it: for one whose component cannot be loaded.
+    pub refusal: Option<Refusal>,
+}
+
+impl BatchCall {
+    /// A call that depends on no other one. `id` becomes the call's native id, if the request has none.
+    pub fn new(id: impl Into<String>, request: Request) -> Self {
+        Self {
+            id: id.into(),
+            request,
+            depends_on: Vec::new(),
+            refusal: None,
+        }
+    }
+
+    /// Adds calls that have to end first.
+    #[must_use]
+    pub fn after<I: Into<String>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
+        self.depends_on.extend(ids.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the refusal that ends the call instead of a run.
+    #[must_use]
+    pub fn refusal(self, refusal: impl Into<Option<Refusal>>) -> Self {
+        Self {
+            refusal: refusal.into(),
+            ..self
+        }
+    }
+}
+
+/// Calls that are made together.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use toolcell_engine::pipeline::{Batch, BatchCall, BatchListener};
+/// use toolcell_engine::scheduler::batch::{BatchPolicy, YieldPolicy};
+///
+/// fn streamed(calls: Vec<BatchCall>, listener: Arc<dyn BatchListener>) -> Batch {
+///     let policy = BatchPolicy { yields: YieldPolicy::UnorderedStreaming, ..BatchPolicy::default() };
+///     Batch { policy, ..Batch::new(calls, listener) }
+/// }
+/// ```
+pub struct Batch {
+    pub calls: Vec<BatchCall>,
+    pub policy: BatchPolicy,
+    /// Interrupts the batch: as its policy says if the user asks for it, otherwise at once.
+    pub interrupt: Cancellation,
+    pub listener: Arc<dyn BatchListener>,
+}
+
+impl Batch {
+    /// A batch under the default policy.
+    pub fn new(calls: Vec<BatchCall>, listener: Arc<dyn BatchListener>) -> Self {
+        Self {
+            calls,
+            policy: BatchPolicy::default(),
+            interrupt: Cancellation::new(),
+            listener,
+        }
+    }
+}
+
+/// Receives what a batch hands out. `at` is the index of the call.
+///
+/// ```
+/// use std::sync::mpsc::Sender;
+///
+/// use toolcell_engine::pipeline::BatchListener;
+/// use toolcell_spec::{CallRecord, ContextModifier, ToolEvent};
+///
+/// /// Sends the results on, and no events. Its batches defer no context modifiers.
+/// struct Results(Sender<(usize, CallRecord)>);
+///
+/// impl BatchListener for Results {
+///     fn event(&self, _: usize, _: &ToolEvent) {}
+///
+///     fn ended(&self, at: usize, record: CallRecord) {
+///         // The receiver may have ended.
+///         let _ = self.0.send((at, record));
+///     }
+///
+///     fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
+/// }
+/// ```
+pub trait BatchListener: Send + Sync {
+    /// Receives an event. Called from within a call: it must not block.
+    fn event(&self, at: usize, event: &ToolEvent);
+    /// Receives the record of a call that has ended: one for each call.
+    fn ended(&self, at: usize, record: CallRecord);
+    /// Receives the deferred context modifiers of a call whose record does not have them, after the record of the last call:
+    /// once for each call that has some, in the order of the calls. They are deferred by the policy of the batch or of the
+    /// tool, and if results come in any order.
+    fn modified(&self, at: usize, modifiers: Vec<ContextModifier>);
+}
+
+/// The place of a call among those that it could disturb.
+pub(super) struct BatchSeat {
+    /// Dropped after the end of the call, which lets others run that it could have disturbed.
+    pub(super) turn: QueueTurn,
+    /// The index of the call in its batch; `None` for a single call.
+    pub(super) order: Option<usize>,
+    /// Since when the call only waits for others of its batch to end, because so many run as may at once.
+    pub(super) held_since: Option<Timestamp>,
+}
+
+/// Runs a batch on the services of `host`. Dropping the future cancels the calls that run, without a record.
+///
+/// # Errors
+///
+/// [`PlanError`], if the calls are no batch. None of them runs then.
+pub async fn batch<H>(
+    host: Arc<H>,
+    services: fn(&H) -> &Services,
+    batch: Batch,
+) -> Result<(), PlanError>
+where
+    H: Send + Sync + 'static,
+{
+    let Batch {
+        mut calls,
+        policy,
+        interrupt,
+        listener,
+    } = batch;
+    let record = Arc::new(policy.record(&declared_locks(services(&host), &calls)));
+    for call in &mut calls {
+        call.request.context_modifier_policy = Some(policy.context_modifiers);
+        call.request.scheduler_policy = Some(Arc::clone(&record));
+    }
+    let plan = BatchPlan::new(
+        calls
+            .iter()
+            .map(|call| (call.id.as_str(), call.depends_on.as_slice())),
+    )?;
+    let in_order = policy.ordering != OrderingPolicy::AllowUnordered;
+    let line = in_order.then(|| services(&host).locks.line());
+    let runner = BatchRunner {
+        line,
+        state: BatchState::new(plan, &policy),
+        policy,
+        deferred: BTreeMap::new(),
+        ids: calls.iter().map(|call| call.id.clone()).collect(),
+        held: HashMap::new(),
+        cancellations: calls
+            .iter()
+            .map(|call| call.request.cancellation.clone())
+            .collect(),
+        calls: calls.into_iter().map(Some).collect(),
+        tasks: JoinSet::new(),
+        started: HashMap::new(),
+        out: Arc::new(BatchOutput {
+            listener,
+            holds_events: policy.yields == YieldPolicy::AllOrdered,
+            outlet: Mutex::new(BatchOutlet::new(policy.yields)),
+            news: Notify::new(),
+        }),
+        host,
+        services,
+    };
+    runner.run(&interrupt).await;
+    Ok(())
+}
+
+/// Locks that the tools of `calls` declare, each once (AT-SCHED-10).
+fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
+    let mut locks: Vec<ResourceLock> = Vec::new();
+    let mut seen = HashSet::new();
+    let tools = calls
+        .iter()
+        .filter_map(|call| call.request.tool.find(&services.catalog).ok());
+    for tool in tools.filter(|tool| seen.insert(Arc::as_ptr(tool))) {
+        for lock in tool
+            .interface()
+            .map_or(&[][..], |interface| &interface.resource_locks)
+        {
+            if !locks.contains(lock) {
+                locks.push(lock.clone());
+            }
+        }
+    }
+    locks
+}
+
+struct BatchRunner<H> {
+    host: Arc<H>,
+    services: fn(&H) -> &Services,
+    state: BatchState,
+    policy: BatchPolicy,
+    line: Option<ChangeLine>,
+    ids: Vec<String>,
+    cancellations: Vec<Cancellation>,
+    /// The calls that could start if fewer ran, and since when.
+    held: HashMap<usize, Timestamp>,
+    /// `None` once the call has begun.
+    calls: Vec<Option<BatchCall>>,
+    tasks: JoinSet<Box<CallRecord>>,
+    /// The calls that run, with a copy of the request for a record if the host itself fails.
+    started: HashMap<Id, (usize, Request)>,
+    /// By call. As bounded as what the outlet holds.
+    deferred: BTreeMap<usize, Vec<ContextModifier>>,
+    out: Arc<BatchOutput>,
+}
+
+impl<H: Send + Sync + 'static> BatchRunner<H> {
+    async fn run(mut self, interrupt: &Cancellation) {
+        let mut interrupted = false;
+        loop {
+            if let Some(reason) = interrupt.requested().filter(|_| !interrupted) {
+                interrupted = true;
+                // Only a user's interruption can wait.
+                let behavior = self.policy.interrupt;
+                let cancels = reason != AbortReason::UserInterruption
+                    || behavior == InterruptBehavior::Cancel;
+                self.state.interrupt(reason, cancels);
+            }
+            while let Some(step) = self.state.next_step() {
+                self.take(step).await;
+            }
+            for at in self.state.newly_held() {
+                self.held.insert(at, Timestamp::now());
+            }
+            self.out.hand_out();
+            if self.state.is_over() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = interrupt.cancelled(), if !interrupted => {}
+                joined = self.tasks.join_next_with_id() => match joined {
+                    Some(joined) => self.joined(joined).await,
+                    None => break,
+                },
+                () = self.out.news.notified() => {}
+            }
+        }
+        for (at, modifiers) in self.deferred {
+            self.out.listener.modified(at, modifiers);
+        }
+    }
+
+    async fn take(&mut self, step: BatchStep) {
+        match step {
+            BatchStep::Start(at) => self.start(at),
+            BatchStep::Discard(at, cause) => self.discard(at, cause).await,
+            BatchStep::Cancel(at, reason) => {
+                if let Some(cancellation) = self.cancellations.get(at) {
+                    cancellation.cancel(reason);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, at: usize) {
+        let Some(call) = self.calls.get_mut(at).and_then(Option::take) else {
+            return;
+        };
+        // Taken here, because calls start in their order, and decisions on them may end in another one.
+        let turn = (self.services)(&self.host)
+            .locks
+            .turn(self.line, call.request.actor_ref.as_deref());
+        let seat = BatchSeat {
+            turn,
+            order: Some(at),
+            held_since: self.held.remove(&at),
+        };
+        let request = self.out.listened(at, call.id, call.request);
+        let refusal = call.refusal;
+        let host = Arc::clone(&self.host);
+        let services = self.services;
+        let spare = request.clone();
+        let task = self.tasks.spawn(async move {
+            let services = services(&host);
+            match refusal {
+                Some(refusal) => refuse(services, request, refusal).await,
+                None => seated(services, request, seat).await,
+            }
+        });
+        self.started.insert(task.id(), (at, spare));
+    }
+
+    async fn discard(&mut self, at: usize, cause: SkipCause) {
+        let Some(call) = self.calls.get_mut(at).and_then(Option::take) else {
+            return;
+        };
+        let request = self.out.listened(at, call.id, call.request);
+        let (reason, refusal) = match cause {
+            SkipCause::Interrupted(reason) => (reason, canceled(reason)),
+            SkipCause::Failed(root) => {
+                let id = self.ids.get(root).map_or("", String::as_str);
+                let message = format!("the call did not start, because the call {id:?} failed");
+                (
+                    AbortReason::SiblingError,
+                    Refusal {
+                        message,
+                        ..canceled(AbortReason::SiblingError)
+                    },
+                )
+            }
+        };
+        let record = discarded((self.services)(&self.host), request, reason, refusal).await;
+        self.out.outlet().end(at, record);
+        self.out.hand_out();
+    }
+
+    async fn joined(&mut self, joined: Result<(Id, Box<CallRecord>), JoinError>) {
+        let (at, mut record) = match joined {
+            Ok((id, record)) => match self.started.remove(&id) {
+                Some((at, _)) => (at, record),
+                None => return,
+            },
+            Err(error) => {
+                let Some((at, request)) = self.started.remove(&error.id()) else {
+                    return;
+                };
+                let fault = Refusal::host_fault(error.to_string());
+                (
+                    at,
+                    refuse((self.services)(&self.host), request, fault).await,
+                )
+            }
+        };
+        self.state.ended(at, record.result.is_error);
+        let deferred = modifiers::take_deferred(&mut record, &self.policy);
+        if !deferred.is_empty() {
+            self.deferred.insert(at, deferred);
+        }
+        self.out.outlet().end(at, record);
+    }
+}
+
+/// Runs a call that has a place in its batch.
+async fn seated(services: &Services, request: Request, seat: BatchSeat) -> Box<CallRecord> {
+    let mut journey = CallState::begin(services, request);
+    journey.seat = Some(seat);
+    whole(journey).await
+}
+
+/// Ends a call that does not start.
+async fn discarded(
+    services: &Services,
+    request: Request,
+    reason: AbortReason,
+    refusal: Refusal,
+) -> Box<CallRecord> {
+    let mut journey = CallState::begin(services, request);
+    // The tool says what its record must not show. A call that could not be selected did not start either.
+    let _ = resolve::resolve(&mut journey).await;
+    journey.request.cancellation.cancel(reason);
+    conclude(journey, Err(refusal)).await
+}
+
+/// Where progress and results of the calls come together.
+struct BatchOutput {
+    listener: Arc<dyn BatchListener>,
+    /// `true` if events wait for their turn; otherwise they go to the listener directly.
+    holds_events: bool,
+    outlet: Mutex<BatchOutlet<ToolEvent, Box<CallRecord>>>,
+    /// Notified when an event was added.
+    news: Notify,
+}
+
+impl BatchOutput {
+    fn outlet(&self) -> MutexGuard<'_, BatchOutlet<ToolEvent, Box<CallRecord>>> {
+        self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<OutletItem<ToolEvent, Box<CallRecord>>> {
+        self.outlet().take()
+    }
+
+    /// Gives the listener everything whose turn it is. The outlet is not locked meanwhile, because a listener may block.
+    fn hand_out(&self) {
+        while let Some(given) = self.next() {
+            match given {
+                OutletItem::Event(at, event) => self.listener.event(at, &event),
+                OutletItem::End(at, record) => self.listener.ended(at, *record),
+            }
+        }
+    }
+
+    /// The request of the call `at`, whose events are heard here too.
+    fn listened(self: &Arc<Self>, at: usize, id: String, mut request: Request) -> Request {
+        request.native_call_id.get_or_insert(id);
+        request.listener = Some(Arc::new(CallListener {
+            at,
+            own: request.listener.take(),
+            out: Arc::clone(self),
+        }));
+        request
+    }
+}
+
+/// Hears the events of one call.
+struct CallListener {
+    at: usize,
+    /// The listener that the request had.
+    own: Option<Arc<dyn Listener>>,
+    out: Arc<BatchOutput>,
+}
+
+impl Listener for CallListener {
+    fn event(&self, event: &ToolEvent) {
+        if let Some(own) = &self.own {
+            own.event(event);
+        }
+        if self.out.holds_events {
+            self.out.outlet().event(self.at, event.clone());
+            self.out.news.notify_one();
+        } else {
+            self.out.listener.event(self.at, event);
+        }
+    }
+}

@@ -1,0 +1,559 @@
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use crate::approval::Session;
+use crate::catalog::Tool;
+use toolcell_executor::{InputCheck, PreflightAccess};
+use toolcell_journal::{
+    Artifacts, History, Listener, Outlet, PayloadStore, RoleLock, Start, StoredApproval,
+    SuspendedCall, Trail,
+};
+use toolcell_policy::{Limits, Opinion};
+use toolcell_spec::{
+    Approval, EventId, EventType, Input, InputMutation, InputResponses, OutputRetention,
+    PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings, ResultPersistence, Status,
+    Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
+};
+
+use crate::scheduler::ResourceClaim;
+
+use super::approval::{ApprovalService, StoredCall};
+use super::aside::LongChecks;
+use super::batch::BatchSeat;
+use super::children::{self, CallTree};
+use super::phase_clock::PhaseClock;
+use super::redaction::{Redaction, records};
+use super::running::RunningCall;
+use super::suspend::SuspensionStage;
+use super::{Request, Services, modifiers};
+
+/// Size of arguments from which records are written aside, in bytes: more would delay other calls. These are in the
+/// log once.
+const LARGE_BYTES: usize = 16 << 10;
+
+/// Maximum length of the name of a session in a record, in characters.
+const SESSION_CHARS_MAX: usize = 128;
+
+/// The session of a call, for its record: a named one, such as an MCP client's, or else this run of the process. A
+/// tool's call is in the session of its caller, although no approval for that session is for it.
+fn session(request: &Request) -> Arc<str> {
+    static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
+    if let Some(of_caller) = request
+        .lineage
+        .as_ref()
+        .and_then(|lineage| lineage.session.as_ref())
+    {
+        return Arc::clone(of_caller);
+    }
+    match &request.approval.session {
+        Session::Named(name) => name
+            .chars()
+            .take(SESSION_CHARS_MAX)
+            .collect::<String>()
+            .into(),
+        Session::None | Session::Terminal => Arc::clone(&RUN),
+    }
+}
+
+/// A call that another process began, as it is stored.
+///
+/// ```
+/// use toolcell_journal::StoredApproval;
+/// use toolcell_engine::pipeline::StoredCallRef;
+///
+/// fn tool(stored: &StoredApproval) -> &str {
+///     &StoredCallRef::from(stored).plan().tool
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub enum StoredCallRef<'k> {
+    /// An approval was requested.
+    Approval(&'k StoredApproval),
+    /// The tool ran, and asked.
+    Suspended(&'k SuspendedCall),
+}
+
+impl<'k> StoredCallRef<'k> {
+    /// The request that the call was made with.
+    pub fn plan(self) -> &'k Plan {
+        match self {
+            Self::Approval(stored) => &stored.approval.plan,
+            Self::Suspended(stored) => &stored.suspension.plan,
+        }
+    }
+
+    /// The caller.
+    pub fn actor_ref(self) -> Option<&'k String> {
+        match self {
+            Self::Approval(stored) => stored.approval.actor_ref.as_ref(),
+            Self::Suspended(stored) => stored.suspension.actor_ref.as_ref(),
+        }
+    }
+
+    /// The record of the call so far.
+    pub fn invocation(self) -> &'k ToolInvocation {
+        match self {
+            Self::Approval(stored) => &stored.invocation,
+            Self::Suspended(stored) => &stored.invocation,
+        }
+    }
+
+    pub(super) fn history(self) -> &'k History {
+        match self {
+            Self::Approval(stored) => &stored.history,
+            Self::Suspended(stored) => &stored.history,
+        }
+    }
+
+    /// `Some` if an approval was requested.
+    pub(super) fn approval(self) -> Option<&'k Approval> {
+        match self {
+            Self::Approval(stored) => Some(&stored.approval),
+            Self::Suspended(stored) => stored.approval.as_ref(),
+        }
+    }
+
+    /// `Some` if the tool ran, and asked.
+    pub(super) fn suspension(self) -> Option<&'k Suspension> {
+        match self {
+            Self::Approval(_) => None,
+            Self::Suspended(stored) => Some(&stored.suspension),
+        }
+    }
+}
+
+impl<'k> From<&'k StoredApproval> for StoredCallRef<'k> {
+    fn from(stored: &'k StoredApproval) -> Self {
+        Self::Approval(stored)
+    }
+}
+
+impl<'k> From<&'k SuspendedCall> for StoredCallRef<'k> {
+    fn from(stored: &'k SuspendedCall) -> Self {
+        Self::Suspended(stored)
+    }
+}
+
+/// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one. Boxed, because
+/// a future that holds one is moved several times.
+pub struct CallState<'a> {
+    pub(super) services: &'a Services,
+    /// `Some` if another process began the call. A phase whose outcome is on record passes such a call through.
+    pub(super) resumed: Option<StoredCallRef<'a>>,
+    pub(super) request: Request,
+    pub(super) invocation: ToolInvocation,
+    pub(super) trail: Trail,
+    pub(super) tool: Option<Arc<Tool>>,
+    pub(super) decisions: Vec<PermissionDecision>,
+    pub(super) mutations: Vec<InputMutation>,
+    pub(super) persistence: Vec<ResultPersistence>,
+    pub(super) hook_runs: Vec<ToolHook>,
+    /// Combined opinion of the hooks so far.
+    pub(super) opinion: Option<Opinion>,
+    /// Values to keep out of these records.
+    pub(super) redaction: Redaction,
+    pub(super) checks: Arc<LongChecks>,
+    /// Context from hooks for the model.
+    pub(super) additional_context: Vec<Value>,
+    pub(super) mappings: ResultMappings,
+    /// `true` if a guest ran that could make lasting changes, so repeating the call is not safe.
+    pub(super) changes: bool,
+    /// `Some` while a tool that may write artifacts runs, and until they are kept.
+    pub(super) artifacts: Option<Artifacts>,
+    /// `Some` after an approval was requested, or the call was suspended.
+    pub(super) asked: Option<Box<StoredCall>>,
+    /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
+    /// calls that exclude each other do not overlap.
+    pub(super) seat: Option<BatchSeat>,
+    /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
+    pub(super) aside: Option<ResourceClaim>,
+    /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
+    pub(super) narrowed: OutputRetention,
+    /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
+    pub(super) tree: Option<Arc<CallTree>>,
+    /// The user's answers to the tool's questions, by their keys. They are the call's, so that every later instance gets
+    /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
+    /// answered.
+    pub(super) responses: InputResponses,
+    /// Usage of the tool in earlier processes; `None` if it did not run there.
+    pub(super) spent: Option<Box<Usage>>,
+    /// `true` if preflight waits until the call is allowed, because hooks or an approver are asked first.
+    pub(super) preflight_left: bool,
+    /// Lets the call be canceled by its id; `None` for a call that does not run.
+    pub(super) registered: Option<RunningCall>,
+    pub(super) clock: PhaseClock,
+}
+
+impl<'a> CallState<'a> {
+    /// Notes that `phase` begins, for the diagnostic output.
+    pub(super) fn enter(&mut self, phase: &'static str) {
+        self.clock.enter(self.invocation.invocation_id, phase);
+    }
+
+    /// The store for the payloads of this call's caller.
+    pub(super) fn payloads(&self) -> PayloadStore {
+        let lasts = self
+            .tool
+            .as_deref()
+            .and_then(|tool| tool.permission_profile().retention());
+        self.services
+            .payloads
+            .for_owner(self.request.actor_ref.as_deref())
+            .lasting(lasts)
+    }
+
+    pub(super) fn begin(services: &'a Services, request: Request) -> Box<Self> {
+        let outlet = services.outlet(Some(session(&request)));
+        let mut journey = Self::heard_by(
+            Arc::clone(&services.listeners),
+            Some(outlet),
+            services,
+            request,
+        );
+        journey.registered = Some(journey.register());
+        journey
+    }
+
+    /// A journey without the host's listeners, for a call that does not run.
+    pub(super) fn unheard(services: &'a Services, request: Request) -> Box<Self> {
+        Self::heard_by(Arc::default(), None, services, request)
+    }
+
+    fn register(&self) -> RunningCall {
+        self.services.running.enter(
+            self.invocation.invocation_id,
+            &self.request.cancellation,
+            &self.trail,
+        )
+    }
+
+    fn heard_by(
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Option<Outlet>,
+        services: &'a Services,
+        request: Request,
+    ) -> Box<Self> {
+        let session_ref = outlet.as_ref().and_then(|outlet| outlet.session.clone());
+        let mut invocation = ToolInvocation::planned(request.tool.name(), &request.input);
+        invocation
+            .native_call_id
+            .clone_from(&request.native_call_id);
+        invocation.actor_ref.clone_from(&request.actor_ref);
+        invocation.session_ref = session_ref;
+        let mut narrowed = OutputRetention::default();
+        if let Some(lineage) = &request.lineage {
+            invocation
+                .extra
+                .insert(children::PARENT.to_owned(), json!(lineage.parent()));
+            narrowed = lineage.narrowed;
+            invocation.keeps_no_input = !narrowed.journal;
+        }
+        invocation.surface_id = request.tool.surface_id().cloned();
+        if let Some(mapping) = &request.mapping {
+            invocation.add_mapping(mapping);
+        }
+        if let Some(trace) = &request.trace {
+            trace.put_into(&mut invocation);
+        }
+        if let Some(replay) = &request.replay {
+            invocation
+                .extra
+                .insert("replay_of".to_owned(), json!(replay.of));
+        }
+        let listeners = match &request.listener {
+            None => listeners,
+            Some(own) => listeners.iter().chain([own]).cloned().collect(),
+        };
+        let began = invocation.created_at();
+        let trail = Trail::begin(&invocation, Arc::clone(&services.source), listeners, outlet);
+        if let Some(background) = &request.background {
+            background.begin(&trail);
+        }
+        let requested = [
+            ("requested", request.tool.name().to_owned().into()),
+            ("native_call_id", request.native_call_id.clone().into()),
+        ];
+        trail.emit_at(began, EventType::Planned, requested);
+        Box::new(Self {
+            narrowed,
+            ..Self::new(services, request, invocation, trail)
+        })
+    }
+
+    fn new(
+        services: &'a Services,
+        request: Request,
+        invocation: ToolInvocation,
+        trail: Trail,
+    ) -> Self {
+        let checks = Arc::new(LongChecks::from_request(&request));
+        Self {
+            services,
+            resumed: None,
+            request,
+            redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
+            checks,
+            invocation,
+            trail,
+            tool: None,
+            decisions: Vec::new(),
+            mutations: Vec::new(),
+            persistence: Vec::new(),
+            hook_runs: Vec::new(),
+            opinion: None,
+            additional_context: Vec::new(),
+            mappings: ResultMappings::default(),
+            changes: false,
+            artifacts: None,
+            asked: None,
+            seat: None,
+            aside: None,
+            narrowed: OutputRetention::default(),
+            tree: None,
+            responses: InputResponses::new(),
+            spent: None,
+            preflight_left: false,
+            registered: None,
+            clock: PhaseClock::start(),
+        }
+    }
+
+    /// Resumes a call that another process began, with its `events` so far. This process owns it from now on (`held`).
+    pub(super) fn resume(
+        services: &'a Services,
+        mut request: Request,
+        stored: StoredCallRef<'a>,
+        desk: &ApprovalService,
+        held: RoleLock,
+        events: Vec<ToolEvent>,
+    ) -> Box<Self> {
+        let invocation = stored.invocation();
+        let history = stored.history();
+        let suspension = stored.suspension();
+        let id = invocation.invocation_id;
+        let listeners = Arc::clone(&services.listeners);
+        let outlet = services.outlet(invocation.session_ref.clone());
+        let trail = Trail::resume(
+            invocation,
+            events,
+            Arc::clone(&services.source),
+            listeners,
+            outlet,
+        );
+        trail.resolved(&invocation.tool_id);
+        request.context_modifier_policy = modifiers::noted(invocation);
+        request.trace = TraceContext::recorded(invocation);
+        let registered = services.running.enter(id, &request.cancellation, &trail);
+        let stage = if suspension.is_some() {
+            SuspensionStage::Waiting
+        } else {
+            SuspensionStage::Never
+        };
+        let journal = desk.journal.clone();
+        let leaving = trail.leaving();
+        let asked = StoredCall {
+            journal,
+            approval: stored.approval().cloned(),
+            stage,
+            leaving,
+            held,
+        };
+        let tree = suspension.map(|left| Arc::new(CallTree::restored(left.asked, left.calls_left)));
+        Box::new(Self {
+            resumed: Some(stored),
+            decisions: history.decisions.clone(),
+            mutations: history.mutations.clone(),
+            hook_runs: history.hook_runs.clone(),
+            changes: suspension.is_some_and(|left| left.changes),
+            asked: Some(Box::new(asked)),
+            tree,
+            responses: suspension
+                .map(|left| left.responses.clone())
+                .unwrap_or_default(),
+            spent: suspension.map(|left| Box::new(left.spent.clone())),
+            // A tool that asked has passed it.
+            preflight_left: suspension.is_none(),
+            registered: Some(registered),
+            ..Self::new(services, request, invocation.clone(), trail)
+        })
+    }
+
+    /// Redacts the records that the call gathered beside its result.
+    pub(super) fn redact_records(&mut self) {
+        let Some(redactor) = self.redaction.active() else {
+            return;
+        };
+        self.decisions
+            .iter_mut()
+            .for_each(|decision| records::decision(redactor, decision));
+        self.additional_context
+            .iter_mut()
+            .for_each(|context| _ = redactor.redact(context));
+        self.hook_runs
+            .iter_mut()
+            .for_each(|run| records::hook(redactor, run));
+        self.mutations
+            .iter_mut()
+            .for_each(|mutation| records::mutation(redactor, mutation));
+    }
+
+    /// Limits on keeping the output, set by the operator, the tool, and other calls whose output it may repeat.
+    pub(super) fn keeping(&self) -> OutputRetention {
+        let by_tool = self.tool.as_deref().map(Tool::keeping).unwrap_or_default();
+        by_tool.and(self.services.keeping).and(self.narrowed)
+    }
+
+    /// Keeps what the call says from now on off all disks, because a call below it has said what may be on none.
+    pub(super) fn keep_off_disks(&mut self) {
+        self.narrowed = self
+            .narrowed
+            .and(OutputRetention::by(Strategy::NeverPersist));
+        self.trail.keep_unnoted();
+    }
+
+    /// Returns whether the call's records are too large for a worker to write.
+    pub(super) fn is_large(&self) -> bool {
+        self.request.input.text().len() > LARGE_BYTES
+    }
+
+    /// Writes down that the tool starts to run, with what was decided and what happened so far.
+    pub(super) async fn write_start(&mut self) -> Result<(), Refusal> {
+        self.redact_records();
+        let events = self.trail.events();
+        let Self {
+            invocation,
+            decisions,
+            hook_runs: hooks,
+            changes,
+            ..
+        } = &*self;
+        let start = Start {
+            invocation,
+            decisions,
+            hooks,
+            events: &events,
+            changes: *changes,
+        };
+        self.services.calls.started(start, self.is_large()).await?;
+        self.trail.is_noted(events.len());
+        Ok(())
+    }
+
+    /// The records so far as a disk may have them, redacted, with `events`.
+    pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
+        self.redact_records();
+        let mut history = History {
+            decisions: self.decisions.clone(),
+            mutations: self.mutations.clone(),
+            hook_runs: self.hook_runs.clone(),
+            events,
+        };
+        if self.invocation.keeps_no_input {
+            history.hide_input();
+        }
+        history
+    }
+
+    /// The arguments of the tool's own checks of `input`, which run with an empty capability.
+    pub(super) fn check<'c>(
+        &'c self,
+        tool: &'c Tool,
+        input: &'c Input,
+        limits: &'c Limits,
+    ) -> InputCheck<'c> {
+        InputCheck {
+            component: tool.component(),
+            tool: tool.name(),
+            input: input.text(),
+            limits,
+            wall: self.request.limits.wall,
+            cancellation: &self.request.cancellation,
+            preflight: PreflightAccess::Offline,
+        }
+    }
+
+    /// Says whether the call can be dropped, because another process could go on with it.
+    pub(super) fn set_can_be_left(&self, can: bool) {
+        if let Some(background) = &self.request.background {
+            background.set_can_be_left(can);
+        }
+    }
+
+    /// Advances the invocation to status `to`. A transition that the status graph lacks is a fault of the host.
+    pub(super) fn advance(&mut self, to: Status) -> Result<(), Refusal> {
+        self.invocation
+            .advance(to, None)
+            .map_err(|error| Refusal::host_fault(error.to_string()))
+    }
+
+    /// Advances the invocation to an informational status, for example one that says where a call failed.
+    pub(super) fn pass_through(&mut self, to: Status, reason: &str) {
+        // The status is only informational, so one that cannot be reached is skipped.
+        let _ = self.invocation.advance(to, Some(reason.to_owned()));
+    }
+
+    /// When the invocation reached its status.
+    pub(super) fn advanced_at(&self) -> Timestamp {
+        self.invocation
+            .status_transitions()
+            .last()
+            .map_or_else(Timestamp::now, |step| step.at)
+    }
+
+    /// Fails if cancellation of the call was requested.
+    pub(super) fn heed_cancellation(&self) -> Result<(), Refusal> {
+        match self.request.cancellation.requested() {
+            Some(reason) => Err(toolcell_executor::canceled(reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the opinion of one hook; the strictest of all counts.
+    pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
+        let PermissionResult { behavior, reason } = result;
+        let opinion = Opinion {
+            behavior,
+            hook_id: hook_id.to_owned(),
+            reason,
+        };
+        self.opinion = Opinion::combine(self.opinion.take(), opinion);
+    }
+
+    pub(super) fn mutated(&mut self, mut mutation: InputMutation) {
+        mutation.from_input_ref = self.redaction.concealed(&mutation.from_input_ref);
+        mutation.to_input_ref = self.redaction.concealed(&mutation.to_input_ref);
+        let changed = json!({
+            "mutation_id": mutation.mutation_id,
+            "source_type": mutation.source_type,
+            "source_ref": mutation.source_ref,
+            "changed_fields": mutation.changed_fields,
+        });
+        self.trail.emit(EventType::InputMutated, changed);
+        self.mutations.push(mutation);
+    }
+}
+
+/// Declares what a phase returns. Only the module of that phase can make one, so a phase that is left out or out of order
+/// does not compile; the examples of `phase.rs` show it.
+macro_rules! phase_token {
+    ($(#[$doc:meta])* $visible:vis $name:ident($content:ty)) => {
+        $(#[$doc])*
+        $visible struct $name($content);
+
+        impl $name {
+            /// Returns the content, to the next phase.
+            pub(super) fn open(self) -> $content {
+                self.0
+            }
+        }
+    };
+}
+
+pub(super) use phase_token;
+
+/// A tool, and the input that it is called with so far.
+pub(super) struct PreparedCall {
+    pub(super) tool: Arc<Tool>,
+    pub(super) input: Input,
+}

@@ -1,0 +1,599 @@
+//! Calls that a running guest makes of other tools. Each is a call of its own: it passes every phase, under a ceiling made
+//! from the permit of its caller, within what is left of its caller's limits, and inside its caller's place.
+//!
+//! A call below another one runs inside the future of that one. So it ends with it, whatever becomes of the caller.
+
+mod line;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{OnceCell, mpsc, oneshot};
+
+use crate::catalog::Tool;
+use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
+use toolcell_executor::{
+    CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, LimitShare,
+    RunInput,
+};
+use toolcell_policy::secret::REDACTED;
+use toolcell_policy::{CallCeiling, Limits, Permit, Policy};
+use toolcell_spec::{
+    AbortReason, CallRecord, ErrorCode, Input, InvocationId, OutputRetention, Refusal,
+    ResultStatus, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
+};
+use toolcell_system::BoxFuture;
+
+use super::call_state::CallState;
+use super::redaction::InheritedSecrets;
+use super::{Callee, Request, Services, whole};
+use line::{ChildLine, ChildReply, ChildRequest, UnreadUsage};
+
+/// The property of an invocation that names the call that made it. An extension of the specification.
+pub(super) const PARENT: &str = "parent_invocation_id";
+/// The property of an invocation that names the calls that it made. An extension of the specification.
+const CHILDREN: &str = "child_invocation_ids";
+
+/// Maximum number of calls below one call that a client made, at all depths together and refused ones included, because
+/// each leaves a record.
+const CALLS_MAX: u32 = 256;
+/// Maximum number of tools in a list for a guest.
+const LISTED_MAX: usize = 256;
+/// Silence of a tool after which its call says for the first time that it runs. It doubles up to the maximum, which is
+/// shorter than the patience of clients.
+const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
+const NAME_CHARS_MAX: usize = 100;
+
+/// The calls above a call that a guest made.
+pub(super) struct Lineage {
+    parent: InvocationId,
+    /// The `tool_id` of each call above, from the outermost to the caller.
+    ancestors: Vec<String>,
+    /// Limits of the caller.
+    pub(super) ceiling: CallCeiling,
+    /// Remaining limits of the caller.
+    pub(super) share: LimitShare,
+    /// Values that no record of a call below may show either; `None` if there are none.
+    pub(super) hidden: Option<InheritedSecrets>,
+    /// Limits on keeping a lower call's output: its arguments may repeat another call's output.
+    pub(super) narrowed: OutputRetention,
+    /// The session of the caller.
+    pub(super) session: Option<Arc<str>>,
+    tree: Arc<CallTree>,
+}
+
+/// State that a client's call shares with all calls below it.
+pub(super) struct CallTree {
+    calls_left: AtomicU32,
+    /// How often the user was asked.
+    asked: AtomicUsize,
+    /// Room for the instances of these calls, until the last of them has ended.
+    chain: OnceCell<Option<CallChain>>,
+}
+
+impl CallTree {
+    fn new() -> Self {
+        Self {
+            calls_left: AtomicU32::new(CALLS_MAX),
+            asked: AtomicUsize::new(0),
+            chain: OnceCell::new(),
+        }
+    }
+
+    /// The tree of a call that another process began, with its counts so far.
+    pub(super) fn restored(asked: usize, calls_left: u32) -> Self {
+        Self {
+            calls_left: AtomicU32::new(calls_left),
+            asked: AtomicUsize::new(asked),
+            chain: OnceCell::new(),
+        }
+    }
+
+    /// How many calls may still be made.
+    pub(super) fn calls_left(&self) -> u32 {
+        self.calls_left.load(Ordering::Relaxed)
+    }
+
+    /// The tree of the call.
+    pub(super) fn from_call(journey: &mut CallState<'_>) -> Arc<Self> {
+        match &journey.request.lineage {
+            Some(lineage) => Arc::clone(&lineage.tree),
+            // The same one for each instance of a call that asked its user something, and for each attempt.
+            None => Arc::clone(journey.tree.get_or_insert_with(|| Arc::new(Self::new()))),
+        }
+    }
+
+    /// How often these calls have asked their user.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more time that they ask.
+    pub(super) fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The same counts, without room for instances.
+    fn emptied(&self) -> Self {
+        Self::restored(self.asked(), self.calls_left())
+    }
+
+    /// Counts one more call. Fails if there were too many.
+    fn count(&self) -> Result<(), Refusal> {
+        let less = |left: u32| left.checked_sub(1);
+        match self
+            .calls_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let message = format!(
+                    "this call has made {CALLS_MAX} calls of other tools, those of the tools that it called included, \
+                     which is all it may; make fewer calls"
+                );
+                Err(Refusal::new(ErrorCode::ChildCallsLimit, message))
+            }
+        }
+    }
+}
+
+impl Lineage {
+    /// The invocation that made the call.
+    pub(super) fn parent(&self) -> InvocationId {
+        self.parent
+    }
+
+    /// Returns whether a guest with this lineage can call the tool, as far as its names say. `request` is either
+    /// call's: both have the same policy, and offer the same tools.
+    fn may_call(&self, tool: &Tool, request: &Request) -> bool {
+        let offered = request.offered.as_deref();
+        offered.is_none_or(|offered| offered.contains_key(&tool.declaration().tool_id))
+            && is_named(tool, &request.policy, |name| self.ceiling.may_call(name))
+    }
+
+    fn is_recursive(&self, tool: &Tool) -> bool {
+        self.ancestors.contains(&tool.declaration().tool_id)
+    }
+
+    fn is_too_deep(&self) -> bool {
+        self.ancestors.len() > usize::try_from(CHILD_DEPTH_MAX).unwrap_or(usize::MAX)
+    }
+}
+
+/// Fails if the calling guest may not call `tool`, and applies the limits for its calls.
+pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
+    let Some(lineage) = &request.lineage else {
+        return Ok(());
+    };
+    if !lineage.may_call(tool, request) {
+        return Err(not_callable(request.tool.name()));
+    }
+    let id = &tool.declaration().tool_id;
+    if lineage.is_recursive(tool) {
+        let message = format!(
+            "{id} is already running in this call chain ({}); a tool cannot call itself, even through others",
+            lineage.ancestors.join(", which calls ")
+        );
+        let refusal = Refusal::new(ErrorCode::RecursiveToolForbidden, message);
+        return Err(refusal.by_policy("tool_calls:cycles".to_owned()));
+    }
+    if lineage.is_too_deep() {
+        let message = format!(
+            "{id} would be call number {} below the first one; {CHILD_DEPTH_MAX} may be nested",
+            lineage.ancestors.len()
+        );
+        let refusal = Refusal::new(ErrorCode::ChildDepthLimit, message);
+        return Err(refusal.by_policy("tool_calls:depth".to_owned()));
+    }
+    if let Some(wall) = request
+        .offered
+        .as_deref()
+        .and_then(|offered| *offered.get(id)?)
+    {
+        request.limits.wall = request.limits.wall.min(wall);
+    }
+    Ok(())
+}
+
+/// The refusal of a name that may not be called. It is the same for a tool that does not exist, so that a guest cannot
+/// find out which tools there are.
+pub(super) fn not_callable(name: &str) -> Refusal {
+    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+    let message = format!(
+        "`{name}` is no tool that this call may call; it has to be loaded, callable through the surface of this call, \
+         granted with --allow-tool, and in the tool_calls of the profile of the tool that calls it. The name of an \
+         installed tool means that one alone"
+    );
+    Refusal::new(ErrorCode::ToolNotCallable, message)
+}
+
+/// Returns whether a call that no process runs was made by another call, which has ended and no longer limits it.
+pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
+    invocation.extra.contains_key(PARENT) && guard!("child_resume")
+}
+
+/// The refusal of a call whose caller's process ended.
+pub(super) fn outlived() -> Refusal {
+    let message = "the call that made this one has ended, and so this one cannot run any more";
+    Refusal::new(ErrorCode::CallerEnded, message)
+}
+
+/// Limits of the call: its permit's, but at most what its caller has left.
+pub(super) fn limits<'p>(journey: &CallState<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
+    match &journey.request.lineage {
+        None => Cow::Borrowed(permit.limits()),
+        Some(lineage) => Cow::Owned(lineage.share.lower(permit.limits(), None)),
+    }
+}
+
+/// Returns whether a callable tool could disturb calls that the call itself would not disturb.
+pub(super) fn disturb(journey: &CallState<'_>, permit: &Permit) -> bool {
+    is_any_callable(journey, permit, |tool| {
+        let profile = tool.permission_profile();
+        let effects = [WriteEffect::RemoteMutation, WriteEffect::Irreversible];
+        tool.facts().is_concurrency_safe != Some(true)
+            || tool.classifies()
+            || effects.iter().any(|effect| profile.has_effect(effect))
+    })
+}
+
+/// Returns whether requests of a callable tool could change something elsewhere. Calls below a call may change only
+/// what it may change.
+pub(super) fn change_elsewhere(journey: &CallState<'_>, permit: &Permit) -> bool {
+    !permit.changes_nothing()
+        && guard!("child_network")
+        && is_any_callable(journey, permit, |tool| {
+            tool.permission_profile()
+                .has_effect(&WriteEffect::RemoteMutation)
+        })
+}
+
+fn is_any_callable(journey: &CallState<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
+    callable(journey, permit).iter().any(|tool| is(tool))
+}
+
+/// The tools that the call may call.
+pub(super) fn callable(journey: &CallState<'_>, permit: &Permit) -> Vec<Arc<Tool>> {
+    let calls = &permit.capability().tools;
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let mut known = journey.services.catalog.tools();
+    known.retain(|tool| is_named(tool, &journey.request.policy, |name| calls.allow(name)));
+    known
+}
+
+/// Returns whether `names` accepts the qualified name of `tool`, and that name is its own: a grant by name is for the
+/// installed tools, not for a tool that claims the name of one.
+fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool {
+    let declaration = tool.declaration();
+    names(&declaration.qualified_name())
+        && !policy.is_impostor(declaration, tool.component(), |_| true)
+}
+
+/// Runs the tool of `permit`, and the calls that it makes. While the tool reports nothing, the call says that it runs.
+pub(super) async fn invoke(
+    journey: &mut CallState<'_>,
+    permit: &Permit,
+    run: RunInput,
+) -> Box<Execution> {
+    let trail = journey.trail.clone();
+    let mut tool = started(journey, permit, run);
+    let mut silence = SILENCE;
+    loop {
+        tokio::select! {
+            biased;
+            execution = &mut tool => return execution,
+            () = tokio::time::sleep(silence) => if trail.beat(silence) {
+                silence = silence.saturating_mul(2).min(SILENCE_MAX);
+            },
+        }
+    }
+}
+
+fn started<'a>(
+    journey: &'a mut CallState<'_>,
+    permit: &'a Permit,
+    run: RunInput,
+) -> BoxFuture<'a, Box<Execution>> {
+    let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
+    if !calls || permit.capability().tools.is_empty() {
+        return journey.services.executor.invoke(permit, run);
+    }
+    Box::pin(serve(journey, permit, run))
+}
+
+async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) -> Box<Execution> {
+    let services = journey.services;
+    let mut family = ChildCalls::from_call(journey, permit);
+    let cancellation = journey.request.cancellation.clone();
+    let (wishes, mut asked) = mpsc::channel(1);
+    run.tools = Some(Arc::new(ChildLine(wishes)));
+    let mut guest = services.executor.invoke(permit, run);
+    let mut ids = Vec::new();
+    let mut child: Option<RunningChild<'_>> = None;
+    let unread = UnreadUsage::default();
+    let mut canceled = false;
+    let mut execution = loop {
+        tokio::select! {
+            biased;
+            () = cancellation.cancelled(), if !canceled => {
+                canceled = true;
+                if let Some(child) = &child {
+                    child.cancellation.cancel(reason(&cancellation));
+                }
+            }
+            execution = &mut guest => break execution,
+            record = ended(&mut child), if child.is_some() => {
+                // Before the guest has the answer: it can repeat what may be on no disk in all that it says from then on.
+                if record.is_never_persisted() && guard!("child_persistence") {
+                    journey.keep_off_disks();
+                    family.narrowed = journey.narrowed;
+                }
+                if let Some(RunningChild { reply, .. }) = child.take() {
+                    // A guest that was stopped meanwhile does not read it.
+                    let _ = reply.send(ChildReply::new(answer(record), &unread));
+                }
+            }
+            Some(wish) = asked.recv(), if child.is_none() => match wish {
+                ChildRequest::List(reply) => _ = reply.send(family.list(services, &journey.request)),
+                ChildRequest::Call(call, reply) => match family.tree.count() {
+                    Ok(()) => {
+                        let begun = family.begin(services, &journey.request, call, reply);
+                        ids.push(json!(begun.id));
+                        if canceled {
+                            begun.cancellation.cancel(reason(&cancellation));
+                        }
+                        child = Some(begun);
+                    }
+                    Err(refusal) => _ = reply.send(ChildReply::new(not_made(refusal.to_error()), &unread)),
+                },
+            },
+        }
+    };
+    drop(guest);
+    // The guest was stopped while it waited. The call that it waited for ends before it, with a record.
+    if let Some(RunningChild {
+        call,
+        cancellation: of_child,
+        ..
+    }) = child
+    {
+        of_child.cancel(cancellation.requested().unwrap_or(AbortReason::Timeout));
+        drop(ChildReply::new(answer(call.await), &unread));
+    }
+    // Nothing is left that could read a reply.
+    for used in unread.take() {
+        execution.usage.charge(&used);
+        if let (Some(own), Some(below)) = (&journey.artifacts, &used.artifacts) {
+            own.charge(below);
+        }
+    }
+    if !ids.is_empty() {
+        let known = journey
+            .invocation
+            .extra
+            .entry(CHILDREN)
+            .or_insert_with(|| json!([]));
+        known
+            .as_array_mut()
+            .into_iter()
+            .for_each(|known| known.append(&mut ids));
+    }
+    if let (None, Some(tree)) = (&journey.request.lineage, journey.tree.take()) {
+        // Gives the room back: the call may wait for its user, or for a place, before its next instance.
+        journey.tree = Some(Arc::new(tree.emptied()));
+    }
+    execution
+}
+
+fn reason(cancellation: &Cancellation) -> AbortReason {
+    cancellation
+        .requested()
+        .unwrap_or(AbortReason::UserInterruption)
+}
+
+/// Waits for the end of the call, if there is one.
+async fn ended(child: &mut Option<RunningChild<'_>>) -> Box<CallRecord> {
+    match child {
+        Some(child) => child.call.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reply to the guest for a call that has ended.
+fn answer(record: Box<CallRecord>) -> ChildAnswer {
+    let CallRecord {
+        invocation, result, ..
+    } = *record;
+    let used = result.usage.unwrap_or_default();
+    let result = match result.error {
+        Some(error) if result.status != ResultStatus::PartialSucceeded => {
+            Err(match invocation.started_at() {
+                // A tool that passes the error on would seem to be the one that failed. An earlier refusal names the tool itself.
+                Some(_) => ToolError {
+                    message: format!("{}: {}", invocation.tool_id, error.message),
+                    ..error
+                },
+                None => error,
+            })
+        }
+        missing => Ok(ChildOutput {
+            invocation_id: result.invocation_id,
+            content: json!(result.model_facing_content).to_string(),
+            structured: result
+                .structured_content
+                .map(|value: Value| value.to_string()),
+            missing,
+        }),
+    };
+    ChildAnswer { result, used }
+}
+
+/// Reply to the guest for a call that was not made.
+fn not_made(error: ToolError) -> ChildAnswer {
+    ChildAnswer {
+        result: Err(error),
+        used: Usage::default(),
+    }
+}
+
+/// A call that runs for a guest.
+struct RunningChild<'s> {
+    id: InvocationId,
+    call: BoxFuture<'s, Box<CallRecord>>,
+    cancellation: Cancellation,
+    reply: oneshot::Sender<ChildReply>,
+}
+
+/// State shared by the calls of one guest.
+struct ChildCalls {
+    parent: InvocationId,
+    ancestors: Vec<String>,
+    ceiling: CallCeiling,
+    hidden: Option<InheritedSecrets>,
+    narrowed: OutputRetention,
+    session: Option<Arc<str>>,
+    tree: Arc<CallTree>,
+}
+
+impl ChildCalls {
+    fn from_call(journey: &mut CallState<'_>, permit: &Permit) -> Self {
+        let tree = CallTree::from_call(journey);
+        let above = journey
+            .request
+            .lineage
+            .as_ref()
+            .map_or_else(Vec::new, |lineage| lineage.ancestors.clone());
+        let tool_id = journey.invocation.tool_id.clone();
+        Self {
+            parent: journey.invocation.invocation_id,
+            ceiling: CallCeiling::from_permit(permit, &tool_id),
+            hidden: journey.redaction.inherited(),
+            narrowed: if journey.keeping().journal {
+                journey.narrowed
+            } else {
+                // What may be on no disk itself can repeat itself in the arguments of its calls.
+                journey
+                    .narrowed
+                    .and(OutputRetention::by(Strategy::NeverPersist))
+            },
+            session: journey.invocation.session_ref.clone(),
+            ancestors: above.into_iter().chain([tool_id]).collect(),
+            tree,
+        }
+    }
+
+    fn lineage(&self, share: LimitShare) -> Lineage {
+        Lineage {
+            parent: self.parent,
+            ancestors: self.ancestors.clone(),
+            ceiling: self.ceiling.clone(),
+            share,
+            hidden: self.hidden.clone(),
+            narrowed: self.narrowed,
+            session: self.session.clone(),
+            tree: Arc::clone(&self.tree),
+        }
+    }
+
+    /// The tools that the guest may call, without those that call it (AT-REASON-05).
+    fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
+        let nothing = LimitShare {
+            left: Box::default(),
+            deadline: std::time::Instant::now(),
+        };
+        let lineage = self.lineage(nothing);
+        if lineage.is_too_deep() {
+            return Vec::new();
+        }
+        let callee = callee(request, String::new());
+        let is_listed = |tool: &Arc<Tool>| {
+            tool.declaration().lifecycle.is_offered()
+                && tool.gap().is_none()
+                && callee.withheld(tool).is_none()
+                && lineage.may_call(tool, request)
+                && !lineage.is_recursive(tool)
+        };
+        let callable = services.catalog.tools().into_iter().filter(is_listed);
+        let listed = callable.take(LISTED_MAX).map(|tool| CallableTool {
+            name: tool.declaration().qualified_name(),
+            description: tool
+                .contract()
+                .shown(&tool.declaration().description)
+                .into_owned(),
+        });
+        listed.collect()
+    }
+
+    /// Begins a call. It makes progress only while its future is polled.
+    fn begin<'s>(
+        &self,
+        services: &'s Services,
+        of_parent: &Request,
+        call: ChildCall,
+        reply: oneshot::Sender<ChildReply>,
+    ) -> RunningChild<'s> {
+        let ChildCall {
+            mut tool,
+            mut input,
+            share,
+        } = call;
+        // What the caller hides is found and removed by the rules of the tool that is called. A name that means no tool has
+        // none, and may itself be such a value.
+        let is_discreet = self.hidden.is_some() || !self.narrowed.journal;
+        if is_discreet && services.catalog.resolve(&tool).is_err() && guard!("child_names") {
+            (tool, input) = (REDACTED.to_owned(), "{}".to_owned());
+        }
+        let cancellation = Cancellation::new();
+        let callee = callee(of_parent, tool);
+        let lineage = self.lineage(share);
+        let request = of_parent
+            .below(callee, Input::from_text(input), self.parent, lineage)
+            .cancellation(cancellation.clone());
+        let journey = CallState::begin(services, request);
+        let id = journey.invocation.invocation_id;
+        RunningChild {
+            id,
+            call: on_chain(journey, Arc::clone(&self.tree)),
+            cancellation,
+            reply,
+        }
+    }
+}
+
+/// The tool with this name, called through the surface of the call that calls it, if that bounds what it may call.
+fn callee(of_parent: &Request, name: String) -> Callee {
+    let callee = Callee::from(name).loaded(true);
+    match (of_parent.tool.surface_id(), &of_parent.offered) {
+        (Some(id), Some(_)) => callee.on_surface(Arc::clone(id), None),
+        _ => callee,
+    }
+}
+
+/// Runs a call through all phases, once there is room for its instance. A named type, because the call can contain others
+/// of the same kind.
+fn on_chain(journey: Box<CallState<'_>>, tree: Arc<CallTree>) -> BoxFuture<'_, Box<CallRecord>> {
+    Box::pin(async move {
+        let cancellation = journey.request.cancellation.clone();
+        let chains = &journey.services.chains;
+        let caller = journey.request.actor_ref.as_deref();
+        tokio::select! {
+            biased;
+            // The first phase ends a call that was canceled.
+            () = cancellation.cancelled() => {}
+            _ = tree.chain.get_or_init(|| chains.take(caller)) => {}
+        }
+        let keeper = journey.request.keeper.clone();
+        let record = whole(journey).await;
+        if let Some(keeper) = keeper {
+            keeper.ended(&record).await;
+        }
+        record
+    })
+}

@@ -1,0 +1,254 @@
+//! Phase 9: every error of the sandbox, see `sandbox/trap.rs`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use toolcell_executor::{
+    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, RunInput, SandboxDenial,
+};
+use toolcell_journal::{Artifacts, Trail};
+use toolcell_policy::Permit;
+use toolcell_policy::secret::REDACTED;
+use toolcell_spec::{
+    ARTIFACT, CLI, ErrorCode, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal,
+    SANDBOX_REF, Status, Suspension, ToolProgress,
+};
+
+use super::artifacts;
+use super::call_state::{CallState, StoredCallRef, phase_token};
+use super::permission::CallPermission;
+use super::replay;
+use super::retry;
+use super::schedule::Scheduled;
+use super::{children, interact, modifiers, suspend};
+
+phase_token! {
+    /// A tool that ran, and what the sandbox saw of it.
+    pub Executed((Arc<Tool>, Box<Execution>))
+}
+
+/// Runs the tool with what the permit carries.
+pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Executed, Refusal> {
+    let (permission, place) = scheduled.open();
+    if let Some(kept) = journey.resumed.and_then(StoredCallRef::suspension) {
+        // Boxed, to keep the future of other calls small.
+        return Box::pin(go_on(journey, permission, kept)).await;
+    }
+    let CallPermission { tool, permit } = permission;
+    journey.advance(Status::Running)?;
+    // Before its effect: a call whose start cannot be written down does not run.
+    journey.changes = !permit.changes_nothing();
+    let limits = children::limits(journey, &permit).into_owned();
+    journey
+        .trail
+        .emit(EventType::Started, retry::started(&limits, 1));
+    journey.trail.reached(ProgressStatus::Started);
+    journey
+        .write_start()
+        .await
+        .inspect_err(|_| journey.changes = false)?;
+    journey.artifacts = artifacts::begin(journey, &tool, &limits);
+    let mut run = first_run(journey, &tool, &permit);
+    let mut execution = children::invoke(journey, &permit, run.clone()).await;
+    drop(place);
+    if matches!(execution.outcome, Ok(GuestOutcome::NeedsInput(_))) {
+        // Boxed, to keep the future of a call without questions small.
+        execution = Box::pin(interact::go_on(journey, &permit, &mut run, execution, None)).await;
+    }
+    if journey.request.policy.retry.attempts > 1 {
+        execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
+    }
+    Ok(executed(journey, tool, &permit, execution))
+}
+
+/// Goes on with a tool that asked in another process.
+async fn go_on(
+    journey: &mut CallState<'_>,
+    CallPermission { tool, permit }: CallPermission,
+    kept: &Suspension,
+) -> Result<Executed, Refusal> {
+    let limits = children::limits(journey, &permit).into_owned();
+    journey.artifacts = artifacts::begin(journey, &tool, &limits);
+    let (asking, round) = suspend::restored(kept)?;
+    let mut run = first_run(journey, &tool, &permit);
+    // From here on, what the tool consumed is in the execution.
+    journey.spent = None;
+    let mut execution = interact::go_on(journey, &permit, &mut run, asking, Some(round)).await;
+    if journey.request.policy.retry.attempts > 1 {
+        execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
+    }
+    Ok(executed(journey, tool, &permit, execution))
+}
+
+/// Inputs of the first attempt besides its permit.
+fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput {
+    RunInput {
+        attempt: 1,
+        cancellation: journey.request.cancellation.clone(),
+        secrets: journey.redaction.secrets(),
+        observer: Arc::new(EventRelay {
+            trail: journey.trail.clone(),
+            invocation_id: journey.invocation.invocation_id,
+            cancellation: journey.request.cancellation.clone(),
+            artifacts: journey.artifacts.clone(),
+        }),
+        artifacts: journey.artifacts.clone(),
+        modifiers_barred: modifiers::barred(journey, tool),
+        resumed: None,
+        nondeterminism: replay::nondeterminism(journey, tool, permit),
+        tools: None,
+        share: journey
+            .request
+            .lineage
+            .as_ref()
+            .map(|lineage| lineage.share.clone()),
+        configuration: tool.configuration().cloned(),
+    }
+}
+
+fn executed(
+    journey: &mut CallState<'_>,
+    tool: Arc<Tool>,
+    permit: &Permit,
+    mut execution: Box<Execution>,
+) -> Executed {
+    replay::note(journey, &tool, permit, execution.recorded.take());
+    note_command(journey, &tool, &execution);
+    execution.usage.artifacts = journey.artifacts.as_ref().and_then(Artifacts::usage);
+    if let Some(reason) = journey.request.cancellation.requested() {
+        journey.trail.cancel_requested(reason);
+        journey.trail.cancel_acknowledged("host");
+    }
+    Executed((tool, execution))
+}
+
+/// Records how a command ran, in the words of its kind (AT-MAP-05). The sandbox has no signals: what stopped the command
+/// instead is the code of the error.
+fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution) {
+    let Some(end) = execution.command else { return };
+    let invocation = &mut journey.invocation;
+    let call = invocation.evidence_ref();
+    let stopped = execution
+        .outcome
+        .as_ref()
+        .err()
+        .map(|error| error.code)
+        .filter(|_| end.exit_code.is_none());
+    let decision = journey
+        .decisions
+        .last()
+        .map(|decision| format!("{call}#decision/{}", decision.decision_id));
+    let allowed = journey.decisions.iter().rev();
+    let sandbox = allowed
+        .filter_map(|decision| decision.extra.get(SANDBOX_REF)?.as_str())
+        .next();
+    let known = [
+        ("command_id", (**tool.name()).into()),
+        (
+            "argv_ref",
+            invocation
+                .call_input_ref
+                .as_ref()
+                .map(|input| format!("{input}#/args"))
+                .into(),
+        ),
+        ("cwd_ref", format!("{call}#scratch").into()),
+        ("env_policy_ref", decision.into()),
+        ("exit_code", end.exit_code.into()),
+        ("signal", stopped.map(ErrorCode::as_str).into()),
+        ("sandbox_ref", sandbox.into()),
+    ];
+    let fields = known
+        .map(|(name, value): (&str, Value)| (name.to_owned(), value))
+        .into_iter()
+        .collect();
+    invocation.add_mapping(&ExternalMapping {
+        source: CLI.to_owned(),
+        fields,
+    });
+}
+
+/// Writes the events of a running guest to the trail.
+struct EventRelay {
+    trail: Trail,
+    invocation_id: InvocationId,
+    cancellation: Cancellation,
+    artifacts: Option<Artifacts>,
+}
+
+impl EventRelay {
+    /// The artifacts among these blocks, as the host knows them.
+    fn artifacts_of(&self, content: &Value) -> Vec<Value> {
+        let Some(artifacts) = &self.artifacts else {
+            return Vec::new();
+        };
+        let blocks = content
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|block| block.get("type").is_some_and(|kind| kind == ARTIFACT));
+        blocks
+            .filter_map(|block| artifacts.find(block.get("reference")?.as_str()?))
+            .map(Value::Object)
+            .collect()
+    }
+}
+
+impl Observer for EventRelay {
+    fn progress(&self, update: GuestProgress) {
+        let (partial_result_refs, partial_content) = match update.partial {
+            Some((reference, content)) => (vec![reference], Some(content)),
+            None => (Vec::new(), None),
+        };
+        let status = if partial_content.is_some() {
+            ProgressStatus::PartialResult
+        } else {
+            update.status
+        };
+        self.trail.progress(ToolProgress {
+            message: update.message,
+            percent: update.percent,
+            current_step: update.current_step,
+            total_steps: update.total_steps,
+            bytes_read: update.bytes_read,
+            bytes_written: update.bytes_written,
+            line_count: update.line_count,
+            partial_result_refs,
+            artifact_refs: partial_content
+                .as_ref()
+                .map(|content| self.artifacts_of(content))
+                .unwrap_or_default(),
+            partial_content,
+            ..ToolProgress::of_host(self.invocation_id, status)
+        });
+    }
+
+    fn log(&self, level: &str, message: &str, fields: Option<&str>) {
+        self.trail.logged(level, message, fields);
+    }
+
+    fn cancel_acknowledged(&self) {
+        if let Some(reason) = self.cancellation.requested() {
+            self.trail.cancel_requested(reason);
+        }
+        self.trail.cancel_acknowledged("guest");
+    }
+
+    fn denied(&self, denial: SandboxDenial) {
+        // The tool chose what it tried to reach.
+        let target = if self.trail.is_silent() {
+            REDACTED.to_owned()
+        } else {
+            denial.target
+        };
+        let denied = json!({
+            "capability": denial.capability,
+            "target": target,
+            "target_class": denial.target_class,
+            "rule": denial.rule,
+        });
+        self.trail.emit(EventType::SandboxDenied, denied);
+    }
+}

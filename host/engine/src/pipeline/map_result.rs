@@ -1,0 +1,415 @@
+//! Phase 10: execution_failed, where the tool's output breaks its contract.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::catalog::{CheckFailure, Tool};
+use toolcell_executor::hook::UpdatedOutput;
+use toolcell_executor::{GuestOutcome, GuestOutput};
+use toolcell_journal::Artifacts;
+use toolcell_spec::{
+    Content, ContextModifier, ErrorCode, GUEST_BLOCKS, JSON_VALUES_MAX, OutputRetention, Refusal,
+    Status, TEXT, Usage, check_numbers, read_json,
+};
+
+use super::artifacts;
+use super::call_state::{CallState, phase_token};
+use super::execute::Executed;
+use super::persist::length;
+
+/// Maximum number of blocks of one result.
+const BLOCKS_MAX: usize = 1_000;
+/// Maximum length of a label of an artifact in a message, in characters.
+const LABEL_CHARS_MAX: usize = 100;
+/// The content class that is no block: structured output has a place of its own.
+const STRUCTURED: &str = "structured_content";
+/// Text for the model when a tool succeeds without output.
+const NOTHING_SAID: &str = "(tool completed with no output)";
+
+phase_token! {
+    /// Outcome of a call: an output checked against the tool's contract, or why there is none.
+    pub(super) Answered(Box<MappedResult>)
+}
+
+/// Outcome of a call, before it is stored.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MappedResult {
+    /// `true` if the guest was entered.
+    pub(super) ran: bool,
+    pub(super) error: Option<Refusal>,
+    pub(super) content: Vec<Content>,
+    pub(super) structured_content: Option<Value>,
+    pub(super) empty_result: bool,
+    pub(super) ui_facing_summary: Option<String>,
+    pub(super) context_modifiers: Vec<ContextModifier>,
+    pub(super) usage: Option<Usage>,
+    /// `true` if it is redacted, with nothing added since.
+    pub(super) redacted: bool,
+}
+
+/// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
+pub(super) async fn map(
+    journey: &mut CallState<'_>,
+    executed: Result<Executed, Refusal>,
+) -> Answered {
+    let (tool, execution) = match executed {
+        Ok(executed) => executed.open(),
+        Err(refusal) => {
+            let spent = journey.spent.take().map(|spent| quiet(journey, *spent));
+            let ran = spent.is_some();
+            let mut mapped = Box::new(MappedResult {
+                ran,
+                error: Some(refusal),
+                usage: spent,
+                ..MappedResult::default()
+            });
+            journey.redaction.redact(&mut mapped).await;
+            return Answered(mapped);
+        }
+    };
+    if journey.trail.has_partial_result() {
+        journey.pass_through(Status::PartialResult, "the tool gave a partial result");
+        journey.pass_through(Status::Running, "and ran on");
+    }
+    let (output, error) = match execution.outcome {
+        Ok(GuestOutcome::Success(output)) => (Some(output), None),
+        Ok(GuestOutcome::Partial(output, refusal)) => (Some(output), Some(refusal)),
+        Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => (None, Some(refusal)),
+        Ok(GuestOutcome::NeedsInput(_)) => (
+            None,
+            Some(Refusal::host_fault("a question of the tool was not asked")),
+        ),
+    };
+    let read = match output {
+        Some(output) => Some(parse(journey, &tool, output, error.is_none()).await),
+        None => None,
+    };
+    let mut mapped = match read {
+        None => Box::new(MappedResult {
+            error,
+            ..MappedResult::default()
+        }),
+        Some(Ok(mut mapped)) => {
+            journey.mappings.tool = 1;
+            mapped.error = error.or_else(|| missing_artifact(&tool, &mapped.content));
+            mapped.empty_result &= mapped.error.is_none();
+            mapped
+        }
+        Some(Err(broken)) => Box::new(MappedResult {
+            error: Some(broken),
+            ..MappedResult::default()
+        }),
+    };
+    mapped.ran = true;
+    mapped.usage = Some(quiet(journey, execution.usage));
+    if mapped.error.is_none() {
+        mapped.context_modifiers = execution.context_modifiers;
+    }
+    mapped.content.extend(execution.logs);
+    journey.redaction.received(execution.redacted);
+    if journey
+        .artifacts
+        .as_ref()
+        .is_some_and(Artifacts::is_redacted)
+    {
+        journey.redaction.found_in("/artifact_refs");
+    }
+    journey.redaction.redact(&mut mapped).await;
+    Answered(mapped)
+}
+
+/// `usage`, without names of files and servers if not all output may be kept: the tool chose them.
+fn quiet(journey: &CallState<'_>, mut usage: Usage) -> Usage {
+    if journey.keeping() != OutputRetention::default() {
+        hide_names(&mut usage);
+    }
+    usage
+}
+
+fn hide_names(usage: &mut Usage) {
+    if let Some(touched) = &mut usage.touched {
+        touched.hide();
+    }
+}
+
+/// Reads JSON of a tool, in which every number stays what it was.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    read_json(text, JSON_VALUES_MAX).and_then(|value| check_numbers(text).map(|()| value))
+}
+
+/// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
+async fn parse(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    output: GuestOutput,
+    whole: bool,
+) -> Result<Box<MappedResult>, Refusal> {
+    let broken = |code, message: String| Refusal::new(code, message);
+    let content: Vec<Content> = read(&output.content).map_err(|error| {
+        broken(
+            ErrorCode::ContentInvalid,
+            format!("the tool's content is not an array of blocks: {error}"),
+        )
+    })?;
+    let invalid = content
+        .iter()
+        .enumerate()
+        .find_map(|(at, block)| Some((at, block, block.problem()?)));
+    if let Some((at, block, problem)) = invalid {
+        let message = format!(
+            "block {at} of the tool's content, of type {}, is not valid: {problem}",
+            block.kind
+        );
+        return Err(broken(ErrorCode::ContentInvalid, message));
+    }
+    let structured = output
+        .structured
+        .map(|text| read::<Value>(&text))
+        .transpose()
+        .map_err(|error| {
+            broken(
+                ErrorCode::OutputSchemaMismatch,
+                format!("the tool's structured output cannot be passed on as JSON: {error}"),
+            )
+        })?;
+    let mut mapped = accept(journey, tool, content, structured, whole).await?;
+    mapped.ui_facing_summary = output.ui_summary;
+    Ok(mapped)
+}
+
+/// Checks an output against the tool's contract, whether it comes from the tool or from a hook.
+async fn accept(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    mut content: Vec<Content>,
+    structured: Option<Value>,
+    whole: bool,
+) -> Result<Box<MappedResult>, Refusal> {
+    let broken = |code, message: String| Refusal::new(code, message);
+    if content.len() > BLOCKS_MAX {
+        return Err(broken(
+            ErrorCode::ContentInvalid,
+            format!("the tool returned more than {BLOCKS_MAX} blocks"),
+        ));
+    }
+    let declared = tool
+        .declaration()
+        .output_contract
+        .as_ref()
+        .map_or(&[][..], |contract| &contract.content_types);
+    for block in &content {
+        let kind = block.kind.as_str();
+        if !GUEST_BLOCKS.contains(&kind) {
+            let advice = if kind == STRUCTURED {
+                "; return it as structured output"
+            } else {
+                ""
+            };
+            return Err(broken(
+                ErrorCode::ContentInvalid,
+                format!(
+                    "the tool returned a block of type {kind:?}, which it may not write{advice}"
+                ),
+            ));
+        }
+        if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
+            return Err(broken(
+                ErrorCode::ContentTypeNotDeclared,
+                format!("the tool returned `{kind}`, which it does not declare"),
+            ));
+        }
+    }
+    artifacts::resolve(journey, &mut content)?;
+    let structured = match structured {
+        Some(value) => Some(check_output(journey, tool, value).await?),
+        None if whole && tool.contract().promises_structured_output() => {
+            return Err(broken(
+                ErrorCode::OutputSchemaMismatch,
+                "the tool promises structured output and gave none".to_owned(),
+            ));
+        }
+        None => None,
+    };
+    Ok(Box::new(MappedResult {
+        empty_result: whole && content.is_empty() && structured.is_none(),
+        content,
+        structured_content: structured,
+        ..MappedResult::default()
+    }))
+}
+
+/// Checks structured output against the contract, and returns it. Runs inline if that is quick, otherwise on a thread
+/// for checks.
+async fn check_output(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    value: Value,
+) -> Result<Value, Refusal> {
+    let contract = tool.contract();
+    let bytes = length(&value);
+    let (value, checked) = if contract.output_is_light(&value, bytes) {
+        let checked = contract.check_output(&value, bytes);
+        (value, checked)
+    } else {
+        let contract = Arc::clone(contract);
+        let work = move || {
+            let checked = contract.check_output(&value, bytes);
+            (value, checked)
+        };
+        journey.checks.run("checking the answer", work).await?
+    };
+    checked.map(|()| value).map_err(|unsatisfied| {
+        let code = match unsatisfied {
+            CheckFailure::Mismatch(_) => ErrorCode::OutputSchemaMismatch,
+            CheckFailure::Costly(_) => ErrorCode::OutputTooCostly,
+        };
+        let message = format!("the tool's output does not satisfy its own schema: {unsatisfied}");
+        Refusal::new(code, message)
+    })
+}
+
+/// Maps the output again, as the hook `hook_id` updated it (AT-PIPE-10). The update replaces everything that the tool
+/// returned, its context modifiers included, under the same contract. If it breaks the contract, both it and the tool's
+/// output are withheld.
+pub(super) async fn remap(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    hook_id: &str,
+    updated: UpdatedOutput,
+    mapped: &mut MappedResult,
+) {
+    // The host added the logs, so no tool has to declare them.
+    let (content, logs): (Vec<_>, Vec<_>) = updated
+        .content
+        .into_iter()
+        .partition(Content::is_model_facing);
+    match accept(
+        journey,
+        tool,
+        content,
+        updated.structured,
+        mapped.error.is_none(),
+    )
+    .await
+    {
+        Ok(new) => {
+            journey.mappings.hooks.push(hook_id.to_owned());
+            *mapped = MappedResult {
+                ran: mapped.ran,
+                error: mapped.error.take(),
+                usage: mapped.usage.take(),
+                ..*new
+            };
+            mapped.content.extend(logs);
+        }
+        Err(broken) => {
+            let message = format!(
+                "the hook {hook_id} changed the output, and broke its contract: {}",
+                broken.message
+            );
+            mapped.withhold(Refusal::new(ErrorCode::ResultMappingFailed, message));
+        }
+    }
+}
+
+impl MappedResult {
+    /// Returns whether anything is left of the tool's output.
+    pub(super) fn has_output(&self) -> bool {
+        !self.content.is_empty()
+            || self.structured_content.is_some()
+            || self.ui_facing_summary.is_some()
+            || !self.context_modifiers.is_empty()
+    }
+
+    /// Removes the names of files and servers that the tool touched, which may not be redacted yet.
+    pub(super) fn hide_names(&mut self) {
+        if let Some(usage) = &mut self.usage {
+            hide_names(usage);
+        }
+    }
+
+    /// Returns whether the error may have text of the tool.
+    pub(super) fn quotes_tool(&self) -> bool {
+        self.ran && self.error.as_ref().is_some_and(Refusal::may_quote)
+    }
+
+    /// Removes everything that the tool returned. An earlier error stays what it is, except for its message, detail,
+    /// guest code and native error, which may contain the tool's text.
+    pub(super) fn withhold(&mut self, refusal: Refusal) {
+        let error = match self.error.take() {
+            Some(error) => {
+                let Refusal {
+                    message, detail, ..
+                } = refusal;
+                Refusal {
+                    message,
+                    detail,
+                    guest_code: None,
+                    native_error_ref: None,
+                    ..error
+                }
+            }
+            None => refusal,
+        };
+        *self = Self {
+            ran: self.ran,
+            usage: self.usage.take(),
+            error: Some(error),
+            ..Self::default()
+        };
+    }
+}
+
+/// The error of an output without an artifact that the tool promises (AT-OUT-04). The rest of it is usable.
+fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
+    let missing = tool
+        .artifact_expectations()
+        .iter()
+        .find(|expected| !expected.is_met(content))?;
+    let labels = [("named", &missing.name), ("of type", &missing.media_type)];
+    let mut what = "an artifact".to_owned();
+    for (word, label) in labels
+        .into_iter()
+        .filter_map(|(word, label)| Some((word, label.as_ref()?)))
+    {
+        let label: String = label.chars().take(LABEL_CHARS_MAX).collect();
+        what.push_str(&format!(" {word} {label:?}"));
+    }
+    let message =
+        format!("the tool promises {what}, and returned none; the rest of its output is usable");
+    Some(Refusal::new(ErrorCode::ArtifactMissing, message))
+}
+
+/// Content for the model: no logs; the structured output if no block has text; the author's `summary` in place of an output
+/// that is withheld; and the error, if there is one.
+pub(super) fn model_facing(mapped: &MappedResult, summary: Option<&str>) -> Vec<Content> {
+    let mut shown: Vec<Content> = mapped
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+        .cloned()
+        .collect();
+    if let Some(structured) = &mapped.structured_content
+        && !shown.iter().any(has_text)
+    {
+        shown.push(Content::text(structured.to_string()));
+    }
+    shown.extend(summary.map(Content::text));
+    match &mapped.error {
+        Some(error) => shown.push(Content::text(error.message.clone())),
+        None if shown.is_empty() => shown.push(Content::text(NOTHING_SAID)),
+        None => {}
+    }
+    shown
+}
+
+/// Returns whether a model can read the block as text: a preview of text counts.
+fn has_text(block: &Content) -> bool {
+    block.as_text().is_some()
+        || block
+            .fields
+            .get("of")
+            .is_some_and(|of| of == TEXT && block.is_persisted())
+}

@@ -1,0 +1,54 @@
+//! Phase 2: rate_limited, timeout, canceled, where the check takes long. A mismatch is returned as a value, because
+//! phase 3 decides which error to report.
+
+use std::sync::Arc;
+
+use crate::catalog::{CheckFailure, Tool};
+use toolcell_spec::{Input, Refusal};
+
+use super::aside::{self, InputSchema};
+use super::call_state::{CallState, phase_token};
+use super::observe;
+use super::resolve::Resolved;
+
+/// Size of arguments from which nulls are looked for on a thread for checks, in bytes.
+const LARGE_BYTES: usize = 64 << 10;
+
+phase_token! {
+    /// A tool; `model_input`, without the nulls that stand for what is left out; and why it does not satisfy the model
+    /// schema, if it does not.
+    pub(super) Parsed((Arc<Tool>, Input, Result<(), CheckFailure>))
+}
+
+/// Checks `model_input` against the tool's model schema.
+pub(super) async fn parse(journey: &CallState<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
+    let tool = resolved.open();
+    let sent = journey.request.input.clone();
+    if journey.resumed.is_some() {
+        return Ok(Parsed((tool, sent, Ok(()))));
+    }
+    let checked = aside::check_input(journey, tool.contract(), &sent, InputSchema::Model).await?;
+    if !matches!(checked, Err(CheckFailure::Mismatch(_))) {
+        return Ok(Parsed((tool, sent, checked)));
+    }
+    let shorter = if sent.text().len() > LARGE_BYTES {
+        let tool = Arc::clone(&tool);
+        let sent = sent.clone();
+        journey
+            .checks
+            .run("leaving nulls out", move || {
+                observe::without_nulls(&tool, &sent)
+            })
+            .await?
+    } else {
+        observe::without_nulls(&tool, &sent)
+    };
+    match shorter {
+        Some(input) => {
+            let checked =
+                aside::check_input(journey, tool.contract(), &input, InputSchema::Model).await?;
+            Ok(Parsed((tool, input, checked)))
+        }
+        None => Ok(Parsed((tool, sent, checked))),
+    }
+}

@@ -1,0 +1,411 @@
+//! Phase 7: permission_denied, credential_missing, capability_gap, schema_validation_failed, hook_blocked, timeout,
+//! rate_limited.
+
+use std::sync::Arc;
+
+use crate::catalog::Tool;
+use toolcell_executor::hook::HookOutput;
+use toolcell_policy as policy;
+use toolcell_policy::{
+    DecisionCase, DecisionOutcome, DecisionSubject, FileUse, Grants, Limits, Permit, PolicyVerdict,
+    PreflightPermit, ToolClaims,
+};
+use toolcell_spec::{
+    ErrorClass, ErrorCode, EventType, HookEvent, Input, InputMutation, MutationSource,
+    PermissionDecision, PermissionProfile, Refusal, SafetyFacts, Status,
+};
+
+use super::approval;
+use super::aside::{self, InputSchema};
+use super::call_state::{CallState, PreparedCall, StoredCallRef, phase_token};
+use super::explain::{CallExplanation, Unheard};
+use super::hooks;
+use super::modifiers;
+use super::pre_hooks::PreHooked;
+use super::{refs, suspend, validate};
+
+phase_token! {
+    /// A call that may run: with exactly what its permit carries, and once.
+    pub Permitted(CallPermission)
+}
+
+/// A tool, and the permit for one call of it.
+pub(super) struct CallPermission {
+    pub(super) tool: Arc<Tool>,
+    pub(super) permit: Box<Permit>,
+}
+
+/// Decides on exactly the input that will run, and records every decision.
+pub async fn decide(journey: &mut CallState<'_>, hooked: PreHooked) -> Result<Permitted, Refusal> {
+    let prepared = hooked.open();
+    // Boxed, to keep the future of other calls small.
+    match journey.resumed {
+        Some(StoredCallRef::Approval(stored)) => {
+            return Box::pin(approval::re_enter(journey, prepared, stored)).await;
+        }
+        Some(StoredCallRef::Suspended(stored)) => {
+            return Box::pin(suspend::re_enter(journey, prepared, &stored.suspension)).await;
+        }
+        None => {}
+    }
+    let PreparedCall { tool, input } = prepared;
+    accept(journey, &tool, &input).await?;
+    let PolicyVerdict { decision, outcome } = judge(journey, &tool, &input).await?;
+    let permit = match outcome {
+        // Boxed, to keep the future of a call without an approval small.
+        DecisionOutcome::Ask(question) => {
+            return Box::pin(approval::ask(journey, tool, decision, question)).await;
+        }
+        DecisionOutcome::Allow(permit) => {
+            announce(journey, &tool, &input, decision).await?;
+            if journey.preflight_left {
+                // Boxed, to keep the future of a plain call small.
+                Box::pin(validate::preflight(journey, &tool, &permit)).await?;
+            }
+            permit
+        }
+        DecisionOutcome::Deny(refusal) => {
+            // The call is denied, whatever the hooks answer.
+            let _ = announce(journey, &tool, &input, decision).await;
+            return Err(refusal);
+        }
+    };
+    journey.advance(Status::Approved)?;
+    admit(journey, tool, permit).await
+}
+
+/// Explains what would be decided, without asking hooks and without making a permit.
+pub(super) async fn explain(
+    journey: &mut CallState<'_>,
+    unheard: Unheard,
+) -> Result<CallExplanation, Refusal> {
+    let (PreparedCall { tool, input }, hooks) = unheard.open();
+    accept(journey, &tool, &input).await?;
+    let explanation = weigh(journey, &tool, &input, |case| policy::explain(&case)).await?;
+    Ok(CallExplanation { explanation, hooks })
+}
+
+/// Read access for preflight of a call with `input`, before hooks are asked.
+pub(super) async fn look(
+    journey: &CallState<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<Option<PreflightPermit>, Refusal> {
+    weigh(journey, tool, input, policy::look).await
+}
+
+/// Checks the input that is decided on, and records it.
+async fn accept(journey: &mut CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
+    check_call_input(journey, tool, input).await?;
+    journey.invocation.permission_input = Some(journey.redaction.recorded(input).await?);
+    journey.invocation.permission_input_ref = Some(journey.redaction.reference(input));
+    // Checked first, so that no approver is asked about a call that could not run.
+    journey.redaction.check_secrets()
+}
+
+/// Asks hooks, and then the policy, about exactly the input that would run.
+pub(super) async fn judge(
+    journey: &mut CallState<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+) -> Result<PolicyVerdict, Refusal> {
+    request_hooks(journey, tool, input).await?;
+    weigh(journey, tool, input, policy::decide).await
+}
+
+/// Records a decision, and tells hooks of it. They can still stop an allowed call, but cannot allow a denied one.
+pub(super) async fn announce(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    input: &Input,
+    decision: Box<PermissionDecision>,
+) -> Result<(), Refusal> {
+    let decision = journey.redaction.shown_decision(decision);
+    let summary = [
+        ("decision_id", decision.decision_id.into()),
+        ("behavior", decision.behavior.into()),
+        ("source", decision.source.into()),
+        ("rule_refs", decision.rule_refs.clone().into()),
+    ];
+    journey.trail.emit(EventType::PermissionDecided, summary);
+    modifiers::decided(journey, &decision);
+    journey
+        .invocation
+        .permission_decision_refs
+        .push(decision.decision_id);
+    journey.decisions.push(*decision);
+    refs::of_policies(journey);
+    decision_hooks(journey, tool, input).await
+}
+
+/// Records the input that `permit` carries as `call_input`.
+pub(super) async fn admit(
+    journey: &mut CallState<'_>,
+    tool: Arc<Tool>,
+    permit: Box<Permit>,
+) -> Result<Permitted, Refusal> {
+    journey.invocation.call_input = Some(journey.redaction.recorded(permit.call_input()).await?);
+    journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
+    if journey.redaction.hides_input()
+        && !permit.guest_input().is(permit.call_input())
+        && guard!("absolute_terms")
+    {
+        // The guest can repeat a sensitive path as it gets it: absolute. A short name is not searched for inside of that.
+        journey.redaction.shown(permit.guest_input()).await?;
+    }
+    Ok(Permitted(CallPermission { tool, permit }))
+}
+
+/// Asks hooks for their opinion on exactly the input that would run.
+async fn request_hooks(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<(), Refusal> {
+    let services = journey.services;
+    let declaration = tool.declaration();
+    let event = HookEvent::PermissionRequest;
+    for hook in services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+    {
+        journey.heed_cancellation()?;
+        for output in hooks::ask(journey, tool, hook, event, input).await? {
+            match output {
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => return Err(hooks::stopped(hook, &reason)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn decision_hooks(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<(), Refusal> {
+    let services = journey.services;
+    let declaration = tool.declaration();
+    let event = HookEvent::PermissionDecision;
+    let mut stopped = Ok(());
+    for hook in services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+    {
+        match hooks::ask(journey, tool, hook, event, input).await {
+            // Every hook gets the decision, even if one of them ends the call.
+            Err(refusal) => stopped = stopped.and(Err(refusal)),
+            Ok(outputs) => {
+                for output in outputs {
+                    if let HookOutput::Stop { reason } = output {
+                        stopped = stopped.and(Err(hooks::stopped(hook, &reason)));
+                    }
+                }
+            }
+        }
+    }
+    stopped
+}
+
+/// Applies `look`, of the policy, to the call with `input`, under the grants and rules of the request. Runs inline if that is quick,
+/// otherwise on a thread for checks, because each path among the arguments is resolved on the disk, and each URL
+/// compared with every rule.
+///
+/// # Errors
+///
+/// Those of [`LongChecks::run`](aside::LongChecks::run).
+async fn weigh<T: Send + 'static>(
+    journey: &CallState<'_>,
+    tool: &Arc<Tool>,
+    input: &Input,
+    look: fn(DecisionCase<'_>) -> T,
+) -> Result<T, Refusal> {
+    let classified = classify(journey, tool, input).await?;
+    let terms = PermissionTerms::from_call(journey, tool);
+    if !policy::names_much(tool.subjects(), input) {
+        return Ok(look(case(journey, tool, &terms, input, classified)));
+    }
+    let request = &journey.request;
+    let tool = Arc::clone(tool);
+    let input = input.clone();
+    let rules = Arc::clone(&request.policy);
+    let opinion = journey.opinion.clone();
+    let protected = journey.services.protected.clone();
+    let subject = subject(journey, &tool);
+    let limits = limits(journey, &tool);
+    let lineage = request.lineage.clone();
+    let decide = move || {
+        look(DecisionCase {
+            subject,
+            input,
+            limits,
+            declared: declared(&tool, &terms),
+            classified,
+            grants: &terms.grants,
+            policy: &rules,
+            opinion: opinion.as_ref(),
+            protected: &protected,
+            ceiling: lineage.as_deref().map(|lineage| &lineage.ceiling),
+        })
+    };
+    journey.checks.run("deciding on the call", decide).await
+}
+
+/// Requests of a tool and its grants, in this call.
+struct PermissionTerms {
+    grants: Arc<Grants>,
+    /// In place of the tool's own profile.
+    profile: Option<Box<PermissionProfile>>,
+    files: FileUse,
+}
+
+impl PermissionTerms {
+    fn from_call(journey: &CallState<'_>, tool: &Tool) -> Self {
+        let grants = &journey.request.grants;
+        let catalog = &journey.services.catalog;
+        let component = tool.component();
+        let plain = |files| Self {
+            grants: Arc::clone(grants),
+            profile: None,
+            files,
+        };
+        if !tool.takes_granted_files() {
+            return plain(FileUse::Declared);
+        }
+        if !(grants.for_one && catalog.has_only(component)) && guard!("unsaid_files") {
+            return plain(FileUse::Unsaid);
+        }
+        match policy::as_granted(tool.permission_profile(), grants) {
+            Some((profile, grants)) => Self {
+                grants: Arc::new(grants),
+                profile: Some(Box::new(profile)),
+                files: FileUse::AsGranted,
+            },
+            None => plain(FileUse::Declared),
+        }
+    }
+}
+
+fn case<'a>(
+    journey: &'a CallState<'_>,
+    tool: &'a Tool,
+    terms: &'a PermissionTerms,
+    input: &Input,
+    classified: Option<SafetyFacts>,
+) -> DecisionCase<'a> {
+    DecisionCase {
+        subject: subject(journey, tool),
+        input: input.clone(),
+        limits: limits(journey, tool),
+        declared: declared(tool, terms),
+        classified,
+        grants: &terms.grants,
+        policy: &journey.request.policy,
+        opinion: journey.opinion.as_ref(),
+        protected: &journey.services.protected,
+        ceiling: journey
+            .request
+            .lineage
+            .as_deref()
+            .map(|lineage| &lineage.ceiling),
+    }
+}
+
+fn subject(journey: &CallState<'_>, tool: &Tool) -> DecisionSubject {
+    DecisionSubject {
+        invocation_id: journey.invocation.invocation_id,
+        component: Arc::clone(tool.component()),
+        tool: Arc::clone(tool.name()),
+    }
+}
+
+fn limits(journey: &CallState<'_>, tool: &Tool) -> Limits {
+    journey
+        .request
+        .limits
+        .clone()
+        .with_timeout_ms(tool.timeout_ms())
+}
+
+fn declared<'a>(tool: &'a Tool, terms: &'a PermissionTerms) -> ToolClaims<'a> {
+    let declaration = tool.declaration();
+    ToolClaims {
+        tool_id: &declaration.tool_id,
+        namespace: &declaration.namespace,
+        name: &declaration.name,
+        kind: &declaration.tool_kind,
+        profile: terms
+            .profile
+            .as_deref()
+            .unwrap_or(tool.permission_profile()),
+        facts: tool.facts(),
+        subjects: tool.subjects(),
+        hides_input: tool.contract().has_sensitive_fields(),
+        native_ids: tool.native_ids(),
+        needs_user: tool.needs_user(),
+        files: terms.files,
+        unheard: tool.unheard(),
+    }
+}
+
+/// The tool's classification of this one input, if it gives one. It can restrict the call, never extend it.
+async fn classify(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<Option<SafetyFacts>, Refusal> {
+    if !tool.classifies() {
+        return Ok(None);
+    }
+    let limits = journey.request.limits.for_checks();
+    journey
+        .services
+        .executor
+        .classify(journey.check(tool, input, &limits))
+        .await
+}
+
+/// Checks the input again, because it must satisfy the tool's contract also after hooks changed it (AT-IN-02).
+async fn check_call_input(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    input: &Input,
+) -> Result<(), Refusal> {
+    if input.is(&journey.request.input) && !tool.contract().has_runtime_schema() {
+        return Ok(());
+    }
+    input.value().map_err(Refusal::host_fault)?;
+    let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
+    checked.map_err(|mismatch| {
+        let mismatch = mismatch.to_string();
+        let (class, message) = blame(&journey.mutations);
+        let refusal = Refusal::new(ErrorCode::CallInputMismatch, message).with_class(class);
+        if tool.contract().has_internal_fields() {
+            // The mismatch may name an internal field, which no model may see.
+            return refusal.detail(mismatch);
+        }
+        Refusal {
+            message: format!("{message}: {mismatch}"),
+            ..refusal
+        }
+    })
+}
+
+/// Error class and message of an input that breaks the contract although the caller's arguments satisfied it. If
+/// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
+fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str) {
+    let by_contract = |mutation: &InputMutation| {
+        matches!(
+            mutation.source_type,
+            MutationSource::Runtime | MutationSource::Adapter
+        )
+    };
+    if mutations.iter().all(by_contract) {
+        let message = "the input, with the defaults of the tool's contract, does not satisfy the tool's schema";
+        return (ErrorClass::SchemaValidationFailed, message);
+    }
+    let message = "the input, as it was changed on its way, does not satisfy the tool's schema";
+    (ErrorClass::HookBlocked, message)
+}

@@ -1,0 +1,868 @@
+//! Phase 12: result_too_large or result_redacted, where a large or secret output cannot be kept.
+
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use toolcell_journal::{KeptArtifact, NoPayloadRoom};
+use toolcell_spec::{
+    Content, ErrorClass, ErrorCode, EventType, Extra, HookEvent, InvocationId, OutputRetention,
+    PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy,
+    Timestamp,
+};
+
+use super::artifacts;
+use super::call_state::{CallState, phase_token};
+use super::map_result::MappedResult;
+use super::post_hooks::{self, PostHooked};
+use super::preview;
+
+/// Maximum characters of a payload that stay in the result.
+const PREVIEW_CHARS_MAX: u64 = 2_000;
+/// Structured output has at most this many times the bytes of texts that say the same: names of fields are repeated in it.
+const TOLD_PARTS: usize = 3;
+/// Maximum bytes of a block's other fields that stay beside its preview.
+const BESIDE_BYTES_MAX: usize = 1_000;
+
+phase_token! {
+    /// An output that fits into its result.
+    pub(super) Persisted(StoredResult)
+}
+
+/// The output that stays in the result, and references to what was stored.
+pub(super) struct StoredResult {
+    pub(super) result_id: ResultId,
+    pub(super) mapped: Box<MappedResult>,
+    pub(super) resource_refs: Vec<Value>,
+    pub(super) artifact_refs: Vec<Value>,
+}
+
+/// Stores output that is too large or too sensitive for a result as payloads, and leaves previews.
+pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> Persisted {
+    let (mapped, stop) = persistence_hooks(journey, hooked.open()).await;
+    let result_id = ResultId::new();
+    let mut mapped = mapped;
+    // A hook changed the output after it was redacted.
+    if !mapped.redacted {
+        journey.redaction.redact(&mut mapped).await;
+    }
+    let limit = InlineLimit::from_call(journey, stop.is_some());
+    let quotes = mapped.quotes_tool() && guard!("quiet_results");
+    if !limit.keeping.output && (mapped.has_output() || quotes) {
+        withhold(journey, &mut mapped, result_id, limit).await;
+        return Persisted(StoredResult {
+            result_id,
+            mapped,
+            resource_refs: Vec::new(),
+            artifact_refs: Vec::new(),
+        });
+    }
+    journey.redaction.tell();
+    if !limit.keeping.inline {
+        mapped.ui_facing_summary = None;
+        mapped.context_modifiers.clear();
+        if quotes {
+            move_words(&mut mapped);
+        }
+    }
+    let barred = match &stop {
+        Some(reason) => Some((
+            ErrorCode::HookStop,
+            format!("a hook keeps the result from being stored: {reason}"),
+        )),
+        None => (!limit.keeping.payload).then(|| {
+            (
+                ErrorCode::NeverPersisted,
+                "they may not be stored".to_owned(),
+            )
+        }),
+    };
+    let artifact_refs = match journey.artifacts {
+        None => Vec::new(),
+        // Boxed, to keep the future of a call without artifacts small.
+        Some(_) => {
+            Box::pin(keep_artifacts(
+                journey,
+                &mut mapped,
+                result_id,
+                barred,
+                limit,
+            ))
+            .await
+        }
+    };
+    let mut stored = StoredResult {
+        result_id,
+        mapped,
+        resource_refs: Vec::new(),
+        artifact_refs,
+    };
+    if limit.holds(&stored.mapped) {
+        let strategy = if !limit.keeping.journal {
+            Strategy::NeverPersist
+        } else if journey.redaction.by_hook() {
+            Strategy::Redact
+        } else {
+            Strategy::Inline
+        };
+        let size = json_bytes(&stored.mapped);
+        journey.persistence.push(decision(
+            journey, result_id, strategy, limit, size, size, None,
+        ));
+        return Persisted(stored);
+    }
+    spill_or_drop(journey, &mut stored, limit, stop).await;
+    Persisted(stored)
+}
+
+/// Withholds an output that the operator's settings keep from every caller, and removes its artifacts.
+async fn withhold(
+    journey: &mut CallState<'_>,
+    mapped: &mut MappedResult,
+    result_id: ResultId,
+    limit: InlineLimit,
+) {
+    let original = json_bytes(mapped);
+    journey.redaction.withhold(mapped);
+    journey.redaction.tell();
+    let mut strategies = vec![Strategy::Redact];
+    if !limit.keeping.journal {
+        strategies.push(Strategy::NeverPersist);
+    }
+    for strategy in strategies {
+        let decision = decision(journey, result_id, strategy, limit, original, 0, None);
+        journey.persistence.push(decision);
+    }
+    if let Some(artifacts) = journey.artifacts.take() {
+        // Removes the files. Boxed, to keep the future of a call without artifacts small.
+        let _ = Box::pin(artifacts.keep(Vec::new())).await;
+    }
+}
+
+/// Stores an output that the result cannot hold as a payload, or drops it. `stop`: why a hook keeps it from being stored.
+async fn spill_or_drop(
+    journey: &mut CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
+    stop: Option<String>,
+) {
+    let size = json_bytes(&stored.mapped);
+    let spilled = match stop {
+        Some(reason) => Err((
+            ErrorCode::HookStop,
+            format!("and a hook keeps it from being stored: {reason}"),
+            None,
+        )),
+        None if !limit.keeping.payload => Err((
+            ErrorCode::NeverPersisted,
+            "and may not be stored; ask for less at once".to_owned(),
+            None,
+        )),
+        // Boxed, to keep the future of a call with a small output small.
+        None => Box::pin(spill(journey, stored, limit))
+            .await
+            .map_err(|error| {
+                let room = error
+                    .downcast_ref::<NoPayloadRoom>()
+                    .map(|full| format!(": {full}"))
+                    .unwrap_or_default();
+                (
+                    ErrorCode::NotPersistable,
+                    format!("and could not be stored{room}"),
+                    Some(format!("{error:#}")),
+                )
+            }),
+    };
+    if let Err((code, why, detail)) = spilled {
+        let message = format!("the output of {size} bytes is {}, {why}", limit.verdict());
+        let refusal = Refusal {
+            detail,
+            ..Refusal::new(code, message).with_class(limit.class())
+        };
+        drop_output(journey, stored, (limit, size), refusal);
+    }
+}
+
+/// Moves what the tool says of its failure into the content, of which the result has only a reference (AT-STRAT-03). The
+/// tool's detail is for the record alone, which may not have it.
+fn move_words(mapped: &mut MappedResult) {
+    let Some(error) = mapped.error.take() else {
+        return;
+    };
+    let said = match &error.guest_code {
+        Some(code) => format!("{} [{code}]", error.message),
+        None => error.message.clone(),
+    };
+    mapped.content.push(Content::text(said));
+    let message = "the tool failed; the result has no text of the tool, at most a reference to it";
+    mapped.error = Some(error.reworded(message));
+}
+
+/// Drops an output that neither the result nor the disk may have (AT-STRAT-05).
+fn drop_output(
+    journey: &mut CallState<'_>,
+    stored: &mut StoredResult,
+    (limit, original): (InlineLimit, u64),
+    refusal: Refusal,
+) {
+    // A failed call of a tool with secret data keeps its own error.
+    let refusal = stored
+        .mapped
+        .error
+        .take()
+        .filter(|_| !limit.keeping.inline)
+        .unwrap_or(refusal);
+    let ran = stored.mapped.ran;
+    let usage = stored.mapped.usage.take();
+    *stored.mapped = MappedResult {
+        ran,
+        usage,
+        error: Some(refusal),
+        ..MappedResult::default()
+    };
+    stored.resource_refs.clear();
+    stored.artifact_refs.clear();
+    let id = stored.result_id;
+    journey.persistence.push(decision(
+        journey,
+        id,
+        Strategy::DropWithReason,
+        limit,
+        original,
+        0,
+        None,
+    ));
+    if !limit.keeping.journal {
+        // Partial results and hooks may have repeated the output: the log of calls leaves them out, too.
+        journey.persistence.push(decision(
+            journey,
+            id,
+            Strategy::NeverPersist,
+            limit,
+            original,
+            0,
+            None,
+        ));
+    }
+}
+
+/// Stores the artifacts of the output, and records a decision on each. Returns `artifact_refs` of the result.
+async fn keep_artifacts(
+    journey: &mut CallState<'_>,
+    mapped: &mut MappedResult,
+    result_id: ResultId,
+    barred: Option<(ErrorCode, String)>,
+    limit: InlineLimit,
+) -> Vec<Value> {
+    let mut records = Vec::new();
+    for KeptArtifact {
+        record,
+        persisted_ref,
+    } in artifacts::keep(journey, mapped, barred).await
+    {
+        let size = persisted_ref.size_bytes;
+        let mut kept = decision(
+            journey,
+            result_id,
+            Strategy::RefOnly,
+            limit,
+            size,
+            0,
+            Some(persisted_ref),
+        );
+        "the tool wrote it as an artifact".clone_into(&mut kept.reason);
+        persisted(journey, kept);
+        records.push(record);
+    }
+    records
+}
+
+/// Records a decision to store something.
+fn persisted(journey: &mut CallState<'_>, kept: ResultPersistence) {
+    let record = kept
+        .persisted_ref
+        .as_ref()
+        .map(|stored| json!({ "uri": stored.uri, "digest": stored.digest, "size_bytes": stored.size_bytes }));
+    let data = json!({ "decision_id": kept.decision_id, "persisted_ref": record });
+    journey.trail.emit(EventType::ResultPersisted, data);
+    journey.persistence.push(kept);
+}
+
+/// Runs the hooks that see a result before any of it is stored. An output that they update counts as redacted; a hook
+/// that says stop keeps the result off the disk.
+async fn persistence_hooks(
+    journey: &mut CallState<'_>,
+    mapped: Box<MappedResult>,
+) -> (Box<MappedResult>, Option<String>) {
+    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
+        return (mapped, None);
+    };
+    let services = journey.services;
+    let declaration = tool.declaration();
+    let event = HookEvent::ResultPersistence;
+    let mut mapped = mapped;
+    let mut stop = None;
+    for hook in services
+        .hooks
+        .hearing(event, &declaration.tool_id, &declaration.namespace)
+    {
+        let mappings = journey.mappings.hooks.len();
+        stop = post_hooks::one(journey, &tool, hook, event, &mut mapped)
+            .await
+            .or(stop);
+        if journey.mappings.hooks.len() > mappings {
+            journey.redaction.hooked();
+            let redacted = json!({ "rule": format!("hook:{}", hook.id()), "pointers": ["/content", "/structured_content"] });
+            journey.trail.emit(EventType::ResultRedacted, redacted);
+        }
+    }
+    (mapped, stop)
+}
+
+/// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
+async fn spill(
+    journey: &mut CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
+) -> anyhow::Result<()> {
+    while !limit.holds(&stored.mapped) {
+        let (of, moved) = match next(&stored.mapped, limit) {
+            Some(ResultPiece::Block(at)) => {
+                ("content", spill_block(journey, stored, at, limit).await?)
+            }
+            Some(ResultPiece::Structured) => {
+                (STRUCTURED, spill_structured(journey, stored, limit).await?)
+            }
+            Some(ResultPiece::Rest) => ("content", spill_rest(journey, stored, limit).await?),
+            None => break,
+        };
+        let StoredPart {
+            reference,
+            preview_bytes,
+        } = moved;
+        stored.resource_refs.push(resource(
+            of,
+            &reference,
+            journey.invocation.invocation_id,
+            stored.result_id,
+        ));
+        let silent = journey.redaction.is_silent() || !limit.keeping.inline;
+        let strategy = if silent {
+            Strategy::RefOnly
+        } else {
+            Strategy::PreviewAndPersist
+        };
+        let id = stored.result_id;
+        let kept = decision(
+            journey,
+            id,
+            strategy,
+            limit,
+            reference.size_bytes,
+            preview_bytes,
+            Some(reference),
+        );
+        persisted(journey, kept);
+    }
+    Ok(())
+}
+
+/// A part of a result that is moved out in one step.
+enum ResultPiece {
+    Block(usize),
+    Structured,
+    /// All blocks for the model that are too small to be moved one by one.
+    Rest,
+}
+
+/// The part of a result that is its structured output.
+const STRUCTURED: &str = "structured_content";
+
+/// A stored part.
+struct StoredPart {
+    reference: PersistedRef,
+    preview_bytes: u64,
+}
+
+fn next(mapped: &MappedResult, limit: InlineLimit) -> Option<ResultPiece> {
+    let structured = mapped.structured_content.as_ref().map_or(0, length);
+    let worth_it = usize::try_from(limit.preview_chars() * 4).unwrap_or(usize::MAX);
+    let sized = mapped.content.iter().enumerate().filter_map(|(at, block)| {
+        let bytes = block_length(block);
+        (!block.is_reference() && bytes > worth_it).then_some((at, bytes))
+    });
+    if !limit.keeping.inline && mapped.content.len() > 1 {
+        // One payload for all of them.
+        return mapped
+            .content
+            .iter()
+            .any(|block| !block.is_reference())
+            .then_some(ResultPiece::Rest)
+            .or_else(|| (structured > 0).then_some(ResultPiece::Structured));
+    }
+    if structured > 0 && is_told(&mapped.content, structured) && limit.holds_content(mapped) {
+        return Some(ResultPiece::Structured);
+    }
+    match sized.max_by_key(|(_, bytes)| *bytes) {
+        Some((at, bytes)) if bytes >= structured => Some(ResultPiece::Block(at)),
+        _ if structured > 0 => Some(ResultPiece::Structured),
+        _ => mapped
+            .content
+            .iter()
+            .any(is_rest)
+            .then_some(ResultPiece::Rest),
+    }
+}
+
+/// Returns whether the texts for the model are long enough to cover structured output of `bytes`: they are its best
+/// preview, and an outline would repeat a part of them.
+fn is_told(content: &[Content], bytes: usize) -> bool {
+    let told = |block: &Content| match block.as_text() {
+        Some(text) => text.len(),
+        None if block.fields.get("of").is_some_and(|of| of == "text") => {
+            let size = block
+                .fields
+                .get("persisted_ref")
+                .and_then(|kept| kept.get("size_bytes")?.as_u64());
+            size.and_then(|size| usize::try_from(size).ok())
+                .unwrap_or(0)
+        }
+        None => 0,
+    };
+    let texts = content
+        .iter()
+        .filter(|block| block.is_model_facing())
+        .map(told)
+        .fold(0, usize::saturating_add);
+    texts.saturating_mul(TOLD_PARTS) >= bytes
+}
+
+fn is_rest(block: &Content) -> bool {
+    block.is_model_facing() && !block.is_reference()
+}
+
+/// Stores a text as it is and leaves the block's other fields beside the preview; stores any other block as JSON.
+async fn spill_block(
+    journey: &CallState<'_>,
+    stored: &mut StoredResult,
+    at: usize,
+    limit: InlineLimit,
+) -> anyhow::Result<StoredPart> {
+    let Some(block) = stored.mapped.content.get_mut(at) else {
+        anyhow::bail!("no block {at}")
+    };
+    let beginning = |chars| preview::of_text(block.as_text().unwrap_or_default(), chars).to_owned();
+    let shown = previewed(journey, limit, beginning);
+    let small = |text: &str| {
+        if limit.keeping.inline {
+            block_length(block) - text.len() <= BESIDE_BYTES_MAX
+        } else {
+            block.fields.len() == 1
+        }
+    };
+    let (reference, beside) = match block.as_text().filter(|text| small(text)) {
+        Some(text) => {
+            let mut beside = block.fields.clone();
+            beside.retain(|_, value| value.as_str() != Some(text));
+            (
+                journey
+                    .payloads()
+                    .keep(text.as_bytes().to_vec(), "text/plain; charset=utf-8")
+                    .await?,
+                beside,
+            )
+        }
+        None => (
+            journey
+                .payloads()
+                .keep(serde_json::to_vec(block)?, "application/json")
+                .await?,
+            Extra::new(),
+        ),
+    };
+    let stand_in = stand_in(&block.kind, &shown, &reference);
+    let mut fields = beside;
+    // The host's fields come last, so that a guest's fields of the same name cannot replace them.
+    fields.extend(stand_in.fields);
+    *block = Content {
+        kind: stand_in.kind,
+        fields,
+    };
+    Ok(StoredPart {
+        reference,
+        preview_bytes: shown.len() as u64,
+    })
+}
+
+async fn spill_structured(
+    journey: &CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
+) -> anyhow::Result<StoredPart> {
+    let value = stored.mapped.structured_content.take().unwrap_or_default();
+    if limit.keeping.inline && is_told(&stored.mapped.content, length(&value)) {
+        let reference = journey
+            .payloads()
+            .keep(serde_json::to_vec(&value)?, "application/json")
+            .await?;
+        return Ok(StoredPart {
+            reference,
+            preview_bytes: 0,
+        });
+    }
+    let (stand_in, moved) = keep_json(journey, limit, STRUCTURED, &value).await?;
+    stored.mapped.content.push(stand_in);
+    Ok(moved)
+}
+
+async fn spill_rest(
+    journey: &CallState<'_>,
+    stored: &mut StoredResult,
+    limit: InlineLimit,
+) -> anyhow::Result<StoredPart> {
+    let content = std::mem::take(&mut stored.mapped.content);
+    let moves = |block: &Content| {
+        if limit.keeping.inline {
+            is_rest(block)
+        } else {
+            !block.is_reference()
+        }
+    };
+    let (rest, stays): (Vec<_>, Vec<_>) = content.into_iter().partition(moves);
+    let (stand_in, moved) =
+        keep_json(journey, limit, "content", &serde_json::to_value(&rest)?).await?;
+    stored.mapped.content = std::iter::once(stand_in).chain(stays).collect();
+    Ok(moved)
+}
+
+/// Stores `value` as JSON. Returns the block in its place, which has its outline.
+async fn keep_json(
+    journey: &CallState<'_>,
+    limit: InlineLimit,
+    of: &str,
+    value: &Value,
+) -> anyhow::Result<(Content, StoredPart)> {
+    let reference = journey
+        .payloads()
+        .keep(serde_json::to_vec(value)?, "application/json")
+        .await?;
+    let shown = previewed(journey, limit, |chars| preview::of_json(value, chars));
+    let preview_bytes = shown.len() as u64;
+    Ok((
+        stand_in(of, &shown, &reference),
+        StoredPart {
+            reference,
+            preview_bytes,
+        },
+    ))
+}
+
+/// The block in place of what was moved. It says whether its preview is only a part.
+fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
+    let mut block = Content::persisted(of, preview, reference);
+    if !preview.is_empty() {
+        let is_cut = (preview.len() as u64) < reference.size_bytes;
+        block
+            .fields
+            .insert("preview_is_cut".to_owned(), is_cut.into());
+    }
+    block
+}
+
+/// Data for a client to read a payload, and its origin (AT-RES-10).
+fn resource(
+    of: &str,
+    reference: &PersistedRef,
+    invocation: InvocationId,
+    result: ResultId,
+) -> Value {
+    json!({
+        "id": reference.digest,
+        "uri": reference.uri,
+        "media_type": reference.media_type,
+        "digest": reference.digest,
+        "size_bytes": reference.size_bytes,
+        "access": "caller",
+        "of": of,
+        "source": { "relation": "output_of", "invocation_id": invocation, "result_id": result },
+    })
+}
+
+/// Limits on what may stay in a result.
+#[derive(Clone, Copy)]
+struct InlineLimit {
+    bytes_max: u64,
+    /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
+    chars_max: Option<u64>,
+    /// Limits of the operator, tool and hooks.
+    keeping: OutputRetention,
+    /// The data of the tool is secret: none of it stays.
+    secret: bool,
+    /// A hook keeps the output from being stored.
+    stopped: bool,
+    /// The output may repeat another call's output that must not be stored.
+    repeats: bool,
+}
+
+impl InlineLimit {
+    /// The lower of the host's and the tool's limits.
+    fn from_call(journey: &CallState<'_>, stopped: bool) -> Self {
+        let tool = journey.tool.as_deref();
+        let services = journey.services;
+        let by_hook = if stopped {
+            OutputRetention::by(Strategy::NeverPersist)
+        } else {
+            OutputRetention::default()
+        };
+        Self {
+            bytes_max: tool
+                .and_then(Tool::max_inline_bytes)
+                .unwrap_or(u64::MAX)
+                .min(services.inline_bytes_max),
+            chars_max: tool.and_then(Tool::max_inline_chars),
+            keeping: journey.keeping().and(by_hook),
+            secret: tool.is_some_and(|tool| tool.permission_profile().is_secret()),
+            stopped,
+            repeats: !journey.narrowed.journal,
+        }
+    }
+
+    fn holds(self, mapped: &MappedResult) -> bool {
+        if !self.keeping.inline {
+            return mapped.structured_content.is_none()
+                && mapped.content.iter().all(Content::is_reference);
+        }
+        size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
+    }
+
+    /// Returns whether the blocks may stay without structured output.
+    fn holds_content(self, mapped: &MappedResult) -> bool {
+        let bytes = mapped.content.iter().map(block_length).sum::<usize>() as u64;
+        bytes <= self.bytes_max && self.chars_max.is_none_or(|max| block_chars(mapped) <= max)
+    }
+
+    /// The limits as the record shows them.
+    fn threshold(self) -> Value {
+        let bytes_max = if self.keeping.inline {
+            self.bytes_max
+        } else {
+            0
+        };
+        match self.chars_max {
+            None => json!({ "inline_bytes_max": bytes_max }),
+            Some(chars_max) => {
+                json!({ "inline_bytes_max": bytes_max, "inline_chars_max": chars_max })
+            }
+        }
+    }
+
+    /// Maximum characters of a preview: an eighth of what may stay inline, and at most [`PREVIEW_CHARS_MAX`].
+    fn preview_chars(self) -> u64 {
+        if !self.keeping.inline {
+            return 0;
+        }
+        PREVIEW_CHARS_MAX.min(self.bytes_max.min(self.chars_max.unwrap_or(u64::MAX)) / 8)
+    }
+
+    /// Why an output is not in the result, for its message.
+    fn verdict(self) -> &'static str {
+        match (self.keeping.inline, self.secret) {
+            (true, _) => "too large to return",
+            (false, true) => "secret, and so is not returned",
+            (false, false) => "to be kept by reference",
+        }
+    }
+
+    /// The class of the error of a call whose output is dropped.
+    fn class(self) -> ErrorClass {
+        if self.keeping.inline {
+            ErrorClass::ResultTooLarge
+        } else {
+            ErrorClass::ResultRedacted
+        }
+    }
+
+    /// Why a strategy was chosen.
+    fn reason(self, strategy: Strategy) -> &'static str {
+        match strategy {
+            Strategy::Inline => "small enough to stay in the result",
+            Strategy::NeverPersist if self.stopped => "a hook keeps it from being stored",
+            Strategy::NeverPersist if self.repeats => {
+                "it may repeat the output of another call, which may be on no disk"
+            }
+            Strategy::NeverPersist => "the operator or the tool keeps it from being stored",
+            Strategy::Redact if !self.keeping.output => {
+                "the operator or the tool lets no output out"
+            }
+            Strategy::Redact => "a hook redacted it; small enough to stay in the result",
+            Strategy::RefOnly if self.secret => "the tool's data is secret: no result holds it",
+            Strategy::RefOnly if !self.keeping.inline => {
+                "the operator or the tool wants a reference only"
+            }
+            Strategy::PreviewAndPersist => "larger than a result may be",
+            Strategy::RefOnly => "larger than a result may be, and sensitive",
+            Strategy::DropWithReason if self.secret => "secret, and not stored",
+            Strategy::DropWithReason => "too large, and not stored",
+        }
+    }
+}
+
+/// The preview that `make` gives for a number of characters; empty for sensitive data, of which only the reference stays
+/// in the result (AT-STRAT-03).
+fn previewed(
+    journey: &CallState<'_>,
+    limit: InlineLimit,
+    make: impl FnOnce(usize) -> String,
+) -> String {
+    let chars = usize::try_from(limit.preview_chars()).unwrap_or(usize::MAX);
+    if journey.redaction.is_silent() || chars == 0 {
+        String::new()
+    } else {
+        make(chars)
+    }
+}
+
+/// Characters of the tool's output: texts as they are, everything else as JSON.
+fn chars(mapped: &MappedResult) -> u64 {
+    block_chars(mapped) + mapped.structured_content.as_ref().map_or(0, json_chars)
+}
+
+fn block_chars(mapped: &MappedResult) -> u64 {
+    let of_field = |value: &Value| match value {
+        Value::String(text) => text.chars().count() as u64,
+        value => json_chars(value),
+    };
+    mapped
+        .content
+        .iter()
+        .flat_map(|block| block.fields.values())
+        .map(of_field)
+        .sum()
+}
+
+fn json_chars(value: &Value) -> u64 {
+    let mut counter = JsonCounter {
+        total: 0,
+        counts: chars_of,
+    };
+    counter.count(value);
+    counter.total
+}
+
+/// Number of characters that begin in `bytes`: in UTF-8, all bytes of a character but its first begin with the bits 10.
+fn chars_of(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+/// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
+fn json_bytes(mapped: &MappedResult) -> u64 {
+    let mut counter = JsonCounter {
+        total: 0,
+        counts: <[u8]>::len,
+    };
+    mapped.content.iter().for_each(|block| counter.count(block));
+    mapped
+        .structured_content
+        .iter()
+        .for_each(|value| counter.count(value));
+    counter.total
+}
+
+/// Counts JSON text instead of keeping it.
+struct JsonCounter<C> {
+    total: u64,
+    counts: C,
+}
+
+impl<C: Fn(&[u8]) -> usize> JsonCounter<C> {
+    fn count(&mut self, value: &impl serde::Serialize) {
+        // Serializing into a counter never fails.
+        let _ = serde_json::to_writer(self, value);
+    }
+}
+
+impl<C: Fn(&[u8]) -> usize> std::io::Write for JsonCounter<C> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.total += (self.counts)(bytes) as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Approximate size of an output as JSON text, in bytes.
+pub(super) fn size(mapped: &MappedResult) -> u64 {
+    let blocks = mapped.content.iter().map(block_length).sum::<usize>();
+    (blocks + mapped.structured_content.as_ref().map_or(0, length)) as u64
+}
+
+fn block_length(block: &Content) -> usize {
+    block.fields.values().map(length).sum()
+}
+
+/// Approximate size of the context modifiers of a call as JSON text, in bytes. They are bounded by themselves, and count in
+/// no inline limit.
+pub(super) fn modifiers_size(mapped: &MappedResult) -> u64 {
+    mapped
+        .context_modifiers
+        .iter()
+        .map(|modifier| modifier.key.len() + length(&modifier.value))
+        .sum::<usize>() as u64
+}
+
+/// Size of the names of files and servers that the tool touched, in bytes.
+pub(super) fn names_size(mapped: &MappedResult) -> u64 {
+    let touched = mapped
+        .usage
+        .iter()
+        .filter_map(|usage| usage.touched.as_ref());
+    touched
+        .flat_map(|touched| &touched.listed)
+        .map(|thing| thing.what.len())
+        .sum::<usize>() as u64
+}
+
+/// Approximate size of a value as JSON text, in bytes, without serializing it.
+pub(super) fn length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .map(|(name, value)| name.len() + length(value) + 4)
+                .sum::<usize>()
+                + 2
+        }
+    }
+}
+
+fn decision(
+    journey: &CallState<'_>,
+    result_id: ResultId,
+    strategy: Strategy,
+    limit: InlineLimit,
+    original_size_bytes: u64,
+    preview_size_bytes: u64,
+    persisted_ref: Option<PersistedRef>,
+) -> ResultPersistence {
+    let created_at = Timestamp::now();
+    ResultPersistence {
+        schema_version: SchemaVersion::default(),
+        decision_id: PersistenceId::at(created_at),
+        invocation_id: journey.invocation.invocation_id,
+        result_id,
+        strategy,
+        threshold: limit.threshold(),
+        original_size_bytes,
+        preview_size_bytes,
+        persisted_ref,
+        redaction_state: journey.redaction.state().to_owned(),
+        reason: limit.reason(strategy).to_owned(),
+        created_at,
+        extra: Extra::new(),
+    }
+}

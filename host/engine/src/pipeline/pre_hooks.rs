@@ -1,0 +1,138 @@
+//! Phase 6: hook_blocked.
+
+use serde_json::Value;
+
+use crate::catalog::Tool;
+use toolcell_executor::hook::{HookOutput, Registration};
+use toolcell_policy::secret::REDACTED;
+use toolcell_spec::{ErrorCode, HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
+
+use super::call_state::{CallState, PreparedCall, phase_token};
+use super::hooks;
+use super::observe::Observed;
+use super::redaction::restored;
+
+const EVENT: HookEvent = HookEvent::PreToolUse;
+
+phase_token! {
+    /// The input as the hooks left it.
+    pub PreHooked(PreparedCall)
+}
+
+/// Runs the hooks in order; each gets the input as the hook before it left it.
+pub(super) async fn run(
+    journey: &mut CallState<'_>,
+    observed: Observed,
+) -> Result<PreHooked, Refusal> {
+    let PreparedCall { tool, input } = observed.open();
+    let declaration = tool.declaration();
+    let heard = journey
+        .services
+        .hooks
+        .hearing(EVENT, &declaration.tool_id, &declaration.namespace)
+        .next()
+        .is_some();
+    if !heard {
+        return Ok(PreHooked(PreparedCall { tool, input }));
+    }
+    // The record of a call that another process began has the changes already.
+    let fresh = journey.resumed.is_none();
+    if fresh {
+        journey.advance(Status::PreHooksRunning)?;
+    }
+    // Boxed, to keep the future of a call without hooks small.
+    let input = Box::pin(shape(journey, &tool, input, fresh)).await?;
+    Ok(PreHooked(PreparedCall { tool, input }))
+}
+
+/// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
+pub(super) async fn shape(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    input: Input,
+    fresh: bool,
+) -> Result<Input, Refusal> {
+    let services = journey.services;
+    let declaration = tool.declaration();
+    let mut input = input;
+    for hook in services
+        .hooks
+        .hearing(EVENT, &declaration.tool_id, &declaration.namespace)
+    {
+        journey.heed_cancellation()?;
+        let outputs = hooks::ask(journey, tool, hook, EVENT, &input).await?;
+        let shown = journey.redaction.shown(&input).await?;
+        let mut stopped = None;
+        for output in outputs {
+            match output {
+                HookOutput::UpdatedInput(value) => {
+                    input = update(journey, (tool, hook), input, value, &shown, fresh).await?;
+                }
+                HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
+                HookOutput::Stop { reason } => stopped = stopped.or(Some(reason)),
+                _ => {}
+            }
+        }
+        if let Some(reason) = stopped {
+            return Err(hooks::stopped(hook, &reason));
+        }
+    }
+    Ok(input)
+}
+
+/// The input that a hook wants instead of `input`, of which it saw the redacted copy `shown`.
+async fn update(
+    journey: &mut CallState<'_>,
+    (tool, hook): (&Tool, &Registration),
+    input: Input,
+    value: Value,
+    shown: &Value,
+    fresh: bool,
+) -> Result<Input, Refusal> {
+    let value = match input.value() {
+        Ok(original) => restored(value, shown, original),
+        Err(_) => value,
+    };
+    if input.value() == Ok(&value) {
+        return Ok(input);
+    }
+    let from = input.value().map_err(Refusal::host_fault)?;
+    if let Some(why) = tool.contract().forbids(MutationSource::Hook, from, &value) {
+        let message = format!("the hook {} changed the arguments, and {why}", hook.id());
+        return Err(Refusal::new(ErrorCode::MutationForbidden, message));
+    }
+    let updated = input.with_value(value);
+    record(journey, &updated).await?;
+    if fresh {
+        let id = journey.invocation.invocation_id;
+        let reason = "updated_input of a hook";
+        journey.mutated(InputMutation::new(
+            id,
+            MutationSource::Hook,
+            hook.id(),
+            &input,
+            &updated,
+            reason,
+        ));
+    }
+    Ok(updated)
+}
+
+/// Replaces `updated`, which a hook returned, with its redacted form in the record of the hook's run.
+async fn record(journey: &mut CallState<'_>, updated: &Input) -> Result<(), Refusal> {
+    if journey.redaction.active().is_none() {
+        return Ok(());
+    }
+    let (shown, done) = match journey.redaction.shown(updated).await {
+        Ok(shown) => (shown, Ok(())),
+        Err(refusal) => (Value::String(REDACTED.to_owned()), Err(refusal)),
+    };
+    if let Some(run) = journey
+        .hook_runs
+        .last_mut()
+        .filter(|run| run.updated_input.is_some())
+    {
+        run.updated_input = Some(shown);
+    }
+    done
+}

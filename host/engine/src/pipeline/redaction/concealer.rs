@@ -1,0 +1,301 @@
+//! Takes sensitive values out of one input or one output. It borrows nothing from the call, so that it can run on another
+//! thread.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::{Number, Value};
+
+use crate::catalog::ToolContract;
+use toolcell_policy::secret::{REDACTED, RedactionTerm, RedactionTerms, Redactor};
+use toolcell_spec::regex_search::SearchMeter;
+use toolcell_spec::{Content, Input, TouchedThing, decoded, object};
+
+use super::super::map_result::MappedResult;
+use super::records;
+
+/// Maximum bytes of values for which a redactor is built inline, because each takes some 70 states of its automaton.
+/// For more it is built on a thread for checks.
+const VALUE_BYTES_INLINE_MAX: usize = 256;
+/// Maximum number of places of a result that are recorded as redacted.
+const PLACES_MAX: usize = 256;
+
+/// Redacts an input, or a result.
+#[derive(Clone)]
+pub(super) struct Concealer {
+    pub(super) contract: Arc<ToolContract>,
+    pub(super) terms: Arc<RedactionTerms>,
+    pub(super) redactor: Redactor,
+    pub(super) whole: bool,
+    /// `true` if inputs have sensitive fields.
+    pub(super) inputs: bool,
+    /// The redactor does not contain all `terms` yet.
+    pub(super) stale: bool,
+    /// The redactor was rebuilt.
+    pub(super) renewed: bool,
+}
+
+/// Numbers of an input as written, where a parsed value prints them differently, keyed by what the value prints.
+type NumberSpellings<'a> = HashMap<String, Vec<&'a str>>;
+
+fn written(input: &Input) -> NumberSpellings<'_> {
+    let mut found = NumberSpellings::new();
+    for number in input.numbers() {
+        let held = number
+            .parse::<Number>()
+            .map(|held| held.to_string())
+            .unwrap_or_default();
+        if held != number {
+            found.entry(held).or_default().push(number);
+        }
+    }
+    found
+}
+
+impl Concealer {
+    /// Returns `input` without its sensitive fields, and adds their values to the terms.
+    pub(super) fn hide_input(&mut self, input: &Input) -> Value {
+        let mut value = input.to_value();
+        if self.inputs {
+            let contract = Arc::clone(&self.contract);
+            let mut gathered = HiddenValues {
+                written: written(input),
+                terms: Vec::new(),
+                input_of: Some(&contract),
+            };
+            let all = value
+                .as_object()
+                .filter(|_| self.whole)
+                .into_iter()
+                .flat_map(|fields| fields.keys());
+            let names =
+                Arc::make_mut(&mut self.terms).hide_fields(all.chain(contract.sensitive_names()));
+            self.stale |= names;
+            let mut hide = |_: &str, place: &mut Value| gathered.hide(place);
+            match &mut value {
+                // The input is not an object, so the sensitive fields in it cannot be located.
+                value if !value.is_object() => hide("", value),
+                Value::Object(fields) if self.whole => {
+                    fields.values_mut().for_each(|field| hide("", field))
+                }
+                value => contract.each_sensitive(value, &mut hide),
+            }
+            let terms = gathered.terms;
+            self.keep_back(terms);
+        }
+        value
+    }
+
+    /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
+    pub(super) fn hide_output(&mut self, mapped: &mut MappedResult) -> BTreeSet<String> {
+        let mut places = BTreeSet::new();
+        let mut gathered = HiddenValues::default();
+        if let Some(structured) = &mut mapped.structured_content {
+            self.contract.each_redacted(structured, &mut |at, place| {
+                name(&mut places, format!("/structured_content{at}"));
+                gathered.hide(place);
+            });
+        }
+        if self.contract.redacts_output() {
+            for (at, block) in mapped.content.iter_mut().enumerate() {
+                if self.hide_in_text(block, &mut gathered) {
+                    name(&mut places, format!("/content/{at}"));
+                }
+            }
+        }
+        for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
+            // By its number, because a place must not name a key that may be redacted.
+            let mut hide = |_: &str, place: &mut Value| {
+                name(&mut places, format!("/context_modifiers/{at}"));
+                gathered.hide(place);
+            };
+            // The rules name fields of the output, and a tool can repeat such a field here, or the whole output.
+            let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
+            self.contract.each_redacted(&mut field, &mut hide);
+            modifier.value = field
+                .get_mut(&modifier.key)
+                .map(Value::take)
+                .unwrap_or_default();
+            self.contract.each_redacted(&mut modifier.value, &mut hide);
+        }
+        self.keep_back(gathered.terms);
+        places
+    }
+
+    /// Removes what the contract redacts from a block whose text repeats structured output as JSON.
+    fn hide_in_text(&self, block: &mut Content, gathered: &mut HiddenValues<'_>) -> bool {
+        let Some(Value::String(text)) = block.fields.get_mut("text") else {
+            return false;
+        };
+        let Some(mut value) = decoded(text) else {
+            return false;
+        };
+        let mut found = false;
+        self.contract.each_redacted(&mut value, &mut |_, place| {
+            found = true;
+            gathered.hide(place);
+        });
+        if found {
+            *text = Input::from_text(text.as_str())
+                .with_value(value)
+                .text()
+                .to_owned();
+        }
+        found
+    }
+
+    /// Removes every term from `mapped`, and adds the places where it found one.
+    pub(super) fn redact_output(
+        &mut self,
+        mapped: &mut MappedResult,
+        places: &mut BTreeSet<String>,
+        meter: &mut SearchMeter,
+    ) {
+        self.renew();
+        let redactor = &self.redactor;
+        let mut found = |place: &str, found: bool| {
+            if found {
+                name(places, place.to_owned());
+            }
+        };
+        for (at, block) in mapped.content.iter_mut().enumerate() {
+            found(
+                &format!("/content/{at}"),
+                records::block(redactor, block, meter),
+            );
+        }
+        if let Some(structured) = &mut mapped.structured_content {
+            found(
+                "/structured_content",
+                redactor.redact_output(structured, meter),
+            );
+        }
+        if let Some(summary) = &mut mapped.ui_facing_summary {
+            found(
+                "/ui_facing_summary",
+                redactor.redact_output_text(summary, meter),
+            );
+        }
+        for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
+            let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
+            let in_value = redactor.redact_output(&mut field, meter);
+            if let Value::Object(field) = field {
+                modifier.value = field
+                    .into_iter()
+                    .next()
+                    .map(|(_, value)| value)
+                    .unwrap_or_default();
+            }
+            let in_key = redactor.redact_text_within(&mut modifier.key, meter);
+            // By its number, because a place must not name a key that was redacted.
+            found(&format!("/context_modifiers/{at}"), in_key | in_value);
+        }
+        for touched in mapped
+            .usage
+            .iter_mut()
+            .filter_map(|usage| usage.touched.as_mut())
+        {
+            let mut hide = |hidden: bool, thing: &mut TouchedThing| {
+                redactor.redact_output_text(&mut thing.what, meter) | hidden
+            };
+            found(
+                "/usage/touched",
+                touched.listed.iter_mut().fold(false, &mut hide),
+            );
+        }
+        if let Some(error) = &mut mapped.error {
+            found("/error", records::error(redactor, error, meter));
+        }
+    }
+
+    /// Removes every term from `value`.
+    pub(super) fn redact(&mut self, value: &mut Value, meter: &mut SearchMeter) {
+        self.renew();
+        self.redactor.redact_within(value, meter);
+    }
+
+    /// Adds `terms` to what is redacted.
+    fn keep_back(&mut self, terms: Vec<RedactionTerm>) {
+        if !terms.is_empty() {
+            self.stale |= Arc::make_mut(&mut self.terms).add(terms);
+        }
+    }
+
+    /// Returns whether the redactor is ready, or quick to build.
+    pub(super) fn is_light(&self) -> bool {
+        !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX
+    }
+
+    fn renew(&mut self) {
+        if std::mem::take(&mut self.stale) {
+            self.redactor =
+                Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
+            self.renewed = true;
+        }
+    }
+}
+
+fn name(places: &mut BTreeSet<String>, place: String) {
+    if places.len() < PLACES_MAX {
+        places.insert(place);
+    }
+}
+
+/// Hidden values, to search for elsewhere.
+#[derive(Default)]
+struct HiddenValues<'a> {
+    /// Numbers as they are written.
+    written: NumberSpellings<'a>,
+    terms: Vec<RedactionTerm>,
+    /// The contract of the tool if these are arguments: of them, short ones count too, and names that are values.
+    input_of: Option<&'a ToolContract>,
+}
+
+impl HiddenValues<'_> {
+    /// Replaces a value with [`REDACTED`], and gathers everything in it, numbers also as written.
+    fn hide(&mut self, place: &mut Value) {
+        self.gather(place);
+        if !place.is_null() {
+            *place = Value::String(REDACTED.to_owned());
+        }
+    }
+
+    fn gather(&mut self, value: &Value) {
+        match value {
+            // Text that was redacted before is not a value.
+            Value::String(text) if text != REDACTED => {
+                self.add(text);
+                if let Some(inner) = decoded(text) {
+                    self.gather(&inner);
+                }
+            }
+            Value::Number(number) => {
+                let held = number.to_string();
+                for written in self.written.remove(&held).unwrap_or_default() {
+                    self.add(written);
+                }
+                self.add(&held);
+            }
+            Value::Bool(_) if self.input_of.is_some() => self.terms.push(RedactionTerm::boolean()),
+            Value::Array(items) => items.iter().for_each(|item| self.gather(item)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    self.gather(field);
+                    // A name can be a value too, and nobody knows which is.
+                    if self.input_of.is_some_and(|contract| !contract.names(name)) {
+                        self.add(name);
+                    }
+                }
+            }
+            Value::String(_) | Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn add(&mut self, text: &str) {
+        self.terms.push(if self.input_of.is_some() {
+            RedactionTerm::argument(text)
+        } else {
+            RedactionTerm::sensitive(text)
+        });
+    }
+}

@@ -1,0 +1,678 @@
+//! Redaction for one call: what must not be stored or shown, gathered in its phases. That is the secrets that its
+//! requests carry, its sensitive arguments, and what the output contract redacts. Only the executor gets the values.
+
+pub(super) mod brought;
+mod concealer;
+pub(super) mod records;
+mod shape;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::catalog::{Tool, ToolContract};
+use toolcell_journal::Trail;
+use toolcell_policy::Permit;
+use toolcell_policy::secret::{
+    REDACTED, RedactionTerm, RedactionTerms, Redactor, ReferenceKey, Scrubber, SecretStore,
+    SecretValue, Secrets,
+};
+use toolcell_spec::regex_search::SearchMeter;
+use toolcell_spec::{
+    AccessKind, ErrorClass, ErrorCode, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF,
+};
+use toolcell_system::pool::STORE;
+
+use super::Request;
+use super::aside::LongChecks;
+use super::call_state::CallState;
+use super::map_result::MappedResult;
+use super::persist::{modifiers_size, names_size, size};
+
+use concealer::Concealer;
+pub(super) use shape::{restored, show_input};
+
+/// Maximum bytes that are redacted inline; more are redacted on a thread for checks.
+pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
+
+/// Why a tool whose output contract has redaction rules cannot write artifacts.
+const NO_ARTIFACTS: &str = "the output contract has redaction_rules, which cannot be applied to a file in chunks; return \
+                            the output as content, or remove the rules";
+
+/// Redaction of one call: everything of it that is written down or shown passes here. Idle, without any effect, for a
+/// tool that has nothing to redact.
+pub(super) struct Redaction {
+    /// The contract of the tool; `None` while there is nothing to redact.
+    contract: Option<Arc<ToolContract>>,
+    redactor: Redactor,
+    terms: Arc<RedactionTerms>,
+    /// The redactor does not contain all `terms` yet.
+    stale: bool,
+    secrets: Secrets,
+    /// Searches for the secrets of the request alone.
+    brought: Redactor,
+    /// Names of secrets that were granted, but are not set.
+    missing: Vec<String>,
+    /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
+    references: Option<ReferenceKey>,
+    /// All arguments are sensitive, and so is the tool's text while it runs.
+    whole: bool,
+    /// A secret was removed from something that the guest received.
+    received: bool,
+    /// The places of the result where something was redacted.
+    places: BTreeSet<String>,
+    everything: bool,
+    /// A hook redacted the result before it was stored.
+    hooked: bool,
+    /// The redacted input, and its text, until it is known to have the shape of its contract.
+    unproven: Option<(Arc<Value>, Option<String>)>,
+    /// The input that was redacted last, because several records have the same one.
+    latest: Option<(Input, Arc<Value>)>,
+    /// The events of the call, which are redacted too.
+    trail: Trail,
+    checks: Arc<LongChecks>,
+}
+
+/// Values that calls made by a call must not show: its secrets and sensitive arguments.
+#[derive(Clone)]
+pub(super) struct InheritedSecrets {
+    terms: Arc<RedactionTerms>,
+    whole: bool,
+}
+
+impl Redaction {
+    /// Values that the calls below this one must not show either; `None` without any.
+    pub(super) fn inherited(&self) -> Option<InheritedSecrets> {
+        let hides = self.references.is_some() || self.whole;
+        hides.then(|| InheritedSecrets {
+            terms: Arc::new(self.terms.without_fields()),
+            whole: self.whole,
+        })
+    }
+
+    /// Begins with what the calls above this one hide.
+    fn inherit(&mut self, hidden: &InheritedSecrets) -> Result<(), Refusal> {
+        let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+        (self.terms, self.references, self.whole) =
+            (Arc::clone(&hidden.terms), Some(key), hidden.whole);
+        Ok(())
+    }
+
+    /// Begins idle. What takes long runs as one of `checks`.
+    pub(super) fn new(trail: Trail, checks: Arc<LongChecks>) -> Self {
+        Self {
+            contract: None,
+            redactor: Redactor::default(),
+            terms: Arc::default(),
+            stale: false,
+            secrets: Secrets::default(),
+            brought: Redactor::default(),
+            missing: Vec::new(),
+            references: None,
+            whole: false,
+            received: false,
+            places: BTreeSet::new(),
+            everything: false,
+            hooked: false,
+            unproven: None,
+            latest: None,
+            trail,
+            checks,
+        }
+    }
+
+    /// `redaction_state` of the result, and of the decision to store it.
+    pub(super) fn state(&self) -> &'static str {
+        match (self.everything, self.hooked || self.found()) {
+            (true, _) => "full",
+            (false, true) => "partial",
+            (false, false) => "none",
+        }
+    }
+
+    fn found(&self) -> bool {
+        self.received || !self.places.is_empty()
+    }
+
+    /// Records that a hook redacted the result before it was stored.
+    pub(super) fn hooked(&mut self) {
+        self.hooked = true;
+    }
+
+    pub(super) fn by_hook(&self) -> bool {
+        self.hooked
+    }
+
+    /// Records whether a secret was removed from something that the guest received.
+    pub(super) fn received(&mut self, redacted: bool) {
+        self.received |= redacted;
+    }
+
+    /// Records that something was removed from the artifacts of the call.
+    pub(super) fn found_in(&mut self, place: &str) {
+        self.places.insert(place.to_owned());
+    }
+
+    /// The redactor of artifacts.
+    ///
+    /// # Errors
+    ///
+    /// Why the call cannot write any: a rule of the output contract needs all of the output at once.
+    pub(super) fn of_artifacts(&self) -> Result<Redactor, &'static str> {
+        let Some(contract) = &self.contract else {
+            return Ok(Redactor::default());
+        };
+        if contract.redacts_output() && guard!("artifact_rules") {
+            return Err(NO_ARTIFACTS);
+        }
+        Ok(self.redactor.clone())
+    }
+
+    /// Returns whether the tool's text must appear only in the result.
+    pub(super) fn is_silent(&self) -> bool {
+        self.whole
+    }
+
+    /// Returns whether arguments are sensitive, so records omit a part of the input.
+    pub(super) fn hides_input(&self) -> bool {
+        self.references.is_some()
+    }
+
+    /// The secrets that the requests of this call may carry, for the executor only.
+    pub(super) fn secrets(&self) -> Secrets {
+        self.secrets.clone()
+    }
+
+    /// Fails if a secret was granted but is not set.
+    pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
+        let Some(name) = self.missing.first() else {
+            return Ok(());
+        };
+        let command = format!("toolcell secrets set {name}");
+        let message = format!("the secret {name} is not set; set it with `{command}`");
+        let refusal = Refusal::new(ErrorCode::SecretNotSet, message);
+        Err(refusal.needs(AccessKind::Credential, Some(name.clone()), command))
+    }
+
+    /// The key that conceals the references of this call, for the process that resumes it.
+    pub(super) fn reference_key(&self) -> Option<String> {
+        self.references.as_ref().map(ReferenceKey::to_text)
+    }
+
+    /// Conceals references with the key of the process that began the call.
+    pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
+        let read = |text| {
+            ReferenceKey::from_text(text)
+                .ok_or_else(|| Refusal::host_fault("a stored key is not valid"))
+        };
+        self.references = key.map(read).transpose()?;
+        Ok(())
+    }
+
+    /// Returns whether the arguments have sensitive fields, so arguments in another shape cannot be shown.
+    fn needs_shape(&self) -> bool {
+        let contract = self.contract.as_ref();
+        (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields()))
+            && guard!("sensitive_shape")
+    }
+
+    /// The redactor, for use on another thread.
+    pub(super) fn redactor(&self) -> Redactor {
+        self.redactor.clone()
+    }
+
+    /// The redactor; `None` if there is nothing to redact.
+    pub(super) fn active(&self) -> Option<&Redactor> {
+        self.contract.as_ref().map(|_| &self.redactor)
+    }
+
+    /// Starts redacting what the records of `tool` mark as sensitive, and the secrets of a call that `has_secrets`.
+    fn start(&mut self, tool: &Tool, has_secrets: bool) -> Result<(), Refusal> {
+        let contract = tool.contract();
+        let whole = tool.permission_profile().is_sensitive();
+        if whole || contract.has_sensitive_fields() {
+            if self.references.is_none() {
+                let key = ReferenceKey::new()
+                    .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+                self.references = Some(key);
+            }
+            self.whole |= whole;
+        }
+        if self.references.is_some() || has_secrets || contract.redacts_output() {
+            self.contract = Some(Arc::clone(contract));
+            // The next call of `shown` builds the redactor.
+            self.stale = true;
+        }
+        Ok(())
+    }
+
+    /// Learns the secrets that the request brings. Fails if they cannot be used, or are in `input`: as the caller chooses
+    /// them, it could hide any argument from approvers and records.
+    async fn bring(&mut self, brought: &Secrets, input: &Input) -> Result<(), Refusal> {
+        brought::check(brought)?;
+        let brought = brought.clone();
+        let input = input.clone();
+        let work = move || {
+            let redactor = brought::redactor(&brought);
+            let mut meter = SearchMeter::aside();
+            // Also as it was written, because a parsed number can have fewer digits than the one that runs.
+            let repeats = redactor.redact_within(&mut input.to_value(), &mut meter)
+                || redactor.redact_text_within(&mut input.text().to_owned(), &mut meter);
+            (redactor, repeats)
+        };
+        let (redactor, repeats) = self
+            .checks
+            .run("searching the arguments for secrets of the request", work)
+            .await?;
+        self.brought = redactor;
+        if repeats && guard!("request_secret_arguments") {
+            Err(brought::repeated("in the arguments"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Searches for the secrets of the request alone; idle if it has none.
+    pub(super) fn brought(&self) -> Redactor {
+        self.brought.clone()
+    }
+
+    /// Reads the secrets `names`, from those that the request brought or else from the store, and adds all values to what
+    /// is redacted.
+    async fn read_secrets(
+        &mut self,
+        store: &SecretStore,
+        names: Vec<String>,
+        brought: &Secrets,
+    ) -> Result<(), Refusal> {
+        if names.is_empty() && brought.is_empty() {
+            return Ok(());
+        }
+        // Also those that no request of the tool may carry: a hook can know them, too.
+        if guard!("request_secret_redaction") {
+            Arc::make_mut(&mut self.terms).add(brought::terms(brought));
+        }
+        let is_brought = |name: &String| brought.get(name).is_some();
+        let (of_request, of_store): (Vec<String>, Vec<String>) =
+            names.into_iter().partition(is_brought);
+        let of_request = of_request
+            .into_iter()
+            .filter_map(|name| brought.get(&name).cloned().map(|value| (name, value)));
+        let mut known = of_request.collect::<Vec<_>>();
+        let mut terms = Vec::new();
+        for (name, value) in stored(store, of_store).await? {
+            match value {
+                Some(value) => {
+                    terms.push(RedactionTerm::secret(&name, &value));
+                    known.push((name, value));
+                }
+                None => self.missing.push(name),
+            }
+        }
+        self.secrets = Secrets::new(known);
+        Arc::make_mut(&mut self.terms).add(terms);
+        if !(brought.is_empty() || self.secrets.is_empty()) {
+            // Ahead of the run, which would build it inline, although a client chose its size.
+            let secrets = self.secrets.clone();
+            let work = move || _ = Scrubber::of_secrets(&secrets);
+            self.checks
+                .run("preparing the secrets of the request", work)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Fails if there are more sensitive values than can be searched for. The call then ends without showing its input,
+    /// so there is nothing left to redact.
+    fn check_terms(&mut self) -> Result<(), Refusal> {
+        let Some(why) = self.terms.too_many() else {
+            return Ok(());
+        };
+        self.terms = Arc::default();
+        self.install(Redactor::default());
+        Err(Refusal::new(ErrorCode::TooManySensitiveValues, why))
+    }
+
+    fn concealer(&self) -> Option<Concealer> {
+        Some(Concealer {
+            contract: Arc::clone(self.contract.as_ref()?),
+            terms: Arc::clone(&self.terms),
+            redactor: self.redactor.clone(),
+            whole: self.whole,
+            inputs: self.references.is_some(),
+            stale: self.stale,
+            renewed: false,
+        })
+    }
+
+    fn learn(&mut self, concealer: Concealer) {
+        if concealer.renewed {
+            self.terms = concealer.terms;
+            self.install(concealer.redactor);
+        }
+    }
+
+    fn install(&mut self, redactor: Redactor) {
+        self.trail.redact(redactor.clone());
+        self.redactor = redactor;
+        self.stale = false;
+        self.latest = None;
+    }
+
+    /// Returns `input` as records, events, hooks and people may see it. Its sensitive values are redacted everywhere
+    /// else from now on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LongChecks::run`], which end the call.
+    pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
+        let Some(mut concealer) = self.concealer() else {
+            return Ok(input.to_value());
+        };
+        let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
+        let hidden = match hidden {
+            Some(mut value) if concealer.is_light() => {
+                concealer.redact(&mut value, &mut SearchMeter::inline());
+                self.learn(concealer);
+                return Ok(value);
+            }
+            hidden => hidden,
+        };
+        let input = input.clone();
+        let work = move || {
+            let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
+            concealer.redact(&mut value, &mut SearchMeter::aside());
+            (value, concealer)
+        };
+        match self
+            .checks
+            .run("keeping sensitive arguments out of the record", work)
+            .await
+        {
+            Ok((value, concealer)) => {
+                self.learn(concealer);
+                Ok(value)
+            }
+            Err(refusal) => {
+                self.install(Redactor::blind());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// As [`Self::shown`], for the record of the call: without a copy if there is nothing to redact.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::shown`].
+    pub(super) async fn recorded(&mut self, input: &Input) -> Result<Arc<Value>, Refusal> {
+        if self.active().is_none() {
+            return Ok(input.shared_value());
+        }
+        if let Some((_, shown)) = self.latest.as_ref().filter(|(known, _)| known.is(input)) {
+            return Ok(Arc::clone(shown));
+        }
+        let shown = Arc::new(self.shown(input).await?);
+        self.latest = Some((input.clone(), Arc::clone(&shown)));
+        Ok(shown)
+    }
+
+    /// Returns `input` as an approver may see it: with all digits of its numbers, because those run.
+    pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
+        if self.active().is_none() {
+            return Ok(input.clone());
+        }
+        let rounded = Input::from_value(self.shown(input).await?);
+        let exact = input.with_value(rounded.to_value());
+        // A term or pattern may match a number as written, and not as a parsed value holds it.
+        let mut meter = SearchMeter::inline();
+        let redactor = &self.redactor;
+        let matches = exact
+            .numbers()
+            .any(|number| redactor.redact_text_within(&mut number.to_owned(), &mut meter));
+        Ok(if matches { rounded } else { exact })
+    }
+
+    /// The reference of `input` for records and events.
+    pub(super) fn reference(&self, input: &Input) -> Arc<str> {
+        match &self.references {
+            Some(key) => key.conceal(input.reference()).into(),
+            None => Arc::clone(input.shared_reference()),
+        }
+    }
+
+    /// Conceals `reference`, so that it reveals nothing about the input, if arguments are sensitive.
+    pub(super) fn concealed(&self, reference: &str) -> String {
+        match &self.references {
+            Some(key) => key.conceal(reference),
+            None => reference.to_owned(),
+        }
+    }
+
+    /// The name of the grants that apply to a call with `permit`, as records may have it (AT-EXEC-13).
+    pub(super) fn sandbox(&self, permit: &Permit) -> String {
+        self.concealed(&permit.capability().reference())
+    }
+
+    /// `decision` as hooks and records may see it.
+    pub(super) fn shown_decision(
+        &self,
+        mut decision: Box<PermissionDecision>,
+    ) -> Box<PermissionDecision> {
+        if let Some(redactor) = self.active() {
+            records::decision(redactor, &mut decision);
+        }
+        // It depends on what the arguments name.
+        if let Some(Value::String(sandbox)) = decision.extra.get_mut(SANDBOX_REF) {
+            *sandbox = self.concealed(sandbox);
+        }
+        decision
+    }
+
+    /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
+    /// withheld.
+    pub(super) async fn redact(&mut self, mapped: &mut MappedResult) {
+        if let Some(concealer) = self.concealer() {
+            // Boxed, to keep the future of a call small that has nothing to redact.
+            Box::pin(self.redact_with(concealer, mapped)).await;
+        }
+    }
+
+    async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut MappedResult) {
+        if self.everything && !mapped.has_output() {
+            // The rest is the host's own text.
+            return mapped.hide_names();
+        }
+        // A name may say in another spelling what is kept back.
+        if concealer.contract.redacts_everything() || concealer.contract.has_sensitive_fields() {
+            mapped.hide_names();
+        }
+        if concealer.contract.redacts_everything() && mapped.has_output() {
+            self.everything = true;
+            withhold(
+                mapped,
+                ErrorCode::RedactedByContract,
+                "the tool answered, and its contract keeps all of the answer back",
+            );
+        }
+        let summary = mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
+        let bytes = size(mapped) + modifiers_size(mapped) + names_size(mapped) + summary;
+        let mut taken = std::mem::take(mapped);
+        let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
+        let places = match places {
+            Some(mut places) if concealer.is_light() => {
+                concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::inline());
+                *mapped = taken;
+                self.redacted(concealer, mapped, places);
+                return;
+            }
+            places => places,
+        };
+        let ran = taken.ran;
+        let usage = taken.usage.clone();
+        let work = move || {
+            let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
+            concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::aside());
+            (taken, places, concealer)
+        };
+        // A call that is canceled meanwhile returns no output, because it is not redacted yet.
+        match self.checks.run("redacting the answer", work).await {
+            Ok((redacted, places, concealer)) => {
+                *mapped = redacted;
+                self.redacted(concealer, mapped, places);
+            }
+            Err(refusal) => {
+                self.everything = true;
+                *mapped = MappedResult {
+                    ran,
+                    usage,
+                    error: Some(refusal),
+                    ..MappedResult::default()
+                };
+                mapped.hide_names();
+            }
+        }
+    }
+
+    fn redacted(
+        &mut self,
+        concealer: Concealer,
+        mapped: &mut MappedResult,
+        places: BTreeSet<String>,
+    ) {
+        mapped.redacted = true;
+        self.learn(concealer);
+        self.places.extend(places);
+        if let Some(why) = self.terms.too_many().filter(|_| mapped.has_output()) {
+            self.everything = true;
+            let refusal = Refusal::new(ErrorCode::TooManySensitiveValues, why)
+                .with_class(ErrorClass::ResultRedacted);
+            mapped.withhold(refusal);
+        }
+    }
+
+    /// Removes all output, and what the tool says of its failure, because the operator or the tool chose that (`redact`).
+    pub(super) fn withhold(&mut self, mapped: &mut MappedResult) {
+        self.everything = true;
+        if mapped.quotes_tool() && guard!("quiet_results") {
+            let message = "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
+            mapped.error = mapped.error.take().map(|error| error.reworded(message));
+        }
+        let message = "the tool answered, and a setting of the operator or of the tool keeps all of the answer back";
+        withhold(mapped, ErrorCode::RedactedBySetting, message);
+    }
+
+    /// Reports that something was redacted, and where, but never what.
+    pub(super) fn tell(&self) {
+        if self.everything || self.found() {
+            let data = json!({ "redaction_state": self.state(), "places": self.places, "responses": self.received });
+            self.trail.emit(EventType::ResultRedacted, data);
+        }
+    }
+}
+
+/// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
+pub(super) async fn begin(journey: &mut CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
+    let secrets = wanted(tool, &journey.request);
+    if let Some(hidden) = journey
+        .request
+        .lineage
+        .as_ref()
+        .and_then(|lineage| lineage.hidden.as_ref())
+        && guard!("child_redaction")
+    {
+        journey.redaction.inherit(hidden)?;
+    }
+    journey.redaction.start(
+        tool,
+        !(secrets.is_empty() && journey.request.secrets.is_empty()),
+    )?;
+    if journey.redaction.active().is_none() {
+        return Ok(());
+    }
+    // Boxed, to keep the future of a call small that has nothing to redact.
+    Box::pin(hide_input(journey, secrets)).await
+}
+
+/// Redacts the input that was recorded, and reads the `secrets` that the call may use.
+async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
+    let input = journey.request.input.clone();
+    // Until the input is redacted, the record shows none of it, whatever ends the call.
+    journey.invocation.model_input = Arc::new(Value::String(REDACTED.to_owned()));
+    let text = journey.invocation.model_input_text.take();
+    journey.invocation.model_input_ref = journey.redaction.reference(&input);
+    let brought = journey.request.secrets.clone();
+    if !brought.is_empty() {
+        journey.redaction.bring(&brought, &input).await?;
+    }
+    brought::note(&mut journey.invocation, &secrets, &brought);
+    // A failed read is reported once the input is redacted, so that the record shows the rest of it.
+    let read = journey
+        .redaction
+        .read_secrets(&journey.services.secrets, secrets, &brought)
+        .await;
+    let shown = journey.redaction.recorded(&input).await?;
+    journey.redaction.check_terms()?;
+    let text = text.filter(|_| shown == input.shared_value());
+    journey.redaction.unproven = Some((shown, text));
+    if !journey.redaction.needs_shape() {
+        show_input(journey);
+    }
+    read
+}
+
+/// Reads the secrets `names` on a thread for the host's own store.
+async fn stored(
+    store: &SecretStore,
+    names: Vec<String>,
+) -> Result<Vec<(String, Option<SecretValue>)>, Refusal> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = store.clone();
+    let read = move || {
+        let values = store.values(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        anyhow::Ok(names.into_iter().zip(values).collect::<Vec<_>>())
+    };
+    let found = STORE
+        .run(read)
+        .await
+        .unwrap_or_else(|unfinished| Err(unfinished.into()));
+    found.map_err(|error| {
+        let message = "the secret store cannot be read; `toolcell secrets list` says why";
+        Refusal::new(ErrorCode::SecretStoreUnreadable, message).detail(format!("{error:#}"))
+    })
+}
+
+/// The secrets that the profile declares and that were granted. A call must not learn whether any other secret is set.
+fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
+    let profile = tool.permission_profile();
+    if !profile.wants(&AccessKind::Credential) {
+        return Vec::new();
+    }
+    let granted = |name: &&String| {
+        request
+            .grants
+            .secrets
+            .iter()
+            .any(|grant| grant.name == **name)
+    };
+    profile
+        .credential_refs
+        .iter()
+        .filter(granted)
+        .cloned()
+        .collect()
+}
+
+/// Removes all output: the result only says that there was some, and why it is not there.
+fn withhold(mapped: &mut MappedResult, code: ErrorCode, message: &str) {
+    mapped.content.clear();
+    mapped.structured_content = None;
+    mapped.ui_facing_summary = None;
+    mapped.context_modifiers.clear();
+    if mapped.error.is_none() {
+        mapped.error = Some(Refusal::new(code, message));
+    }
+}

@@ -1,0 +1,90 @@
+//! References of a call at its end: its decisions, its evidence, and its span.
+
+use serde_json::Value;
+
+use toolcell_journal::Keep;
+use toolcell_spec::{Behavior, ToolResult, TraceContext};
+
+use super::call_state::CallState;
+use super::map_result::MappedResult;
+
+/// `source` of the mapping of a call over MCP.
+const MCP: &str = "mcp";
+/// Where the record of a call has the structured output.
+const STRUCTURED: &str = "#/result/structured_content";
+
+/// Fills in the references of the invocation, which has ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
+pub(super) fn of_invocation(journey: &mut CallState<'_>, mapped: &MappedResult) {
+    let is_error = mapped.error.is_some();
+    // The output itself is in the record once (AT-MAP-01).
+    let structured = mapped.structured_content.as_ref().map(|_| STRUCTURED);
+    journey.invocation.complete_mapping(
+        MCP,
+        [
+            ("isError", Value::from(is_error)),
+            ("structuredContent", Value::from(structured)),
+        ],
+    );
+    of_policies(journey);
+    if let Some(error) = &mapped.error {
+        merge(&mut journey.invocation.policy_refs, &error.policy_refs);
+    }
+    // A reference to what is not kept would prove nothing.
+    let is_kept = match journey.services.calls.settings().keep {
+        Keep::All => true,
+        Keep::Failures => is_error,
+        Keep::None => false,
+    };
+    journey.invocation.evidence_refs = if is_kept {
+        vec![journey.invocation.evidence_ref()]
+    } else {
+        Vec::new()
+    };
+    let size = journey
+        .persistence
+        .first()
+        .map_or(0, |decision| decision.original_size_bytes);
+    TraceContext::complete(&mut journey.invocation, size);
+}
+
+/// Names the policies of all decisions so far in the invocation. Done before the tool runs, too: its process can be killed.
+pub(super) fn of_policies(journey: &mut CallState<'_>) {
+    for decision in &journey.decisions {
+        merge(&mut journey.invocation.policy_refs, &decision.policy_refs);
+    }
+}
+
+fn merge(policies: &mut Vec<String>, more: &[String]) {
+    for policy in more {
+        if !policies.contains(policy) {
+            policies.push(policy.clone());
+        }
+    }
+}
+
+/// Fills in the references of the result and of its error, from the invocation (AT-RES-12..14, AT-ERR-07, AT-ERR-08).
+pub(super) fn of_result(journey: &CallState<'_>, result: &mut ToolResult) {
+    let invocation = &journey.invocation;
+    result.policy_refs.clone_from(&invocation.policy_refs);
+    result.telemetry_refs = TraceContext::references(invocation);
+    result.evidence_refs.clone_from(&invocation.evidence_refs);
+    let stored = result.resource_refs.iter().chain(&result.artifact_refs);
+    let uris =
+        stored.filter_map(|stored| stored.get("uri").and_then(Value::as_str).map(str::to_owned));
+    result.evidence_refs.extend(uris);
+    let Some(error) = &mut result.error else {
+        return;
+    };
+    error.evidence_refs.clone_from(&invocation.evidence_refs);
+    let last = journey
+        .decisions
+        .last()
+        .filter(|decision| decision.behavior == Behavior::Deny);
+    if let Some(denial) = last.filter(|_| error.policy_refs.is_empty()) {
+        error.policy_refs.clone_from(&denial.policy_refs);
+        let decision = |call: &String| format!("{call}#decision/{}", denial.decision_id);
+        error
+            .evidence_refs
+            .extend(invocation.evidence_refs.iter().map(decision));
+    }
+}

@@ -1,0 +1,100 @@
+//! Beside phase 9: what the record of a call holds for a replay.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::catalog::Tool;
+use toolcell_executor::Nondeterminism;
+use toolcell_journal::Keep;
+use toolcell_policy::Permit;
+use toolcell_spec::{ReplayBlocker, ReplayData, Status};
+
+use super::call_state::CallState;
+use super::retry;
+
+/// Where the random numbers and clock readings of the call come from. Those of a call that cannot be replayed are not
+/// recorded: they would serve nothing, and a seed reveals the keys that the guest makes with it.
+pub(super) fn nondeterminism(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    permit: &Permit,
+) -> Nondeterminism {
+    match &journey.request.replay {
+        Some(replay) => Nondeterminism::Replayed(Arc::clone(replay)),
+        None if is_kept(journey) && blockers(journey, tool, permit).is_empty() => {
+            Nondeterminism::Recorded
+        }
+        None => Nondeterminism::Fresh,
+    }
+}
+
+/// Notes in the invocation what a replay of the call needs; `recorded` is what the guest got.
+pub(super) fn note(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    permit: &Permit,
+    recorded: Option<ReplayData>,
+) {
+    if journey.request.replay.is_some() || !is_kept(journey) {
+        return;
+    }
+    let mut blocked_by = blockers(journey, tool, permit);
+    if journey
+        .invocation
+        .status_transitions()
+        .iter()
+        .any(|step| step.to == Status::NeedsInput)
+    {
+        blocked_by.push(ReplayBlocker::QuestionsAsked);
+    }
+    if journey.invocation.extra.contains_key(retry::ATTEMPTS) {
+        blocked_by.push(ReplayBlocker::AttemptRepeated);
+    }
+    let data = if blocked_by.is_empty() {
+        let component_file = journey.services.catalog.origin(tool.component());
+        ReplayData {
+            component_file: component_file.filter(|from| Path::new(from).is_absolute()),
+            blocked_by,
+            ..recorded.unwrap_or_default()
+        }
+    } else {
+        ReplayData {
+            blocked_by,
+            ..ReplayData::default()
+        }
+    };
+    if let Ok(data) = serde_json::to_value(data) {
+        journey.invocation.extra.insert("replay".to_owned(), data);
+    }
+}
+
+fn is_kept(journey: &CallState<'_>) -> bool {
+    let settings = journey.services.calls.settings();
+    settings.replay && settings.keep != Keep::None
+}
+
+/// Obstacles to a replay. Does not allocate for a call with an empty world.
+fn blockers(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBlocker> {
+    let world = permit.capability();
+    let reaches = [
+        (ReplayBlocker::FilesUsed, !world.mounts.is_empty()),
+        (ReplayBlocker::DraftsUsed, world.scratch.is_some()),
+        (ReplayBlocker::NetworkUsed, !world.network.is_empty()),
+        (ReplayBlocker::SecretsUsed, !world.secrets.is_empty()),
+        (
+            ReplayBlocker::EnvironmentUsed,
+            !world.environment.is_empty(),
+        ),
+        (ReplayBlocker::ToolsUsed, !world.tools.is_empty()),
+        (ReplayBlocker::SettingsUsed, tool.configuration().is_some()),
+        (
+            ReplayBlocker::InputRedacted,
+            journey.redaction.hides_input(),
+        ),
+        (ReplayBlocker::OutputNotKept, !journey.keeping().journal),
+    ];
+    reaches
+        .into_iter()
+        .filter_map(|(blocker, reached)| reached.then_some(blocker))
+        .collect()
+}

@@ -1,0 +1,175 @@
+//! Between two attempts of phase 9: whether a failed one is repeated, and the wait before the next one.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::scheduler::RunPlace;
+use toolcell_executor::{Execution, GuestOutcome, ResumedState, RunInput, canceled};
+use toolcell_policy::{Limits, Permit};
+use toolcell_spec::{
+    AbortReason, ErrorClass, EventData, EventType, OutputRetention, Refusal, Status,
+};
+
+use super::call_state::CallState;
+use super::{children, interact, schedule};
+
+/// The field of the invocation that lists the attempts that were repeated.
+pub(super) const ATTEMPTS: &str = "discarded_attempts";
+
+/// Repeats an attempt that failed, as often as the policy of the call says, while its limits last: fuel, time, logs,
+/// requests, partial results and questions of all attempts count together, and the waits between them count as time. Every
+/// attempt has the same permit, and the answers of the attempts before.
+pub(super) async fn go_on(
+    journey: &mut CallState<'_>,
+    permit: &Permit,
+    mut run: RunInput,
+    mut execution: Box<Execution>,
+) -> Box<Execution> {
+    loop {
+        let Some(wait) = next(journey, permit, &run, &execution) else {
+            return execution;
+        };
+        discard(journey, &run, &execution, wait);
+        let place = match again(journey, permit, wait).await {
+            Ok(place) => place,
+            Err(refusal) => {
+                execution.outcome = Err(refusal);
+                return execution;
+            }
+        };
+        let mut spent = execution.usage.clone();
+        spent.wall_ms.used = spent.wall_ms.used.saturating_add(millis(wait));
+        // An attempt that asked its user begins where the answers were given.
+        let before = run.resumed.as_deref();
+        run.resumed = Some(Arc::new(ResumedState {
+            responses: before.map_or_else(|| "{}".to_owned(), |before| before.responses.clone()),
+            resume_state: before
+                .map(|before| before.resume_state.clone())
+                .unwrap_or_default(),
+            spent,
+            partial_bytes: execution.partial_bytes,
+        }));
+        run.attempt += 1;
+        journey.trail.emit(
+            EventType::Started,
+            started(&children::limits(journey, permit), run.attempt),
+        );
+        let mut later = children::invoke(journey, permit, run.clone()).await;
+        drop(place);
+        if matches!(later.outcome, Ok(GuestOutcome::NeedsInput(_))) {
+            later = interact::go_on(journey, permit, &mut run, later, None).await;
+        }
+        execution = later.after(*execution);
+    }
+}
+
+/// The data of the event that an attempt starts.
+pub(super) fn started(limits: &Limits, attempt: u32) -> EventData {
+    EventData::from([
+        ("attempt", attempt.into()),
+        ("fuel_limit", limits.fuel.into()),
+        ("wall_ms_limit", millis(limits.wall).into()),
+        ("memory_limit_bytes", limits.memory_bytes.into()),
+    ])
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Why the attempt failed, if it did.
+fn failure(execution: &Execution) -> Option<&Refusal> {
+    match &execution.outcome {
+        Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => Some(refusal),
+        // A partial output is of use, and another attempt might give less.
+        Ok(GuestOutcome::Success(_) | GuestOutcome::Partial(..) | GuestOutcome::NeedsInput(_)) => {
+            None
+        }
+    }
+}
+
+/// The wait before the next attempt; `None` if there is none.
+fn next(
+    journey: &CallState<'_>,
+    permit: &Permit,
+    run: &RunInput,
+    execution: &Execution,
+) -> Option<Duration> {
+    let policy = &journey.request.policy.retry;
+    let refusal = failure(execution)?;
+    // A call that does not run failed because of its user, whose answer does not change by asking again.
+    let ran = journey.invocation.status() == Status::Running;
+    let canceled = journey.request.cancellation.requested().is_some();
+    if !ran || canceled || !policy.repeats(refusal.class, run.attempt) {
+        return None;
+    }
+    // The condition of `retry.safe` in the error: an attempt that could have changed something is never repeated.
+    if journey.changes || !refusal.to_error().retry.safe {
+        return None;
+    }
+    let wait = policy.wait(
+        run.attempt,
+        refusal.retry_after,
+        RandomState::new().build_hasher().finish(),
+    );
+    // Without time or fuel left, the next attempt could only hide why this one failed.
+    let left = permit.limits().less(&execution.usage);
+    (wait < left.wall && left.fuel > 0).then_some(wait)
+}
+
+/// Records an attempt that another one replaces (AT-EC-21).
+fn discard(journey: &mut CallState<'_>, run: &RunInput, execution: &Execution, wait: Duration) {
+    let Some(refusal) = failure(execution) else {
+        return;
+    };
+    let error = refusal.to_error();
+    // The guest chose it, so that it counts as output.
+    let mut code = if journey.keeping() == OutputRetention::default() {
+        json!(error.error_code)
+    } else {
+        json!(refusal.code)
+    };
+    if let Some(redactor) = journey.redaction.active() {
+        redactor.redact(&mut code);
+    }
+    let attempt = json!({
+        "attempt": run.attempt,
+        "error_class": error.error_class,
+        "error_code": code,
+        "discarded_as": ErrorClass::StreamingFallbackDiscarded,
+        "retry_in_ms": millis(wait),
+    });
+    journey
+        .trail
+        .emit(EventType::AttemptDiscarded, attempt.clone());
+    let attempts = journey
+        .invocation
+        .extra
+        .entry(ATTEMPTS.to_owned())
+        .or_insert_with(|| json!([]));
+    if let Some(attempts) = attempts.as_array_mut() {
+        attempts.push(attempt);
+    }
+}
+
+/// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
+async fn again(
+    journey: &mut CallState<'_>,
+    permit: &Permit,
+    wait: Duration,
+) -> Result<Option<RunPlace>, Refusal> {
+    schedule::step_aside(journey);
+    let cancellation = &journey.request.cancellation;
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => {
+            return Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)));
+        }
+        () = tokio::time::sleep(wait) => {}
+    }
+    schedule::step_back(journey);
+    schedule::place(journey, permit.limits()).await
+}

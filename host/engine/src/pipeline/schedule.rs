@@ -1,0 +1,272 @@
+//! Phase 8: canceled, rate_limited, and what else stops a call that waits.
+
+use serde_json::json;
+
+use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
+use toolcell_executor::canceled;
+use toolcell_policy::Limits;
+use toolcell_spec::{
+    AbortReason, ErrorCode, EventType, ProgressStatus, Refusal, Status, WriteEffect,
+};
+
+use super::batch::BatchSeat;
+use super::call_state::{CallState, StoredCallRef, phase_token};
+use super::permission::{CallPermission, Permitted};
+use super::{children, modifiers};
+
+phase_token! {
+    /// A permitted call that has a place to run.
+    pub Scheduled((CallPermission, Option<RunPlace>))
+}
+
+/// Time after which a call that got no memory, or could not wait, may be tried again, in seconds.
+const RETRY_AFTER: f64 = 1.0;
+
+/// Waits for the calls that this one could disturb, and for a place. A call that is canceled while it waits never
+/// starts.
+pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
+    let suspension = journey.resumed.and_then(StoredCallRef::suspension);
+    if suspension.is_some() {
+        // It takes its turn once its tool runs again.
+        let permission = permitted.open();
+        set_aside(journey, &permission);
+        return Ok(Scheduled((permission, None)));
+    }
+    journey.heed_cancellation()?;
+    let permission = permitted.open();
+    if journey.request.lineage.is_some() {
+        return Ok(Scheduled((permission, None)));
+    }
+    let limits = permission.permit.limits();
+    let was_held = tell_held(journey)?;
+    let services = journey.services;
+    let free = services
+        .scheduler
+        .try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
+    let runs = take_turn(journey, &permission, free.is_some());
+    if let Some(place) = free.filter(|_| runs) {
+        return Ok(Scheduled((permission, Some(place))));
+    }
+    let Some(ticket) = services
+        .scheduler
+        .line_up(journey.request.actor_ref.as_deref())
+    else {
+        give_up(journey);
+        return Err(too_many_wait());
+    };
+    if !was_held {
+        journey.advance(Status::Queued)?;
+        journey.trail.emit(EventType::Queued, json!({}));
+    }
+    journey.trail.reached(ProgressStatus::Queued);
+    let place = place(journey, limits).await?;
+    drop(ticket);
+    Ok(Scheduled((permission, place)))
+}
+
+/// Records that the call waited for a place in its batch, if it did (AT-SCHED-11).
+fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
+    let Some(since) = journey
+        .seat
+        .as_mut()
+        .and_then(|seat| seat.held_since.take())
+    else {
+        return Ok(false);
+    };
+    journey.advance(Status::Queued)?;
+    journey
+        .trail
+        .emit(EventType::Queued, json!({ "since": since }));
+    Ok(true)
+}
+
+/// Claims what the call can reach, all of it in one step, so that calls never wait for each other in a circle. Returns
+/// whether the call runs at once, which it can only with a place. A single call that no other call can notice takes no
+/// turn.
+fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place: bool) -> bool {
+    let claim = if journey.seat.is_some() && children::disturb(journey, &permission.permit) {
+        ResourceClaim::alone()
+    } else {
+        claim(journey, permission)
+    };
+    let claim = if journey.seat.is_some() {
+        modifiers::claim(journey, &permission.tool, claim)
+    } else {
+        claim
+    };
+    if journey.seat.is_none() {
+        if claim.is_empty() {
+            return has_place;
+        }
+        let turn = journey
+            .services
+            .locks
+            .turn(None, journey.request.actor_ref.as_deref());
+        journey.seat = Some(BatchSeat {
+            turn,
+            order: None,
+            held_since: None,
+        });
+    }
+    journey
+        .seat
+        .as_ref()
+        .is_some_and(|seat| seat.turn.claim(claim, has_place))
+}
+
+/// Claims everything that the call can reach and other calls can notice: exactly what the sandbox will apply. In a
+/// batch, the tool's claim that it may run concurrently counts only together with that. Single calls are kept apart
+/// only by their reach, because a tool that states nothing would stop all other calls of a server while it runs. Its
+/// own calls reach at most the same folders and hosts, but may change there what it only reads.
+fn claim(
+    journey: &CallState<'_>,
+    CallPermission { tool, permit }: &CallPermission,
+) -> ResourceClaim {
+    let capability = permit.capability();
+    let profile = tool.permission_profile();
+    let in_batch = journey.seat.is_some();
+    // It is not known what an irreversible effect touches, nor what a context is that a tool wants for itself.
+    let is_alone = !permit.is_concurrency_safe()
+        || profile.has_effect(&WriteEffect::Irreversible)
+        || tool.locks().needs_context();
+    if in_batch && is_alone {
+        return ResourceClaim::alone();
+    }
+    let network = if capability.network.is_empty() {
+        NetworkUse::None
+    } else if profile.has_effect(&WriteEffect::RemoteMutation)
+        || children::change_elsewhere(journey, permit)
+    {
+        NetworkUse::Changes
+    } else {
+        NetworkUse::Reads
+    };
+    let folders = |writable: bool| {
+        let mounts = capability
+            .mounts
+            .iter()
+            .filter(move |mount| mount.writable == writable);
+        mounts.map(|mount| mount.host.as_path())
+    };
+    let claim = ResourceClaim::new(folders(false), folders(true), network);
+    // A call that another call makes takes no turn of its own: it runs in its caller's turn.
+    let called = children::callable(journey, permit);
+    called
+        .iter()
+        .fold(claim.with_named(tool.locks().iter()), |claim, called| {
+            claim.with_named(called.locks().iter())
+        })
+}
+
+/// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. The journey keeps
+/// what it claimed, for [`step_back`]. A call of a batch keeps its turn, because its changes keep their order.
+pub(super) fn step_aside(journey: &mut CallState<'_>) {
+    if let Some(seat) = journey.seat.take_if(|seat| seat.order.is_none()) {
+        journey.aside = seat.turn.leave();
+    }
+}
+
+/// Lets other calls pass one that ends without its turn: its failure hooks and its record can take long.
+fn give_up(journey: &CallState<'_>) {
+    if let Some(seat) = &journey.seat {
+        seat.turn.give_up();
+    }
+}
+
+/// Keeps what a call can reach for [`step_back`], as if it had stepped aside: it waits since another process ran it.
+pub(super) fn set_aside(journey: &mut CallState<'_>, permission: &CallPermission) {
+    let claim = claim(journey, permission);
+    journey.aside = (!claim.is_empty()).then_some(claim);
+}
+
+/// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
+pub(super) fn step_back(journey: &mut CallState<'_>) {
+    let Some(claim) = journey.aside.take() else {
+        return;
+    };
+    let turn = journey
+        .services
+        .locks
+        .turn(None, journey.request.actor_ref.as_deref());
+    turn.claim(claim, false);
+    journey.seat = Some(BatchSeat {
+        turn,
+        order: None,
+        held_since: None,
+    });
+}
+
+/// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of
+/// its caller, which waits for it.
+pub(super) async fn place(
+    journey: &CallState<'_>,
+    limits: &Limits,
+) -> Result<Option<RunPlace>, Refusal> {
+    if journey.request.lineage.is_some() {
+        return Ok(None);
+    }
+    let cancellation = journey.request.cancellation.clone();
+    let place = tokio::select! {
+        biased;
+        () = cancellation.cancelled() => {
+            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
+        }
+        place = turn_and_place(journey, limits) => match place {
+            Ok(place) => Ok(Some(place)),
+            Err(NoPlace::Memory { total }) => Err(no_memory(limits, total)),
+            Err(NoPlace::Gone) => Err(canceled(AbortReason::RuntimeShutdown)),
+        }
+    };
+    if place.is_err() {
+        give_up(journey);
+    }
+    place
+}
+
+/// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for
+/// the host's memory at most the wall time of the call. If its turn has passed when it gets the place, it gives the place
+/// up, because a call that waits for its turn must keep none.
+async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunPlace, NoPlace> {
+    let scheduler = &journey.services.scheduler;
+    let caller = journey.request.actor_ref.as_deref();
+    let turn = journey.seat.as_ref().map(|seat| &seat.turn);
+    loop {
+        if let Some(turn) = turn {
+            turn.come().await;
+        }
+        let of_caller = match scheduler.try_caller_place(caller) {
+            Some(of_caller) => of_caller,
+            None => {
+                if let Some(turn) = turn {
+                    turn.lack_place();
+                }
+                scheduler.caller_place(caller).await?
+            }
+        };
+        let place = scheduler
+            .place(of_caller, limits.host_bytes(), limits.wall)
+            .await?;
+        if turn.is_none_or(QueueTurn::begin) {
+            return Ok(place);
+        }
+    }
+}
+
+fn too_many_wait() -> Refusal {
+    let message = "the queue of waiting calls is full; try again later";
+    let mut refusal = Refusal::new(ErrorCode::QueueFull, message);
+    refusal.retry_after = Some(RETRY_AFTER);
+    refusal
+}
+
+fn no_memory(limits: &Limits, total: u64) -> Refusal {
+    let message = format!(
+        "other calls use the {total} bytes of memory that this host gives to all of them, and the {} bytes of this one \
+         were not free within {} ms; try again later, or raise --memory-total",
+        limits.host_bytes(),
+        limits.wall.as_millis()
+    );
+    let mut refusal = Refusal::new(ErrorCode::HostMemory, message);
+    refusal.retry_after = Some(RETRY_AFTER);
+    refusal
+}

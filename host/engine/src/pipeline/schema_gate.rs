@@ -1,0 +1,65 @@
+//! Phase 3: schema_not_loaded, schema_validation_failed, invalid_arguments.
+
+use serde_json::{Value, json};
+
+use crate::catalog::CheckFailure;
+use crate::find::SELECT;
+use toolcell_spec::{ErrorCode, EventType, Refusal, Status};
+
+use super::call_state::{CallState, PreparedCall, phase_token};
+use super::parse::Parsed;
+use super::redaction;
+
+phase_token! {
+    /// Arguments that satisfy the loaded schema.
+    pub Gated(PreparedCall)
+}
+
+/// Refuses a tool whose schema the model has not loaded, before a mismatch counts (A-01, AT-DEF-17, AT-DEF-19).
+pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
+    let (tool, input, checked) = parsed.open();
+    if journey.resumed.is_some() {
+        return Ok(Gated(PreparedCall { tool, input }));
+    }
+    let called = &journey.request.tool;
+    if !called.is_loaded(&tool) {
+        let id = &tool.declaration().tool_id;
+        let name = called.name();
+        let message = format!(
+            "{id} is not loaded yet: call load_tool with the name `{name}`, then call the tool again (search_tools \
+             finds it with `{SELECT}{name}`)"
+        );
+        return Err(Refusal::new(ErrorCode::SchemaNotLoaded, message));
+    }
+    match checked {
+        Ok(()) => {
+            redaction::show_input(journey);
+            journey.advance(Status::ArgumentsReady)?;
+            let ready = [(
+                "model_input_ref",
+                journey.redaction.reference(&journey.request.input).into(),
+            )];
+            journey
+                .trail
+                .emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
+            Ok(Gated(PreparedCall { tool, input }))
+        }
+        Err(mismatch) => {
+            journey.pass_through(
+                Status::SchemaParseFailed,
+                "model_input does not satisfy the schema",
+            );
+            journey.trail.emit(
+                EventType::ValidationFailed,
+                json!({ "which": "schema", "message": mismatch.to_string() }),
+            );
+            let code = match input.value() {
+                _ if matches!(mismatch, CheckFailure::Costly(_)) => ErrorCode::ArgumentsTooCostly,
+                Ok(Value::Object(_)) => ErrorCode::SchemaMismatch,
+                Ok(_) => ErrorCode::ArgumentsNotAnObject,
+                Err(_) => ErrorCode::ArgumentsNotJson,
+            };
+            Err(Refusal::new(code, mismatch.to_string()))
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Phase 4: invalid_arguments, setup_required, and what stops a guest. Runs before any side effect, with an empty capability,
+//! but for what preflight reads.
+
+use serde_json::json;
+
+use crate::catalog::Tool;
+use toolcell_executor::{InputCheck, PreflightAccess};
+use toolcell_policy::{Permit, PreflightPermit};
+use toolcell_spec::{AccessKind, EventType, HookEvent, Refusal, Status};
+
+use super::call_state::{CallState, PreparedCall, phase_token};
+use super::schema_gate::Gated;
+use super::{observe, permission};
+
+phase_token! {
+    /// Values that the tool itself accepts.
+    pub(super) Valid(PreparedCall)
+}
+
+/// Calls the tool's own validation of the values and its setup.
+pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Result<Valid, Refusal> {
+    let prepared = gated.open();
+    if journey.resumed.is_some() || !prepared.tool.validates() {
+        return Ok(Valid(prepared));
+    }
+    let limits = journey.request.limits.for_checks();
+    let with_files = reads_files(&prepared.tool);
+    let look = if with_files {
+        look(journey, &prepared).await?
+    } else {
+        None
+    };
+    let preflight = match (&look, with_files) {
+        (Some(look), _) => PreflightAccess::Reading(look),
+        (None, true) => PreflightAccess::Left,
+        (None, false) => PreflightAccess::Offline,
+    };
+    journey.preflight_left = matches!(preflight, PreflightAccess::Left);
+    let check = InputCheck {
+        preflight,
+        ..journey.check(&prepared.tool, &prepared.input, &limits)
+    };
+    match journey.services.executor.validate(check).await {
+        Ok(()) => Ok(Valid(prepared)),
+        Err(refusal) => Err(refused(journey, refusal)),
+    }
+}
+
+/// Runs the preflight of a call that is allowed by now with `permit`, if it was left until it is: before hooks and approvers
+/// had been asked, it could have read nothing. It runs before the tool does.
+pub(super) async fn preflight(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    permit: &Permit,
+) -> Result<(), Refusal> {
+    if !std::mem::take(&mut journey.preflight_left) || !tool.validates() || !reads_files(tool) {
+        return Ok(());
+    }
+    let limits = journey.request.limits.for_checks();
+    let look = PreflightPermit::from_permit(permit);
+    let check = InputCheck {
+        preflight: PreflightAccess::Alone(&look),
+        ..journey.check(tool, permit.guest_input(), &limits)
+    };
+    let checked = journey.services.executor.validate(check).await;
+    checked.map_err(|refusal| refused(journey, refusal))
+}
+
+/// Notes that the tool refused the values of the call.
+fn refused(journey: &mut CallState<'_>, refusal: Refusal) -> Refusal {
+    // A canceled check says nothing about the values.
+    if journey.request.cancellation.requested().is_none() {
+        journey.pass_through(Status::ValidationFailed, "the tool refused the values");
+        let which =
+            json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
+        journey.trail.emit(EventType::ValidationFailed, which);
+    }
+    refusal
+}
+
+/// Returns whether the tool declares files, which preflight may then access.
+pub(super) fn reads_files(tool: &Tool) -> bool {
+    let profile = tool.permission_profile();
+    profile.wants(&AccessKind::FileRead) || profile.wants_file_write()
+}
+
+async fn look(
+    journey: &CallState<'_>,
+    prepared: &PreparedCall,
+) -> Result<Option<PreflightPermit>, Refusal> {
+    let PreparedCall { tool, input } = prepared;
+    let declaration = tool.declaration();
+    // Hooks are asked later, and could deny the call or change what it reads.
+    let mut hooks = [HookEvent::PreToolUse, HookEvent::PermissionRequest].into_iter();
+    let hooks_apply = hooks.any(|event| {
+        journey
+            .services
+            .hooks
+            .hearing(event, &declaration.tool_id, &declaration.namespace)
+            .next()
+            .is_some()
+    });
+    if hooks_apply && guard!("preflight_hooks") {
+        return Ok(None);
+    }
+    let filled = observe::with_defaults(tool, input);
+    permission::look(journey, tool, filled.as_ref().unwrap_or(input)).await
+}

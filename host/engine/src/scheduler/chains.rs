@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::shares::CallerShares;
+use toolcell_system::pool::share;
+
+/// Maximum number of calls that may have calls below them at once, because each keeps room for [`CHILD_DEPTH_MAX`] more
+/// instances.
+const CHAINS_MAX: u32 = 16;
+
+/// How many calls may be nested below one call.
+pub const CHILD_DEPTH_MAX: u32 = 4;
+
+/// Room for the instances of calls that other calls make. Their callers wait for them and keep their places, so a call
+/// that waited for a place of its own could wait for its own caller.
+///
+/// A call takes one chain before its first call of a tool, for everything below it. Who holds a chain waits for no place,
+/// no memory and no other chain, so each chain is given back.
+#[derive(Clone, Debug)]
+pub struct CallChains {
+    all: Arc<Semaphore>,
+    /// `None` if there is one caller, which may use every chain.
+    shares: Option<Arc<CallerShares>>,
+}
+
+/// One chain, returned when dropped.
+#[derive(Debug)]
+pub struct CallChain {
+    _permit: OwnedSemaphorePermit,
+    _of_caller: Option<OwnedSemaphorePermit>,
+}
+
+impl CallChains {
+    /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`].
+    pub fn new(calls_at_once: u32, callers: usize) -> Self {
+        let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
+        let shares = (callers > 1).then(|| Arc::new(CallerShares::new(share(chains, callers))));
+        Self {
+            all: Arc::new(Semaphore::new(chains)),
+            shares,
+        }
+    }
+
+    /// How many instances all chains may have together.
+    pub fn instances(calls_at_once: u32) -> u32 {
+        Self::count(calls_at_once) * CHILD_DEPTH_MAX
+    }
+
+    fn count(calls_at_once: u32) -> u32 {
+        calls_at_once.clamp(1, CHAINS_MAX)
+    }
+
+    /// Waits for a chain for a call of `caller`, first for one of those that the caller may have. `None` only if the host
+    /// is gone.
+    pub async fn take(&self, caller: Option<&str>) -> Option<CallChain> {
+        let of_caller = match (&self.shares, caller) {
+            (Some(shares), Some(caller)) => Some(shares.take(caller).await?),
+            _ => None,
+        };
+        Some(CallChain {
+            _permit: Arc::clone(&self.all).acquire_owned().await.ok()?,
+            _of_caller: of_caller,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{CallChain, CallChains};
+
+    async fn soon(chains: &CallChains, caller: Option<&str>) -> Option<CallChain> {
+        tokio::time::timeout(Duration::from_millis(1), chains.take(caller))
+            .await
+            .ok()
+            .flatten()
+    }
+
+    #[tokio::test]
+    async fn one_caller_leaves_chains_to_another_and_a_single_one_has_all() {
+        let chains = CallChains::new(64, 2);
+        let mut of_anna = Vec::new();
+        while let Some(chain) = soon(&chains, Some("anna")).await {
+            of_anna.push(chain);
+        }
+        assert_eq!(of_anna.len(), 8);
+        let of_bert = soon(&chains, Some("bert")).await;
+        assert!(of_bert.is_some());
+        drop(of_anna.pop());
+        assert!(soon(&chains, Some("anna")).await.is_some());
+        let alone = CallChains::new(64, 1);
+        let mut all = Vec::new();
+        while let Some(chain) = soon(&alone, Some("anna")).await {
+            all.push(chain);
+        }
+        assert_eq!(all.len(), 16);
+    }
+}

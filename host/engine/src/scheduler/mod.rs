@@ -1,0 +1,18 @@
+//! When a call runs, and how it is stopped: a bounded number at a time, in a bounded amount of memory, with a share for
+//! each caller. [`batch`] plans calls that belong together, and [`ResourceLocks`] keeps apart those that could disturb
+//! each other.
+
+pub mod batch;
+mod chains;
+mod locks;
+mod memory;
+mod queue;
+mod shares;
+mod waiting;
+
+pub use chains::{CHILD_DEPTH_MAX, CallChain, CallChains};
+pub use locks::{ChangeLine, NetworkUse, QueueTurn, ResourceClaim, ResourceLocks};
+pub use memory::MemoryBudget;
+pub use queue::{CallerPlace, NoPlace, RunPlace, Scheduler};
+pub use shares::CallerShares;
+pub use waiting::WaitTicket;

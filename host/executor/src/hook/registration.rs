@@ -1,0 +1,296 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use toolcell_spec::HookEvent;
+
+use super::Hook;
+
+/// Default time limit of one run.
+const WALL_DEFAULT: Duration = Duration::from_secs(5);
+/// Maximum number of concurrent runs of one hook, so that a hook that never returns keeps no more threads than that.
+const RUNS_AT_ONCE: usize = 64;
+
+/// Effect on the call of a hook that fails, crashes or is too slow.
+///
+/// ```
+/// use toolcell_executor::hook::{OnFailure, Registration};
+/// use toolcell_spec::HookEvent;
+///
+/// let metrics = Registration::not_loaded("metrics", "no such file").on_failure(OnFailure::Warn);
+/// assert!(!metrics.blocks_at(HookEvent::PreToolUse));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Before the tool the call does not run; after it, its output is withheld.
+    Block,
+    /// The call goes on, and the record says what happened.
+    Warn,
+}
+
+/// Selects the calls that a hook receives: those that match every pattern. `*` matches anything; the default matches
+/// every call.
+///
+/// ```
+/// use toolcell_executor::hook::Matcher;
+///
+/// let files = Matcher::new(Some("files.*"), None)?;
+/// assert_eq!(files.to_value()["tool"], "files.*");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Matcher {
+    tool: Option<GlobMatcher>,
+    namespace: Option<GlobMatcher>,
+}
+
+impl Matcher {
+    /// Compiles a pattern for the tool's id, such as `files.*`, and one for its namespace. Fails if a pattern is
+    /// invalid.
+    pub fn new(tool: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
+        let compile = |text: &str| {
+            let glob = GlobBuilder::new(text)
+                .literal_separator(false)
+                .backslash_escape(true)
+                .build();
+            glob.map(|glob| glob.compile_matcher())
+                .map_err(|error| format!("{text:?} is not a pattern: {error}"))
+        };
+        Ok(Self {
+            tool: tool.map(compile).transpose()?,
+            namespace: namespace.map(compile).transpose()?,
+        })
+    }
+
+    fn fits(&self, tool_id: &str, namespace: &str) -> bool {
+        self.tool
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(tool_id))
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(namespace))
+    }
+
+    /// Returns the record of the matcher, with only the patterns that were given.
+    pub fn to_value(&self) -> Value {
+        let named = [("tool", &self.tool), ("namespace", &self.namespace)];
+        let said = |(name, pattern): (&str, &Option<GlobMatcher>)| {
+            Some((
+                name.to_owned(),
+                Value::from(pattern.as_ref()?.glob().glob()),
+            ))
+        };
+        Value::Object(named.into_iter().filter_map(said).collect())
+    }
+}
+
+/// A hook, and the operator's settings for it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use toolcell_executor::hook::{Hook, Matcher, Registration};
+///
+/// fn registered(hook: Arc<dyn Hook>) -> Result<Registration, String> {
+///     let files = Matcher::new(Some("files.*"), None)?;
+///     Ok(Registration::new(hook).matching(files).priority(10).within(Duration::from_millis(500)))
+/// }
+/// ```
+pub struct Registration {
+    pub(super) hook: Result<Arc<dyn Hook>, String>,
+    id: String,
+    events: Vec<HookEvent>,
+    matcher: Matcher,
+    priority: i64,
+    on_failure: Option<OnFailure>,
+    wall: Duration,
+    pub(super) places: Arc<Semaphore>,
+}
+
+impl Registration {
+    /// Registers `hook` for all its events and all calls, with priority 0 and five seconds for each run. Its failure
+    /// blocks before the tool, and is recorded after it.
+    pub fn new(hook: Arc<dyn Hook>) -> Self {
+        let id = hook.id().to_owned();
+        let events = hook.events().to_vec();
+        Self::from_parts(Ok(hook), id, events)
+    }
+
+    /// Registers a configured hook that could not be loaded, with the reason. It fails before the tool in the hook's
+    /// place, so that what the hook guards does not run unguarded.
+    pub fn not_loaded(id: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::from_parts(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
+    }
+
+    fn from_parts(hook: Result<Arc<dyn Hook>, String>, id: String, events: Vec<HookEvent>) -> Self {
+        Self {
+            hook,
+            id,
+            events,
+            matcher: Matcher::default(),
+            priority: 0,
+            on_failure: None,
+            wall: WALL_DEFAULT,
+            places: Arc::new(Semaphore::new(RUNS_AT_ONCE)),
+        }
+    }
+
+    /// Restricts the events to `wanted`; a hook never receives one that it does not handle.
+    #[must_use]
+    pub fn only(mut self, wanted: &[HookEvent]) -> Self {
+        self.events.retain(|event| wanted.contains(event));
+        self
+    }
+
+    /// Restricts the hook to the calls that `matcher` selects. Default: all calls.
+    #[must_use]
+    pub fn matching(mut self, matcher: Matcher) -> Self {
+        self.matcher = matcher;
+        self
+    }
+
+    /// Sets the priority; hooks with a higher one run first.
+    #[must_use]
+    pub fn priority(mut self, priority: i64) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets the effect of a failure. Default: [`OnFailure::Block`] before the tool, [`OnFailure::Warn`] after it.
+    #[must_use]
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = Some(on_failure);
+        self
+    }
+
+    /// Sets the time limit of one run. Default: 5 s.
+    #[must_use]
+    pub fn within(mut self, wall: Duration) -> Self {
+        self.wall = wall;
+        self
+    }
+
+    /// The hook's name in records.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Time limit of one run.
+    pub fn wall(&self) -> Duration {
+        self.wall
+    }
+
+    /// The calls that the hook receives.
+    pub fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
+    /// Why the hook could not be loaded, if it could not.
+    pub fn missing(&self) -> Option<&str> {
+        self.hook.as_ref().err().map(String::as_str)
+    }
+
+    /// Returns whether a failure at `event` blocks. By default it does before the tool, where nothing has happened yet,
+    /// and is only recorded after it (AT-HOOK-17).
+    pub fn blocks_at(&self, event: HookEvent) -> bool {
+        guard!("hook_failures")
+            && match self.on_failure {
+                Some(on_failure) => on_failure == OnFailure::Block,
+                None => event.is_before_the_tool(),
+            }
+    }
+}
+
+/// The hooks of a host, in the order in which they run.
+#[derive(Default)]
+pub struct HookList(Vec<Registration>);
+
+impl HookList {
+    /// Sorts hooks by priority, the highest first; those with the same priority keep their order.
+    pub fn new(registrations: Vec<Registration>) -> Self {
+        let mut hooks = Self(registrations);
+        hooks.sort();
+        hooks
+    }
+
+    /// Adds a hook after those with its priority. Fails for a duplicate id, which would be ambiguous in a record.
+    pub fn add(&mut self, registration: Registration) -> Result<(), String> {
+        if self.0.iter().any(|other| other.id == registration.id) {
+            return Err(format!(
+                "two hooks are called {}; give one of them another id",
+                registration.id
+            ));
+        }
+        self.0.push(registration);
+        self.sort();
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        self.0
+            .sort_by_key(|registration| std::cmp::Reverse(registration.priority));
+    }
+
+    /// Returns the hooks that receive `event` of this tool, in order.
+    pub fn hearing<'a>(
+        &'a self,
+        event: HookEvent,
+        tool_id: &'a str,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Registration> {
+        self.0.iter().filter(move |registration| {
+            registration.events.contains(&event) && registration.matcher.fits(tool_id, namespace)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_matcher_wants_every_pattern_it_names() {
+        let matcher = Matcher::new(Some("files.*"), Some("files")).unwrap();
+        assert!(matcher.fits("files.read", "files") && !matcher.fits("files.read", "other"));
+        assert!(!matcher.fits("my.files.read", "files"));
+        assert!(Matcher::default().fits("any.thing", "any"));
+        assert_eq!(
+            matcher.to_value(),
+            json!({"tool": "files.*", "namespace": "files"})
+        );
+        assert!(Matcher::new(Some("files.["), None).is_err());
+    }
+
+    #[test]
+    fn a_hook_that_did_not_load_stands_before_the_tool_and_blocks() {
+        let registration = Registration::not_loaded("guard", "no such file");
+        assert!(registration.blocks_at(HookEvent::PreToolUse));
+        let hooks = HookList::new(vec![registration]);
+        assert_eq!(hooks.hearing(HookEvent::PreToolUse, "a.b", "a").count(), 1);
+        assert_eq!(hooks.hearing(HookEvent::PostToolUse, "a.b", "a").count(), 0);
+    }
+
+    #[test]
+    fn order_is_priority_then_configuration() {
+        let named = |id: &str, priority| Registration::not_loaded(id, "").priority(priority);
+        let mut hooks = HookList::new(vec![named("a", 0), named("b", 5), named("c", 0)]);
+        hooks.add(named("d", 5)).unwrap();
+        assert!(
+            hooks
+                .add(named("a", 9))
+                .unwrap_err()
+                .contains("two hooks are called a")
+        );
+        let order: Vec<&str> = hooks
+            .hearing(HookEvent::PreToolUse, "t", "")
+            .map(Registration::id)
+            .collect();
+        assert_eq!(order, ["b", "d", "a", "c"]);
+    }
+}

@@ -1,0 +1,593 @@
+//! The log of all calls: what was started, and how it ended, in files that only grow.
+//!
+//! A process appends to a *segment* of its own, which it holds locked while it lives. Every line is linked to the line
+//! before it by a keyed hash, so that an edited, removed or reordered line shows itself ([`CallLog::verify`]). The start
+//! of a call is on record before its effect, and its end before the caller hears of it. Neither waits for the disk,
+//! unless that is asked for: a killed process loses nothing, and a machine that loses power may lose the last seconds.
+//!
+//! All lines of a call from its start on are in one segment, whose process keeps it locked until its calls have ended, even
+//! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
+//! from another process (`events.rs`).
+//!
+//! A line has the record as JSON, without what the lines of the call before it have (`call_lines.rs`).
+//!
+//! The segments are the evidence. The index is made from them (`fold.rs`), and can be made again. How far it has read is also
+//! in a file outside of the folder (`head.rs`).
+
+mod call_lines;
+mod check;
+mod copy;
+mod derive;
+mod events;
+mod fold;
+mod head;
+mod index;
+mod known;
+mod line;
+mod notes;
+mod numbers;
+mod orphan;
+mod prune;
+mod scan;
+mod segment;
+mod share;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+mod verify;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use crate::PAYLOAD_BYTES;
+use toolcell_policy::secret::private_file::{self, KEY_BYTES};
+use toolcell_spec::{
+    CallRecord, ErrorCode, InvocationId, PermissionDecision, Refusal, ToolEvent, ToolHook,
+    ToolInvocation,
+};
+use toolcell_system::BoxFuture;
+use toolcell_system::pool::STORE;
+
+use call_lines::{EndPayload, StartPayload, StartedCall};
+pub use events::{EventReader, FollowedEvent, LoggedEvent};
+pub use index::{CallQuery, CallSummary};
+use line::{HashedLine, Kind, UnlinkedLine};
+pub(super) use notes::NoteSource;
+use notes::Notes;
+use segment::Segment;
+use upkeep::Upkeep;
+pub use verify::{Damage, VerifiedLog};
+
+/// Default maximum size of the log, in bytes. A call takes about 5 kB.
+pub const LOG_BYTES: u64 = 1 << 30;
+/// Default time after which calls are removed from the log.
+pub const LOG_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Which calls stay on record.
+///
+/// ```
+/// use toolcell_journal::{Keep, LogSettings};
+///
+/// let settings = LogSettings { keep: Keep::Failures, ..LogSettings::default() };
+/// assert_ne!(settings, LogSettings::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    #[default]
+    All,
+    /// Of a call that succeeded, only that it ran.
+    Failures,
+    /// Nothing is written.
+    None,
+}
+
+/// How the log of calls is kept.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use toolcell_journal::LogSettings;
+///
+/// let week = LogSettings { age_max: Duration::from_secs(7 * 24 * 3_600), ..LogSettings::default() };
+/// assert!(!week.flush);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    pub keep: Keep,
+    /// Wait until the disk has each start and each end. Default: `false`.
+    pub flush: bool,
+    /// Maximum size of all payloads, in bytes; each caller of a server has a share of it, and loses its own oldest ones first.
+    /// Default: [`PAYLOAD_BYTES`].
+    pub payload_bytes_max: u64,
+    /// Maximum size of the log, in bytes; whole segments are removed, the oldest first. Default: [`LOG_BYTES`].
+    pub bytes_max: u64,
+    /// Segments without a newer call are removed. Default: [`LOG_AGE`].
+    pub age_max: Duration,
+    /// If `true`, records hold the seed of a call's random numbers and its clock readings, for a replay.
+    /// Default: `true`.
+    pub replay: bool,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            keep: Keep::All,
+            flush: false,
+            payload_bytes_max: PAYLOAD_BYTES,
+            bytes_max: LOG_BYTES,
+            age_max: LOG_AGE,
+            replay: true,
+        }
+    }
+}
+
+/// Why an operation of the log failed.
+///
+/// ```
+/// use toolcell_journal::LogError;
+///
+/// /// For a reader who must not learn where the log is.
+/// fn told(error: &LogError) -> String {
+///     format!("calls cannot be put on record: {}", error.reason())
+/// }
+/// ```
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The log cannot be read or written.
+    #[error("cannot {what} the log of calls in {}: {why}", dir.display())]
+    Failed {
+        what: &'static str,
+        dir: PathBuf,
+        why: String,
+    },
+    /// The end of an id fits several calls: their ids.
+    #[error("several calls have an id that ends so; give more of it: {}", .0.join(", "))]
+    Ambiguous(Vec<String>),
+}
+
+impl LogError {
+    /// Why, without the place of the log.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Failed { why, .. } => why,
+            Self::Ambiguous(_) => "several calls have an id that ends so",
+        }
+    }
+}
+
+impl From<LogError> for Refusal {
+    /// Fails closed: a call whose start is not on record does not run.
+    fn from(error: LogError) -> Self {
+        let message = "the log of calls cannot be written, and so nothing runs; free some space, or turn it down: \
+                       [log] keep = \"none\" in toolcell.toml";
+        Self::new(ErrorCode::JournalUnavailable, message).detail(error.to_string())
+    }
+}
+
+/// The facts about a call that starts, redacted.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    pub invocation: &'a ToolInvocation,
+    /// The decisions, hook runs and events until now: the record of the call has them even if its process is killed.
+    pub decisions: &'a [PermissionDecision],
+    pub hooks: &'a [ToolHook],
+    pub events: &'a [ToolEvent],
+    /// `true` if the call could make lasting changes.
+    pub changes: bool,
+}
+
+impl<'a> Start<'a> {
+    /// A start without decisions and events.
+    pub(crate) fn new(invocation: &'a ToolInvocation, changes: bool) -> Self {
+        Self {
+            invocation,
+            decisions: &[],
+            hooks: &[],
+            events: &[],
+            changes,
+        }
+    }
+}
+
+/// The id of this process, which is asked for once.
+static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
+
+type Key = Zeroizing<[u8; KEY_BYTES]>;
+
+/// The log on disk. Cheap to clone. The first call that is written takes a segment.
+#[derive(Clone, Debug)]
+pub struct CallLog(Arc<Inner>);
+
+struct Inner {
+    /// The folder of the journal.
+    journal: PathBuf,
+    /// The folder of the segments.
+    dir: PathBuf,
+    key_file: PathBuf,
+    settings: LogSettings,
+    writer: Mutex<Option<Writer>>,
+    upkeep: Arc<Upkeep>,
+    notes: Arc<Notes>,
+    /// The calls that started in a segment of this process, and run.
+    started: Mutex<HashMap<InvocationId, StartedCall>>,
+}
+
+/// The segments of this process.
+struct Writer {
+    key: Key,
+    current: Segment,
+    /// Full ones, with calls that still run.
+    full: Vec<Segment>,
+}
+
+impl Writer {
+    /// The place in [`Self::full`] of the segment in which the call `id` started; `None` for the current segment.
+    fn full_of(&self, id: InvocationId) -> Option<usize> {
+        self.full
+            .iter()
+            .position(|segment| segment.open.contains(&id))
+    }
+
+    /// `true` if such a line about the call `id` belongs into the next segment.
+    fn must_move(&self, kind: Kind, id: Option<InvocationId>) -> bool {
+        let is_here =
+            || id.is_some_and(|id| self.current.open.contains(&id) || self.full_of(id).is_some());
+        !self.current.has_room() && (kind == Kind::Started || !is_here())
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallLog")
+            .field("dir", &self.dir)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn head_file(&self) -> PathBuf {
+        head::path(&self.key_file, &self.dir)
+    }
+
+    fn key(&self) -> anyhow::Result<Key> {
+        private_file::read_or_make_key(&self.key_file)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn started(&self) -> MutexGuard<'_, HashMap<InvocationId, StartedCall>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CallLog {
+    /// The log of the journal in the folder `journal`; the key in `key_file` links its lines. Both are created when the first
+    /// call is written.
+    pub fn new(journal: PathBuf, key_file: PathBuf, settings: LogSettings) -> Self {
+        Self(Arc::new(Inner {
+            dir: journal.join("calls"),
+            journal,
+            key_file,
+            settings,
+            writer: Mutex::new(None),
+            upkeep: Arc::default(),
+            notes: Arc::default(),
+            started: Mutex::default(),
+        }))
+    }
+
+    /// The folder of its segments.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    pub fn settings(&self) -> LogSettings {
+        self.0.settings
+    }
+
+    /// Writes that a call starts. If it `is_large`, a thread for the host's own store writes it.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written, or has no space left for the end of the call.
+    pub async fn started(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
+        if self.0.settings.keep == Keep::None {
+            return Ok(());
+        }
+        if start.invocation.keeps_no_input {
+            // Boxed, to keep the common future small.
+            return Box::pin(self.started_without_input(start, is_large)).await;
+        }
+        self.write_start(start, is_large).await
+    }
+
+    /// As [`Self::started`], without what may repeat the arguments.
+    async fn started_without_input(
+        &self,
+        start: Start<'_>,
+        is_large: bool,
+    ) -> Result<(), LogError> {
+        let mut decisions = start.decisions.to_vec();
+        let mut hooks = start.hooks.to_vec();
+        let mut events = start.events.to_vec();
+        decisions
+            .iter_mut()
+            .for_each(PermissionDecision::hide_input);
+        hooks.iter_mut().for_each(ToolHook::hide_input);
+        events.iter_mut().for_each(ToolEvent::hide_input);
+        self.write_start(
+            Start {
+                decisions: &decisions,
+                hooks: &hooks,
+                events: &events,
+                ..start
+            },
+            is_large,
+        )
+        .await
+    }
+
+    async fn write_start(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
+        let written = if is_large {
+            let log = self.clone();
+            let invocation = start.invocation.clone();
+            let changes = start.changes;
+            let decisions = start.decisions.to_vec();
+            let hooks = start.hooks.to_vec();
+            let events = start.events.to_vec();
+            let write = move || {
+                let start = Start {
+                    invocation: &invocation,
+                    decisions: &decisions,
+                    hooks: &hooks,
+                    events: &events,
+                    changes,
+                };
+                log.start(Kind::Started, start)
+            };
+            self.aside(write).await?
+        } else {
+            self.start(Kind::Started, start)?
+        };
+        self.sync(written).await
+    }
+
+    /// Writes that a call that started waits for an answer, and is in the store of suspended calls. It ends there, or
+    /// starts again. Written on a thread for the host's own store.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub async fn suspended(
+        &self,
+        invocation: ToolInvocation,
+        changes: bool,
+    ) -> Result<(), LogError> {
+        let log = self.clone();
+        let written = self
+            .aside(move || log.start(Kind::Suspended, Start::new(&invocation, changes)))
+            .await?;
+        self.sync(written).await
+    }
+
+    fn start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
+        // With less, the journal shall not keep what calls did that succeed.
+        let start = if self.0.settings.keep == Keep::All {
+            start
+        } else {
+            Start {
+                events: &[],
+                ..start
+            }
+        };
+        let id = start.invocation.invocation_id;
+        let unsynced = self.append(kind, Some(id), &StartPayload::new(start, *PROCESS))?;
+        if kind == Kind::Started {
+            self.0.started().insert(id, StartedCall::new(start));
+        } else {
+            self.0.started().remove(&id);
+        }
+        Ok(unsynced)
+    }
+
+    /// Writes how a call ended: its record without the declaration, and without an output that may be on no disk.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub async fn ended(&self, record: &CallRecord) -> Result<(), LogError> {
+        let written = self.end(record)?;
+        self.sync(written).await
+    }
+
+    /// As [`Self::ended`], on a thread for the host's own store, for a record that is large.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub async fn large_ended(&self, record: CallRecord) -> (CallRecord, Result<(), LogError>) {
+        let log = self.clone();
+        let shared = Arc::new(record);
+        let record = Arc::clone(&shared);
+        let written = match self.aside(move || log.end(&record)).await {
+            Ok(unsynced) => self.sync(unsynced).await,
+            Err(error) => Err(error),
+        };
+        (Arc::unwrap_or_clone(shared), written)
+    }
+
+    fn end(&self, record: &CallRecord) -> Result<Option<File>, LogError> {
+        let id = record.invocation.invocation_id;
+        let start = self.0.started().remove(&id);
+        match self.0.settings.keep {
+            Keep::None => Ok(None),
+            Keep::Failures if !record.result.is_error => self.append(Kind::Dropped, Some(id), &()),
+            _ if record.is_never_persisted() && guard!("never_persisted") => {
+                let record = record.without_output();
+                self.append(Kind::Ended, Some(id), &EndPayload::new(&record, None))
+            }
+            _ => {
+                let start = start.filter(|_| guard!("journal_inputs"));
+                self.append(
+                    Kind::Ended,
+                    Some(id),
+                    &EndPayload::new(record, start.as_ref()),
+                )
+            }
+        }
+    }
+
+    /// Runs `work` on a thread for the host's own store. Boxed, to keep the future of a call that needs none small.
+    fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, LogError>> {
+        Box::pin(async {
+            STORE
+                .run(work)
+                .await
+                .unwrap_or_else(|error| Err(self.failed("write", &error)))
+        })
+    }
+
+    /// Waits until the disk has what was written, if that is asked for.
+    async fn sync(&self, unsynced: Option<File>) -> Result<(), LogError> {
+        let Some(file) = unsynced else { return Ok(()) };
+        let log = self.clone();
+        self.aside(move || {
+            file.sync_data()
+                .map_err(|error| log.failed("write", &error))
+        })
+        .await
+    }
+
+    /// Appends a line. Returns the file if it has to reach the disk.
+    fn append(
+        &self,
+        kind: Kind,
+        id: Option<InvocationId>,
+        payload: &impl Serialize,
+    ) -> Result<Option<File>, LogError> {
+        let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
+        let line = UnlinkedLine::from_payload(kind, &name, payload)
+            .map_err(|error| self.failed("write", &error))?;
+        self.write(id, line.hashed())
+    }
+
+    /// Appends a line to a segment.
+    fn write(&self, id: Option<InvocationId>, line: HashedLine) -> Result<Option<File>, LogError> {
+        let kind = line.kind;
+        let failed = |error: io::Error| self.failed("write", &error);
+        let mut kept = self.0.writer();
+        let writer = match &mut *kept {
+            Some(writer) => writer,
+            none => none.insert(self.begin()?),
+        };
+        if writer.must_move(kind, id) {
+            self.move_on(writer)?;
+        }
+        let at = id.and_then(|id| writer.full_of(id));
+        let Writer {
+            key, current, full, ..
+        } = writer;
+        let segment = at.and_then(|at| full.get_mut(at)).unwrap_or(current);
+        segment.add(key, line).map_err(failed)?;
+        let file = if self.0.settings.flush && kind != Kind::Noted {
+            Some(segment.file().map_err(failed)?)
+        } else {
+            None
+        };
+        match (kind, id) {
+            (Kind::Started, Some(id)) => segment.open.push(id),
+            (Kind::Suspended | Kind::Ended | Kind::Dropped, Some(id)) => {
+                segment.open.retain(|open| *open != id)
+            }
+            _ => {}
+        }
+        full.retain(|segment| !segment.open.is_empty());
+        self.keep_up(false);
+        Ok(file)
+    }
+
+    /// Takes the first segment of this process.
+    fn begin(&self) -> Result<Writer, LogError> {
+        let key = self.key()?;
+        let mut current = self.take(&key)?;
+        self.prune_into(&key, &mut current)?;
+        Ok(Writer {
+            key,
+            current,
+            full: Vec::new(),
+        })
+    }
+
+    /// Takes the next segment. The full one stays locked while calls of it run, because other processes would take its open
+    /// calls for calls of a killed process.
+    fn move_on(&self, writer: &mut Writer) -> Result<(), LogError> {
+        let next = self.take(&writer.key)?;
+        let full = std::mem::replace(&mut writer.current, next);
+        if !full.open.is_empty() {
+            writer.full.push(full);
+        }
+        // No call of a busy process waits for the disk.
+        self.keep_up(true);
+        Ok(())
+    }
+
+    fn take(&self, key: &Key) -> Result<Segment, LogError> {
+        Segment::take(&self.0.dir, key).map_err(|error| self.failed("write", &error))
+    }
+
+    fn key(&self) -> Result<Key, LogError> {
+        self.0
+            .key()
+            .map_err(|error| self.failed("open", &format!("{error:#}")))
+    }
+
+    fn failed(&self, what: &'static str, why: &dyn std::fmt::Display) -> LogError {
+        LogError::Failed {
+            what,
+            dir: self.0.dir.clone(),
+            why: why.to_string(),
+        }
+    }
+
+    /// Ends the calls of processes that were killed. Afterwards only calls of living processes are running.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read or written.
+    pub fn close_orphans(&self) -> Result<(), LogError> {
+        self.settled().map(drop)
+    }
+
+    /// Ends the calls of killed processes in the segments `unfinished`, which have open calls. Returns whether there were
+    /// any.
+    fn end_orphans(&self, unfinished: &[u64]) -> Result<bool, LogError> {
+        if unfinished.is_empty() {
+            return Ok(false);
+        }
+        let key = self.key()?;
+        let mut ended = false;
+        for number in unfinished {
+            if segment::is_closed(&self.0.dir, *number) {
+                continue;
+            }
+            // A segment that is locked belongs to a living process.
+            let taken = Segment::retake(&self.0.dir, *number, &key)
+                .map_err(|error| self.failed("repair", &error))?;
+            ended |= taken.is_some();
+        }
+        Ok(ended)
+    }
+}

@@ -1,0 +1,111 @@
+//! The end of a call whose process was killed.
+
+use serde_json::{Value, json};
+
+use toolcell_spec::{
+    AbortReason, CallRecord, ErrorCode, EventId, EventType, Extra, Refusal, ResultMappings,
+    ResultProvenance, SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
+    ToolResult, TraceContext, Trust, Writer,
+};
+
+use super::Start;
+use super::call_lines::{self, EarlierLines, EndPayload, RecordedStart, StartedCall};
+
+/// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
+/// `None` if the start cannot be read.
+pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
+    let started = lines.start.as_ref()?;
+    let RecordedStart {
+        changes,
+        mut invocation,
+        decisions,
+        hooks,
+    } = RecordedStart::read(started).ok()?;
+    let mut events = call_lines::events(id, [started].into_iter().chain(&lines.notes));
+    let known = StartedCall::new(Start {
+        invocation: &invocation,
+        decisions: &decisions,
+        hooks: &hooks,
+        events: &events,
+        changes,
+    });
+    let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
+    let refusal =
+        Refusal::new(ErrorCode::RuntimeShutdown, message).aborted(AbortReason::RuntimeShutdown);
+    invocation
+        .advance(Status::Canceled, Some("runtime_shutdown".to_owned()))
+        .ok()?;
+    invocation.aborted(AbortReason::RuntimeShutdown);
+    invocation.evidence_refs = vec![invocation.evidence_ref()];
+    let mut error = refusal.to_error();
+    error.evidence_refs.clone_from(&invocation.evidence_refs);
+    error.retry.safe &= !changes;
+    let provenance = ResultProvenance {
+        trust: Trust::Untrusted,
+        written_by: Writer::Host,
+        tool_id: Some(invocation.tool_id.clone()),
+        component: None,
+        hooks: Vec::new(),
+    };
+    let mut result = ToolResult::failed(invocation.invocation_id, error, provenance);
+    result.evidence_refs.clone_from(&invocation.evidence_refs);
+    result.policy_refs.clone_from(&invocation.policy_refs);
+    let requested =
+        json!({ "requested": invocation.tool_id, "native_call_id": invocation.native_call_id });
+    let end = json!({
+        "result_id": result.result_id, "status": invocation.status(), "error_class": refusal.class,
+        "error_code": refusal.code,
+    });
+    if events.is_empty() {
+        events.push(event(
+            &invocation,
+            EventType::Planned,
+            invocation.created_at(),
+            requested,
+        ));
+    }
+    let progress = events
+        .iter()
+        .filter_map(|event| serde_json::from_value(event.data.get("progress")?.clone()).ok());
+    let progress: Vec<ToolProgress> = progress.collect();
+    events.push(event(
+        &invocation,
+        EventType::Canceled,
+        Timestamp::now(),
+        end,
+    ));
+    let record = CallRecord {
+        declaration: None,
+        invocation,
+        decisions,
+        hooks,
+        progress,
+        result_mappings: ResultMappings::default(),
+        persistence: Vec::new(),
+        result,
+        events,
+    };
+    serde_json::to_string(&EndPayload::new(&record, Some(&known))).ok()
+}
+
+/// An event of the call. Those of its trail that are in no line went with its process.
+fn event(
+    invocation: &ToolInvocation,
+    event_type: EventType,
+    time: Timestamp,
+    data: Value,
+) -> ToolEvent {
+    ToolEvent {
+        schema_version: SchemaVersion::default(),
+        event_id: EventId::at(time),
+        event_type,
+        source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
+        subject: Some(invocation.evidence_ref().into()),
+        time,
+        invocation_id: Some(invocation.invocation_id),
+        tool_id: Some(invocation.tool_id.as_str().into()),
+        data: data.into(),
+        trace_refs: TraceContext::spans(invocation),
+        extra: Extra::new(),
+    }
+}

@@ -1,0 +1,469 @@
+//! Room for payloads: all of them together have a maximum size, and each caller has a share of it. A new payload without
+//! room replaces the oldest ones of its caller, never a payload of another caller.
+//!
+//! A file beside the folder lists the owners of payloads, because processes share the folder, and because equal payloads of
+//! several callers are one file. It is updated before a payload is written, while others wait: a removed payload has no
+//! owner. Without that file, no payload has an owner, and all go first.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
+
+use toolcell_system::pool::share;
+use toolcell_system::private;
+
+/// Maximum size of all payloads, in bytes, unless it is set.
+pub const PAYLOAD_BYTES: u64 = 4 << 30;
+/// How long to wait while another process changes who has what.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The owner of payloads whose owner is unknown.
+const UNKNOWN_OWNER: &str = "";
+/// The caller of calls without one.
+const UNNAMED: &str = "-";
+const VERSION: i64 = 1;
+const TABLES: &str = "
+    CREATE TABLE kept (
+        digest TEXT NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (digest, owner)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX kept_by_age ON kept (owner, at);
+    CREATE TABLE used (owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER kept_added AFTER INSERT ON kept BEGIN
+        INSERT INTO used VALUES (new.owner, new.bytes) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER kept_removed AFTER DELETE ON kept BEGIN
+        UPDATE used SET bytes = bytes - old.bytes WHERE owner = old.owner;
+    END;";
+
+/// Why there is no room for a payload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPayloadRoom {
+    /// It is larger than what its caller may have.
+    #[error(
+        "it has {bytes} bytes, and all payloads of one caller may have {share}; `payloads` under [log] in your own \
+         toolcell.toml raises it"
+    )]
+    Share { bytes: u64, share: u64 },
+    /// Payloads of other callers take all the room.
+    #[error(
+        "payloads of other callers take all of the {total} bytes that payloads may have; `payloads` under [log] in your own \
+         toolcell.toml raises it, and `age` there removes them earlier"
+    )]
+    Total { total: u64 },
+}
+
+/// The room for the payloads in one folder.
+#[derive(Debug)]
+pub(super) struct PayloadSpace {
+    folder: PathBuf,
+    total: u64,
+    share: u64,
+    known: Mutex<Option<Connection>>,
+    /// Bytes of the artifacts that are being written, by caller.
+    drafts: Mutex<HashMap<Box<str>, u64>>,
+}
+
+impl PayloadSpace {
+    pub(super) fn new(folder: PathBuf, total: u64, callers: usize) -> Self {
+        let size = usize::try_from(total).unwrap_or(usize::MAX);
+        let share = if guard!("payload_share") {
+            share(size, callers) as u64
+        } else {
+            total
+        };
+        Self {
+            folder,
+            total,
+            share,
+            known: Mutex::default(),
+            drafts: Mutex::default(),
+        }
+    }
+
+    /// Notes that `owner` has the payload `name` of `bytes`, and makes room for it. May block.
+    pub(super) fn admit(&self, owner: Option<&str>, name: &str, bytes: u64) -> anyhow::Result<()> {
+        let owner = owner.unwrap_or(UNNAMED);
+        if bytes > self.share && guard!("payload_bytes") {
+            return Err(NoPayloadRoom::Share {
+                bytes,
+                share: self.share,
+            }
+            .into());
+        }
+        self.with(|transaction| {
+            let renewed = "UPDATE kept SET at = ?3 WHERE digest = ?1 AND owner = ?2";
+            if transaction.execute(renewed, params![name, owner, now()])? == 0 {
+                let added = "INSERT INTO kept (digest, owner, bytes, at) VALUES (?1, ?2, ?3, ?4)";
+                transaction.execute(added, params![name, owner, stored(bytes), now()])?;
+            }
+            while used(transaction, Some(owner))? > self.share && guard!("payload_bytes") {
+                if !self.remove_oldest(transaction, owner, name)? {
+                    break;
+                }
+            }
+            while used(transaction, None)? > self.total && guard!("payload_bytes") {
+                let removed = self.remove_oldest(transaction, UNKNOWN_OWNER, name)?;
+                if !removed && !self.remove_oldest(transaction, owner, name)? {
+                    return Ok(Err(NoPayloadRoom::Total { total: self.total }));
+                }
+            }
+            Ok(Ok(()))
+        })?;
+        Ok(())
+    }
+
+    /// Notes that `owner` does not have the payload after all, because it could not be written.
+    pub(super) fn forget(&self, owner: Option<&str>, name: &str) {
+        let _ = self.with(|transaction| {
+            let removed = "DELETE FROM kept WHERE digest = ?1 AND owner = ?2";
+            transaction.execute(removed, [name, owner.unwrap_or(UNNAMED)])?;
+            Ok(Ok(()))
+        });
+    }
+
+    /// Notes that nobody has the payload any more.
+    pub(super) fn forget_all(&self, name: &str) {
+        let _ = self.with(|transaction| {
+            transaction.execute("DELETE FROM kept WHERE digest = ?1", [name])?;
+            Ok(Ok(()))
+        });
+    }
+
+    /// Notes that the payloads that no call has had for `age_max` are gone.
+    pub(super) fn forget_older(&self, age_max: Duration) {
+        if !self.file().exists() {
+            return;
+        }
+        let before = now().saturating_sub(i64::try_from(age_max.as_millis()).unwrap_or(i64::MAX));
+        let _ = self.with(|transaction| {
+            transaction.execute("DELETE FROM kept WHERE at < ?1", [before])?;
+            Ok(Ok(()))
+        });
+    }
+
+    /// Counts `bytes` of an artifact that `owner` writes.
+    pub(super) fn draft(&self, owner: Option<&str>, bytes: u64) -> Result<(), NoPayloadRoom> {
+        let mut drafts = self.drafts();
+        let total: u64 = drafts.values().sum();
+        let of_owner = drafts.entry(owner.unwrap_or(UNNAMED).into()).or_default();
+        let after = of_owner.saturating_add(bytes);
+        if after > self.share && guard!("payload_drafts") {
+            return Err(NoPayloadRoom::Share {
+                bytes: after,
+                share: self.share,
+            });
+        }
+        if total.saturating_add(bytes) > self.total && guard!("payload_drafts") {
+            return Err(NoPayloadRoom::Total { total: self.total });
+        }
+        *of_owner = after;
+        Ok(())
+    }
+
+    /// Gives back what [`Self::draft`] counted.
+    pub(super) fn undraft(&self, owner: Option<&str>, bytes: u64) {
+        let owner = owner.unwrap_or(UNNAMED);
+        let mut drafts = self.drafts();
+        let left = drafts
+            .get(owner)
+            .copied()
+            .unwrap_or_default()
+            .saturating_sub(bytes);
+        match left {
+            0 => drop(drafts.remove(owner)),
+            left => drop(drafts.insert(owner.into(), left)),
+        }
+    }
+
+    fn drafts(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Beside the folder, which has payloads only.
+    fn file(&self) -> PathBuf {
+        self.folder.with_extension("owners")
+    }
+
+    /// Removes the oldest payload of `owner` but `name`; `false` if there is none.
+    fn remove_oldest(
+        &self,
+        transaction: &Transaction<'_>,
+        owner: &str,
+        name: &str,
+    ) -> rusqlite::Result<bool> {
+        let oldest =
+            "SELECT digest FROM kept WHERE owner = ?1 AND digest <> ?2 ORDER BY at LIMIT 1";
+        let oldest: Option<String> = transaction
+            .query_row(oldest, [owner, name], |row| row.get(0))
+            .optional()?;
+        let Some(digest) = oldest else {
+            return Ok(false);
+        };
+        transaction.execute(
+            "DELETE FROM kept WHERE digest = ?1 AND owner = ?2",
+            [&digest, owner],
+        )?;
+        let others = "SELECT EXISTS (SELECT 1 FROM kept WHERE digest = ?1)";
+        if !transaction.query_row(others, [&digest], |row| row.get::<_, bool>(0))? {
+            // A reader that has it open keeps it.
+            let _ = fs::remove_file(self.folder.join(&digest));
+        }
+        Ok(true)
+    }
+
+    /// Runs `work` while no other process changes who has what.
+    fn with(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<(), NoPayloadRoom>>,
+    ) -> anyhow::Result<()> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = match known.take() {
+            Some(connection) => known.insert(connection),
+            None => known.insert(self.open()?),
+        };
+        let done = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| {
+                let done = work(&transaction)?;
+                if done.is_ok() {
+                    transaction.commit()?;
+                }
+                Ok(done)
+            });
+        match done {
+            Ok(done) => Ok(done?),
+            Err(error) => {
+                // What is wrong with it may be over when it is opened again.
+                *known = None;
+                Err(error).context("cannot note whose payload it is")
+            }
+        }
+    }
+
+    fn open(&self) -> anyhow::Result<Connection> {
+        let file = self.file();
+        match self.opened(&file) {
+            Ok(connection) => Ok(connection),
+            Err(error) if is_damaged(&error) => {
+                // Only the order in which payloads go is lost.
+                fs::remove_file(&file).context("cannot replace the list of payloads")?;
+                Ok(self.opened(&file)?)
+            }
+            Err(error) => Err(error).context("cannot open the list of payloads"),
+        }
+    }
+
+    fn opened(&self, file: &Path) -> rusqlite::Result<Connection> {
+        let failed =
+            |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
+        private::create_dir(&self.folder).map_err(failed)?;
+        // SQLite would make a file that others can read.
+        private::create_missing(file).map_err(failed)?;
+        let mut connection = Connection::open(file)?;
+        connection.busy_timeout(PATIENCE)?;
+        // A payload that is on no list after a crash of the machine is found again with the next list.
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        if version == 0 {
+            transaction.execute_batch(TABLES)?;
+            self.adopt(&transaction)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        transaction.commit()?;
+        Ok(connection)
+    }
+
+    /// Lists the payloads that are there as nobody's.
+    fn adopt(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+        let added = "INSERT INTO kept (digest, owner, bytes, at) VALUES (?1, ?2, ?3, ?4)";
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file);
+            if let Some(metadata) = metadata.filter(|_| super::payload::is_name(&name)) {
+                let at = metadata.modified().map_or(0, millis);
+                transaction.execute(
+                    added,
+                    params![name, UNKNOWN_OWNER, stored(metadata.len()), at],
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of all payloads of `owner`, or of everybody.
+fn used(transaction: &Transaction<'_>, owner: Option<&str>) -> rusqlite::Result<u64> {
+    let bytes: i64 = match owner {
+        Some(owner) => {
+            let used = "SELECT bytes FROM used WHERE owner = ?1";
+            transaction
+                .query_row(used, [owner], |row| row.get(0))
+                .optional()?
+                .unwrap_or_default()
+        }
+        None => transaction.query_row("SELECT coalesce(sum(bytes), 0) FROM used", [], |row| {
+            row.get(0)
+        })?,
+    };
+    Ok(u64::try_from(bytes).unwrap_or_default())
+}
+
+fn is_damaged(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+    )
+}
+
+fn stored(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn now() -> i64 {
+    millis(SystemTime::now())
+}
+
+fn millis(at: SystemTime) -> i64 {
+    let since = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: u8) -> String {
+        format!("{number:064x}")
+    }
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn folder(&self) -> PathBuf {
+            self.0.path().join("payloads")
+        }
+
+        fn space(&self, total: u64, callers: usize) -> PayloadSpace {
+            PayloadSpace::new(self.folder(), total, callers)
+        }
+
+        fn put(
+            &self,
+            space: &PayloadSpace,
+            owner: &str,
+            number: u8,
+            bytes: u64,
+        ) -> Result<(), NoPayloadRoom> {
+            let admitted = space.admit(Some(owner), &name(number), bytes);
+            let admitted = admitted.map_err(|error| error.downcast::<NoPayloadRoom>().unwrap());
+            if admitted.is_ok() {
+                fs::write(self.folder().join(name(number)), "x").unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            admitted
+        }
+
+        fn are_there<const N: usize>(&self, numbers: [u8; N]) -> [bool; N] {
+            numbers.map(|number| self.folder().join(name(number)).exists())
+        }
+    }
+
+    #[test]
+    fn a_caller_that_has_no_room_loses_its_oldest_payloads_and_nobody_elses() {
+        let place = Place::new();
+        let space = place.space(800, 2);
+        for number in 1..=4 {
+            place.put(&space, "anna", number, 100).unwrap();
+        }
+        // One that both have stays for the other.
+        for number in [1, 5] {
+            place.put(&space, "bert", number, 200).unwrap();
+        }
+        place.put(&space, "anna", 2, 100).unwrap();
+        place.put(&space, "anna", 6, 200).unwrap();
+        assert_eq!(
+            place.are_there([1, 2, 3, 4, 5, 6]),
+            [true, true, false, true, true, true]
+        );
+        assert_eq!(
+            place.put(&space, "anna", 7, 401),
+            Err(NoPayloadRoom::Share {
+                bytes: 401,
+                share: 400
+            })
+        );
+        place.put(&space, "bert", 8, 400).unwrap();
+        assert_eq!(place.are_there([1, 2, 5, 8]), [false, true, false, true]);
+        // Another process knows the same.
+        let other = place.space(800, 2);
+        place.put(&other, "anna", 9, 400).unwrap();
+        assert_eq!(
+            place.are_there([2, 4, 6, 8, 9]),
+            [false, false, false, true, true]
+        );
+        assert_eq!(
+            place.put(&place.space(500, 1), "carl", 10, 200),
+            Err(NoPayloadRoom::Total { total: 500 })
+        );
+        assert_eq!(place.are_there([8, 9, 10]), [true, true, false]);
+    }
+
+    #[test]
+    fn payloads_of_nobody_go_first_and_a_damaged_list_is_made_again() {
+        let place = Place::new();
+        fs::create_dir(place.folder()).unwrap();
+        fs::write(place.folder().join(name(1)), vec![0; 300]).unwrap();
+        fs::write(place.folder().join("other"), vec![0; 300]).unwrap();
+        let space = place.space(400, 1);
+        place.put(&space, "anna", 2, 100).unwrap();
+        assert_eq!(place.are_there([1, 2]), [true, true]);
+        place.put(&space, "anna", 3, 100).unwrap();
+        assert_eq!(place.are_there([1, 2, 3]), [false, true, true]);
+        drop(space);
+        fs::write(place.0.path().join("payloads.owners"), vec![b'x'; 8_192]).unwrap();
+        let space = place.space(400, 1);
+        place.put(&space, "anna", 4, 400).unwrap();
+        assert_eq!(place.are_there([2, 3, 4]), [false, false, true]);
+        assert!(place.folder().join("other").exists());
+        space.forget_older(Duration::ZERO);
+        space.forget(Some("anna"), &name(4));
+        place.put(&space, "bert", 5, 400).unwrap();
+        assert!(place.are_there([4])[0], "what is on no list is not removed");
+    }
+
+    #[test]
+    fn what_is_being_written_has_a_share_too() {
+        let place = Place::new();
+        let space = place.space(800, 4);
+        assert_eq!(
+            space.draft(Some("anna"), 201),
+            Err(NoPayloadRoom::Share {
+                bytes: 201,
+                share: 200
+            })
+        );
+        for owner in ["anna", "bert", "carl", "dora"] {
+            space.draft(Some(owner), 200).unwrap();
+        }
+        assert!(space.draft(Some("anna"), 1).is_err());
+        assert_eq!(
+            space.draft(None, 1),
+            Err(NoPayloadRoom::Total { total: 800 })
+        );
+        space.undraft(Some("anna"), 200);
+        space.draft(None, 200).unwrap();
+    }
+}

@@ -1,0 +1,358 @@
+//! Resolves a reference in a record: to a payload on disk, or a text in the record of a call (AT-FS).
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
+
+use data_encoding::HEXLOWER;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use toolcell_policy::secret::REDACTED;
+use toolcell_spec::digest;
+use toolcell_system::private::{self, OthersAccess};
+
+use super::{CallLog, LogError, PayloadStore};
+
+/// Length of the digest in a reference, in hexadecimal digits.
+const HEX_CHARS: usize = 64;
+/// The fields of an invocation that hold inputs, without `_ref` at the end.
+const INPUTS: [&str; 4] = [
+    "model_input",
+    "observable_input",
+    "permission_input",
+    "call_input",
+];
+/// The text that replaces redacted content.
+const MARKS: [&str; 2] = [REDACTED, "[secret "];
+/// Maximum number of calls that are named for one reference.
+const CALLS_MAX: usize = 20;
+
+/// A reference that a record has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The digest of a payload, or of an input.
+    Digest(String),
+    /// The digest of a partial result.
+    Partial(String),
+    /// A keyed hash in place of the digest of an input with sensitive values.
+    Concealed(String),
+}
+
+/// The log's knowledge of a reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReferenceInfo {
+    /// The ids of the calls whose records have it, at most 20.
+    pub calls: Vec<String>,
+    /// The media type of the payload.
+    pub media_type: Option<String>,
+    /// The referenced text, if a record has it.
+    pub text: Option<String>,
+    /// `true` if the text was redacted, and so is nowhere.
+    pub redacted: bool,
+}
+
+/// A payload as it is on disk.
+#[derive(Debug)]
+pub enum StoredPayload {
+    /// Its bytes match the digest.
+    Whole(File, u64),
+    /// Its bytes were changed.
+    Changed,
+    Missing,
+}
+
+impl Reference {
+    /// Reads a reference as records write it: `toolcell:payload/sha256:<hex>`, `sha256:<hex>`, `partial:sha256:<hex>` or
+    /// `blake3-keyed:<hex>`. `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(hex) = text.strip_prefix("blake3-keyed:") {
+            return is_hex(hex).then(|| Self::Concealed(text.to_owned()));
+        }
+        if let Some(digest) = text.strip_prefix("partial:") {
+            return is_digest(digest).then(|| Self::Partial(text.to_owned()));
+        }
+        let digest = match text.strip_prefix("toolcell:") {
+            Some(path) => path.rsplit_once('/')?.1,
+            None => text,
+        };
+        is_digest(digest).then(|| Self::Digest(digest.to_owned()))
+    }
+
+    /// The reference in the form that all records with it contain.
+    pub fn as_str(&self) -> &str {
+        let (Self::Digest(text) | Self::Partial(text) | Self::Concealed(text)) = self;
+        text
+    }
+
+    /// Looks it up in `record`; `None` if it is not there.
+    fn look(&self, record: &Value) -> Option<ReferenceInfo> {
+        let known = match self {
+            Self::Digest(digest) => payload(record, digest).or_else(|| input(record, digest)),
+            Self::Concealed(hash) => input(record, hash),
+            Self::Partial(reference) => partial(record, reference),
+        };
+        let id = record
+            .pointer("/invocation/invocation_id")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        known.map(|known| ReferenceInfo {
+            calls: vec![id.to_owned()],
+            ..known
+        })
+    }
+}
+
+impl CallLog {
+    /// Returns what the records of calls know of `reference`; `None` if none has it.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn look_up(&self, reference: &Reference) -> Result<Option<ReferenceInfo>, LogError> {
+        let mut found: Option<ReferenceInfo> = None;
+        self.scan(reference.as_str(), |record| {
+            let Some(one) = reference.look(record) else {
+                return ControlFlow::Continue(());
+            };
+            let all = found.get_or_insert_default();
+            all.calls.extend(one.calls);
+            all.media_type = all.media_type.take().or(one.media_type);
+            all.text = all.text.take().or(one.text);
+            all.redacted |= one.redacted;
+            if all.calls.len() < CALLS_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(found)
+    }
+}
+
+impl PayloadStore {
+    /// Opens the payload `sha256:<hex>`, and checks its bytes without holding them in memory.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or others could have changed it.
+    pub fn open(&self, digest: &str) -> io::Result<StoredPayload> {
+        let Some(name) = digest.strip_prefix("sha256:").filter(|hex| is_hex(hex)) else {
+            return Ok(StoredPayload::Missing);
+        };
+        self.end(name);
+        let mut file = match private::open(&self.dir().join(name), OthersAccess::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(StoredPayload::Missing);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut hasher = Sha256::new();
+        let mut size = 0;
+        let mut part = vec![0; 64 << 10];
+        loop {
+            let read = file.read(&mut part)?;
+            let Some(bytes) = part.get(..read).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
+            hasher.update(bytes);
+            size += bytes.len() as u64;
+        }
+        if HEXLOWER.encode(&hasher.finalize()) != name {
+            return Ok(StoredPayload::Changed);
+        }
+        file.seek(SeekFrom::Start(0))?;
+        Ok(StoredPayload::Whole(file, size))
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.len() == HEX_CHARS
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(is_hex)
+}
+
+/// A payload that a call stored.
+fn payload(record: &Value, digest: &str) -> Option<ReferenceInfo> {
+    let stored = record["persistence"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|stored| &stored["persisted_ref"]);
+    let result = &record["result"];
+    let others = [
+        &result["resource_refs"],
+        &result["artifact_refs"],
+        record
+            .pointer("/invocation/artifact_refs")
+            .unwrap_or(&Value::Null),
+    ];
+    let others = others.into_iter().filter_map(Value::as_array).flatten();
+    let found = stored
+        .chain(others)
+        .find(|reference| reference["digest"] == digest)?;
+    let media_type = found["media_type"].as_str().map(str::to_owned);
+    Some(ReferenceInfo {
+        media_type,
+        ..ReferenceInfo::default()
+    })
+}
+
+/// An input of a call. Its text is known if it still has the digest: with sensitive values, the record has another one.
+fn input(record: &Value, reference: &str) -> Option<ReferenceInfo> {
+    let invocation = &record["invocation"];
+    let name = INPUTS
+        .iter()
+        .find(|name| invocation[format!("{name}_ref")] == reference)?;
+    let sent = invocation["model_input_text"]
+        .as_str()
+        .filter(|_| *name == "model_input")
+        .map(str::to_owned);
+    let value = invocation.get(*name).map(Value::to_string);
+    let text = [sent, value]
+        .into_iter()
+        .flatten()
+        .find(|text| digest(text.as_bytes()) == reference);
+    let shows = |value: &Value| MARKS.iter().any(|mark| value.to_string().contains(mark));
+    let marked = || invocation.get(*name).is_some_and(shows);
+    let redacted = text.is_none() && (!reference.starts_with("sha256:") || marked());
+    Some(ReferenceInfo {
+        media_type: Some("application/json".to_owned()),
+        redacted,
+        text,
+        ..ReferenceInfo::default()
+    })
+}
+
+/// A partial result. The tool's text of sensitive data is nowhere.
+fn partial(record: &Value, reference: &str) -> Option<ReferenceInfo> {
+    let mut all = record["progress"].as_array()?.iter();
+    let has = |progress: &&Value| {
+        let mut references = progress["partial_result_refs"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        references.any(|one| one == reference)
+    };
+    let content = &all.find(has)?["partial_content"];
+    let redacted = content.as_array().is_some_and(Vec::is_empty);
+    let text = content
+        .is_array()
+        .then(|| content.to_string())
+        .filter(|_| !redacted);
+    Some(ReferenceInfo {
+        media_type: Some("application/json".to_owned()),
+        redacted,
+        text,
+        ..ReferenceInfo::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn every_form_of_a_reference_is_read_and_no_path_is_one() {
+        let digest = Some(Reference::Digest(format!("sha256:{HEX}")));
+        for text in [
+            "sha256:",
+            "toolcell:payload/sha256:",
+            "toolcell:artifact/sha256:",
+            "toolcell://payload/sha256:",
+        ] {
+            assert_eq!(Reference::parse(&format!("{text}{HEX}")), digest, "{text}");
+        }
+        assert!(matches!(
+            Reference::parse(&format!("partial:sha256:{HEX}")),
+            Some(Reference::Partial(_))
+        ));
+        assert!(matches!(
+            Reference::parse(&format!("blake3-keyed:{HEX}")),
+            Some(Reference::Concealed(_))
+        ));
+        for text in [
+            "",
+            HEX,
+            "sha256:",
+            "sha256:../../etc/passwd",
+            "toolcell:payload",
+            "/etc/passwd",
+        ] {
+            assert_eq!(Reference::parse(text), None, "{text}");
+        }
+        assert_eq!(
+            Reference::parse(&format!("sha256:{}", HEX.to_uppercase())),
+            None
+        );
+    }
+
+    #[test]
+    fn an_input_is_known_only_with_the_bytes_of_its_digest() {
+        let text = r#"{"a":1}"#;
+        let reference = digest(br#"{"a":1}"#);
+        let record = |input: Value| {
+            let invocation =
+                json!({ "invocation_id": "01", "call_input": input, "call_input_ref": reference });
+            json!({ "invocation": invocation })
+        };
+        let look = |input| {
+            Reference::parse(&reference)
+                .unwrap()
+                .look(&record(input))
+                .unwrap()
+        };
+        assert_eq!(look(json!({ "a": 1 })).text.as_deref(), Some(text));
+        assert_eq!(look(json!({ "a": "[redacted]" })).text, None);
+        let other = Reference::parse(&digest(b"other")).unwrap();
+        assert_eq!(other.look(&record(json!({ "a": 1 }))), None);
+        let hash = format!("blake3-keyed:{HEX}");
+        let record =
+            json!({ "invocation": { "model_input": "[redacted]", "model_input_ref": hash } });
+        assert!(
+            Reference::parse(&hash)
+                .unwrap()
+                .look(&record)
+                .unwrap()
+                .redacted
+        );
+    }
+
+    #[test]
+    fn a_payload_is_opened_only_as_it_was_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PayloadStore::new(folder.path().to_owned());
+        let digest = digest(b"content");
+        let file = folder.path().join(digest.trim_start_matches("sha256:"));
+        assert!(matches!(
+            store.open(&digest).unwrap(),
+            StoredPayload::Missing
+        ));
+        assert!(matches!(
+            store.open("sha256:../x").unwrap(),
+            StoredPayload::Missing
+        ));
+        private::write_atomically(&file, &[b"content"], private::OnDisk::Later).unwrap();
+        let StoredPayload::Whole(mut open, 7) = store.open(&digest).unwrap() else {
+            panic!("it is whole")
+        };
+        let mut read = String::new();
+        open.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "content");
+        private::write_atomically(&file, &[b"changed"], private::OnDisk::Later).unwrap();
+        assert!(matches!(
+            store.open(&digest).unwrap(),
+            StoredPayload::Changed
+        ));
+    }
+}

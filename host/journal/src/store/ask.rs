@@ -1,0 +1,152 @@
+use rusqlite::{Transaction, TransactionBehavior, params};
+use serde::{Deserialize, Serialize};
+
+use toolcell_spec::{
+    Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook,
+    ToolInvocation,
+};
+
+use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
+use super::{Store, StoreError, entry};
+
+/// Maximum number of waiting calls: with more, a caller only tires the approver.
+const WAITING_MAX: u32 = 200;
+
+/// The records that a call produces, each list in its order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct History {
+    pub decisions: Vec<PermissionDecision>,
+    pub mutations: Vec<InputMutation>,
+    pub hook_runs: Vec<ToolHook>,
+    pub events: Vec<ToolEvent>,
+}
+
+impl History {
+    /// Removes what may repeat the arguments of the call.
+    pub fn hide_input(&mut self) {
+        self.decisions
+            .iter_mut()
+            .for_each(PermissionDecision::hide_input);
+        self.hook_runs.iter_mut().for_each(ToolHook::hide_input);
+        self.events.iter_mut().for_each(ToolEvent::hide_input);
+    }
+}
+
+/// A call for which an approval is about to be requested.
+#[derive(Clone, Debug)]
+pub struct ApprovalRequest {
+    pub approval: Approval,
+    pub invocation: ToolInvocation,
+    pub history: History,
+}
+
+impl Store {
+    /// Stores a call that waits for an approval. When this returns, it is on disk.
+    pub fn ask(&mut self, asking: &ApprovalRequest) -> Result<(), StoreError> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        forget_old(&transaction, asking.approval.asked_at, self.age_max)?;
+        let now = asking.approval.asked_at.unix_millis();
+        let waiting: u32 = transaction.query_row(
+            "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ?1",
+            [now],
+            |row| row.get(0),
+        )?;
+        if waiting >= WAITING_MAX {
+            return Err(StoreError::Full(waiting));
+        }
+        put_call(&transaction, &asking.invocation, &asking.history)?;
+        let approval = &asking.approval;
+        let id = approval.invocation_id.to_string();
+        let binding = approval.binding.digest();
+        let record = entry::seal(
+            &self.key,
+            &entry::question_of(approval.invocation_id, &binding),
+            approval,
+        )?;
+        transaction.execute(
+            "INSERT INTO approvals (invocation, state, binding, actor, asked_at, expires_at, record)
+             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
+            params![id, binding, approval.actor_ref, now, approval.expires_at.unix_millis(), record],
+        )?;
+        if !make_room(
+            &transaction,
+            (&id, asking.invocation.actor_ref.as_deref()),
+            approval.asked_at,
+            STORE_BYTES_MAX,
+        )? {
+            return Err(StoreError::NoRoom);
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Withdraws the approval of the call `id`, pending or given, so that it cannot run any more.
+    pub fn withdraw(&mut self, id: InvocationId) -> Result<(), StoreError> {
+        self.connection.execute(
+            "UPDATE approvals SET state = 'canceled' WHERE invocation = ?1 AND state IN ('pending', 'approved')",
+            [id.to_string()],
+        )?;
+        Ok(())
+    }
+
+    /// Stores the result of a call. A claimed run becomes done; an unclaimed approval is withdrawn.
+    pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let CallRecord {
+            invocation,
+            decisions,
+            hooks,
+            result,
+            events,
+            ..
+        } = record;
+        let id = invocation.invocation_id.to_string();
+        let history = History {
+            decisions: decisions.clone(),
+            mutations: result.input_mutations.clone(),
+            hook_runs: hooks.clone(),
+            events: events.clone(),
+        };
+        put_call(&transaction, invocation, &history)?;
+        transaction.execute(
+            // The first result of a call is final: a recorded one is never overwritten (A-19).
+            "UPDATE invocations SET result = coalesce(result, ?2) WHERE id = ?1",
+            params![id, entry::write(result)?],
+        )?;
+        transaction.execute(
+            "UPDATE approvals SET state = iif(state = 'running', 'finished', 'canceled')
+             WHERE invocation = ?1 AND state IN ('running', 'pending', 'approved')",
+            [&id],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// Stores a call, in place of what is stored of it; its result stays.
+pub(super) fn put_call(
+    transaction: &Transaction<'_>,
+    invocation: &ToolInvocation,
+    history: &History,
+) -> Result<(), StoreError> {
+    transaction.execute(
+        "INSERT INTO invocations (id, tool_id, status, actor, created_at, record, history)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (id) DO UPDATE
+         SET status = excluded.status, record = excluded.record, history = excluded.history",
+        params![
+            invocation.invocation_id.to_string(),
+            invocation.tool_id,
+            invocation.status().as_str(),
+            invocation.actor_ref,
+            invocation.created_at().unix_millis(),
+            entry::write(&*invocation.for_disk())?,
+            entry::write(history)?,
+        ],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! State that outlives the process: the calls for which an approval was requested, and the calls that wait for an answer to
+//! their tool's question without their callers, in the database of the journal, which only its owner can read.
+//!
+//! Any other call never opens it to run. Every write is on disk before it is acknowledged, because a process can
+//! be killed at any moment. A store that cannot be read returns an error, and never an approval.
+
+mod answer;
+mod ask;
+mod entry;
+mod hold;
+mod read;
+mod retention;
+mod session;
+mod suspend;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::LOG_AGE;
+use crate::database::{self, Durability};
+use toolcell_policy::secret::SealingKey;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::pool::STORE;
+
+pub use answer::{AnswerOutcome, Claim};
+pub use ask::{ApprovalRequest, History};
+pub use hold::{Role, RoleLock};
+pub use read::{Standing, StoredApproval, Summary};
+pub use session::Allowance;
+pub use suspend::{SuspendRequest, SuspendedCall};
+
+/// Why an operation of the store failed. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Its contents cannot be trusted or understood.
+    #[error(
+        "the journal's database is damaged: {0}; move journal.db away: the calls of the log are found again without it"
+    )]
+    Damaged(String),
+    #[error(
+        "the journal's database was written by a newer toolcell (format {found}, this one knows {known})"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error(
+        "an earlier toolcell wrote the journal's database, and this one cannot read it; remove it: rm '{file}'*"
+    )]
+    /// `file` is escaped for single quotes. The star is for the files that SQLite keeps beside it.
+    Older { file: String },
+    /// No space, no permission, or a lock that is not released.
+    #[error("the journal's database cannot be used: {0}")]
+    Unavailable(String),
+    #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
+    Full(u32),
+    #[error(
+        "the calls that wait for an answer take all the room that they may; answer or deny some: toolcell approvals list"
+    )]
+    NoRoom,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::*;
+        let text = error.to_string();
+        match error.sqlite_error_code() {
+            Some(
+                NotADatabase | DatabaseCorrupt | TypeMismatch | ConstraintViolation | SchemaChanged,
+            ) => Self::Damaged(text),
+            Some(_) => Self::Unavailable(text),
+            None => Self::Damaged(text),
+        }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<StoreError> for Refusal {
+    /// Fails closed: without a record of the question, no approver is asked and nothing runs.
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Damaged(_) => ErrorCode::ApprovalStoreDamaged,
+            StoreError::Newer { .. } => ErrorCode::ApprovalStoreNewer,
+            StoreError::Older { .. } => ErrorCode::ApprovalStoreOlder,
+            StoreError::Unavailable(_) => ErrorCode::JournalUnavailable,
+            StoreError::Full(_) | StoreError::NoRoom => ErrorCode::TooManyQuestions,
+        };
+        let message = match &error {
+            StoreError::Damaged(_) => {
+                "the approval store is damaged, so no call that needs an approval runs; move the folder `journal` \
+                 of toolcell's data folder away to start a new one"
+                    .to_owned()
+            }
+            StoreError::Unavailable(_) => {
+                "the approval store cannot be used, so no call that needs an approval runs; `toolcell approvals \
+                 list` says why"
+                    .to_owned()
+            }
+            // The command names a path, which is for the operator alone.
+            StoreError::Older { .. } => {
+                "an earlier toolcell wrote the approval store, and this one cannot read it; `toolcell approvals list` \
+                 prints the command that removes it"
+                    .to_owned()
+            }
+            other => other.to_string(),
+        };
+        Refusal::new(code, message).detail(error.to_string())
+    }
+}
+
+/// The journal on disk. Cheap to clone; the file is opened when it is first needed.
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    key_file: PathBuf,
+    age_max: Duration,
+    store: Mutex<Option<Store>>,
+}
+
+impl Journal {
+    /// A journal in the folder `dir`; the key in `key_file` seals what would run. Both are created when the first call
+    /// is stored.
+    pub fn new(dir: PathBuf, key_file: PathBuf) -> Self {
+        Self::keeping(dir, key_file, LOG_AGE)
+    }
+
+    /// The same; calls whose approvals ended longer ago than `age_max` are removed. They stay for at least as long as a
+    /// question can be open, which is seven days.
+    pub fn keeping(dir: PathBuf, key_file: PathBuf, age_max: Duration) -> Self {
+        Self(Arc::new(Inner {
+            dir,
+            key_file,
+            age_max,
+            store: Mutex::new(None),
+        }))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    /// Returns whether an approval may have been requested.
+    pub fn exists(&self) -> bool {
+        self.0.dir.join(database::FILE_NAME).exists()
+    }
+
+    /// Runs `work` on the store, and blocks this thread.
+    pub fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut kept = self.0.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = match kept.take() {
+            Some(store) => kept.insert(store),
+            None => kept.insert(self.open()?),
+        };
+        work(store)
+    }
+
+    fn open(&self) -> Result<Store, StoreError> {
+        let connection = database::open(&self.0.dir, Durability::Full)?;
+        let key = SealingKey::read_or_make(&self.0.key_file);
+        let key = key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))?;
+        Ok(Store {
+            connection,
+            key,
+            age_max: self.0.age_max,
+        })
+    }
+
+    /// Runs `work` on the store, on a thread for the host's own store.
+    pub async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Store) -> Result<T, StoreError> + Send + 'static,
+    {
+        let journal = self.clone();
+        STORE
+            .run(move || journal.with(work))
+            .await
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    /// Seals what would run, and what was answered.
+    key: SealingKey,
+    /// How long a call stays after its approval ended.
+    age_max: Duration,
+}

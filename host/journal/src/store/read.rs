@@ -1,0 +1,217 @@
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::Serialize;
+
+use toolcell_spec::{Answer, Approval, ApprovalState, InvocationId, Timestamp, ToolInvocation};
+
+use toolcell_policy::secret::SealingKey;
+
+use super::ask::History;
+use super::{Store, StoreError, entry, suspend};
+
+/// Maximum number of rows of one list.
+const LIST_MAX: u32 = 1_000;
+
+/// An approval, its state, and its answer.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub approval: Approval,
+    pub state: ApprovalState,
+    pub answer: Option<Answer>,
+}
+
+/// Everything that is stored about one call.
+///
+/// ```
+/// use toolcell_journal::{Journal, StoreError, StoredApproval};
+/// use toolcell_spec::{ApprovalState, InvocationId};
+///
+/// /// `true` if the call may be resumed with `Host::resume`.
+/// async fn is_approved(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
+///     let kept: Option<StoredApproval> = journal.run(move |store| store.kept(id)).await?;
+///     Ok(kept.is_some_and(|kept| kept.state == ApprovalState::Approved))
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoredApproval {
+    /// The question, and the call that it is about.
+    pub approval: Approval,
+    /// The state of the question.
+    pub state: ApprovalState,
+    /// The approver's answer, if there is one.
+    pub answer: Option<Answer>,
+    /// The invocation, as it was last stored.
+    pub invocation: ToolInvocation,
+    /// The records that the call has produced so far.
+    pub history: History,
+    /// `true` if the call ran, and waits for an answer to its tool's question.
+    pub is_suspended: bool,
+    /// The result, byte for byte as it was stored.
+    pub result: Option<String>,
+}
+
+/// One line of a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    pub invocation_id: InvocationId,
+    pub tool_id: String,
+    pub state: ApprovalState,
+    pub status: String,
+    pub actor_ref: Option<String>,
+    pub asked_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+impl Store {
+    /// Returns the approval of the call `id`; `None` if there is none.
+    pub fn standing(&mut self, id: InvocationId) -> Result<Option<Standing>, StoreError> {
+        standing(&self.connection, &self.key, id)
+    }
+
+    /// Returns everything that is stored about the call `id`; `None` if no approval was requested for it.
+    pub fn kept(&mut self, id: InvocationId) -> Result<Option<StoredApproval>, StoreError> {
+        let transaction = self.connection.transaction()?;
+        let Some(Standing {
+            approval,
+            state,
+            answer,
+        }) = standing(&transaction, &self.key, id)?
+        else {
+            return Ok(None);
+        };
+        let key = id.to_string();
+        let (invocation, history, result) = call(&transaction, &key)?
+            .ok_or_else(|| StoreError::Damaged("an approval has no invocation".to_owned()))?;
+        Ok(Some(StoredApproval {
+            approval,
+            state,
+            answer,
+            invocation,
+            history,
+            is_suspended: suspend::is_suspended(&transaction, &key)?,
+            result,
+        }))
+    }
+
+    /// Lists the calls for which an approval was requested, the newest first: those that are pending, approved or
+    /// claimed, or `all`.
+    pub fn list(&mut self, all: bool) -> Result<Vec<Summary>, StoreError> {
+        let ids = self.ids(
+            "SELECT invocation FROM approvals WHERE ?1 OR state IN ('pending', 'approved', 'running')
+             ORDER BY invocation DESC LIMIT ?2",
+            params![all, LIST_MAX],
+        )?;
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(Standing {
+                approval, state, ..
+            }) = standing(&self.connection, &self.key, id)?
+            else {
+                continue;
+            };
+            let status = self.connection.query_row(
+                "SELECT status FROM invocations WHERE id = ?1",
+                [id.to_string()],
+                |row| row.get(0),
+            )?;
+            found.push(Summary {
+                invocation_id: id,
+                tool_id: approval.tool_id,
+                state,
+                status,
+                actor_ref: approval.actor_ref,
+                asked_at: approval.asked_at,
+                expires_at: approval.expires_at,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Returns the calls without a result that may be orphaned: they were running or closed, or their time is up.
+    /// A living process may still handle them.
+    pub fn unfinished(&mut self) -> Result<Vec<InvocationId>, StoreError> {
+        self.ids(
+            "SELECT invocation FROM approvals
+             WHERE (state IN ('running', 'rejected', 'expired', 'canceled') OR expires_at <= ?1)
+               AND invocation IN (SELECT id FROM invocations WHERE result IS NULL)
+               AND invocation NOT IN (SELECT invocation FROM suspended)
+             LIMIT ?2",
+            params![Timestamp::now().unix_millis(), LIST_MAX],
+        )
+    }
+
+    pub(super) fn ids(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> Result<Vec<InvocationId>, StoreError> {
+        let mut statement = self.connection.prepare(sql)?;
+        let rows = statement.query_map(parameters, |row| row.get::<_, String>(0))?;
+        rows.map(|row| {
+            row?.parse()
+                .map_err(|error| StoreError::Damaged(format!("an id cannot be read: {error}")))
+        })
+        .collect()
+    }
+}
+
+/// Reads a stored call, with its history and its result; `None` if there is none.
+pub(super) fn call(
+    connection: &Connection,
+    key: &str,
+) -> Result<Option<(ToolInvocation, History, Option<String>)>, StoreError> {
+    let sql = "SELECT record, history, result FROM invocations WHERE id = ?1";
+    let row: Option<(String, String, Option<String>)> = connection
+        .query_row(sql, [key], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .optional()?;
+    row.map(|(record, history, result)| Ok((entry::read(&record)?, entry::read(&history)?, result)))
+        .transpose()
+}
+
+/// Reads an approval, and opens its seals.
+pub(super) fn standing(
+    connection: &Connection,
+    key: &SealingKey,
+    id: InvocationId,
+) -> Result<Option<Standing>, StoreError> {
+    type Row = (String, String, i64, Vec<u8>, Option<Vec<u8>>);
+    let row: Option<Row> = connection
+        .query_row(
+            "SELECT state, binding, expires_at, record, answer FROM approvals WHERE invocation = ?1",
+            [id.to_string()],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+        )
+        .optional()?;
+    let Some((state, binding, expires_at, record, answer)) = row else {
+        return Ok(None);
+    };
+    let damaged = |what: &str| StoreError::Damaged(what.to_owned());
+    let approval: Approval = entry::open(key, &entry::question_of(id, &binding), &record)?;
+    let same = approval.invocation_id == id
+        && approval.binding.digest() == binding
+        && approval.expires_at.unix_millis() == expires_at;
+    if !same {
+        return Err(damaged("an approval is not what was stored"));
+    }
+    let state =
+        ApprovalState::parse(&state).ok_or_else(|| damaged("an approval has an unknown state"))?;
+    let answer: Option<Answer> = answer
+        .map(|sealed| entry::open(key, &entry::answer_to(id), &sealed))
+        .transpose()?;
+    let answered = answer.as_ref().map(|answer| answer.approved);
+    let wanted = match state {
+        ApprovalState::Approved | ApprovalState::Running | ApprovalState::Finished => Some(true),
+        ApprovalState::Rejected => Some(false),
+        ApprovalState::Pending => None,
+        ApprovalState::Expired | ApprovalState::Canceled => answered,
+    };
+    if answered != wanted {
+        return Err(damaged("an approval's state is not what was answered"));
+    }
+    Ok(Some(Standing {
+        approval,
+        state,
+        answer,
+    }))
+}

@@ -1,0 +1,666 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use toolcell_policy::secret::{REDACTED, Redactor, SpokenMeter};
+use toolcell_spec::{
+    AbortReason, CallRecord, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX,
+    ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
+    TraceContext, digest, evidence_ref, read_json,
+};
+
+use super::log::{CallLog, Keep, NoteSource};
+
+/// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
+const NOTED_BYTES_MAX: usize = 1 << 20;
+
+/// Event fields that the host itself fills. They are not redacted, so that a caller cannot remove one by a sensitive
+/// argument that equals it. Progress is redacted before it becomes an event.
+const OWN_WORDS: [&str; 17] = [
+    "abort_reason",
+    "behavior",
+    "by",
+    "decision_id",
+    "discarded_as",
+    "error_class",
+    "hook_id",
+    "model_input_ref",
+    "mutation_id",
+    "persisted_ref",
+    "progress",
+    "redaction_state",
+    "result_id",
+    "rule_refs",
+    "source",
+    "source_type",
+    "status",
+];
+
+/// Receives every event of a call as it happens. Called from within the call: it must not block.
+///
+/// ```
+/// use std::sync::mpsc::Sender;
+///
+/// use toolcell_journal::Listener;
+/// use toolcell_spec::{EventType, ToolEvent};
+///
+/// /// Hands the events on to another thread.
+/// struct Types(Sender<EventType>);
+///
+/// impl Listener for Types {
+///     fn event(&self, event: &ToolEvent) {
+///         // The other thread may have ended.
+///         let _ = self.0.send(event.event_type);
+///     }
+/// }
+/// ```
+pub trait Listener: Send + Sync {
+    /// Receives one event. Events of one call arrive in causal order.
+    fn event(&self, event: &ToolEvent);
+
+    /// Receives the record of a call that has ended, before its caller does; a call made by a tool comes before the tool's
+    /// own call. Called for the listeners of a host only. If the output may be on no disk, the record comes without it.
+    fn ended(&self, _record: &CallRecord) {}
+}
+
+/// An event that belongs to no call (AT-EV-01..05); `data` is an object. `tool_id` is `None` if it is not about one tool.
+pub fn of_no_call(
+    source: &Arc<str>,
+    event_type: EventType,
+    tool_id: Option<&str>,
+    data: impl Into<EventData>,
+) -> ToolEvent {
+    let tool_id: Option<Arc<str>> = tool_id.map(Arc::from);
+    let data: EventData = data.into();
+    let surface = || {
+        data.get("surface_id")
+            .and_then(Value::as_str)
+            .map(Arc::from)
+    };
+    ToolEvent {
+        schema_version: SchemaVersion::default(),
+        event_id: EventId::new(),
+        event_type,
+        source: Arc::clone(source),
+        subject: tool_id.clone().or_else(surface),
+        time: Timestamp::now(),
+        invocation_id: None,
+        tool_id,
+        data,
+        trace_refs: Vec::new(),
+        extra: Extra::new(),
+    }
+}
+
+/// Where the events of a call go while it runs, beside its listeners.
+#[derive(Clone)]
+pub struct Outlet {
+    pub log: CallLog,
+    /// The session of the call.
+    pub session: Option<Arc<str>>,
+}
+
+/// The events of a request to cancel the call `id` that changed nothing, with the reason `why`: the call has ended, or
+/// there is none (AT-CAN-01, AT-CAN-04).
+pub fn canceled_in_vain(
+    source: &Arc<str>,
+    id: InvocationId,
+    reason: AbortReason,
+    why: &str,
+) -> [ToolEvent; 2] {
+    let requested = (
+        EventType::CancelRequested,
+        json!({ "abort_reason": reason }),
+    );
+    let failed = (
+        EventType::CancelFailed,
+        json!({ "abort_reason": reason, "reason": why }),
+    );
+    [requested, failed].map(|(event_type, data)| ToolEvent {
+        subject: Some(evidence_ref(id).into()),
+        invocation_id: Some(id),
+        ..of_no_call(source, event_type, None, data)
+    })
+}
+
+/// The events and the progress of one call, in causal order.
+#[derive(Clone)]
+pub struct Trail(Arc<Inner>);
+
+/// A trail that does not keep its call's listeners.
+pub struct WeakTrail(Weak<Inner>);
+
+impl WeakTrail {
+    /// The trail; `None` after its call has ended.
+    pub fn upgrade(&self) -> Option<Trail> {
+        self.0.upgrade().map(Trail)
+    }
+}
+
+struct Inner {
+    invocation_id: InvocationId,
+    began: Timestamp,
+    listeners: Arc<[Arc<dyn Listener>]>,
+    source: Arc<str>,
+    subject: Arc<str>,
+    trace_refs: Vec<Value>,
+    /// `None` for a call that does not run.
+    outlet: Option<Outlet>,
+    kept: Mutex<TrailContents>,
+    /// Held while events are noted.
+    noting: Mutex<()>,
+}
+
+/// Notes the events of a call that is dropped before its end, because another process may go on with it.
+pub struct FlushOnDrop(Trail);
+
+impl Drop for FlushOnDrop {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// The contents of a trail.
+#[derive(Default)]
+pub struct TrailContents {
+    pub events: Vec<ToolEvent>,
+    pub progress: Vec<ToolProgress>,
+    tool_id: Option<Arc<str>>,
+    cancel_requested: bool,
+    cancel_acknowledged: bool,
+    /// `true` if the call has ended.
+    ended: bool,
+    /// `true` if the call goes on without its caller.
+    is_task: bool,
+    /// `true` if the tool's own words are in no event and no record, because none may have its output.
+    is_silent: bool,
+    redactor: Redactor,
+    meter: SpokenMeter,
+    noted: NotedSoFar,
+}
+
+/// The notes in the log about a running call.
+#[derive(Default)]
+struct NotedSoFar {
+    events: usize,
+    bytes: usize,
+    /// `true` if more will be noted soon.
+    is_due: bool,
+    /// `true` if nothing more is noted.
+    is_over: bool,
+}
+
+impl Trail {
+    pub fn downgrade(&self) -> WeakTrail {
+        WeakTrail(Arc::downgrade(&self.0))
+    }
+
+    pub fn begin(
+        invocation: &ToolInvocation,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Option<Outlet>,
+    ) -> Self {
+        let kept = TrailContents {
+            events: Vec::with_capacity(12),
+            ..TrailContents::default()
+        };
+        Self::holding(kept, invocation, source, listeners, outlet)
+    }
+
+    fn holding(
+        kept: TrailContents,
+        invocation: &ToolInvocation,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Option<Outlet>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            invocation_id: invocation.invocation_id,
+            began: invocation.created_at(),
+            listeners,
+            source,
+            subject: invocation.evidence_ref().into(),
+            trace_refs: TraceContext::spans(invocation),
+            outlet,
+            kept: Mutex::new(kept),
+            noting: Mutex::default(),
+        }))
+    }
+
+    /// Resumes the trail of a call that another process began; `events` are its events so far. They include all that the
+    /// log has: an event that followers know already would take the place of a later one.
+    pub fn resume(
+        invocation: &ToolInvocation,
+        events: Vec<ToolEvent>,
+        source: Arc<str>,
+        listeners: Arc<[Arc<dyn Listener>]>,
+        outlet: Outlet,
+    ) -> Self {
+        let progress = events.iter().filter_map(|event| event.data.get("progress"));
+        // Numbers and times continue where the other process ended.
+        let progress: Vec<_> = progress
+            .filter_map(|said| ToolProgress::deserialize(said).ok())
+            .collect();
+        let is_task = progress.iter().any(|said| said.task_id.is_some());
+        let kept = TrailContents {
+            events,
+            progress,
+            is_task,
+            ..TrailContents::default()
+        };
+        Self::holding(kept, invocation, source, listeners, Some(outlet))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, TrailContents> {
+        self.0.kept()
+    }
+
+    /// To be dropped before another process can go on with the call.
+    pub fn leaving(&self) -> FlushOnDrop {
+        FlushOnDrop(self.clone())
+    }
+
+    /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
+    /// process went on with the call for one of that process.
+    fn leave(&self) {
+        let Some(Outlet { log, .. }) = &self.0.outlet else {
+            return;
+        };
+        let _noting = self.0.noting();
+        if log.settings().keep == Keep::All {
+            self.0.note_rest(log);
+        }
+        self.kept().noted.is_over = true;
+    }
+
+    /// Sets the tool that later events name.
+    pub fn resolved(&self, tool_id: &str) {
+        self.kept().tool_id = Some(tool_id.into());
+    }
+
+    /// Redacts everything from now on: what is kept, and what listeners receive.
+    pub fn redact(&self, redactor: Redactor) {
+        self.kept().redactor = redactor;
+    }
+
+    /// Says that the log has the first `events` of the call.
+    pub fn is_noted(&self, events: usize) {
+        let noted = &mut self.kept().noted;
+        noted.events = noted.events.max(events);
+    }
+
+    /// Keeps everything off the log until the call has ended, because its output may be on no disk.
+    pub fn keep_unnoted(&self) {
+        self.kept().noted.is_over = true;
+    }
+
+    /// Leaves the texts that the tool reports while it runs out of every event and out of the record, because no record
+    /// may have its output.
+    pub fn silence(&self) {
+        self.kept().is_silent = true;
+    }
+
+    /// `true` if texts of the tool stay out of events and records.
+    pub fn is_silent(&self) -> bool {
+        let kept = self.kept();
+        kept.is_silent || kept.redactor.is_silent()
+    }
+
+    /// Publishes an event; `data` is an object.
+    pub fn emit(&self, event_type: EventType, data: impl Into<EventData>) {
+        self.emit_at(Timestamp::now(), event_type, data);
+    }
+
+    /// As [`Self::emit`], for what happened at `time`, a moment ago. A call saves a reading of the clock with it.
+    pub fn emit_at(&self, time: Timestamp, event_type: EventType, data: impl Into<EventData>) {
+        let mut kept = self.kept();
+        let event = self.event(&kept, time, event_type, data.into());
+        self.publish(&mut kept, event);
+    }
+
+    /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
+    /// first. Then [`Self::announce`] publishes it.
+    pub fn prepare(
+        &self,
+        event_type: EventType,
+        data: impl Into<EventData>,
+    ) -> (Vec<ToolEvent>, ToolEvent) {
+        let kept = self.kept();
+        let event = self.event(&kept, Timestamp::now(), event_type, data.into());
+        let mut events = kept.events.clone();
+        events.push(event.clone());
+        (events, event)
+    }
+
+    /// Publishes an event that was prepared.
+    pub fn announce(&self, event: ToolEvent) {
+        self.publish(&mut self.kept(), event);
+    }
+
+    /// All events so far.
+    pub fn events(&self) -> Vec<ToolEvent> {
+        self.kept().events.clone()
+    }
+
+    fn event(
+        &self,
+        kept: &TrailContents,
+        time: Timestamp,
+        event_type: EventType,
+        mut data: EventData,
+    ) -> ToolEvent {
+        if !kept.redactor.is_idle()
+            && let Some(fields) = data.as_object_mut()
+        {
+            let said = fields
+                .iter_mut()
+                .filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
+            said.for_each(|(_, value)| _ = kept.redactor.redact(value));
+        }
+        ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::at(time),
+            event_type,
+            source: Arc::clone(&self.0.source),
+            subject: Some(Arc::clone(&self.0.subject)),
+            time,
+            invocation_id: Some(self.0.invocation_id),
+            tool_id: kept.tool_id.clone(),
+            data,
+            trace_refs: self.0.trace_refs.clone(),
+            extra: Extra::new(),
+        }
+    }
+
+    fn publish(&self, kept: &mut TrailContents, event: ToolEvent) {
+        for listener in self.0.listeners.iter() {
+            listener.event(&event);
+        }
+        if let Some(Outlet { log, .. }) = &self.0.outlet
+            && !kept.noted.is_due
+            && !kept.noted.is_over
+            && log.wants(&event)
+        {
+            kept.noted.is_due = true;
+            let call: Weak<Inner> = Arc::downgrade(&self.0);
+            log.note_soon(call);
+        }
+        kept.events.push(event);
+    }
+
+    /// Assigns `progress` its identity, sequence and time, and publishes it as an event.
+    pub fn progress(&self, mut progress: ToolProgress) {
+        progress.invocation_id = self.0.invocation_id;
+        progress.progress_id = ProgressId::new();
+        progress.timestamp = Timestamp::now();
+        progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
+        {
+            let mut kept = self.kept();
+            let TrailContents {
+                redactor,
+                meter,
+                is_silent,
+                ..
+            } = &mut *kept;
+            let is_silent = *is_silent || redactor.is_silent();
+            hide(redactor, is_silent, meter, &mut progress);
+            progress.task_id = kept.is_task.then_some(self.0.invocation_id);
+            progress.sequence = kept.progress.len() as u64 + 1;
+            kept.progress.push(progress.clone());
+        }
+        let event_type = match progress.status {
+            ProgressStatus::PartialResult => EventType::PartialResult,
+            _ => EventType::Progress,
+        };
+        self.emit(event_type, json!({ "progress": progress }));
+    }
+
+    /// Tells how far the call is (AT-PSTAT-01..10): that it waits, or goes on without its caller. A call that has told
+    /// anything also tells that it starts, and how it ends; of any other, the events say so already.
+    pub fn reached(&self, status: ProgressStatus) {
+        use ProgressStatus::{Backgrounded, Queued, WaitingForInput, WaitingForPermission};
+        let waits = matches!(
+            status,
+            Queued | WaitingForPermission | WaitingForInput | Backgrounded
+        );
+        let tells = {
+            let mut kept = self.kept();
+            kept.is_task |= status == Backgrounded;
+            !kept.ended && (waits || !kept.progress.is_empty())
+        };
+        if tells {
+            self.progress(ToolProgress::of_host(self.0.invocation_id, status));
+        }
+    }
+
+    /// Tells that the tool runs, if nothing was told for the time `silence`. Returns whether it did.
+    pub fn beat(&self, silence: Duration) -> bool {
+        let is_recent = |said: &ToolProgress| {
+            u128::from(Timestamp::now().millis_since(said.timestamp)) < silence.as_millis()
+        };
+        let is_silent = !self.kept().progress.last().is_some_and(is_recent);
+        if is_silent {
+            self.progress(ToolProgress::of_host(
+                self.0.invocation_id,
+                ProgressStatus::Running,
+            ));
+        }
+        is_silent
+    }
+
+    /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
+    /// the log as a block.
+    pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
+        if self.0.listeners.is_empty() {
+            return;
+        }
+        let (redactor, is_silent, tool_id, mut meter) = {
+            let mut kept = self.kept();
+            (
+                kept.redactor.clone(),
+                kept.is_silent,
+                kept.tool_id.clone(),
+                std::mem::take(&mut kept.meter),
+            )
+        };
+        let (message, fields) = if is_silent || redactor.is_silent() {
+            (REDACTED.to_owned(), None)
+        } else {
+            let mut fields: Option<Value> =
+                fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
+            fields
+                .as_mut()
+                .map(|fields| redactor.redact_spoken(fields, &mut meter));
+            let mut message = message.to_owned();
+            redactor.redact_spoken_text(&mut message, &mut meter);
+            (message, fields)
+        };
+        self.kept().meter = meter;
+        let event = ToolEvent {
+            schema_version: SchemaVersion::default(),
+            event_id: EventId::new(),
+            event_type: EventType::Logged,
+            source: Arc::clone(&self.0.source),
+            subject: Some(Arc::clone(&self.0.subject)),
+            time: Timestamp::now(),
+            invocation_id: Some(self.0.invocation_id),
+            tool_id,
+            data: json!({ "level": level, "message": message, "fields": fields }).into(),
+            trace_refs: self.0.trace_refs.clone(),
+            extra: Extra::new(),
+        };
+        self.0
+            .listeners
+            .iter()
+            .for_each(|listener| listener.event(&event));
+    }
+
+    /// Publishes that cancellation was requested: once, and before it is acknowledged.
+    pub fn cancel_requested(&self, reason: AbortReason) {
+        if !std::mem::replace(&mut self.kept().cancel_requested, true) {
+            self.emit(
+                EventType::CancelRequested,
+                json!({ "abort_reason": reason }),
+            );
+        }
+    }
+
+    /// Publishes that the guest noticed the request: once, however often the guest acknowledges it.
+    pub fn cancel_acknowledged(&self, how: &str) {
+        if !std::mem::replace(&mut self.kept().cancel_acknowledged, true) {
+            self.emit(EventType::CancelAcknowledged, json!({ "by": how }));
+        }
+    }
+
+    /// Publishes that a requested cancellation came too late: the call ended otherwise (AT-CAN-04).
+    pub fn cancel_failed(&self, reason: AbortReason) {
+        self.cancel_requested(reason);
+        self.emit(
+            EventType::CancelFailed,
+            json!({ "abort_reason": reason, "reason": "already_terminal" }),
+        );
+    }
+
+    /// Returns whether the progress includes a partial result.
+    pub fn has_partial_result(&self) -> bool {
+        self.kept()
+            .progress
+            .iter()
+            .any(|progress| progress.status == ProgressStatus::PartialResult)
+    }
+
+    /// `true` if the call has ended.
+    pub fn has_ended(&self) -> bool {
+        self.kept().ended
+    }
+
+    /// Takes the contents out of the trail.
+    pub fn finish(&self) -> TrailContents {
+        let mut kept = self.kept();
+        std::mem::replace(
+            &mut *kept,
+            TrailContents {
+                ended: true,
+                ..TrailContents::default()
+            },
+        )
+    }
+}
+
+impl Inner {
+    fn kept(&self) -> MutexGuard<'_, TrailContents> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn noting(&self) -> MutexGuard<'_, ()> {
+        self.noting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_rest(&self, log: &CallLog) {
+        let (first, events) = self.unnoted();
+        let session = self
+            .outlet
+            .as_ref()
+            .and_then(|outlet| outlet.session.as_deref());
+        if !events.is_empty()
+            && log
+                .noted(self.invocation_id, session, first, &events)
+                .is_err()
+        {
+            // A gap would hide what comes after it. The record of the call has everything.
+            self.kept().noted.is_over = true;
+        }
+    }
+
+    /// The events that the log does not have yet, as far as they fit, and the place of the first one.
+    fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
+        let mut kept = self.kept();
+        let TrailContents { events, noted, .. } = &mut *kept;
+        noted.is_due = false;
+        if noted.is_over {
+            return (noted.events, Vec::new());
+        }
+        let first = noted.events;
+        let mut more = Vec::new();
+        for event in events.iter().skip(first) {
+            let bytes = noted.bytes + size(&event.data);
+            if bytes > NOTED_BYTES_MAX && guard!("noted_bytes") {
+                noted.is_over = true;
+                break;
+            }
+            noted.bytes = bytes;
+            more.push(event.clone());
+        }
+        noted.events += more.len();
+        (first, more)
+    }
+}
+
+impl NoteSource for Inner {
+    fn note(&self, log: &CallLog) {
+        let _noting = self.noting();
+        self.note_rest(log);
+    }
+}
+
+/// Approximate size of a value, in bytes, without serializing it.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+        Value::String(text) => text.len() + 16,
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + 16,
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .map(|(name, value)| name.len() + size(value) + 16)
+                .sum::<usize>()
+                + 16
+        }
+    }
+}
+
+/// Redacts `progress`; all of its texts if the call `is_silent`.
+fn hide(
+    redactor: &Redactor,
+    is_silent: bool,
+    meter: &mut SpokenMeter,
+    progress: &mut ToolProgress,
+) {
+    for text in [&mut progress.message, &mut progress.current_step]
+        .into_iter()
+        .flatten()
+    {
+        if is_silent {
+            REDACTED.clone_into(text)
+        } else {
+            _ = redactor.redact_spoken_text(text, meter)
+        }
+    }
+    if is_silent {
+        progress.artifact_refs.clear()
+    } else {
+        progress
+            .artifact_refs
+            .iter_mut()
+            .for_each(|artifact| _ = redactor.redact_spoken(artifact, meter))
+    }
+    let Some(content) = &mut progress.partial_content else {
+        return;
+    };
+    if is_silent {
+        *content = Value::Array(Vec::new());
+    } else if !redactor.redact_spoken(content, meter) {
+        return;
+    }
+    // The reference so far is a digest of the unredacted content.
+    progress.partial_result_refs = vec![format!(
+        "partial:{}",
+        digest(content.to_string().as_bytes())
+    )];
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+use crate::{FollowedEvent, LogSettings};
+use toolcell_spec::Input;
+
+fn log(folder: &tempfile::TempDir) -> CallLog {
+    CallLog::new(
+        folder.path().join("journal"),
+        folder.path().join("keys/key"),
+        LogSettings::default(),
+    )
+}
+
+fn trail(log: &CallLog) -> Trail {
+    let outlet = Outlet {
+        log: log.clone(),
+        session: Some("s".into()),
+    };
+    let invocation = ToolInvocation::planned("a.b", &Input::from_text("{}"));
+    Trail::begin(
+        &invocation,
+        "toolcell/test".into(),
+        Arc::default(),
+        Some(outlet),
+    )
+}
+
+fn noted(log: &CallLog) -> Vec<EventType> {
+    let event = |one| match one {
+        FollowedEvent::Event(logged) => logged.event.event_type,
+        FollowedEvent::Missed(count) => panic!("{count} are missing"),
+    };
+    log.follow(Some(1))
+        .unwrap()
+        .read()
+        .unwrap()
+        .into_iter()
+        .map(event)
+        .collect()
+}
+
+#[test]
+fn a_call_that_says_nothing_while_it_runs_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder);
+    let trail = trail(&log);
+    for of in [
+        EventType::Planned,
+        EventType::Started,
+        EventType::ResultCreated,
+    ] {
+        trail.emit(of, json!({}));
+    }
+    assert!(!trail.kept().noted.is_due);
+}
+
+#[test]
+fn what_a_follower_wants_is_noted_soon_with_all_events_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder);
+    let trail = trail(&log);
+    trail.emit(EventType::Planned, json!({}));
+    trail.emit(EventType::Progress, json!({}));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while noted(&log).is_empty() {
+        assert!(std::time::Instant::now() < deadline, "nothing was noted");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(noted(&log), [EventType::Planned, EventType::Progress]);
+}
+
+#[test]
+fn all_events_of_a_call_that_is_left_are_noted_and_none_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder);
+    let trail = trail(&log);
+    // No thread, so that nothing is noted beside this test.
+    trail.kept().noted.is_due = true;
+    trail.emit(EventType::Planned, json!({}));
+    trail.emit(EventType::PermissionRequested, json!({}));
+    drop(trail.leaving());
+    let left = [EventType::Planned, EventType::PermissionRequested];
+    assert_eq!(noted(&log), left);
+    trail.emit(EventType::Progress, json!({}));
+    trail.0.note(&log);
+    assert_eq!(noted(&log), left);
+}
+
+#[test]
+fn nothing_is_noted_of_a_call_that_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder);
+    let trail = trail(&log);
+    trail.emit(EventType::Planned, json!({}));
+    trail.finish();
+    drop(trail.leaving());
+    assert!(!log.dir().exists());
+}
+
+#[test]
+fn what_is_noted_of_one_call_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log(&folder);
+    let trail = trail(&log);
+    // No thread, so that nothing is noted beside this test.
+    trail.kept().noted.is_due = true;
+    for _ in 0..10 {
+        trail.emit(
+            EventType::PartialResult,
+            json!({ "progress": "x".repeat(NOTED_BYTES_MAX * 3 / 10) }),
+        );
+    }
+    trail.0.note(&log);
+    trail.emit(EventType::PartialResult, json!({}));
+    trail.0.note(&log);
+    assert_eq!(noted(&log), [EventType::PartialResult; 3]);
+    assert_eq!(trail.events().len(), 11);
+}

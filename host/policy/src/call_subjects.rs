@@ -1,0 +1,788 @@
+//! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
+//! host resolves them.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+use url::Url;
+
+use toolcell_spec::{ErrorCode, Input, PermissionProfile, Refusal, SubjectField, SubjectKind};
+use toolcell_system::resolved_path::ResolvedPath;
+
+use super::network::is_plain;
+use super::{Capability, Grants, Mount, PathPattern};
+
+/// Maximum number of paths and URLs of one call, because each is compared with every grant and every rule.
+const SUBJECTS_MAX: usize = 1_000;
+/// Maximum number of path components resolved for all paths of one call, those in link targets included. Each costs a
+/// system call.
+pub(super) const STEPS_MAX: usize = 20_000;
+/// Maximum number of subjects of a call that is decided on inline.
+const QUICK_SUBJECTS_MAX: usize = 16;
+/// Maximum bytes of all subjects of a call that is decided on inline.
+const QUICK_BYTES_MAX: usize = 4 << 10;
+
+/// Subjects in the arguments of one call.
+#[derive(Debug, Default)]
+pub(super) struct CallSubjects {
+    pub(super) paths: Vec<NamedPath>,
+    pub(super) urls: Vec<NamedUrl>,
+    pub(super) resources: Vec<String>,
+    pub(super) commands: Vec<NamedCommand>,
+    /// Ids of operations of other protocols.
+    pub(super) operations: Vec<String>,
+}
+
+/// A command in an argument.
+#[derive(Debug)]
+pub(super) struct NamedCommand {
+    /// Its words, with one space between them.
+    pub(super) text: String,
+    /// `true` if every shell reads it as these words.
+    pub(super) plain: bool,
+}
+
+impl NamedCommand {
+    /// Reads a command line, or a list of words, which no shell splits.
+    fn read(value: &Value) -> Option<Self> {
+        let words: Vec<&str> = match value {
+            Value::String(line) => line.split_whitespace().collect(),
+            Value::Array(words) => words.iter().map(Value::as_str).collect::<Option<_>>()?,
+            _ => return None,
+        };
+        let is_plain = |c: char| c.is_alphanumeric() || "_-./:,@%+=".contains(c);
+        // A word such as `A=b` before the program sets a variable.
+        let sets_variable = words.first().is_some_and(|first| first.contains('='));
+        let plain = !sets_variable
+            && words
+                .iter()
+                .all(|word| !word.is_empty() && word.chars().all(is_plain));
+        Some(Self {
+            text: words.join(" "),
+            plain,
+        })
+    }
+
+    /// The command with the name of its program alone, without the folder.
+    pub(super) fn by_name(&self) -> &str {
+        let program = self.text.split(' ').next().unwrap_or_default();
+        let folder = program.rfind('/').map_or(0, |at| at + 1);
+        self.text.get(folder..).unwrap_or_default()
+    }
+}
+
+/// A URL in an argument.
+#[derive(Debug)]
+pub(super) struct NamedUrl {
+    pub(super) url: Url,
+    /// `true` if every server interprets the typed path in the same way. In `url`, dot segments are already resolved.
+    pub(super) plain: bool,
+}
+
+/// A path in an argument, and where it leads.
+#[derive(Debug)]
+pub(super) struct NamedPath {
+    /// As it was typed.
+    pub(super) typed: String,
+    /// As the guest would open it: absolute.
+    pub(super) guest: String,
+    /// Canonical as far as it exists, whether or not the guest can reach it.
+    pub(super) host: PathBuf,
+    /// Paths of the symbolic links on the way.
+    pub(super) links: Vec<PathBuf>,
+    /// Index of the mount that the guest would open it through; `None` if it is out of reach.
+    pub(super) mount: Option<usize>,
+}
+
+/// Reads the arguments that `fields` describe, and resolves their paths in `capability`.
+///
+/// # Errors
+///
+/// `subject_unreadable`, `too_many_subjects` and `subjects_too_long`.
+pub(super) fn named(
+    fields: &[SubjectField],
+    input: &Input,
+    capability: &Capability,
+) -> Result<CallSubjects, Refusal> {
+    let mut named = CallSubjects::default();
+    let mut steps = STEPS_MAX;
+    let Ok(value) = input.value() else {
+        return Ok(named);
+    };
+    for field in fields {
+        if field.kind == SubjectKind::Command {
+            named.add_commands(field, value)?;
+            continue;
+        }
+        let mut found = Vec::new();
+        collect(value, pointer_steps(field), &mut found);
+        let given = found.iter().any(|value| !value.is_null());
+        for value in found.into_iter().filter(|value| !value.is_null()) {
+            let text = value
+                .as_str()
+                .ok_or_else(|| unreadable(field, "is not a string"))?;
+            named.add(field, text, capability, &mut steps)?;
+        }
+        if let (false, Some(default)) = (given, &field.default) {
+            named.add(field, default, capability, &mut steps)?;
+        }
+    }
+    Ok(named)
+}
+
+/// Returns `input` with its paths as [`named`] resolved them, because only some languages heed a working directory, and none
+/// knows the caller's where it was not granted; `None` if they are so already, or if the call gets no folder in which a path
+/// could lead anywhere.
+pub(super) fn absolute(
+    fields: &[SubjectField],
+    input: &Input,
+    capability: &Capability,
+) -> Option<Input> {
+    if capability.mounts.is_empty() {
+        return None;
+    }
+    let value = input.value().ok()?;
+    let resolved = |value: &Value| {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        Some(guest_path(text, capability)).filter(|path| path != text)
+    };
+    let mut changed: Option<Value> = None;
+    for field in fields
+        .iter()
+        .filter(|field| field.kind == SubjectKind::Path)
+    {
+        let mut found = Vec::new();
+        collect(value, pointer_steps(field), &mut found);
+        if found.iter().any(|value| resolved(value).is_some()) {
+            change(
+                changed.get_or_insert_with(|| value.clone()),
+                pointer_steps(field),
+                &mut |value| {
+                    if let Some(path) = resolved(value) {
+                        *value = Value::String(path);
+                    }
+                },
+            );
+        }
+        // The guest would look for its own default in its working directory.
+        if found.iter().all(|value| value.is_null())
+            && let Some(path) = field
+                .default
+                .as_deref()
+                .and_then(|default| elsewhere(default, capability))
+        {
+            give(
+                changed.get_or_insert_with(|| value.clone()),
+                pointer_steps(field),
+                path,
+            );
+        }
+    }
+    changed.map(|value| input.with_value(value))
+}
+
+/// Returns whether arguments of a tool are paths.
+pub fn names_paths(fields: &[SubjectField]) -> bool {
+    fields.iter().any(|field| field.kind == SubjectKind::Path)
+}
+
+/// Returns `input` with its paths as the guest would get them in the folders that `grants` give a tool with `profile`; `None`
+/// if they are so already.
+pub fn with_whole_paths(
+    profile: &PermissionProfile,
+    fields: &[SubjectField],
+    grants: &Grants,
+    input: &Input,
+) -> Option<Input> {
+    absolute(fields, input, &Capability::effective(profile, grants, &[]))
+}
+
+/// Where the path `default` leads, if the guest itself, in its working directory, would not find it.
+fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
+    let own = joined(capability.cwd.as_deref().unwrap_or_default(), default);
+    let path = guest_path(default, capability);
+    let is_found = |path: &str| mount_of(path, &capability.mounts).is_some();
+    (!is_found(&own) && is_found(&path)).then_some(path)
+}
+
+/// Sets the value at the end of the steps of a pointer, where the objects on the way exist.
+fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, path: String) {
+    let (Some(step), Value::Object(fields)) = (steps.next(), value) else {
+        return;
+    };
+    let name = unescaped(step);
+    if steps.clone().next().is_none() {
+        if fields.get(&name).is_none_or(Value::is_null) {
+            fields.insert(name, Value::String(path));
+        }
+    } else if let Some(inner) = fields.get_mut(&name) {
+        give(inner, steps, path);
+    }
+}
+
+/// Returns whether deciding on `input` inline could delay other calls: its arguments name many or long subjects.
+pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
+    let Ok(value) = input.value() else {
+        return false;
+    };
+    let mut found = Vec::new();
+    for field in fields {
+        collect(value, pointer_steps(field), &mut found);
+    }
+    let bytes = found
+        .iter()
+        .filter_map(|value| value.as_str())
+        .map(str::len)
+        .sum::<usize>();
+    found.len() > QUICK_SUBJECTS_MAX || bytes > QUICK_BYTES_MAX
+}
+
+impl NamedPath {
+    /// Returns whether `pattern`, of a denial or a question, covers the path's target or a link on its way.
+    pub(super) fn touches(&self, pattern: &PathPattern) -> bool {
+        let links = self.links.iter().filter(|_| guard!("denied_names"));
+        links.chain([&self.host]).any(|place| pattern.covers(place))
+    }
+}
+
+impl CallSubjects {
+    /// Adds the commands that `field` names. A list is one command.
+    fn add_commands(&mut self, field: &SubjectField, input: &Value) -> Result<(), Refusal> {
+        let mut found = Vec::new();
+        places(input, pointer_steps(field), &mut found);
+        found.retain(|value| !value.is_null());
+        let default = field.default.clone().map(Value::String);
+        for value in found
+            .iter()
+            .copied()
+            .chain(default.as_ref().filter(|_| found.is_empty()))
+        {
+            let command = NamedCommand::read(value);
+            self.commands.push(
+                command
+                    .ok_or_else(|| unreadable(field, "is neither a text nor a list of texts"))?,
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds the subject `text`. Resolving a path takes its components from `steps`.
+    fn add(
+        &mut self,
+        field: &SubjectField,
+        text: &str,
+        capability: &Capability,
+        steps: &mut usize,
+    ) -> Result<(), Refusal> {
+        let full = self.paths.len() + self.urls.len() >= SUBJECTS_MAX;
+        if full && matches!(field.kind, SubjectKind::Path | SubjectKind::Url) {
+            let message = format!(
+                "the arguments name more than {SUBJECTS_MAX} paths and URLs; name fewer, in several calls if need be"
+            );
+            return Err(Refusal::new(ErrorCode::TooManySubjects, message));
+        }
+        match field.kind {
+            SubjectKind::Path => {
+                if text.is_empty() || text.contains('\0') {
+                    return Err(unreadable(field, "is not a path"));
+                }
+                self.paths.push(locate(text, capability, steps));
+                if *steps == 0 {
+                    return Err(too_long());
+                }
+            }
+            SubjectKind::Url => {
+                let url = Url::parse(text).ok().filter(Url::has_host);
+                let url = url.ok_or_else(|| unreadable(field, "is not a URL with a host"))?;
+                self.urls.push(NamedUrl {
+                    url,
+                    plain: is_plain_url(text),
+                });
+            }
+            SubjectKind::Resource => self.resources.push(text.to_owned()),
+            SubjectKind::NativeOperationId => self.operations.push(text.to_owned()),
+            SubjectKind::Command => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
+fn is_plain_url(typed: &str) -> bool {
+    let Some((_, rest)) = typed.split_once("://") else {
+        return false;
+    };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
+}
+
+/// The refusal of paths that lead through more than [`STEPS_MAX`] components.
+pub(super) fn too_long() -> Refusal {
+    let message = format!(
+        "the paths among the arguments lead through more than {STEPS_MAX} names, those in links included; name fewer or \
+         shorter paths, in several calls if need be"
+    );
+    Refusal::new(ErrorCode::SubjectsTooLong, message)
+}
+
+fn unreadable(field: &SubjectField, what: &str) -> Refusal {
+    let message = format!(
+        "cannot decide on this call: the argument {} {what}",
+        field.pointer
+    );
+    Refusal::new(ErrorCode::SubjectUnreadable, message)
+}
+
+/// The steps of the pointer of `field`, escaped.
+fn pointer_steps(field: &SubjectField) -> impl Iterator<Item = &str> + Clone {
+    field
+        .pointer
+        .strip_prefix('/')
+        .unwrap_or(&field.pointer)
+        .split('/')
+}
+
+/// Collects every value that the steps of a pointer lead to. An argument that is a list names each of its items.
+fn collect<'v, 's>(
+    value: &'v Value,
+    steps: impl Iterator<Item = &'s str> + Clone,
+    found: &mut Vec<&'v Value>,
+) {
+    let mut whole = Vec::new();
+    places(value, steps, &mut whole);
+    for value in whole {
+        match value {
+            Value::Array(items) => found.extend(items),
+            value => found.push(value),
+        }
+    }
+}
+
+/// Collects what the steps of a pointer lead to, lists as they are.
+fn places<'v, 's>(
+    value: &'v Value,
+    mut steps: impl Iterator<Item = &'s str> + Clone,
+    found: &mut Vec<&'v Value>,
+) {
+    let Some(step) = steps.next() else {
+        return found.push(value);
+    };
+    match value {
+        Value::Object(fields) => {
+            if let Some(inner) = fields.get(&unescaped(step)) {
+                places(inner, steps, found);
+            }
+        }
+        Value::Array(items) if step == "*" => items
+            .iter()
+            .for_each(|item| places(item, steps.clone(), found)),
+        Value::Array(items) => {
+            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get(at)) {
+                places(item, steps, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Applies `edit` to every value that [`collect`] finds.
+fn change<'s>(
+    value: &mut Value,
+    mut steps: impl Iterator<Item = &'s str> + Clone,
+    edit: &mut impl FnMut(&mut Value),
+) {
+    let Some(step) = steps.next() else {
+        return match value {
+            Value::Array(items) => items.iter_mut().for_each(edit),
+            value => edit(value),
+        };
+    };
+    match value {
+        Value::Object(fields) => {
+            if let Some(inner) = fields.get_mut(&unescaped(step)) {
+                change(inner, steps, edit);
+            }
+        }
+        Value::Array(items) if step == "*" => items
+            .iter_mut()
+            .for_each(|item| change(item, steps.clone(), edit)),
+        Value::Array(items) => {
+            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get_mut(at)) {
+                change(item, steps, edit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The name that the step of a pointer means (RFC 6901).
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// `typed` as the guest would open it: absolute. A relative path starts in the caller's folder, or, if that leads into no
+/// mount, in the only granted folder. `..` and links in a mount are left to the guest, as they were typed.
+fn guest_path(typed: &str, capability: &Capability) -> String {
+    if typed.starts_with('/') {
+        return settled("", typed, &capability.mounts).unwrap_or_else(|| typed.to_owned());
+    }
+    // That of the narrowed capability may be a folder that the path names.
+    let starts = [capability.from.as_deref(), capability.only.as_deref()];
+    let found = starts
+        .into_iter()
+        .flatten()
+        .find_map(|start| settled(start, typed, &capability.mounts));
+    found.unwrap_or_else(|| joined(capability.cwd.as_deref().unwrap_or_default(), typed))
+}
+
+fn joined(folder: &str, typed: &str) -> String {
+    match typed {
+        "." | "./" if !folder.is_empty() => folder.to_owned(),
+        typed if typed.starts_with('/') => typed.to_owned(),
+        typed => format!("{}/{typed}", folder.trim_end_matches('/')),
+    }
+}
+
+/// `typed`, below `start`, as a path that begins with a mount; `None` if it leads into none. `..` removes the name before it
+/// only where no link can be: in `start`, which has none, and outside of all mounts, where nothing exists for a guest.
+fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
+    let whole = joined(start, typed);
+    let names: Vec<Component<'_>> = Path::new(&whole).components().collect();
+    let mut plain = Path::new(start).components().count();
+    let mut place = PathBuf::new();
+    let mut depth = 0_usize;
+    for (at, name) in names.iter().enumerate() {
+        match name {
+            Component::ParentDir => {
+                let is_plain = depth <= plain || mount_of(place.to_str()?, mounts).is_none();
+                if !is_plain {
+                    return None;
+                }
+                place.pop();
+                depth = place.components().count();
+                plain = plain.min(depth);
+            }
+            name => {
+                place.push(name);
+                depth += 1;
+            }
+        }
+        let mount = mount_of(place.to_str()?, mounts).and_then(|at| mounts.get(at));
+        let rest = names.get(at + 1..).unwrap_or_default();
+        if let Some(mount) = mount
+            && stays(
+                depth.saturating_sub(Path::new(&mount.guest).components().count()),
+                rest,
+            )
+        {
+            let is_as_typed = place.components().eq(names.iter().take(at + 1).copied());
+            return if is_as_typed {
+                Some(whole)
+            } else {
+                place
+                    .join(rest.iter().collect::<PathBuf>())
+                    .to_str()
+                    .map(str::to_owned)
+            };
+        }
+    }
+    None
+}
+
+/// Returns whether a path that is `depth` names below a folder never leaves it when continued with `rest`.
+fn stays(mut depth: usize, rest: &[Component<'_>]) -> bool {
+    rest.iter().all(|name| {
+        let is_up = *name == Component::ParentDir;
+        let stays = !is_up || depth > 0;
+        depth = if is_up {
+            depth.saturating_sub(1)
+        } else {
+            depth + 1
+        };
+        stays
+    })
+}
+
+/// Resolves `typed`: chooses the mount as the guest would, by whole components, and follows links on the host below it.
+/// A path that cannot be resolved counts as out of reach, like one outside all mounts, so that the caller cannot tell
+/// which it is.
+fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath {
+    let guest = guest_path(typed, capability);
+    let mount = mount_of(&guest, &capability.mounts);
+    let full = match mount.and_then(|at| capability.mounts.get(at)) {
+        Some(mount) => below(&guest, &mount.guest)
+            .map(|rest| mount.host.join(rest))
+            .unwrap_or_default(),
+        None => PathBuf::from(&guest),
+    };
+    match ResolvedPath::within(&full, steps) {
+        Ok(ResolvedPath {
+            end: host, links, ..
+        }) => NamedPath {
+            typed: typed.to_owned(),
+            host,
+            links,
+            guest,
+            mount,
+        },
+        Err(_) => NamedPath {
+            typed: typed.to_owned(),
+            host: full,
+            links: Vec::new(),
+            guest,
+            mount: None,
+        },
+    }
+}
+
+/// Index of the mount with the longest path that `guest` starts with, by whole components.
+pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
+    let names = mounts.iter().enumerate().filter_map(|(at, mount)| {
+        below(guest, &mount.guest).map(|_| (Path::new(&mount.guest).components().count(), at))
+    });
+    names.max_by_key(|(length, _)| *length).map(|(_, at)| at)
+}
+
+/// `guest` relative to `folder`, if it starts with all components of `folder`; `..` is not resolved.
+pub(super) fn below<'p>(guest: &'p str, folder: &str) -> Option<&'p Path> {
+    Path::new(guest).strip_prefix(folder).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn field(pointer: &str, kind: SubjectKind, default: Option<&str>) -> SubjectField {
+        SubjectField {
+            pointer: pointer.to_owned(),
+            kind,
+            default: default.map(str::to_owned),
+        }
+    }
+
+    fn world(mounts: &[(&str, &str)]) -> Capability {
+        let mount = |(host, guest): &(&str, &str)| Mount {
+            host: (*host).into(),
+            guest: (*guest).to_owned(),
+            writable: false,
+        };
+        let mut world = Capability {
+            mounts: mounts.iter().map(mount).collect(),
+            ..Capability::default()
+        };
+        world.only = world.only_folder().map(str::to_owned);
+        world
+    }
+
+    #[test]
+    fn arguments_are_found_at_their_places_and_in_lists() {
+        let fields = ["/a~1b/*/to", "/all", "//all"]
+            .map(|pointer| field(pointer, SubjectKind::Resource, None));
+        let input = json!({"a/b": [{"to": "x"}, {"to": "y"}, {}], "all": ["z", null], "": {"all": "nameless"}});
+        let named = named(&fields, &Input::from_value(input), &Capability::default()).unwrap();
+        assert_eq!(named.resources, ["x", "y", "z", "nameless"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_and_what_is_absent_means_its_default() {
+        let refused = |kind, value: Value| {
+            let input = Input::from_value(json!({ "it": value }));
+            named(&[field("/it", kind, None)], &input, &Capability::default())
+                .unwrap_err()
+                .code
+        };
+        assert_eq!(
+            refused(SubjectKind::Url, json!("not a url")),
+            ErrorCode::SubjectUnreadable
+        );
+        assert_eq!(
+            refused(SubjectKind::Url, json!("data:text/plain,x")),
+            ErrorCode::SubjectUnreadable
+        );
+        assert_eq!(
+            refused(SubjectKind::Path, json!(7)),
+            ErrorCode::SubjectUnreadable
+        );
+        assert_eq!(
+            refused(SubjectKind::Path, json!("a\0b")),
+            ErrorCode::SubjectUnreadable
+        );
+        let fields = [field("/it", SubjectKind::Resource, Some("here"))];
+        let absent = named(
+            &fields,
+            &Input::from_value(json!({})),
+            &Capability::default(),
+        )
+        .unwrap();
+        assert_eq!(absent.resources, ["here"]);
+    }
+
+    #[test]
+    fn the_guest_gets_relative_paths_as_they_were_decided_on() {
+        let paths = ["/a~1b/*/to", "/all", "/deep/0"]
+            .map(|pointer| field(pointer, SubjectKind::Path, Some("x")));
+        let fields = paths
+            .into_iter()
+            .chain([field("/name", SubjectKind::Resource, None)])
+            .collect::<Vec<_>>();
+        let wide = Capability {
+            cwd: Some("/w".to_owned()),
+            ..world(&[("/w", "/w")])
+        };
+        let text = |input: &str| {
+            let input = Input::from_text(input);
+            absolute(&fields, &input, &wide).map(|changed| {
+                let resolved = named(&fields, &input, &wide).unwrap().paths;
+                let given = named(&fields, &changed, &wide).unwrap().paths;
+                let guests = |paths: &[NamedPath]| {
+                    paths
+                        .iter()
+                        .map(|path| path.guest.clone())
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(guests(&resolved), guests(&given), "{}", changed.text());
+                assert!(given.iter().all(|path| path.typed == path.guest));
+                changed.text().to_owned()
+            })
+        };
+        assert_eq!(
+            text(r#"{"n":12345678901234567890123,"a/b":[{"to":"a"},{"to":"/b"},{}],"all":["../c",null,"./d"],"name":"e","deep":["f","g"]}"#)
+                .as_deref(),
+            Some(
+                r#"{"n":12345678901234567890123,"a/b":[{"to":"/w/a"},{"to":"/b"},{}],"all":["/w/../c",null,"/w/./d"],"name":"e","deep":["/w/f","g"]}"#
+            ),
+        );
+        // Nothing is relative, or absent: an absent argument stays absent.
+        for input in [
+            r#"{"all":"/c", "name":"e"}"#,
+            "{}",
+            r#"{"all":null}"#,
+            r#"{"all":7}"#,
+            "[1",
+            r#"{"all":""}"#,
+        ] {
+            assert_eq!(text(input), None, "{input}");
+        }
+        let input = Input::from_text(r#"{"all":"c"}"#);
+        assert!(
+            absolute(
+                &fields,
+                &input,
+                &Capability {
+                    mounts: Vec::new(),
+                    ..wide.clone()
+                }
+            )
+            .is_none()
+        );
+        let nowhere = absolute(
+            &fields,
+            &input,
+            &Capability {
+                cwd: None,
+                ..wide.clone()
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            nowhere.text(),
+            r#"{"all":"/w/c"}"#,
+            "the only folder is where a path starts"
+        );
+    }
+
+    #[test]
+    fn a_path_leads_into_a_mount_by_way_of_what_is_outside() {
+        let from = |from: &str, mounts: &[&str], typed: &str| {
+            let mounts: Vec<(&str, &str)> = mounts.iter().map(|mount| (*mount, *mount)).collect();
+            guest_path(
+                typed,
+                &Capability {
+                    from: Some(from.to_owned()),
+                    ..world(&mounts)
+                },
+            )
+        };
+        let one = &["/x/ws"][..];
+        assert_eq!(from("/x/cl", one, "../ws/a.csv"), "/x/ws/a.csv");
+        assert_eq!(
+            from("/x/cl", one, "/x/cl/.././ws/a/../b"),
+            "/x/ws/a/../b",
+            "links are the guest's to follow"
+        );
+        assert_eq!(from("/x", one, "ws/./a"), "/x/ws/./a");
+        assert_eq!(
+            (from("/x", one, "."), from("/", one, "a.csv")),
+            ("/x/ws".to_owned(), "/x/ws/a.csv".to_owned())
+        );
+        assert_eq!(
+            from("/x/ws/sub", one, "../a"),
+            "/x/ws/sub/../a",
+            "it stays in the mount, as it was typed"
+        );
+        let two = &["/x/cl", "/x/ws"][..];
+        assert_eq!(from("/x/cl/sub", two, "../../ws/a"), "/x/ws/a");
+        for (start, typed) in [
+            ("/x/cl", "../../m"),
+            ("/x/cl", "link/../../ws/a"),
+            ("/x", "/x/ws/link/../../ws/a"),
+        ] {
+            assert_eq!(
+                settled(
+                    start,
+                    typed,
+                    &world(&[("/x/cl", "/x/cl"), ("/x/ws", "/x/ws")]).mounts
+                ),
+                None,
+                "{typed}"
+            );
+        }
+        let deep = world(&[("/x/m", "/x/m"), ("/x/ws", "/x/ws")]);
+        assert_eq!(
+            settled("/x/a/b", "../../m/link/../../ws/f", &deep.mounts),
+            None,
+            "a link may lead anywhere"
+        );
+        assert_eq!(
+            from("/y", two, "a.csv"),
+            "/a.csv",
+            "of two folders, none is meant"
+        );
+    }
+
+    #[test]
+    fn a_guest_is_told_a_default_that_it_would_look_for_elsewhere() {
+        let fields = [field("/path", SubjectKind::Path, Some("."))];
+        let around = |cwd: Option<&str>, from: &str| {
+            let wide = Capability {
+                cwd: cwd.map(str::to_owned),
+                from: Some(from.to_owned()),
+                ..world(&[("/x/ws", "/x/ws")])
+            };
+            absolute(&fields, &Input::from_text(r#"{"n":1}"#), &wide)
+                .map(|changed| changed.text().to_owned())
+        };
+        assert_eq!(
+            around(Some("/x"), "/x").as_deref(),
+            Some(r#"{"n":1,"path":"/x/ws"}"#)
+        );
+        assert_eq!(
+            (around(Some("/x/ws"), "/x/ws"), around(Some("/x/ws"), "/y")),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn a_mount_is_chosen_by_whole_names_and_the_longest_wins() {
+        let mounts = world(&[("/w", "/w"), ("/out", "/w/out")]).mounts;
+        assert_eq!(mount_of("/w/a", &mounts), Some(0));
+        assert_eq!(mount_of("/w/out/a", &mounts), Some(1));
+        assert_eq!(
+            mount_of("/w/out/../a", &mounts),
+            Some(1),
+            "as the guest's own library does"
+        );
+        assert_eq!(mount_of("/w-evil/a", &mounts), None);
+    }
+}

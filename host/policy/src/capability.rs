@@ -1,0 +1,306 @@
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use toolcell_spec::{AccessKind, PermissionProfile, digest};
+
+use super::call_subjects::{below, mount_of};
+use super::network::Origin;
+use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret_grant};
+
+/// Number of hexadecimal digits in the name of a capability.
+const REFERENCE_CHARS: usize = 16;
+
+/// A folder of the host that the guest can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Canonical path, to be opened without following links.
+    pub host: PathBuf,
+    pub guest: String,
+    pub writable: bool,
+}
+
+/// A place that stays closed even inside a mounted folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub what: PathPattern,
+    /// `true`: closed for reading and writing; `false`: closed for writing only.
+    pub read: bool,
+    /// `true` if the host closes it in every call, regardless of the operator; a question omits it.
+    pub by_host: bool,
+}
+
+/// Everything that one call can reach. The default is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capability {
+    pub mounts: Vec<Mount>,
+    pub denials: Vec<Denial>,
+    /// Secrets that requests carry, and their origins. The guest sees neither the values nor that they are sent.
+    pub secrets: Vec<SecretUse>,
+    /// The tools that it may call.
+    pub tools: ToolCalls,
+    /// The requests that may be sent.
+    pub network: Network,
+    /// URLs that stay closed, whatever the network grants allow.
+    pub closed_urls: Vec<UrlPattern>,
+    /// Guest path of a temporary folder, which is created for the call and deleted after it.
+    pub scratch: Option<String>,
+    pub environment: Vec<(String, String)>,
+    /// Guest path of the working directory: the caller's, if it lies in a mount or contains one; otherwise the only
+    /// granted folder.
+    pub cwd: Option<String>,
+    /// The caller's working directory, where relative paths among the arguments start, as a guest would name it. No guest
+    /// learns it.
+    pub from: Option<String>,
+    /// Guest path of the only granted folder, before the call is narrowed to what its arguments name.
+    pub only: Option<String>,
+}
+
+/// Maximum number of granted folders that a message names.
+const FOLDERS_SHOWN: usize = 5;
+/// Guest path of the folder for drafts (`local_draft`).
+const SCRATCH: &str = "/scratch";
+
+impl Capability {
+    /// The intersection of what `profile` declares and `grants` allows, without what `closed` denies. It has no network
+    /// yet: see `Self::reach`.
+    pub fn effective(profile: &PermissionProfile, grants: &Grants, closed: &[Denial]) -> Self {
+        let mut capability = Self::default();
+        let writes = profile.wants_file_write();
+        if writes {
+            for grant in &grants.write {
+                capability.mount(&grant.host, &grant.guest, true, closed);
+            }
+        }
+        if writes || profile.wants(&AccessKind::FileRead) {
+            for grant in &grants.read {
+                capability.mount(&grant.host, &grant.guest, false, closed);
+            }
+        }
+        if !writes && profile.wants(&AccessKind::FileRead) {
+            // The tool declares reading only, so a write grant lets it read.
+            for grant in &grants.write {
+                capability.mount(&grant.host, &grant.guest, false, closed);
+            }
+        }
+        capability.keep_denials(closed);
+        capability.scratch = profile.wants_drafts().then(|| SCRATCH.to_owned());
+        capability.environment = grants
+            .environment
+            .iter()
+            .filter(|(name, _)| {
+                profile.environment.iter().any(|wanted| wanted == name) || !guard!("environment")
+            })
+            .cloned()
+            .collect();
+        if profile.wants(&AccessKind::Credential) {
+            capability.secrets = secret_grant::uses(profile, grants);
+        }
+        capability.tools = ToolCalls::effective(profile, grants);
+        capability.start(grants);
+        capability
+    }
+
+    /// The folders of the call, to be read: what preflight gets.
+    pub(super) fn to_look(&self) -> Self {
+        let Self {
+            mut mounts,
+            denials,
+            cwd,
+            from,
+            only,
+            ..
+        } = self.clone();
+        mounts
+            .iter_mut()
+            .for_each(|mount| mount.writable &= !guard!("preflight_reads"));
+        Self {
+            mounts,
+            denials,
+            cwd,
+            from,
+            only,
+            ..Self::default()
+        }
+    }
+
+    /// Sets where relative paths start, for a caller with these grants.
+    pub(super) fn start(&mut self, grants: &Grants) {
+        let cwd = grants.cwd.as_deref();
+        let inside = cwd.and_then(|cwd| self.guest_path(cwd));
+        // A folder that is granted, and closed, is still one that a caller can mean.
+        let is_only = |only: &&str| {
+            grants
+                .folders()
+                .all(|grant| below(&grant.guest, only).is_some())
+        };
+        self.only = self.only_folder().filter(is_only).map(str::to_owned);
+        self.from = inside.clone().or_else(|| cwd?.to_str().map(str::to_owned));
+        self.cwd = inside.or_else(|| self.only.clone());
+    }
+
+    /// Guest path of the mount that has all others in it, if there is one.
+    pub(super) fn only_folder(&self) -> Option<&str> {
+        let outer = self
+            .mounts
+            .iter()
+            .min_by_key(|mount| Path::new(&mount.guest).components().count())?;
+        let is_only = self
+            .mounts
+            .iter()
+            .all(|mount| below(&mount.guest, &outer.guest).is_some());
+        is_only.then_some(outer.guest.as_str())
+    }
+
+    /// The mounted folders, as a message names them; empty if there is none.
+    pub(super) fn folders_in_words(&self) -> String {
+        let shown: Vec<&str> = self
+            .mounts
+            .iter()
+            .map(|mount| mount.guest.as_str())
+            .take(FOLDERS_SHOWN)
+            .collect();
+        match self.mounts.len().saturating_sub(shown.len()) {
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        }
+    }
+
+    /// Sets the network of the call: what `profile` declares and `grants` allows, narrowed to the origins `named` in
+    /// its arguments.
+    pub(super) fn reach(&mut self, profile: &PermissionProfile, grants: &Grants, named: &[Origin]) {
+        self.network = Network::effective(profile, &grants.network, named, &self.closed_urls);
+    }
+
+    /// A canonical form, independent of the order of the grants; approvals are bound to it. It holds digests of values
+    /// that may be secret.
+    pub fn canonical(&self) -> Value {
+        // No `..` in this pattern, so that a new field must be bound too.
+        let Self {
+            mounts,
+            denials,
+            secrets,
+            tools,
+            network,
+            closed_urls,
+            scratch,
+            environment,
+            cwd,
+            from,
+            only,
+        } = self;
+        let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
+        let mut mounts: Vec<_> = mounts
+            .iter()
+            .map(|m| (m.guest.clone(), bytes(&m.host), m.writable))
+            .collect();
+        let mut denials: Vec<_> = denials
+            .iter()
+            .map(|d| (bytes(d.what.prefix()), d.what.text(), d.read))
+            .collect();
+        let mut closed_urls: Vec<_> = closed_urls.iter().map(UrlPattern::text).collect();
+        let mut environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (name.clone(), digest(value.as_bytes())))
+            .collect();
+        let mut secrets: Vec<_> = secrets
+            .iter()
+            .map(|used| format!("{} {:?}", used.grant(), used.placement))
+            .collect();
+        secrets.sort_unstable();
+        mounts.sort();
+        denials.sort();
+        closed_urls.sort_unstable();
+        environment.sort();
+        json!({
+            "mounts": mounts,
+            "denials": denials,
+            "network": network.canonical(),
+            "secrets": secrets,
+            "tools": tools.canonical(),
+            "closed_urls": closed_urls,
+            "scratch": scratch,
+            "environment": environment,
+            "cwd": cwd,
+            "from": from,
+            "only": only,
+        })
+    }
+
+    /// Names what a call gets: the same for the same capability (AT-EXEC-13).
+    pub fn reference(&self) -> String {
+        let digest = digest(self.canonical().to_string().as_bytes());
+        let hex: String = digest
+            .chars()
+            .skip("sha256:".len())
+            .take(REFERENCE_CHARS)
+            .collect();
+        format!("sandbox:{hex}")
+    }
+
+    fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {
+        let is_closed = |read: bool| {
+            closed
+                .iter()
+                .any(|denial| denial.read == read && denial.what.covers(host))
+        };
+        if is_closed(true) || self.mounts.iter().any(|mount| mount.guest == guest) {
+            return;
+        }
+        self.mounts.push(Mount {
+            host: host.to_owned(),
+            guest: guest.to_owned(),
+            writable: writable && !is_closed(false),
+        });
+    }
+
+    /// Keeps the denials that could lie in a mounted folder, because only the sandbox can enforce those.
+    pub(super) fn keep_denials(&mut self, closed: &[Denial]) {
+        let meets = |denial: &&Denial| {
+            self.mounts
+                .iter()
+                .any(|mount| denial.what.reaches_into(&mount.host))
+        };
+        let kept = closed.iter().filter(meets).cloned().collect();
+        self.denials = kept;
+    }
+
+    /// Makes all mounts read-only; the scratch folder stays writable.
+    pub(super) fn read_only(&mut self) {
+        self.mounts
+            .iter_mut()
+            .for_each(|mount| mount.writable = false);
+    }
+
+    /// Returns whether the call can make lasting changes to files.
+    pub fn is_writable(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.writable)
+    }
+
+    /// Returns whether the working directory, if any, lies in a mount; otherwise it is an empty folder.
+    pub fn holds_cwd(&self) -> bool {
+        self.cwd
+            .as_deref()
+            .is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
+    }
+
+    /// Guest path of `host`, if it lies in a mount or contains one. If it contains one, relative paths still mean what
+    /// the caller means, and files beside the mount do not exist for the guest.
+    pub(super) fn guest_path(&self, host: &Path) -> Option<String> {
+        let inside = self.mounts.iter().find_map(|mount| {
+            let rest = host.strip_prefix(&mount.host).ok()?;
+            let guest = Path::new(&mount.guest).join(rest);
+            Some(guest.to_str()?.trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
+        });
+        let around = || {
+            self.mounts
+                .iter()
+                .any(|mount| Path::new(&mount.guest).starts_with(host))
+        };
+        inside.or_else(|| {
+            host.to_str()
+                .filter(|host| *host != "/" && around())
+                .map(str::to_owned)
+        })
+    }
+}

@@ -1,0 +1,640 @@
+use std::collections::HashSet;
+
+use toolcell_spec::{
+    AccessKind, Behavior, DecisionId, ErrorCode, Mode, PermissionChannel, PermissionDecision,
+    Reason, ReasonType, Refusal, RiskLevel, RuleSource, SANDBOX_REF, SchemaVersion, Timestamp,
+    WriteEffect,
+};
+
+use super::call_subjects::{CallSubjects, absolute, named};
+use super::missing::{closed_grant, missing, outside, unreachable};
+use super::narrow::{OutOfReach, narrow};
+use super::network::Origin;
+use super::permit::CallTraits;
+use super::rule_match::{RuleCall, RuleMatch, closed_places};
+use super::{
+    ApprovalBrief, ApprovalQuestion, Capability, DecisionCase, Denial, Opinion, Permit,
+    PossibleTouches, PreflightPermit, ceiling, facts, suggestion, unused,
+};
+
+/// The decision on one call, and its outcome.
+#[derive(Debug)]
+pub struct PolicyVerdict {
+    /// Boxed, because it passes through several functions.
+    pub decision: Box<PermissionDecision>,
+    pub outcome: DecisionOutcome,
+}
+
+/// Outcome of a decision: a permit, a question, or a refusal.
+#[derive(Debug)]
+pub enum DecisionOutcome {
+    Allow(Box<Permit>),
+    /// The call needs an approval first.
+    Ask(Box<ApprovalQuestion>),
+    Deny(Refusal),
+}
+
+/// Decides whether the call that `case` describes may run, and with which capability.
+///
+/// Denials of any layer come first, then questions, then allowances. Every access kind that the profile declares must
+/// be granted, because a tool is not started without what it says it needs. Grants are narrowed to what the profile
+/// declares, and to the paths and origins that the call's arguments name.
+pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
+    let assessed = assess(&case);
+    let decision = record(&case, &assessed);
+    let CallAssessment {
+        ruling,
+        world,
+        risk,
+        ..
+    } = assessed;
+    if let Some(refusal) = ruling.refusal {
+        return PolicyVerdict {
+            decision,
+            outcome: DecisionOutcome::Deny(refusal),
+        };
+    }
+    let brief = (ruling.behavior == Behavior::Ask).then(|| ApprovalBrief {
+        tool_id: case.declared.tool_id.to_owned(),
+        risk,
+        reason: ruling.message,
+        source: ruling.source,
+        rule_refs: ruling.rule_refs,
+        touches: PossibleTouches::from_capability(&world),
+    });
+    let is_concurrency_safe = facts::effective(&case, &world).is_concurrency_safe == Some(true);
+    let traits = CallTraits {
+        changes_nothing: facts::changes_nothing(case.declared.profile, &world),
+        is_concurrency_safe,
+    };
+    let guest_input = absolute(case.declared.subjects, &case.input, &world);
+    let permit = Permit::mint(
+        case.subject,
+        case.input,
+        guest_input,
+        world,
+        case.limits,
+        traits,
+    );
+    let outcome = match brief {
+        Some(brief) => DecisionOutcome::Ask(Box::new(ApprovalQuestion::new(permit, brief))),
+        None => DecisionOutcome::Allow(permit),
+    };
+    PolicyVerdict { decision, outcome }
+}
+
+/// Decides what preflight of the call may read: `None` if the call is denied, or needs an approval first.
+pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
+    match decide(case).outcome {
+        DecisionOutcome::Allow(permit) => Some(PreflightPermit::from_permit(&permit)),
+        DecisionOutcome::Ask(_) | DecisionOutcome::Deny(_) => None,
+    }
+}
+
+/// The reasons for a decision. It carries no permit.
+///
+/// ```
+/// use toolcell_policy::Explanation;
+/// use toolcell_spec::Behavior;
+///
+/// /// `true` if the call would wait for an approval.
+/// fn asks(explanation: &Explanation) -> bool {
+///     explanation.decision.behavior == Behavior::Ask
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Explanation {
+    /// The decision, as its record would be.
+    pub decision: PermissionDecision,
+    /// The refusal that the caller would get; `None` if the call would not be denied.
+    pub refusal: Option<Refusal>,
+    /// Every rule as it was compared with the call, the highest authority first.
+    pub looks: Vec<RuleMatch>,
+    /// The capability that the call would get.
+    pub capability: Capability,
+    /// The risk that the tool declares, or a higher one that its effects imply.
+    pub risk: RiskLevel,
+}
+
+/// Explains what [`decide`] would decide, without making a permit.
+pub fn explain(case: &DecisionCase<'_>) -> Explanation {
+    let assessed = assess(case);
+    let decision = record(case, &assessed);
+    let CallAssessment {
+        ruling,
+        world,
+        risk,
+        looks,
+    } = assessed;
+    Explanation {
+        decision: *decision,
+        refusal: ruling.refusal,
+        looks,
+        capability: world,
+        risk,
+    }
+}
+
+/// Result of [`assess`].
+struct CallAssessment {
+    ruling: Ruling,
+    world: Capability,
+    risk: RiskLevel,
+    looks: Vec<RuleMatch>,
+}
+
+/// The finding that a [`PermissionDecision`] records.
+pub(super) struct Ruling {
+    pub(super) behavior: Behavior,
+    pub(super) source: Option<RuleSource>,
+    pub(super) kind: ReasonType,
+    pub(super) message: String,
+    pub(super) rule_refs: Vec<String>,
+    pub(super) blocked_path: Option<String>,
+    /// Refusal for the caller; `Some` exactly if the call is denied.
+    pub(super) refusal: Option<Refusal>,
+}
+
+impl Ruling {
+    pub(super) fn deny(kind: ReasonType, refusal: Refusal) -> Self {
+        let message = refusal.message.clone();
+        Self {
+            refusal: Some(refusal),
+            ..Self::new(Behavior::Deny, kind, message)
+        }
+    }
+
+    fn new(behavior: Behavior, kind: ReasonType, message: String) -> Self {
+        Self {
+            behavior,
+            source: None,
+            kind,
+            message,
+            rule_refs: Vec::new(),
+            blocked_path: None,
+            refusal: None,
+        }
+    }
+
+    /// Names the matching rules of `behavior` as the reason.
+    fn by(mut self, looks: &[RuleMatch], behavior: Behavior) -> Self {
+        let deciding = || {
+            looks
+                .iter()
+                .filter(|look| look.matched && look.behavior == behavior)
+        };
+        self.source = deciding().next().map(|look| look.source);
+        self.rule_refs = deciding().map(|look| look.rule.clone()).collect();
+        self.blocked_path = deciding()
+            .find_map(|look| look.blocked.as_ref())
+            .map(|path| path.display().to_string());
+        self
+    }
+}
+
+fn record(case: &DecisionCase<'_>, assessed: &CallAssessment) -> Box<PermissionDecision> {
+    let ruling = &assessed.ruling;
+    let decided_at = Timestamp::now();
+    let mut extra = facts::recorded(case, &assessed.world);
+    if ruling.behavior != Behavior::Deny {
+        extra.insert(SANDBOX_REF.to_owned(), assessed.world.reference().into());
+    }
+    let notes = unused::notes(case, ruling, &assessed.world);
+    if !notes.is_empty() {
+        extra.insert("notes".to_owned(), serde_json::json!(notes));
+    }
+    if ruling.behavior == Behavior::Ask {
+        extra.insert(
+            "effective_risk".to_owned(),
+            serde_json::json!(assessed.risk),
+        );
+    }
+    Box::new(PermissionDecision {
+        schema_version: SchemaVersion::default(),
+        decision_id: DecisionId::at(decided_at),
+        invocation_id: case.subject.invocation_id,
+        behavior: ruling.behavior,
+        mode: case.policy.mode,
+        source: Some(ruling.source.unwrap_or(RuleSource::PolicySettings)),
+        reason: Reason {
+            kind: ruling.kind,
+            message: ruling.message.clone(),
+            extra: Default::default(),
+        },
+        rule_refs: ruling.rule_refs.clone(),
+        policy_refs: policy_refs(case, ruling),
+        updated_input: None,
+        updated_input_ref: None,
+        user_modified: false,
+        suggested_updates: Vec::new(),
+        pending_classifier_check: None,
+        blocked_path: ruling.blocked_path.clone(),
+        content_blocks: Vec::new(),
+        accept_feedback: None,
+        decided_at,
+        expires_at: None,
+        extra,
+    })
+}
+
+/// Everything that decided, by name (AT-DEC-08).
+fn policy_refs(case: &DecisionCase<'_>, ruling: &Ruling) -> Vec<String> {
+    let mut refs = ruling.rule_refs.clone();
+    match (ruling.kind, case.opinion) {
+        (ReasonType::Mode, _) => refs.push(format!("mode:{}", case.policy.mode.as_str())),
+        (ReasonType::Hook, Some(opinion)) => refs.push(format!("hook:{}", opinion.hook_id)),
+        _ => {}
+    }
+    refs.push(format!(
+        "permission_profile:{}",
+        case.declared.profile.permission_profile_id
+    ));
+    refs
+}
+
+fn assess(case: &DecisionCase<'_>) -> CallAssessment {
+    let closed: Vec<Denial> = case.grants.denials();
+    let wide = ceiling::effective(case, &closed);
+    let risk = risk(case, &wide);
+    let denied = |refusal| Ruling::deny(ReasonType::SafetyCheck, refusal);
+    let named = match named(case.declared.subjects, &case.input, &wide) {
+        Ok(named) => named,
+        Err(refusal) => {
+            return CallAssessment {
+                ruling: denied(refusal),
+                world: Capability::default(),
+                risk,
+                looks: Vec::new(),
+            };
+        }
+    };
+    let call = RuleCall {
+        case,
+        risk,
+        named: &named,
+        wide: &wide,
+    };
+    let looks: Vec<RuleMatch> = case
+        .policy
+        .rules()
+        .iter()
+        .map(|rule| call.look(rule))
+        .collect();
+    let world = world(&call, closed, &looks).and_then(|world| ceiling::check(case, world));
+    match world {
+        Ok(world) => CallAssessment {
+            ruling: rule(&call, &looks, &world),
+            world,
+            risk,
+            looks,
+        },
+        Err(mut ruling) => {
+            // A call that another call makes gets no more than that one has, whatever is granted.
+            if let (Some(refusal), Some(_)) = (&mut ruling.refusal, case.ceiling) {
+                refusal.needs_authorization = None;
+            }
+            CallAssessment {
+                ruling: *ruling,
+                world: Capability::default(),
+                risk,
+                looks,
+            }
+        }
+    }
+}
+
+/// The capability of the call: what was declared and granted, without what denials close, narrowed to what the
+/// arguments name, and by the tool's own sandbox profile and read-only claims.
+fn world(
+    call: &RuleCall<'_>,
+    mut closed: Vec<Denial>,
+    looks: &[RuleMatch],
+) -> Result<Capability, Box<Ruling>> {
+    let case = call.case;
+    if let Some(refusal) = case.grants.refusal(case.protected) {
+        return Err(Ruling::deny(ReasonType::SafetyCheck, refusal).into());
+    }
+    if let Some(look) = looks
+        .iter()
+        .find(|look| look.matched && look.behavior == Behavior::Deny)
+    {
+        let reason = look
+            .reason
+            .as_deref()
+            .map(|reason| format!(": {reason}"))
+            .unwrap_or_default();
+        let message = format!(
+            "a rule denies this call of {}{reason}",
+            case.declared.tool_id
+        );
+        let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
+        return Err(Ruling::deny(ReasonType::Rule, refusal)
+            .by(looks, Behavior::Deny)
+            .into());
+    }
+    let (paths, urls) = closed_places(call);
+    let mut wide = call.wide.clone();
+    let again: CallSubjects;
+    let mut named = call.named;
+    if !paths.is_empty() {
+        closed.extend(paths);
+        wide = ceiling::effective(case, &closed);
+        let refused = |refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal));
+        again = super::call_subjects::named(case.declared.subjects, &case.input, &wide)
+            .map_err(refused)?;
+        named = &again;
+    }
+    wide.closed_urls = urls;
+    let mut known = HashSet::new();
+    let origins = named
+        .urls
+        .iter()
+        .filter_map(|named| Origin::of_url(&named.url));
+    let origins: Vec<Origin> = origins
+        .filter(|origin| known.insert(origin.clone()))
+        .collect();
+    ceiling::reach(case, &mut wide, &origins);
+    let mut lacking: Vec<Ruling> = Vec::new();
+    // A folder that may be written may be read.
+    let is_said = |kind: &&AccessKind| {
+        **kind == AccessKind::FileRead
+            && case.declared.profile.wants_file_write()
+            && !wide.is_writable()
+    };
+    for kind in case
+        .declared
+        .profile
+        .access_kinds
+        .iter()
+        .filter(|kind| !is_said(kind))
+    {
+        let ruling = missing(call, kind, &wide, &origins);
+        lacking.extend(ruling.map(|ruling| ceiling::blame(call, kind, &closed, &origins, ruling)));
+    }
+    if !wide.network.is_empty() {
+        lacking.extend(
+            named
+                .urls
+                .iter()
+                .filter_map(|url| unreachable(case, &wide, url)),
+        );
+    }
+    lacking.extend(named.paths.iter().find_map(|path| closed_grant(call, path)));
+    if !lacking.is_empty() {
+        // What the paths lack is said with the rest.
+        let narrowed = if wide.mounts.is_empty() {
+            None
+        } else {
+            narrowed(call, &wide, named).err()
+        };
+        lacking.extend(narrowed.map(|ruling| *ruling));
+    }
+    if let Some(ruling) = suggestion::together_refused(lacking) {
+        return Err(ruling);
+    }
+    super::sandbox_profile::apply(case.declared, &mut wide)
+        .map_err(|refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal)))?;
+    if case.declared.claims_read_only(case.classified) {
+        wide.read_only();
+    }
+    if named.paths.is_empty() || wide.mounts.is_empty() {
+        return Ok(wide);
+    }
+    narrowed(call, &wide, named)
+}
+
+/// Narrows `wide` to the paths among the arguments.
+fn narrowed(
+    call: &RuleCall<'_>,
+    wide: &Capability,
+    named: &CallSubjects,
+) -> Result<Capability, Box<Ruling>> {
+    narrow(wide, &named.paths).map_err(|out| {
+        let blocked_path = Some(out.path.display().to_string());
+        let OutOfReach {
+            refusal,
+            outside: paths,
+            ..
+        } = *out;
+        let refusal = match paths.as_slice() {
+            [] => refusal,
+            // `wide` is not writable for a call that claims to read only, so that it is not given more.
+            paths => outside(call.case, refusal, paths, wide.is_writable()),
+        };
+        Box::new(Ruling {
+            blocked_path,
+            ..Ruling::deny(ReasonType::WorkingDir, refusal)
+        })
+    })
+}
+
+/// The risk that the tool declares, raised to at least what its effects and `wide` imply.
+fn risk(case: &DecisionCase<'_>, wide: &Capability) -> RiskLevel {
+    let profile = case.declared.profile;
+    let least = if profile.has_effect(&WriteEffect::Irreversible) {
+        RiskLevel::High
+    } else if wide.is_writable() || profile.has_effect(&WriteEffect::RemoteMutation) {
+        RiskLevel::Medium
+    } else {
+        RiskLevel::Low
+    };
+    profile.risk_level.max(least)
+}
+
+/// Rules on a call that no rule denies, in the order of authority: the mode, denials of hooks, questions, allowances. A
+/// hook's `allow` has no effect here: a question is still asked.
+fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
+    let case = call.case;
+    if case.policy.mode == Mode::Plan
+        && let Some(effect) = effect(case, world)
+    {
+        let message = format!(
+            "{} {effect}, and plan mode runs only calls without effects",
+            case.declared.tool_id
+        );
+        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorCode::PlanMode, message));
+    }
+    if let Some(Opinion {
+        behavior: Behavior::Deny,
+        hook_id,
+        reason,
+    }) = case.opinion.filter(|_| guard!("hook_denials"))
+    {
+        let message = format!(
+            "the hook {hook_id} denies {}: {reason}",
+            case.declared.tool_id
+        );
+        return Ruling::deny(
+            ReasonType::Hook,
+            Refusal::new(ErrorCode::DeniedByHook, message),
+        );
+    }
+    let asking = looks
+        .iter()
+        .find(|look| look.matched && look.behavior == Behavior::Ask);
+    if let Some(look) = asking {
+        let reason = look
+            .reason
+            .clone()
+            .unwrap_or_else(|| "a rule asks before this call".to_owned());
+        return ask(
+            case,
+            Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask),
+        );
+    }
+    if let Some(Opinion {
+        behavior: Behavior::Ask,
+        hook_id,
+        reason,
+    }) = case.opinion
+    {
+        let message = format!("the hook {hook_id} asks for an approval: {reason}");
+        return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
+    }
+    let named = looks
+        .iter()
+        .any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
+    if let Some(mut reason) = asks(case, call.risk, named) {
+        if looks.iter().any(|look| look.unbound) {
+            let component = &case.subject.component;
+            reason.push_str(&format!(
+                "; an allow rule for this name also needs component = \"{component}\""
+            ));
+        }
+        return ask(
+            case,
+            Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason),
+        );
+    }
+    allow(case, looks, world)
+}
+
+/// The effect of a call, in words for a message; `None` if it has none.
+fn effect(case: &DecisionCase<'_>, world: &Capability) -> Option<&'static str> {
+    let profile = case.declared.profile;
+    if world.is_writable() {
+        Some("can change files")
+    } else if profile.has_effect(&WriteEffect::RemoteMutation) {
+        Some("can change things elsewhere")
+    } else if profile.has_effect(&WriteEffect::Irreversible) {
+        Some("does what cannot be undone")
+    } else if !profile.credential_refs.is_empty() {
+        Some("uses credentials")
+    } else {
+        None
+    }
+}
+
+/// Why the tool's own profile requires an approval (AT-PERM-03, 05, 10); `None` if it does not. `named`: a rule allows
+/// the tool by a name that is bound to its bytes, or by its component digest.
+fn asks(case: &DecisionCase<'_>, risk: RiskLevel, named: bool) -> Option<String> {
+    let profile = case.declared.profile;
+    if profile.has_effect(&WriteEffect::Irreversible) {
+        return Some("what the tool does cannot be undone".to_owned());
+    }
+    let preapproved =
+        named && case.policy.mode == Mode::NonInteractive && profile.accepts_preapproval();
+    if profile.approval_required == Some(true) && !preapproved {
+        let why = profile
+            .approval_reason
+            .as_deref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
+        return Some(format!("the tool's profile requires an approval{why}"));
+    }
+    if case.declared.needs_user && guard!("needed_users") {
+        return Some("the tool requires that a user takes part in each call".to_owned());
+    }
+    if let Some(why) = case
+        .declared
+        .unheard
+        .filter(|_| !named && guard!("unheard_policies"))
+    {
+        return Some(why.to_owned());
+    }
+    (risk >= RiskLevel::High && !named)
+        .then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
+}
+
+/// Returns `question` if the mode and the tool's profile permit asking, otherwise a denial.
+fn ask(case: &DecisionCase<'_>, mut question: Ruling) -> Ruling {
+    if let Some(ceiling) = case.ceiling {
+        // The approver has to know that the arguments come from a tool.
+        question
+            .message
+            .push_str(&format!("; the tool {} makes this call", ceiling.caller()));
+    }
+    let why = match case.policy.mode {
+        Mode::NonInteractive => "this mode asks for none",
+        // It says what would run. A question would keep its caller until it expires.
+        Mode::Plan => "plan mode asks for none",
+        _ if case.declared.profile.permission_channel == Some(PermissionChannel::None) => {
+            "the tool's profile has no channel for one"
+        }
+        _ => return question,
+    };
+    let message = format!(
+        "{} needs an approval ({}), and {why}",
+        case.declared.tool_id, question.message
+    );
+    let refusal = Refusal::new(ErrorCode::ApprovalNotPossible, message.clone());
+    Ruling {
+        behavior: Behavior::Deny,
+        kind: ReasonType::Mode,
+        message,
+        refusal: Some(refusal),
+        ..question
+    }
+}
+
+fn allow(case: &DecisionCase<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
+    let allowed = |kind, message: &str| Ruling::new(Behavior::Allow, kind, message.to_owned());
+    let mut ruling = if case.declared.profile.access_kinds.is_empty() {
+        allowed(ReasonType::SafetyCheck, "the tool asks for no access")
+    } else {
+        allowed(
+            ReasonType::Rule,
+            "everything that the tool declares was granted",
+        )
+    };
+    if looks
+        .iter()
+        .any(|look| look.matched && look.behavior == Behavior::Allow)
+    {
+        ruling = Ruling {
+            kind: ReasonType::Rule,
+            ..ruling.by(looks, Behavior::Allow)
+        };
+    }
+    for grant in case.grants.folders() {
+        let stands_behind = world
+            .mounts
+            .iter()
+            .any(|mount| mount.host.starts_with(&grant.host));
+        if stands_behind && !ruling.rule_refs.contains(&grant.rule) {
+            ruling.source = ruling.source.or(Some(grant.source));
+            ruling.rule_refs.push(grant.rule.clone());
+        }
+    }
+    for (words, source) in world.network.rules() {
+        if !ruling.rule_refs.iter().any(|known| known == words) {
+            ruling.source = ruling.source.or(Some(source));
+            ruling.rule_refs.push(words.to_owned());
+        }
+    }
+    for granted in &case.grants.secrets {
+        let used = world
+            .secrets
+            .iter()
+            .any(|used| used.name == granted.name && used.origin == granted.origin);
+        if used && !ruling.rule_refs.contains(&granted.rule) {
+            ruling.source = ruling.source.or(Some(granted.source));
+            ruling.rule_refs.push(granted.rule.clone());
+        }
+    }
+    if ruling.source.is_none() && ruling.kind == ReasonType::Rule {
+        // No grant was needed, for example because the tool writes only drafts.
+        ruling.kind = ReasonType::SafetyCheck;
+    }
+    ruling
+}

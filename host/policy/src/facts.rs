@@ -1,0 +1,68 @@
+use serde_json::json;
+
+use toolcell_spec::{AccessKind, Effects, Extra, PermissionProfile, SafetyFacts, WriteEffect};
+
+use super::{Capability, DecisionCase};
+
+/// The property of a decision with the effective facts.
+pub const EFFECTIVE_FACTS: &str = "effective_facts";
+
+/// Safety facts of the call, for its record: what the host enforces, and what the tool says beyond that. What it does not say
+/// counts against it (AT-N-03). Whether the call may run is decided by [`changes_nothing`], never by these words.
+pub(super) fn effective(case: &DecisionCase<'_>, capability: &Capability) -> SafetyFacts {
+    let mut claims = claims(case);
+    let changes = !changes_nothing(case.declared.profile, capability);
+    if !changes && claims.is_read_only == Some(true) {
+        // What is held to reading destroys nothing, whatever other inputs of the tool do.
+        claims.is_destructive = None;
+    }
+    let effects = Effects::claimed(case.declared.kind, claims, case.declared.profile, changes);
+    SafetyFacts {
+        is_concurrency_safe: Some(claims.is_concurrency_safe == Some(true)),
+        ..effects.into()
+    }
+}
+
+/// The stricter of the tool's claims for all inputs and its component's claims for this one. One claim to only read is
+/// enough, because the host enforces it.
+fn claims(case: &DecisionCase<'_>) -> SafetyFacts {
+    let claims = [Some(case.declared.facts), case.classified];
+    let one = |fact: fn(&SafetyFacts) -> Option<bool>, wins: bool| {
+        let mut said = claims.iter().flatten().filter_map(fact);
+        said.clone()
+            .find(|said| *said == wins)
+            .or_else(|| said.next())
+    };
+    SafetyFacts {
+        is_read_only: one(|facts| facts.is_read_only, true),
+        is_concurrency_safe: one(|facts| facts.is_concurrency_safe, false),
+        is_destructive: one(|facts| facts.is_destructive, true),
+        is_open_world: one(|facts| facts.is_open_world, true),
+    }
+}
+
+/// Returns whether a call with `capability` can make no lasting change, locally or remotely, as the host enforces it.
+pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
+    let mutates =
+        profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
+    !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
+}
+
+/// Effective, declared and classified facts for the record. Empty unless the component classified the input, the
+/// effective `is_read_only` differs from the declared one, or the declaration contradicts the profile.
+pub(super) fn recorded(case: &DecisionCase<'_>, capability: &Capability) -> Extra {
+    let effective = effective(case, capability);
+    let declared = case.declared.facts;
+    let differs =
+        declared.is_read_only.is_some() && declared.is_read_only != effective.is_read_only;
+    let contradicts =
+        declared.is_read_only == Some(true) && case.declared.profile.wants_file_write();
+    if case.classified.is_none() && !differs && !contradicts {
+        return Extra::new();
+    }
+    let mut extra = Extra::new();
+    extra.insert(EFFECTIVE_FACTS.to_owned(), json!(effective));
+    extra.insert("declared_facts".to_owned(), json!(declared));
+    extra.insert("classified_facts".to_owned(), json!(case.classified));
+    extra
+}

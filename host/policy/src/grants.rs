@@ -1,0 +1,481 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+
+use toolcell_spec::RuleSource;
+use toolcell_system::pseudo_files;
+use toolcell_system::resolved_path::ResolvedPath;
+
+use super::place::{resolve, rooted};
+use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant, ToolGrant};
+
+/// A granted folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderGrant {
+    /// Canonical path: links in the granted path are followed once, when the grant is read, and not again at each call.
+    pub host: PathBuf,
+    /// Paths of the symbolic links that were followed. A call is refused while one of them lies where a tool may write.
+    pub links: Vec<PathBuf>,
+    /// Path of the folder inside the guest; the host path unless it was mapped.
+    pub guest: String,
+    /// The grant as written, for the record: `--allow-read=src`.
+    pub rule: String,
+    pub source: RuleSource,
+}
+
+/// A denied path, whatever is granted. Each symbolic link on the way to a denied path is denied too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedPath {
+    /// Canonical, so far as it exists.
+    pub host: PathBuf,
+    /// The rule as written, for the record.
+    pub rule: String,
+    pub source: RuleSource,
+}
+
+/// A granted environment variable, set or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableGrant {
+    pub name: String,
+    /// The rule as written, for the record.
+    pub rule: String,
+    pub source: RuleSource,
+}
+
+/// The caller's grants to the tools it calls. The default grants nothing.
+///
+/// ```
+/// use toolcell_policy::{GrantWord, Grants, Provenance};
+///
+/// let mut grants = Grants::default();
+/// grants.add(GrantWord::Net, "GET+HEAD@api.example.com", &Provenance::COMMAND_LINE)?;
+/// grants.add(GrantWord::Env, "LANG", &Provenance::COMMAND_LINE)?;
+/// assert_eq!(grants.variables[0].rule, "--allow-env=LANG");
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    /// Folders whose content may be read.
+    pub read: Vec<FolderGrant>,
+    /// A write grant includes reading.
+    pub write: Vec<FolderGrant>,
+    /// Names and values.
+    pub environment: Vec<(String, String)>,
+    /// The grants behind `environment`, including unset variables.
+    pub variables: Vec<VariableGrant>,
+    /// Names and origins; the values stay in the store until a call needs them.
+    pub secrets: Vec<SecretGrant>,
+    /// The tools that calls may call.
+    pub tools: Vec<ToolGrant>,
+    /// Paths that can be neither read nor written.
+    pub deny_read: Vec<ClosedPath>,
+    /// Paths that cannot be written.
+    pub deny_write: Vec<ClosedPath>,
+    /// Folders that the path of a denial leaves through `..`. A tool may not move or replace them, because that would
+    /// undo the denial.
+    pub held: Vec<PathBuf>,
+    /// Folders that hooks may change, in the grants of a tool, and the reverse. They grant nothing; links in them are
+    /// not trusted, as in a folder of [`Self::write`].
+    pub changeable: Vec<FolderGrant>,
+    /// The requests that may be sent, and those that may not.
+    pub network: NetworkGrants,
+    /// `true` if they were given to one component only, and are meant for no other.
+    pub for_one: bool,
+    /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
+    pub cwd: Option<PathBuf>,
+}
+
+/// Kind of a grant or denial: an option of the command line, or an entry of `[grants]` in a file.
+///
+/// ```
+/// use toolcell_policy::{GrantWord, Grants, Provenance};
+///
+/// # fn example() -> anyhow::Result<()> {
+/// // --allow-read=. --deny-read=.git
+/// let mut grants = Grants::default();
+/// grants.add(GrantWord::Read, ".", &Provenance::COMMAND_LINE)?;
+/// grants.add(GrantWord::DenyRead, ".git", &Provenance::COMMAND_LINE)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantWord {
+    /// Read access to a folder and everything below it.
+    Read,
+    /// Read and write access to a folder and everything below it.
+    Write,
+    /// One environment variable.
+    Env,
+    /// Closes a path for reading and writing.
+    DenyRead,
+    /// Closes a path for writing.
+    DenyWrite,
+    /// Requests to a host.
+    Net,
+    /// A secret in requests to one origin.
+    Secret,
+    /// Calls of other tools.
+    Tool,
+    /// Closes a host for requests.
+    DenyNet,
+}
+
+impl GrantWord {
+    /// All kinds, in the order in which they are applied.
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Write,
+        Self::Env,
+        Self::DenyRead,
+        Self::DenyWrite,
+        Self::Net,
+        Self::Secret,
+        Self::Tool,
+        Self::DenyNet,
+    ];
+
+    /// The option of the command line.
+    pub fn option(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The entry of `[grants]` in a file.
+    pub fn entry(self) -> &'static str {
+        self.names().1
+    }
+
+    /// Returns whether its values are paths.
+    pub fn is_path(self) -> bool {
+        match self {
+            Self::Read | Self::Write | Self::DenyRead | Self::DenyWrite => true,
+            Self::Env | Self::Net | Self::Secret | Self::Tool | Self::DenyNet => false,
+        }
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Read => ("--allow-read", "read"),
+            Self::Write => ("--allow-write", "write"),
+            Self::Env => ("--allow-env", "env"),
+            Self::DenyRead => ("--deny-read", "deny_read"),
+            Self::DenyWrite => ("--deny-write", "deny_write"),
+            Self::Net => ("--allow-net", "net"),
+            Self::Secret => ("--allow-secret", "secret"),
+            Self::Tool => ("--allow-tool", "tool"),
+            Self::DenyNet => ("--deny-net", "deny_net"),
+        }
+    }
+
+    fn words(self, spec: &str, said: &Provenance<'_>) -> String {
+        said.words(self.option(), self.entry(), spec)
+    }
+}
+
+impl Grants {
+    /// Adds the grant or denial `word` for `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a
+    /// path for a denial of files, a [`super::network::NetworkRule`] for the network, `NAME@ORIGIN` for a secret, a pattern
+    /// of qualified names for tools. An environment variable that is not set grants nothing.
+    ///
+    /// # Errors
+    ///
+    /// A `spec` that is malformed, ambiguous, or a path that cannot be resolved.
+    pub fn add(
+        &mut self,
+        word: GrantWord,
+        spec: &str,
+        said: &Provenance<'_>,
+    ) -> anyhow::Result<()> {
+        let rule = word.words(spec, said);
+        self.add_words(word, spec, said, &rule)
+            .with_context(|| rule.clone())
+    }
+
+    fn add_words(
+        &mut self,
+        word: GrantWord,
+        spec: &str,
+        said: &Provenance<'_>,
+        rule: &str,
+    ) -> anyhow::Result<()> {
+        let closed = || {
+            said.leads_somewhere(spec, "")?;
+            plain_path(spec, said)
+        };
+        match word {
+            GrantWord::Read => {
+                let grant = self.unambiguous(folder(word, spec, said)?)?;
+                self.read.push(grant);
+            }
+            GrantWord::Write => {
+                let grant = self.unambiguous(folder(word, spec, said)?)?;
+                self.write.push(grant);
+            }
+            GrantWord::Env => {
+                self.environment.extend(variable(spec)?);
+                let name = spec.to_owned();
+                let rule = rule.to_owned();
+                self.variables.push(VariableGrant {
+                    name,
+                    rule,
+                    source: said.source,
+                });
+            }
+            GrantWord::DenyRead => self.close(closed()?, true, rule, said.source),
+            GrantWord::DenyWrite => self.close(closed()?, false, rule, said.source),
+            GrantWord::Net => self.network.allow(spec, rule, said.source)?,
+            GrantWord::Secret => self
+                .secrets
+                .push(SecretGrant::parse(spec, rule, said.source)?),
+            GrantWord::Tool => self.tools.push(ToolGrant::parse(spec, rule, said.source)?),
+            GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
+        }
+        Ok(())
+    }
+
+    /// Adds `--allow-read=SPEC`. `SPEC` is `HOST`, or `HOST=GUEST`.
+    pub fn allow_read(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Read, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-write=SPEC`.
+    pub fn allow_write(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Write, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-env=NAME` with the value that `NAME` has in this process.
+    pub fn allow_env(&mut self, name: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Env, name, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-read=PATH`: nothing below it is opened, whatever is allowed.
+    pub fn deny_read(&mut self, path: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyRead, path, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-write=PATH`: nothing below it is changed, whatever is allowed.
+    pub fn deny_write(&mut self, path: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyWrite, path, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-net=SPEC`: see [`super::network::NetworkRule`] for the form of a `SPEC`.
+    pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-secret=NAME@ORIGIN`: requests to exactly that origin may carry the secret `NAME`, if the tool
+    /// declares it. This does not grant the network itself.
+    pub fn allow_secret(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Secret, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--allow-tool=PATTERN`: a tool that declares it may call the tools whose qualified names match.
+    pub fn allow_tool(&mut self, pattern: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::Tool, pattern, &Provenance::COMMAND_LINE)
+    }
+
+    /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
+    pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
+        self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
+    }
+
+    /// Denies writing to the target of `path` and to the links on the way, like a `--deny-write` that is recorded as
+    /// `rule`.
+    pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
+        let full = std::path::absolute(path)
+            .with_context(|| format!("cannot find the path {}", path.display()))?;
+        self.close(ResolvedPath::resolve(&full)?, false, rule, source);
+        Ok(())
+    }
+
+    /// Does what [`Self::keep`] does, and never fails. If `path` cannot be resolved (a loop of links, a folder that may
+    /// not be entered), it denies writing to every link on the way and to the place where resolution stops, so that
+    /// nothing can be created at `path`. A place that is denied already is not added.
+    pub fn keep_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
+        self.close_so_far(path, false, rule, source);
+    }
+
+    /// Does what [`Self::keep_so_far`] does, and denies reading, too.
+    pub fn shut_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
+        self.close_so_far(path, true, rule, source);
+    }
+
+    fn close_so_far(&mut self, path: &Path, read: bool, rule: &str, source: RuleSource) {
+        // `absolute` fails for a relative path in a deleted working directory; such a path leads nowhere.
+        let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let resolved = ResolvedPath::so_far(&full);
+        let known = if read {
+            &self.deny_read
+        } else {
+            &self.deny_write
+        };
+        let is_closed =
+            |place: &PathBuf| known.iter().any(|closed| place.starts_with(&closed.host));
+        if !resolved.links.iter().chain([&resolved.end]).all(is_closed) || !resolved.left.is_empty()
+        {
+            self.close(resolved, read, rule, source);
+        }
+    }
+
+    /// Denies the end of `resolved` and every link on it, because a tool that replaced one of them would undo the denial.
+    fn close(&mut self, resolved: ResolvedPath, read: bool, rule: &str, source: RuleSource) {
+        let ResolvedPath { end, links, left } = resolved;
+        let links = links.into_iter().filter(|_| guard!("denied_links"));
+        let closed = links.chain([end]).map(|host| ClosedPath {
+            host,
+            rule: rule.to_owned(),
+            source,
+        });
+        if read {
+            self.deny_read.extend(closed)
+        } else {
+            self.deny_write.extend(closed)
+        }
+        self.held.extend(left);
+    }
+
+    /// The grant that lets a tool or a hook change or replace `place`, for example a link there.
+    pub(super) fn changing(&self, place: &Path) -> Option<&FolderGrant> {
+        self.write
+            .iter()
+            .chain(&self.changeable)
+            .find(|grant| place.starts_with(&grant.host))
+    }
+
+    /// Adds the grants and denials of `other`. Fails if two folders would have the same path inside the guest.
+    pub fn extend(&mut self, other: &Self) -> anyhow::Result<()> {
+        for grant in &other.read {
+            let grant = self.unambiguous(grant.clone())?;
+            self.read.push(grant);
+        }
+        for grant in &other.write {
+            let grant = self.unambiguous(grant.clone())?;
+            self.write.push(grant);
+        }
+        self.environment.extend(other.environment.iter().cloned());
+        self.variables.extend(other.variables.iter().cloned());
+        self.deny_read.extend(other.deny_read.iter().cloned());
+        self.deny_write.extend(other.deny_write.iter().cloned());
+        self.held.extend(other.held.iter().cloned());
+        self.changeable.extend(other.changeable.iter().cloned());
+        self.secrets.extend(other.secrets.iter().cloned());
+        self.tools.extend(other.tools.iter().cloned());
+        self.network.extend(&other.network);
+        Ok(())
+    }
+
+    /// All granted folders, writable ones first.
+    pub fn folders(&self) -> impl Iterator<Item = &FolderGrant> {
+        self.write.iter().chain(&self.read)
+    }
+
+    /// Fails if another folder already has the same path inside the guest.
+    fn unambiguous(&self, grant: FolderGrant) -> anyhow::Result<FolderGrant> {
+        match self
+            .folders()
+            .find(|other| other.guest == grant.guest && other.host != grant.host)
+        {
+            Some(other) => bail!(
+                "{} and {} give two folders the same path inside the tool",
+                other.rule,
+                grant.rule
+            ),
+            None => Ok(grant),
+        }
+    }
+
+    /// The denied paths, each with whether reading is denied too.
+    pub(super) fn closed(&self) -> impl Iterator<Item = (&ClosedPath, bool)> {
+        let read = self.deny_read.iter().map(|path| (path, true));
+        read.chain(self.deny_write.iter().map(|path| (path, false)))
+    }
+
+    pub(super) fn denials(&self) -> Vec<Denial> {
+        let closed = self.closed().map(|(path, read)| Denial {
+            what: PathPattern::below(path.host.clone()),
+            read,
+            by_host: path.source == RuleSource::PolicySettings,
+        });
+        let held = self.held.iter().map(|folder| Denial {
+            what: PathPattern::itself(folder.clone()),
+            read: false,
+            by_host: true,
+        });
+        closed.chain(held).collect()
+    }
+}
+
+fn variable(name: &str) -> anyhow::Result<Option<(String, String)>> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        bail!("not a name of an environment variable");
+    }
+    match std::env::var(name) {
+        Ok(value) => Ok(Some((name.to_owned(), value))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).context("cannot read the environment variable"),
+    }
+}
+
+fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<FolderGrant> {
+    let (host, guest) = match spec.split_once('=') {
+        // A folder's name may contain `=`.
+        Some((host, guest)) if !rooted(spec, said.base())?.exists() => (host, Some(guest)),
+        _ => (spec, None),
+    };
+    let ResolvedPath {
+        end: canonical,
+        links,
+        ..
+    } = resolve(host, said.base()).with_context(|| format!("cannot find the folder {host}"))?;
+    // Does not follow links: one that was put here after the path was resolved would lead elsewhere (TOCTOU race).
+    if !std::fs::symlink_metadata(&canonical)
+        .with_context(|| format!("cannot find the folder {host}"))?
+        .is_dir()
+    {
+        let parent = canonical
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .display()
+            .to_string();
+        bail!(
+            "{host} is not a folder; grant the folder that holds it: {}",
+            word.words(&parent, said)
+        );
+    }
+    if pseudo_files::contain(&canonical) {
+        bail!(
+            "{host} holds no files, but the kernel's state, such as the memory of processes; no tool gets that"
+        );
+    }
+    said.own_link(&links, &canonical)?;
+    let guest = match guest {
+        Some(guest) if guest.starts_with('/') && !guest.split('/').any(|part| part == "..") => {
+            guest.to_owned()
+        }
+        Some(guest) => {
+            bail!("the path inside the guest, {guest}, must be absolute and without `..`")
+        }
+        None => canonical
+            .to_str()
+            .with_context(|| format!("the path is not UTF-8; map it: {host}=/name"))?
+            .to_owned(),
+    };
+    Ok(FolderGrant {
+        host: canonical,
+        links,
+        guest,
+        rule: word.words(spec, said),
+        source: said.source,
+    })
+}
+
+/// Resolves the path of a denial. One with wildcards that names nothing is an error: a denial takes no patterns, and would
+/// close nothing.
+fn plain_path(spec: &str, said: &Provenance<'_>) -> anyhow::Result<ResolvedPath> {
+    let resolved = resolve(spec, said.base())?;
+    ensure!(
+        !spec.contains(['*', '?']) || resolved.end.exists(),
+        "{spec:?} is a pattern, and this takes the path of a file or folder; for a pattern, write a [[rule]] with behavior = \
+         \"deny\" and path = {spec:?} into toolcell.toml"
+    );
+    Ok(resolved)
+}

@@ -1,0 +1,66 @@
+//! DECISION. What a call may do: grants, the permission profile that a tool declares, and the sealed [`Permit`] that
+//! results from both.
+//!
+//! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
+//! declares and what was granted. A decision allows, denies, or asks an [`ApprovalQuestion`], which becomes
+//! a permit only by an approval.
+
+#[macro_use(guard)]
+extern crate toolcell_spec;
+
+mod blocked;
+mod call_subjects;
+mod capability;
+mod case;
+mod ceiling;
+mod decide;
+mod facts;
+mod file_use;
+mod grants;
+mod hook_permit;
+mod limits;
+mod missing;
+mod narrow;
+pub mod network;
+mod opinion;
+mod pattern;
+mod permit;
+mod place;
+mod protect;
+mod provenance;
+mod question;
+mod retry;
+mod rule_match;
+mod rules;
+mod sandbox_profile;
+mod scope;
+pub mod secret;
+mod secret_grant;
+mod suggestion;
+mod tools;
+mod unused;
+
+pub use blocked::ToolPatterns;
+pub use call_subjects::{names_much, names_paths, with_whole_paths};
+pub use capability::{Capability, Denial, Mount};
+pub use case::{DecisionCase, ToolClaims};
+pub use ceiling::CallCeiling;
+pub use decide::{DecisionOutcome, Explanation, PolicyVerdict, decide, explain, look};
+pub use facts::EFFECTIVE_FACTS;
+pub use file_use::FileUse;
+pub use file_use::as_granted;
+pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
+pub use hook_permit::HookPermit;
+pub use limits::{Limits, NetworkLimits};
+pub use network::{Network, NetworkGrants};
+pub use opinion::Opinion;
+pub use pattern::{PathPattern, UrlPattern};
+pub use permit::{DecisionSubject, Permit, PreflightPermit};
+pub use provenance::Provenance;
+pub use question::{ApprovalBrief, ApprovalQuestion, PossibleTouches};
+pub use retry::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
+pub use rule_match::RuleMatch;
+pub use rules::{InstalledTool, Policy, Rule, RuleWords};
+pub use scope::ApprovalScope;
+pub use secret_grant::{SecretGrant, SecretPlacement, SecretUse};
+pub use tools::{ToolCalls, ToolGrant};

@@ -1,0 +1,197 @@
+//! Narrows the capability of one call to what its own arguments name. The specification does not define this step.
+
+use std::path::{Path, PathBuf};
+
+use toolcell_spec::{ErrorCode, Refusal};
+
+use super::call_subjects::{NamedPath, STEPS_MAX, below, too_long};
+use super::{Capability, Mount};
+
+/// Maximum number of paths that a message names.
+const PATHS_SHOWN: usize = 5;
+
+/// A path in the arguments that may not, or cannot safely, be given to the call.
+pub(super) struct OutOfReach<'p> {
+    pub(super) refusal: Refusal,
+    pub(super) path: PathBuf,
+    /// All paths that lie in no granted folder, if that is the reason.
+    pub(super) outside: Vec<&'p NamedPath>,
+}
+
+/// Returns `capability` with only the folders that `paths` name: a folder itself, or the folder that contains a file.
+/// Access rights and guest paths stay as they were.
+pub(super) fn narrow<'p>(
+    capability: &Capability,
+    paths: &'p [NamedPath],
+) -> Result<Capability, Box<OutOfReach<'p>>> {
+    let mut narrowed = Capability {
+        mounts: Vec::new(),
+        ..capability.clone()
+    };
+    let mut steps = STEPS_MAX;
+    let mut outside = Vec::new();
+    for path in paths {
+        let stopped = |refusal| {
+            Box::new(OutOfReach {
+                refusal,
+                path: path.host.clone(),
+                outside: Vec::new(),
+            })
+        };
+        let refuse = |code, why: &str| stopped(Refusal::new(code, format!("{} {why}", path.typed)));
+        let mount = path.mount.and_then(|at| capability.mounts.get(at));
+        let Some(mount) = mount.filter(|mount| path.host.starts_with(&mount.host)) else {
+            outside.push(path);
+            continue;
+        };
+        if capability
+            .denials
+            .iter()
+            .any(|denial| denial.read && path.touches(&denial.what))
+        {
+            return Err(refuse(ErrorCode::DeniedByRule, "is blocked by a deny rule"));
+        }
+        let folder = folder_of(path, mount, &mut steps);
+        if steps == 0 {
+            return Err(stopped(too_long()));
+        }
+        match folder {
+            NarrowedFolder::Found { host, guest } => {
+                admit(&mut narrowed.mounts, capability, mount, host, guest)
+            }
+            NarrowedFolder::None => {}
+            NarrowedFolder::Elsewhere => {
+                let why = "is a link to a file in another folder; name the file itself";
+                return Err(refuse(ErrorCode::PathLeadsElsewhere, why));
+            }
+        }
+    }
+    if let Some(first) = outside.first() {
+        let names: Vec<&str> = outside
+            .iter()
+            .map(|path| path.typed.as_str())
+            .take(PATHS_SHOWN)
+            .collect();
+        let (more, verb) = match outside.len() {
+            1 => (String::new(), "leads"),
+            count if count > names.len() => (format!(" and {} more", count - names.len()), "lead"),
+            _ => (String::new(), "lead"),
+        };
+        let granted = capability.folders_in_words();
+        let message = format!(
+            "{}{more} {verb} outside of what was granted (granted: {granted})",
+            names.join(", ")
+        );
+        let refusal = Refusal::new(ErrorCode::PathNotGranted, message);
+        return Err(Box::new(OutOfReach {
+            refusal,
+            path: first.host.clone(),
+            outside,
+        }));
+    }
+    let denials = std::mem::take(&mut narrowed.denials);
+    narrowed.keep_denials(&denials);
+    // The only granted folder is the working directory of a caller elsewhere as long as all of it is there.
+    if narrowed.cwd == narrowed.only && narrowed.cwd != narrowed.from && !narrowed.holds_cwd() {
+        narrowed.cwd = None;
+    }
+    Ok(narrowed)
+}
+
+enum NarrowedFolder {
+    Found {
+        /// Canonical.
+        host: PathBuf,
+        /// As the arguments name it.
+        guest: PathBuf,
+    },
+    /// Nothing can be opened or created.
+    None,
+    /// The last name is a link out of the folder.
+    Elsewhere,
+}
+
+/// Finds the folder that must be mounted so that `path` can be opened or created. It takes the components that it looks
+/// at from `steps`, because each of many missing paths below a deep folder is resolved from the mount on.
+fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> NarrowedFolder {
+    let guest = Path::new(&path.guest);
+    if path.host.is_dir() {
+        return NarrowedFolder::Found {
+            host: path.host.clone(),
+            guest: guest.to_owned(),
+        };
+    }
+    let mut ancestors = guest
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| folder.starts_with(&mount.guest));
+    let Some(parent) = ancestors.next() else {
+        return NarrowedFolder::None;
+    };
+    let mut exists = |guest: &Path| {
+        let rest = guest.strip_prefix(&mount.guest).ok()?;
+        *steps = steps.saturating_sub(rest.components().count() + 1);
+        if *steps == 0 {
+            return None;
+        }
+        std::fs::canonicalize(mount.host.join(rest))
+            .ok()
+            .filter(|host| host.is_dir() && host.starts_with(&mount.host))
+    };
+    match exists(parent) {
+        Some(host) if !path.host.starts_with(&host) => NarrowedFolder::Elsewhere,
+        Some(host) => NarrowedFolder::Found {
+            host,
+            guest: parent.to_owned(),
+        },
+        // A tool that may write can create the missing folders; one that only reads has nothing to open.
+        None if mount.writable => match ancestors.find_map(|guest| Some((exists(guest)?, guest))) {
+            Some((host, guest)) => NarrowedFolder::Found {
+                host,
+                guest: guest.to_owned(),
+            },
+            None => NarrowedFolder::None,
+        },
+        None => NarrowedFolder::None,
+    }
+}
+
+/// Mounts `host` under its own guest path and under the path in the arguments, both normalized and the latter also as
+/// written, because guest libraries compare paths as text. Adds the mounts that lie below it.
+fn admit(mounts: &mut Vec<Mount>, wide: &Capability, mount: &Mount, host: PathBuf, guest: PathBuf) {
+    let own = host
+        .strip_prefix(&mount.host)
+        .map(|rest| Path::new(&mount.guest).join(rest));
+    let closed = |denial: &super::Denial| !denial.read && denial.what.covers(&host);
+    let writable = mount.writable && !wide.denials.iter().any(closed);
+    let typed = guest.to_str().map(str::to_owned);
+    let names = own
+        .iter()
+        .chain([&guest])
+        .filter_map(|name| name.to_str().map(tidy));
+    for name in names.chain(typed) {
+        let inner = wide
+            .mounts
+            .iter()
+            .filter(|inner| below(&inner.guest, &name).is_some_and(|rest| rest != Path::new("")));
+        let inner: Vec<Mount> = inner.cloned().collect();
+        for added in [Mount {
+            host: host.clone(),
+            guest: name,
+            writable,
+        }]
+        .into_iter()
+        .chain(inner)
+        {
+            if !mounts.iter().any(|known| known.guest == added.guest) {
+                mounts.push(added);
+            }
+        }
+    }
+}
+
+/// Removes `.` components and trailing slashes, because guest libraries compare paths as text.
+fn tidy(name: &str) -> String {
+    let tidy: PathBuf = Path::new(name).components().collect();
+    tidy.to_string_lossy().into_owned()
+}

@@ -1,0 +1,488 @@
+//! Which requests a tool may send: what its profile declares, what was granted, and what this one call names.
+
+mod address;
+mod authority;
+mod origin;
+mod rule;
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use url::Url;
+
+use toolcell_spec::{AccessKind, ErrorCode, PermissionProfile, RuleSource, WriteEffect};
+
+use super::UrlPattern;
+
+pub use address::{reached, special};
+pub use authority::{Authority, OriginError};
+pub(super) use authority::{SplitUrl, host_and_port, port_pattern};
+pub use origin::{HostName, Origin, Scheme};
+pub use rule::NetworkRule;
+pub(super) use rule::is_plain;
+
+/// The one name that means addresses of this machine. It is never looked up (RFC 6761).
+pub const LOCALHOST: &str = "localhost";
+
+/// Follows the refusal of a request for the metadata of a cloud. It suggests no option, because a model that reads the
+/// refusal may try to get what it suggests.
+pub const METADATA_HINT: &str = "a cloud serves metadata there, and gives the credentials of this machine to a tool that \
+                                 can reach it; only a grant that names the address itself allows that";
+
+/// Maximum length of a method, in characters, because methods appear in records.
+pub const METHOD_CHARS_MAX: usize = 20;
+
+/// Methods that [`Network::refuses`] tries beside those that grants list.
+const COMMON_METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
+
+/// Maximum length of a `network_scope`, in bytes, because it is the tool's own text; a longer one is rejected.
+const SCOPE_BYTES_MAX: usize = 4 << 10;
+/// Maximum number of patterns in a `network_scope`, which is more than a scope needs.
+const SCOPE_PATTERNS_MAX: usize = 64;
+
+/// Network grants and denials.
+#[derive(Clone, Debug, Default)]
+pub struct NetworkGrants {
+    pub(super) allow: Vec<NetworkRule>,
+    pub(super) deny: Vec<NetworkRule>,
+}
+
+impl NetworkGrants {
+    /// Returns whether nothing was granted.
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty()
+    }
+
+    /// Returns whether a grant can let a tool with `profile` reach each of `origins`: its scope covers it, and no
+    /// denial closes it.
+    pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
+        let Ok(scope) = NetworkScope::from_profile(profile) else {
+            return false;
+        };
+        let is_declared = |origin: &Origin| {
+            let rule = NetworkRule::origin(origin);
+            scope.argument
+                || scope
+                    .patterns
+                    .iter()
+                    .any(|pattern| rule.meet(pattern).is_some())
+        };
+        let is_denied = |Origin { scheme, host, port }: &Origin| {
+            let request = NetworkRequest {
+                scheme: *scheme,
+                host,
+                port: *port,
+                method: "GET",
+                path: "/",
+            };
+            self.deny.iter().any(|rule| rule.touches(&request, host))
+        };
+        origins
+            .iter()
+            .all(|origin| is_declared(origin) && !is_denied(origin))
+    }
+
+    /// The requests that were granted, in the words of a grant.
+    pub fn targets(&self) -> impl Iterator<Item = String> {
+        self.allow.iter().map(ToString::to_string)
+    }
+
+    /// The grants as written, with their sources.
+    pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
+        self.allow
+            .iter()
+            .map(|rule| (rule.words.as_str(), rule.source))
+    }
+
+    /// Source of the denial that was written as `words`.
+    pub(super) fn source_of_denial(&self, words: &str) -> Option<RuleSource> {
+        self.deny
+            .iter()
+            .find(|rule| rule.words == words)
+            .map(|rule| rule.source)
+    }
+
+    pub(super) fn allow(
+        &mut self,
+        spec: &str,
+        words: &str,
+        source: RuleSource,
+    ) -> anyhow::Result<()> {
+        self.allow.push(NetworkRule::allow(spec, words, source)?);
+        Ok(())
+    }
+
+    pub(super) fn deny(
+        &mut self,
+        spec: &str,
+        words: &str,
+        source: RuleSource,
+    ) -> anyhow::Result<()> {
+        self.deny.push(NetworkRule::deny(spec, words, source)?);
+        Ok(())
+    }
+
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.allow.extend(other.allow.iter().cloned());
+        self.deny.extend(other.deny.iter().cloned());
+    }
+}
+
+/// The parts of a request that rules compare.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkRequest<'a> {
+    pub scheme: Scheme,
+    pub host: &'a HostName,
+    pub port: u16,
+    pub method: &'a str,
+    /// Without the query; begins with `/`.
+    pub path: &'a str,
+}
+
+/// Why a request is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAllowed {
+    /// `not_granted`, `denied_by_rule` or `special_address`.
+    pub code: ErrorCode,
+    /// The rule as written, or the purpose of the address.
+    pub rule: String,
+}
+
+/// The network of one call: every request that it may send. Empty unless something was declared and granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    allow: Vec<NetworkRule>,
+    deny: Vec<NetworkRule>,
+    /// URLs that a `[[rule]]` closes.
+    closed: Vec<UrlPattern>,
+}
+
+impl Network {
+    /// Access that `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name:
+    /// a scope with the word `argument` adds them to its patterns; any other scope is narrowed to them, if any. Unless
+    /// the profile has `remote_mutation`, only methods that change nothing remain. A scope that cannot be parsed
+    /// declares nothing. `closed` stays closed.
+    pub fn effective(
+        profile: &PermissionProfile,
+        grants: &NetworkGrants,
+        named: &[Origin],
+        closed: &[UrlPattern],
+    ) -> Self {
+        if !profile.wants(&AccessKind::Network) && guard!("network_declared")
+            || grants.allow.is_empty()
+        {
+            return Self::default();
+        }
+        let Ok(scope) = NetworkScope::from_profile(profile) else {
+            return Self::default();
+        };
+        let wanted = scope.narrowed(named);
+        let mutating = profile.has_effect(&WriteEffect::RemoteMutation) || !guard!("safe_methods");
+        let mut allow: Vec<NetworkRule> = Vec::new();
+        // A thousand origins meet 64 patterns, and a list would be searched once for each pair.
+        let mut known = HashSet::new();
+        for grant in &grants.allow {
+            let met = wanted.iter().filter_map(|pattern| grant.meet(pattern));
+            let met = met.filter_map(|rule| if mutating { Some(rule) } else { rule.safe() });
+            allow.extend(met.filter(|rule| known.insert(rule.clone())));
+        }
+        if allow.is_empty() {
+            return Self::default();
+        }
+        Self {
+            allow,
+            deny: grants.deny.clone(),
+            closed: closed.to_vec(),
+        }
+    }
+
+    /// Keeps only the requests that `most` has too. A special-purpose address has to be named in both.
+    pub(super) fn limit(&mut self, most: &Self) {
+        let mut known = HashSet::new();
+        let met = self.allow.iter().flat_map(|own| {
+            most.allow.iter().filter_map(move |other| {
+                let mut both = own.meet(other)?;
+                both.named &= other.named;
+                Some(both)
+            })
+        });
+        let allow: Vec<NetworkRule> = met.filter(|rule| known.insert(rule.clone())).collect();
+        if allow.is_empty() {
+            *self = Self::default();
+            return;
+        }
+        self.allow = allow;
+        self.deny.extend(most.deny.iter().cloned());
+        self.closed.extend(most.closed.iter().cloned());
+    }
+
+    /// Returns whether the call can send no request.
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty()
+    }
+
+    /// Requests that may be sent. Each rule prints in a canonical form.
+    pub fn allowed(&self) -> &[NetworkRule] {
+        &self.allow
+    }
+
+    /// Requests that may not be sent, whatever is allowed.
+    pub fn denied(&self) -> &[NetworkRule] {
+        &self.deny
+    }
+
+    /// A canonical form, independent of the order of the grants.
+    pub(super) fn canonical(&self) -> Value {
+        // No `..` in this pattern, so that a new field must be bound too.
+        let Self {
+            allow,
+            deny,
+            closed,
+        } = self;
+        let sorted = |mut words: Vec<String>| {
+            words.sort_unstable();
+            words.dedup();
+            words
+        };
+        json!({
+            "allow": sorted(allow.iter().map(|rule| format!("{rule}{}", if rule.named { " named" } else { "" })).collect()),
+            "deny": sorted(deny.iter().map(NetworkRule::to_string).collect()),
+            "closed": sorted(closed.iter().map(|pattern| pattern.text().to_owned()).collect()),
+        })
+    }
+
+    /// The grants behind the allowed requests, as written, with their sources.
+    pub(super) fn rules(&self) -> impl Iterator<Item = (&str, RuleSource)> {
+        self.allow
+            .iter()
+            .map(|rule| (rule.words.as_str(), rule.source))
+    }
+
+    /// Returns whether some request to `origin` is allowed.
+    pub(super) fn may_reach(&self, origin: &Origin) -> bool {
+        let origin = NetworkRule::origin(origin);
+        self.allow.iter().any(|rule| rule.meet(&origin).is_some())
+    }
+
+    /// Why no request for `path` of `origin` may be sent, whatever its method; `None` if one may. The addresses of a
+    /// name are not known here.
+    pub(super) fn refuses(&self, origin: &Origin, path: &str) -> Option<NotAllowed> {
+        let listed = self
+            .allow
+            .iter()
+            .filter_map(NetworkRule::methods)
+            .flatten()
+            .map(String::as_str);
+        let mut refused = None;
+        // Tries each method once, because many rules list the same ones.
+        let mut tried: Vec<&str> = Vec::new();
+        for method in listed.chain(COMMON_METHODS) {
+            if tried.contains(&method) {
+                continue;
+            }
+            tried.push(method);
+            let Origin { scheme, host, port } = origin;
+            match self.check(&NetworkRequest {
+                scheme: *scheme,
+                host,
+                port: *port,
+                method,
+                path,
+            }) {
+                Ok(()) => return None,
+                // The first reason is the clearest: a later request may be refused for its method alone.
+                Err(reason) => refused = refused.or(Some(reason)),
+            }
+        }
+        refused
+    }
+
+    /// Decides on `request` before anything is looked up or sent.
+    pub fn check(&self, request: &NetworkRequest<'_>) -> Result<(), NotAllowed> {
+        self.check_denials(request, request.host)?;
+        if guard!("network_grants")
+            && !self
+                .allow
+                .iter()
+                .any(|rule| rule.covers(request, request.host))
+        {
+            return Err(NotAllowed {
+                code: ErrorCode::NotGranted,
+                rule: "this call was given nothing that covers it".to_owned(),
+            });
+        }
+        match request.host {
+            HostName::Address(address) => self.check_address(request, *address, false),
+            HostName::Name(_) => Ok(()),
+        }
+    }
+
+    /// Decides on one address of the host of an allowed `request`. A special-purpose address, and any other that leads
+    /// back to this machine (`here`), must be granted as an address, or be a loopback address of a granted `localhost`.
+    pub fn check_address(
+        &self,
+        request: &NetworkRequest<'_>,
+        address: IpAddr,
+        here: bool,
+    ) -> Result<(), NotAllowed> {
+        let host = HostName::Address(address);
+        self.check_denials(request, &host)?;
+        let purpose = match special(address) {
+            Some(purpose) => guard!("special_addresses").then_some(purpose),
+            None => (here && guard!("machine_addresses")).then_some("this machine's own"),
+        };
+        let Some(purpose) = purpose else {
+            return Ok(());
+        };
+        let named = |host: &HostName| {
+            self.allow
+                .iter()
+                .any(|rule| rule.named && rule.covers(request, host))
+        };
+        let local = matches!(request.host, HostName::Name(name) if name == LOCALHOST)
+            && address.is_loopback();
+        if named(&host) || local && named(request.host) {
+            return Ok(());
+        }
+        Err(NotAllowed {
+            code: ErrorCode::SpecialAddress,
+            rule: format!("{purpose} address"),
+        })
+    }
+
+    /// Fails if a denial or a closed URL covers `request` with `host` as its host.
+    fn check_denials(
+        &self,
+        request: &NetworkRequest<'_>,
+        host: &HostName,
+    ) -> Result<(), NotAllowed> {
+        let denied = |rule: &str| {
+            Err(NotAllowed {
+                code: ErrorCode::DeniedByRule,
+                rule: rule.to_owned(),
+            })
+        };
+        if let Some(rule) = self
+            .deny
+            .iter()
+            .find(|rule| guard!("network_denials") && rule.touches(request, host))
+        {
+            return denied(&rule.words);
+        }
+        if self.closed.is_empty() {
+            return Ok(());
+        }
+        let url = format!(
+            "{}://{host}:{}{}",
+            request.scheme.as_str(),
+            request.port,
+            request.path
+        );
+        // A request that does not parse as a URL cannot be compared, so it is not sent.
+        let Ok(url) = Url::parse(&url) else {
+            return denied("a rule about URLs");
+        };
+        // Checks the path as it would be sent, because parsing the URL resolved its dot segments.
+        let plain = is_plain(request.path);
+        match self
+            .closed
+            .iter()
+            .find(|pattern| pattern.touches(&url, plain))
+        {
+            Some(pattern) => denied(&format!("a rule closes {}", pattern.text())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A profile's `network_scope` (AT-PERM-06): patterns and the words `none`, `any` and `argument`, separated by commas.
+/// An absent scope declares nothing.
+struct NetworkScope {
+    patterns: Vec<NetworkRule>,
+    /// `true` if the scope includes origins in the call's arguments.
+    argument: bool,
+}
+
+impl NetworkScope {
+    fn from_profile(profile: &PermissionProfile) -> anyhow::Result<Self> {
+        let text = profile.network_scope.as_deref().unwrap_or("none");
+        if text.len() > SCOPE_BYTES_MAX {
+            bail!("network_scope is longer than {SCOPE_BYTES_MAX} bytes");
+        }
+        let mut scope = Self {
+            patterns: Vec::new(),
+            argument: false,
+        };
+        for (index, word) in text.split(',').map(str::trim).enumerate() {
+            if index == SCOPE_PATTERNS_MAX {
+                bail!("network_scope has more than {SCOPE_PATTERNS_MAX} patterns");
+            }
+            match word {
+                "none" => {}
+                "any" => scope.patterns.push(NetworkRule::any()),
+                "argument" => scope.argument = true,
+                pattern => scope
+                    .patterns
+                    .push(NetworkRule::declared(pattern).context("the tool's profile")?),
+            }
+        }
+        Ok(scope)
+    }
+
+    /// The patterns for a call whose arguments name the origins `named`.
+    fn narrowed(self, named: &[Origin]) -> Vec<NetworkRule> {
+        let origins = named.iter().map(NetworkRule::origin);
+        if self.argument {
+            self.patterns.into_iter().chain(origins).collect()
+        } else if named.is_empty() {
+            self.patterns
+        } else {
+            origins
+                .flat_map(|origin| {
+                    self.patterns
+                        .iter()
+                        .filter_map(move |pattern| origin.meet(pattern))
+                })
+                .collect()
+        }
+    }
+}
+
+/// The origins that a tool wants to reach, as grants. Fails for a scope that [`NetworkScope::from_profile`] rejects.
+pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
+    let scope = NetworkScope::from_profile(profile)?;
+    if !named.is_empty() {
+        return Ok(named
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", "));
+    }
+    Ok(scope
+        .patterns
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", "))
+}
+
+/// The targets that `profile` declares, each as it can be granted.
+pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
+    NetworkScope::from_profile(profile)
+        .map(|scope| scope.patterns.iter().map(ToString::to_string).collect())
+        .unwrap_or_default()
+}
+
+/// Returns whether [`wishes`] has the host of a cloud's metadata service.
+pub(super) fn wishes_metadata(profile: &PermissionProfile, named: &[Origin]) -> bool {
+    match named {
+        [] => NetworkScope::from_profile(profile)
+            .is_ok_and(|scope| scope.patterns.iter().any(NetworkRule::is_metadata)),
+        named => named.iter().any(|origin| origin.host.is_metadata()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,530 @@
+//! Patterns that rules match with: words, paths and URLs. Each is compiled once.
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use globset::{GlobBuilder, GlobMatcher};
+use url::{Host, Url};
+
+use toolcell_system::resolved_path::ResolvedPath;
+
+use super::network::{SplitUrl, host_and_port, is_plain, port_pattern};
+use super::place::rooted;
+
+/// A pattern for names and other words: `*` matches any text.
+#[derive(Clone, Debug)]
+pub(super) struct WordPattern(GlobMatcher);
+
+impl WordPattern {
+    pub(super) fn compile(text: &str) -> anyhow::Result<Self> {
+        ensure!(!text.is_empty(), "an empty pattern matches nothing");
+        Ok(Self(glob(text, false)?))
+    }
+
+    pub(super) fn matches(&self, word: &str) -> bool {
+        self.0.is_match(word)
+    }
+}
+
+/// A pattern for host paths and everything below them. It is compared with canonical paths only.
+#[derive(Clone, Debug)]
+pub struct PathPattern {
+    text: String,
+    /// The part without wildcards, resolved as far as it exists.
+    prefix: PathBuf,
+    below: PatternExtent,
+    /// Paths of the symbolic links that the pattern leads through.
+    links: Vec<PathBuf>,
+    /// Folders that the pattern leaves through `..`.
+    left: Vec<PathBuf>,
+}
+
+/// Extent of a pattern below its prefix.
+#[derive(Clone, Debug)]
+enum PatternExtent {
+    /// The prefix itself, and everything in it.
+    All,
+    /// Names below the prefix.
+    Names(GlobMatcher),
+    /// Nothing: the prefix itself only may not be moved or replaced.
+    Nothing,
+}
+
+impl PartialEq for PathPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.prefix == other.prefix
+    }
+}
+
+impl Eq for PathPattern {}
+
+impl PathPattern {
+    /// Compiles `text`, relative to `base`. `*` matches within one name, `**` matches across folders, and a pattern
+    /// that names a folder covers its contents.
+    pub fn compile(text: &str, base: &Path) -> anyhow::Result<Self> {
+        ensure!(!text.is_empty(), "an empty path matches nothing");
+        let full = rooted(text, base)?;
+        let mut literal = PathBuf::new();
+        let mut rest = PathBuf::new();
+        for component in full.components() {
+            let name = component
+                .as_os_str()
+                .to_str()
+                .context("the path is not UTF-8")?;
+            let plain = rest.as_os_str().is_empty() && !name.contains(['*', '?', '[', '{']);
+            match component {
+                Component::ParentDir if !plain => bail!("`..` cannot stand behind a wildcard"),
+                _ if plain => literal.push(component),
+                _ => rest.push(component),
+            }
+        }
+        let rest = rest.to_str().unwrap_or_default();
+        let below = match rest {
+            "" | "**" => PatternExtent::All,
+            rest => PatternExtent::Names(glob(rest, true)?),
+        };
+        let ResolvedPath {
+            end: prefix,
+            links,
+            left,
+        } = ResolvedPath::resolve(&literal)?;
+        Ok(Self {
+            text: text.to_owned(),
+            prefix,
+            below,
+            links,
+            left,
+        })
+    }
+
+    /// A pattern for exactly `folder`, which is canonical, and everything below it.
+    pub(super) fn below(folder: PathBuf) -> Self {
+        Self::at(folder, PatternExtent::All)
+    }
+
+    /// A pattern that covers nothing, and only keeps `folder`, which is canonical, from being moved or replaced.
+    pub(super) fn itself(folder: PathBuf) -> Self {
+        Self::at(folder, PatternExtent::Nothing)
+    }
+
+    fn at(folder: PathBuf, below: PatternExtent) -> Self {
+        let text = folder.display().to_string();
+        Self {
+            text,
+            prefix: folder,
+            below,
+            links: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// Paths of the symbolic links that the pattern leads through.
+    pub(super) fn links(&self) -> &[PathBuf] {
+        &self.links
+    }
+
+    /// This pattern, and patterns for the links and folders on its way, because a tool that could change one of them
+    /// could undo a denial.
+    pub(super) fn with_way(&self) -> impl Iterator<Item = Self> + '_ {
+        let links = self.links.iter().cloned().map(Self::below);
+        [self.clone()]
+            .into_iter()
+            .chain(links)
+            .chain(self.left.iter().cloned().map(Self::itself))
+    }
+
+    /// Returns whether the pattern covers anything; otherwise it only keeps a folder in its place.
+    pub fn covers_anything(&self) -> bool {
+        !matches!(self.below, PatternExtent::Nothing)
+    }
+
+    /// The one path that the pattern covers with what is below it; `None` for a pattern with wildcards.
+    pub fn exact(&self) -> Option<&Path> {
+        matches!(self.below, PatternExtent::All).then_some(self.prefix.as_path())
+    }
+
+    /// The pattern as written, or the path that it is about.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether the pattern covers `path`, which is canonical, or a folder that contains it.
+    pub fn covers(&self, path: &Path) -> bool {
+        let Ok(rest) = path.strip_prefix(&self.prefix) else {
+            return false;
+        };
+        match &self.below {
+            PatternExtent::All => true,
+            PatternExtent::Nothing => false,
+            PatternExtent::Names(glob) => rest
+                .ancestors()
+                .any(|part| !part.as_os_str().is_empty() && glob.is_match(part)),
+        }
+    }
+
+    /// Returns whether `folder` could contain something that the pattern covers.
+    pub fn reaches_into(&self, folder: &Path) -> bool {
+        self.covers(folder)
+            || self.prefix.starts_with(folder)
+            || (matches!(self.below, PatternExtent::Names(_)) && folder.starts_with(&self.prefix))
+    }
+
+    /// Returns whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern for
+    /// names at a certain depth can lose names in a folder that is moved to another depth.
+    pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
+        match &self.below {
+            PatternExtent::All | PatternExtent::Nothing => true,
+            PatternExtent::Names(_) if !from.starts_with(&self.prefix) => true,
+            PatternExtent::Names(glob) => {
+                let anywhere = glob
+                    .glob()
+                    .glob()
+                    .strip_prefix("**/")
+                    .is_some_and(|name| !name.contains('/'));
+                anywhere && to.starts_with(&self.prefix)
+            }
+        }
+    }
+
+    /// The resolved part of the pattern without wildcards.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+}
+
+/// A pattern for URLs. Scheme, host, port and path are compared separately, so that user information before an `@`
+/// cannot pass for a host. An omitted port means the scheme's own in an allowance, and every port in a denial or a
+/// question; an omitted scheme or path means every one.
+///
+/// Hosts are compared as [`Url`] parses them, not as [`super::network::HostName`]: a denial also covers URLs that no
+/// request could be sent to.
+#[derive(Clone, Debug)]
+pub struct UrlPattern {
+    text: String,
+    scheme: Option<String>,
+    host: HostPattern,
+    port: PortPattern,
+    path: Option<GlobMatcher>,
+}
+
+impl PartialEq for UrlPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for UrlPattern {}
+
+#[derive(Clone, Debug)]
+enum HostPattern {
+    Any,
+    Is(Host),
+    /// Ends in `.suffix`, and is not the suffix itself.
+    Below(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PortPattern {
+    Any,
+    /// The pattern names no port.
+    Open,
+    Is(u16),
+}
+
+impl UrlPattern {
+    /// Compiles `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what
+    /// is below it, and may contain wildcards.
+    pub fn compile(text: &str) -> anyhow::Result<Self> {
+        let SplitUrl {
+            scheme,
+            authority,
+            path,
+        } = SplitUrl::parse(text);
+        let scheme = scheme
+            .map(str::to_ascii_lowercase)
+            .filter(|scheme| scheme != "*");
+        ensure!(
+            !authority.contains(['@', '?', '#', '\\']),
+            "a pattern has no user, no query and no fragment"
+        );
+        let (host, port) = host_and_port(authority)?;
+        let port = match port.map(port_pattern).transpose()? {
+            None => PortPattern::Open,
+            Some(None) => PortPattern::Any,
+            Some(Some(port)) => PortPattern::Is(port),
+        };
+        let path = match path.trim_end_matches('/') {
+            "" | "/*" | "/**" => None,
+            path => Some(glob(path, true)?),
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            scheme,
+            host: host_pattern(host)?,
+            port,
+            path,
+        })
+    }
+
+    /// The pattern as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether the pattern certainly allows `url`: its port is the scheme's own unless the pattern names
+    /// another, and its path is covered both as written and percent-decoded.
+    pub(super) fn covers(&self, url: &Url) -> bool {
+        self.covers_origin(url, url.port().is_none())
+            && self
+                .readings(url)
+                .is_none_or(|readings| readings == [true, true])
+    }
+
+    /// Returns whether the pattern could deny or ask about `url`: any port matches unless the pattern names one, and
+    /// the path is covered as written or percent-decoded. A path that servers interpret differently matches any
+    /// pattern; `plain` rules that out for the path as written.
+    pub fn touches(&self, url: &Url, plain: bool) -> bool {
+        self.covers_origin(url, true)
+            && self.readings(url).is_none_or(|readings| {
+                readings != [false, false] || !plain || !is_plain(url.path())
+            })
+    }
+
+    /// `open`: whether a pattern without a port matches the port of `url`.
+    fn covers_origin(&self, url: &Url, open: bool) -> bool {
+        self.scheme
+            .as_deref()
+            .is_none_or(|scheme| scheme == url.scheme())
+            && self.covers_host(url)
+            && match self.port {
+                PortPattern::Any => true,
+                PortPattern::Open => open,
+                PortPattern::Is(port) => url.port_or_known_default() == Some(port),
+            }
+    }
+
+    fn covers_host(&self, url: &Url) -> bool {
+        let Some(host) = url.host() else { return false };
+        match &self.host {
+            HostPattern::Any => true,
+            HostPattern::Is(wanted) => plain(host.to_owned()) == *wanted,
+            HostPattern::Below(suffix) => {
+                let Host::Domain(name) = plain(host.to_owned()) else {
+                    return false;
+                };
+                name.strip_suffix(suffix.as_str())
+                    .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+        }
+    }
+
+    /// Coverage of `url`'s path as written, and percent-decoded; `None` if the pattern covers every path.
+    fn readings(&self, url: &Url) -> Option<[bool; 2]> {
+        let glob = self.path.as_ref()?;
+        let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();
+        let covered = |path: &str| Path::new(path).ancestors().any(|part| glob.is_match(part));
+        Some([covered(url.path()), covered(&decoded)])
+    }
+}
+
+fn host_pattern(text: &str) -> anyhow::Result<HostPattern> {
+    if text == "*" {
+        return Ok(HostPattern::Any);
+    }
+    if let Some(suffix) = text.strip_prefix("*.") {
+        return match plain(
+            Host::parse(suffix).with_context(|| format!("`{suffix}` is not a host"))?,
+        ) {
+            Host::Domain(suffix) => Ok(HostPattern::Below(suffix)),
+            _ => bail!("`{text}`: an address has no names below it"),
+        };
+    }
+    Ok(HostPattern::Is(plain(
+        Host::parse(text).with_context(|| format!("`{text}` is not a host"))?,
+    )))
+}
+
+/// Removes the final dots of a name, because both forms name the same host.
+fn plain<S: AsRef<str>>(host: Host<S>) -> Host {
+    match host {
+        Host::Domain(name) => Host::Domain(name.as_ref().trim_end_matches('.').to_owned()),
+        Host::Ipv4(address) => Host::Ipv4(address),
+        Host::Ipv6(address) => Host::Ipv6(address),
+    }
+}
+
+fn glob(text: &str, path: bool) -> anyhow::Result<GlobMatcher> {
+    let mut builder = GlobBuilder::new(text);
+    builder
+        .literal_separator(path)
+        .backslash_escape(true)
+        .empty_alternates(true);
+    Ok(builder
+        .build()
+        .with_context(|| format!("`{text}` is not a pattern"))?
+        .compile_matcher())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> PathPattern {
+        PathPattern::compile(text, Path::new("/project")).unwrap()
+    }
+
+    #[test]
+    fn a_path_covers_itself_and_what_is_below_and_no_sibling() {
+        let pattern = path("src");
+        assert!(
+            pattern.covers(Path::new("/project/src"))
+                && pattern.covers(Path::new("/project/src/a/b"))
+        );
+        assert!(
+            !pattern.covers(Path::new("/project/src-evil"))
+                && !pattern.covers(Path::new("/project/SRC"))
+        );
+        let folder = std::fs::canonicalize(std::env::temp_dir()).unwrap();
+        let around = folder
+            .join("..")
+            .join(folder.file_name().unwrap())
+            .join("x/");
+        assert!(
+            path(around.to_str().unwrap()).covers(&folder.join("x/a")),
+            "`..` and a slash at the end"
+        );
+    }
+
+    #[test]
+    fn one_star_stays_within_a_name_and_two_go_through_folders() {
+        let names = path("/project/*.key");
+        assert!(
+            names.covers(Path::new("/project/a.key"))
+                && names.covers(Path::new("/project/a.key/b"))
+        );
+        assert!(
+            !names.covers(Path::new("/project/sub/a.key")) && !names.covers(Path::new("/project"))
+        );
+        let deep = path("**/.env");
+        assert!(
+            deep.covers(Path::new("/project/.env")) && deep.covers(Path::new("/project/a/b/.env"))
+        );
+        assert!(!deep.covers(Path::new("/elsewhere/.env")));
+        assert!(deep.reaches_into(Path::new("/project/a")) && deep.reaches_into(Path::new("/")));
+        assert!(!names.reaches_into(Path::new("/elsewhere")));
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_meant_is_an_error() {
+        let wrong = ["", "a/*/../b", "[", "{a"];
+        assert!(
+            wrong
+                .iter()
+                .all(|text| PathPattern::compile(text, Path::new("/")).is_err())
+        );
+        let wrong = [
+            "https://u@host",
+            "https://host:port",
+            "https://",
+            "*.1.2.3.4",
+            "https://host?x",
+        ];
+        assert!(wrong.iter().all(|text| UrlPattern::compile(text).is_err()));
+    }
+
+    #[test]
+    fn a_url_is_compared_part_by_part() {
+        let covers = |pattern: &str, url: &str| {
+            UrlPattern::compile(pattern)
+                .unwrap()
+                .covers(&Url::parse(url).unwrap())
+        };
+        assert!(covers(
+            "https://api.example.com",
+            "https://API.example.com./v1"
+        ));
+        assert!(
+            !covers("https://api.example.com", "http://api.example.com/"),
+            "another scheme"
+        );
+        assert!(
+            !covers("https://api.example.com", "https://api.example.com:8443/"),
+            "another port"
+        );
+        assert!(covers(
+            "https://api.example.com:8443",
+            "https://api.example.com:8443/"
+        ));
+        assert!(covers(
+            "https://api.example.com:443",
+            "https://api.example.com/"
+        ));
+        assert!(
+            !covers("api.example.com", "https://api.example.com@evil.example/"),
+            "a user is not a host"
+        );
+        assert!(covers(
+            "evil.example",
+            "https://api.example.com@evil.example/"
+        ));
+        assert!(
+            covers("*.example.com", "https://a.b.example.com/")
+                && !covers("*.example.com", "https://example.com/")
+        );
+        assert!(!covers("*.example.com", "https://evilexample.com/"));
+        assert!(covers("*:*", "http://[::1]:9/") && covers("[::1]:*", "http://[0:0::1]:9/"));
+        assert!(
+            covers("http://127.0.0.1", "http://0x7f.1/"),
+            "one address, written in another way"
+        );
+    }
+
+    #[test]
+    fn a_url_path_covers_what_is_below_and_is_read_decoded_too() {
+        let pattern = UrlPattern::compile("https://h/admin").unwrap();
+        let covers = |url: &str| pattern.covers(&Url::parse(url).unwrap());
+        let touches = |url: &str| pattern.touches(&Url::parse(url).unwrap(), true);
+        assert!(
+            covers("https://h/admin")
+                && covers("https://h/admin/x?y")
+                && covers("https://h/a/../admin")
+        );
+        assert!(!touches("https://h/administrator") && !touches("https://h/"));
+        assert!(touches("https://h/%61dmin") && !covers("https://h/%61dmin"));
+    }
+
+    #[test]
+    fn what_a_denial_does_not_say_means_everything() {
+        let touches = |pattern: &str, url: &str, plain| {
+            UrlPattern::compile(pattern)
+                .unwrap()
+                .touches(&Url::parse(url).unwrap(), plain)
+        };
+        for url in ["http://h/", "https://h/", "https://h:8443/", "ftp://h:1/"] {
+            assert!(
+                touches("h", url, true) && !touches("h:2", url, true),
+                "{url}"
+            );
+        }
+        assert!(
+            touches("https://h", "https://h:8443/", true)
+                && !touches("https://h", "http://h:8443/", true)
+        );
+        for path in [
+            "//admin/x",
+            "/x;y",
+            "/%2561dmin",
+            "/a%2f..%2fadmin",
+            "//x",
+            "/x%5c",
+        ] {
+            assert!(
+                touches("h/admin", &format!("http://h{path}"), true),
+                "{path}"
+            );
+        }
+        // For example, the path as written had dot segments, which parsing the URL removed.
+        assert!(touches("h/admin", "http://h/x", false) && !touches("h/admin", "http://h/x", true));
+        assert!(!touches("h/admin", "http://other/x", false));
+    }
+}

@@ -1,0 +1,330 @@
+//! Compares rules with a call, and says why each of them matches or not.
+
+use std::path::PathBuf;
+
+use toolcell_spec::{AccessKind, Behavior, RiskLevel, RuleSource};
+
+use super::call_subjects::{CallSubjects, NamedCommand, NamedPath, NamedUrl};
+use super::pattern::WordPattern;
+use super::rules::ToolNames;
+use super::{Capability, DecisionCase, Denial, PathPattern, Policy, Rule, UrlPattern};
+
+/// Result of comparing one rule with one call.
+///
+/// ```
+/// use toolcell_policy::{Explanation, RuleMatch};
+///
+/// /// The rules that apply to the call, as they are written.
+/// fn applied(explanation: &Explanation) -> Vec<&str> {
+///     explanation.looks.iter().filter(|look| look.matched).map(|look: &RuleMatch| look.rule.as_str()).collect()
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RuleMatch {
+    /// The rule as written, and its file.
+    pub rule: String,
+    /// Behavior of the rule.
+    pub behavior: Behavior,
+    /// Where the rule was written.
+    pub source: RuleSource,
+    /// `true` if the rule applies to the call.
+    pub matched: bool,
+    /// The path, URL, resource, command or operation of the call that the rule matched.
+    pub subject: Option<String>,
+    /// Why it matched, or the first reason why not.
+    pub why: String,
+    /// The rule matches but does not count, because it allows the tool by a name that is not bound to a component
+    /// digest. `why` says how to bind it.
+    pub unbound: bool,
+    pub(super) names_tool: bool,
+    pub(super) reason: Option<String>,
+    pub(super) blocked: Option<PathBuf>,
+}
+
+/// The call that rules are compared with.
+pub(super) struct RuleCall<'a> {
+    pub(super) case: &'a DecisionCase<'a>,
+    pub(super) risk: RiskLevel,
+    pub(super) named: &'a CallSubjects,
+    /// The most that the call could get.
+    pub(super) wide: &'a Capability,
+}
+
+/// Why a rule does not match the call.
+type RuleMiss = String;
+
+impl RuleCall<'_> {
+    pub(super) fn look(&self, rule: &Rule) -> RuleMatch {
+        let mut found = self.compare(rule);
+        let component = &self.case.subject.component;
+        let unbound =
+            found.is_ok() && !rule.may_name(self.case.policy, &names_of(self.case), component);
+        if unbound {
+            found = Err(format!(
+                "it allows the tool by name, and the name is the tool's own claim, or that of an installed tool; to mean \
+                 these bytes, add component = \"{component}\" to the rule, or install it and name it as it is installed, \
+                 or name the component as a [[tool]] of the same file"
+            ));
+        }
+        let (subject, blocked, why) = match &found {
+            Ok(hit) => (
+                hit.subject.clone(),
+                hit.blocked.clone(),
+                "every subject of the rule matches".to_owned(),
+            ),
+            Err(miss) => (None, None, miss.clone()),
+        };
+        RuleMatch {
+            rule: rule.words.clone(),
+            behavior: rule.behavior,
+            source: rule.source,
+            matched: found.is_ok(),
+            subject,
+            why,
+            unbound,
+            names_tool: rule.tool.is_some() || rule.component.is_some(),
+            reason: rule.reason.clone(),
+            blocked,
+        }
+    }
+
+    fn compare(&self, rule: &Rule) -> Result<SubjectMatch, RuleMiss> {
+        let mut hit = SubjectMatch {
+            subject: self.names(rule)?,
+            blocked: None,
+        };
+        if let Some(pattern) = &rule.url {
+            hit.subject = Some(self.url(rule.behavior, pattern)?);
+        }
+        if let Some(pattern) = &rule.path {
+            let path = self.path(rule.behavior, pattern)?;
+            hit.subject = Some(path.display().to_string());
+            hit.blocked = (rule.behavior == Behavior::Deny).then_some(path);
+        }
+        Ok(hit)
+    }
+
+    /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the
+    /// resource, command or operation that matched, if the rule names one.
+    fn names(&self, rule: &Rule) -> Result<Option<String>, RuleMiss> {
+        names_match(rule, self.case)?;
+        if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
+            return Err(format!("the risk is {:?}, less than {risk:?}", self.risk).to_lowercase());
+        }
+        let mut subject = None;
+        if let Some(pattern) = &rule.native_operation_id {
+            subject = Some(self.operation(rule.behavior, pattern)?);
+        }
+        if let Some(pattern) = &rule.command {
+            subject = Some(self.command(rule.behavior, pattern)?);
+        }
+        if let Some(pattern) = &rule.resource {
+            let found = some_or_all(rule.behavior, &self.named.resources, |resource| {
+                pattern.matches(resource)
+            });
+            subject = Some(
+                found
+                    .cloned()
+                    .ok_or_else(|| "no argument names such a resource".to_owned())?,
+            );
+        }
+        Ok(subject)
+    }
+
+    /// A command that a shell could read in another way is one that a denial or a question may be about.
+    fn command(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, RuleMiss> {
+        let about = |command: &NamedCommand| match behavior {
+            Behavior::Allow => command.plain && pattern.matches(&command.text),
+            _ => {
+                !command.plain
+                    || pattern.matches(&command.text)
+                    || pattern.matches(command.by_name())
+            }
+        };
+        let found = some_or_all(behavior, &self.named.commands, about);
+        found
+            .map(|command| command.text.clone())
+            .ok_or_else(|| "no argument names such a command".to_owned())
+    }
+
+    /// The operations that the arguments name, or else the ids that the tool declares to have in other protocols.
+    fn operation(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, RuleMiss> {
+        let named = &self.named.operations;
+        let declared = self.case.declared.native_ids;
+        let found = match behavior {
+            Behavior::Allow if named.is_empty() => {
+                some_or_all(behavior, declared, |id| pattern.matches(id))
+            }
+            Behavior::Allow => some_or_all(behavior, named, |id| pattern.matches(id)),
+            _ => named.iter().chain(declared).find(|id| pattern.matches(id)),
+        };
+        found
+            .cloned()
+            .ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
+    }
+
+    /// Returns whether the sandbox must close the paths and URLs of `rule`: it denies them, or it asks about them and
+    /// the arguments do not name them, so no question is asked. For a rule with both, [`Self::closes_path`] checks
+    /// whether the call names its URL.
+    fn closes(&self, rule: &Rule) -> bool {
+        let closes = match rule.behavior {
+            Behavior::Deny => true,
+            Behavior::Ask => self.compare(rule).is_err(),
+            Behavior::Allow | Behavior::Passthrough => false,
+        };
+        closes && self.names(rule).is_ok()
+    }
+
+    /// Returns whether the sandbox must close the path of `rule`: if the rule has a URL too, only where the call names
+    /// that URL.
+    pub(super) fn closes_path(&self, rule: &Rule) -> bool {
+        self.closes(rule)
+            && rule
+                .url
+                .as_ref()
+                .is_none_or(|url| self.url(rule.behavior, url).is_ok())
+    }
+
+    fn url(&self, behavior: Behavior, pattern: &UrlPattern) -> Result<String, RuleMiss> {
+        let about = |named: &NamedUrl| match behavior {
+            Behavior::Allow => pattern.covers(&named.url),
+            _ => pattern.touches(&named.url, named.plain),
+        };
+        if let Some(named) = some_or_all(behavior, &self.named.urls, about) {
+            return Ok(named.url.as_str().to_owned());
+        }
+        // A call that names no URL could request this one.
+        let anywhere =
+            self.named.urls.is_empty() && self.case.declared.profile.wants(&AccessKind::Network);
+        match behavior {
+            Behavior::Ask if anywhere => Ok("any URL".to_owned()),
+            _ => Err("no argument names such a URL".to_owned()),
+        }
+    }
+
+    fn path(&self, behavior: Behavior, pattern: &PathPattern) -> Result<PathBuf, RuleMiss> {
+        let changing = |link: &PathBuf| {
+            self.case
+                .grants
+                .changing(link)
+                .filter(|_| guard!("grant_links"))
+        };
+        if behavior == Behavior::Allow
+            && let Some((link, by)) = pattern
+                .links()
+                .iter()
+                .find_map(|link| Some((link, changing(link)?)))
+        {
+            return Err(format!(
+                "its path leads through the link {}, which {} lets tools change",
+                link.display(),
+                by.rule
+            ));
+        }
+        let about = |path: &NamedPath| match behavior {
+            Behavior::Allow => pattern.covers(&path.host),
+            _ => path.touches(pattern),
+        };
+        if let Some(path) = some_or_all(behavior, &self.named.paths, about) {
+            return Ok(path.host.clone());
+        }
+        let mounts = &self.wide.mounts;
+        let open = match behavior {
+            _ if !self.named.paths.is_empty() => None,
+            // A call that names no path could open anything in its mounts.
+            Behavior::Ask => mounts
+                .iter()
+                .find(|mount| pattern.reaches_into(&mount.host)),
+            Behavior::Allow => some_or_all(behavior, mounts, |mount| pattern.covers(&mount.host)),
+            // The sandbox enforces the denial, so the rest of the call can go on.
+            Behavior::Deny | Behavior::Passthrough => None,
+        };
+        open.map(|mount| mount.host.clone())
+            .ok_or_else(|| "nothing that the call names lies there".to_owned())
+    }
+}
+
+/// Matching subject.
+#[derive(Default)]
+struct SubjectMatch {
+    subject: Option<String>,
+    blocked: Option<PathBuf>,
+}
+
+/// A denial or a question needs one matching subject; an allowance must cover all of them.
+fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bool) -> Option<&T> {
+    match behavior {
+        Behavior::Allow => subjects.first().filter(|_| subjects.iter().all(matches)),
+        _ => subjects.iter().find(|subject| matches(subject)),
+    }
+}
+
+fn names_match(rule: &Rule, case: &DecisionCase<'_>) -> Result<(), RuleMiss> {
+    is_named(rule, case.policy, &names_of(case), &case.subject.component)
+}
+
+fn names_of<'a>(case: &'a DecisionCase<'_>) -> ToolNames<'a> {
+    let declared = &case.declared;
+    ToolNames {
+        namespace: declared.namespace,
+        name: declared.name,
+        tool_id: declared.tool_id,
+    }
+}
+
+/// Returns whether the rule is about this component's tool with these names.
+pub(super) fn is_named(
+    rule: &Rule,
+    policy: &Policy,
+    names: &ToolNames<'_>,
+    component: &str,
+) -> Result<(), RuleMiss> {
+    let namespace = names.namespace;
+    if let Some(pattern) = &rule.tool {
+        let qualified = names.qualified();
+        let own = [qualified.as_str(), names.tool_id, names.name];
+        if !own
+            .into_iter()
+            .chain(rule.installed_as(policy, component))
+            .any(|name| pattern.matches(name))
+        {
+            return Err(format!("the tool is {qualified}"));
+        }
+    }
+    if rule
+        .namespace
+        .as_ref()
+        .is_some_and(|pattern| !pattern.matches(namespace))
+    {
+        return Err(format!("the namespace is {namespace}"));
+    }
+    match rule
+        .component
+        .as_deref()
+        .filter(|of_rule| *of_rule != component)
+    {
+        Some(_) => Err(format!("the component is {component}")),
+        None => Ok(()),
+    }
+}
+
+/// The paths and URLs that the sandbox closes because of rules: what rules deny, and what they ask about but the
+/// arguments do not name, so that no question is asked.
+pub(super) fn closed_places(call: &RuleCall<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
+    let mut paths = Vec::new();
+    let mut urls = Vec::new();
+    for rule in call.case.policy.rules() {
+        match (&rule.path, &rule.url) {
+            (Some(what), _) if call.closes_path(rule) => {
+                paths.extend(what.with_way().map(|what| Denial {
+                    what,
+                    read: true,
+                    by_host: false,
+                }));
+            }
+            (None, Some(url)) if call.closes(rule) => urls.push(url.clone()),
+            _ => {}
+        }
+    }
+    (paths, urls)
+}

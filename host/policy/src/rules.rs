@@ -1,0 +1,450 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+use crate::RetryPolicy;
+use toolcell_spec::{Behavior, Mode, RiskLevel, RuleSource, ToolDeclaration};
+
+use super::pattern::WordPattern;
+use super::{PathPattern, Provenance, UrlPattern};
+
+/// Mode and rules of all configuration layers, compiled once for many calls.
+///
+/// ```
+/// use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
+/// use toolcell_spec::Mode;
+///
+/// let words = RuleWords { behavior: "deny", path: Some("**/.env"), ..RuleWords::default() };
+/// let policy = Policy::new(Mode::NonInteractive, vec![Rule::compile(&words, &Provenance::COMMAND_LINE)?]);
+/// assert_eq!(policy.rules().len(), 1);
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Which approvers can be asked, and whether calls may have effects.
+    pub mode: Mode,
+    /// Which failed attempts are repeated. Default: none.
+    pub retry: RetryPolicy,
+    rules: Vec<Rule>,
+    /// Each file, with the digest of a component that one of its `[[tool]]` entries names.
+    named: Vec<(PathBuf, String)>,
+    /// Each file, with a tool that the lock beside it binds to bytes.
+    installed: Vec<(PathBuf, InstalledTool)>,
+    /// Each file, with a tool whose names the user gave to bytes, whatever the lock beside the file says by now.
+    reserved: Vec<(PathBuf, InstalledTool)>,
+}
+
+/// A tool of a lock: names that are bound to bytes.
+///
+/// ```
+/// use toolcell_policy::{InstalledTool, Policy};
+///
+/// let jq = InstalledTool { name: "jq".to_owned(), component: "sha256:..".to_owned(), claims: vec!["jq.jq".to_owned()] };
+/// let mut policy = Policy::default();
+/// policy.install("/projects/a/toolcell.toml".as_ref(), jq);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledTool {
+    /// The name under which the component was installed. A rule of the file can use it.
+    pub name: String,
+    /// `sha256:<hex>` of the component.
+    pub component: String,
+    /// The qualified names and ids of its tools.
+    pub claims: Vec<String>,
+}
+
+impl InstalledTool {
+    /// Returns whether `name` is one of its names.
+    fn has(&self, name: &str) -> bool {
+        self.name == name || self.claims.iter().any(|claim| claim == name)
+    }
+}
+
+impl Policy {
+    /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
+    pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
+        let mut policy = Self {
+            mode,
+            rules,
+            ..Self::default()
+        };
+        policy.rules.sort_by_key(|rule| rule.authority());
+        policy
+    }
+
+    /// Adds a rule, for example of a session. It does not weaken a denial or a question of another rule.
+    pub fn add(&mut self, rule: Rule) {
+        self.rules.push(rule);
+        self.rules.sort_by_key(|rule| rule.authority());
+    }
+
+    /// Records that a `[[tool]]` of `file` is the component with this digest, so that a rule of the same file that
+    /// allows one of its tools by name means these bytes.
+    pub fn name(&mut self, file: &Path, component: &str) {
+        self.named.push((file.to_owned(), component.to_owned()));
+    }
+
+    /// Records that the lock beside `file` binds the names of `tool` to its component: rules of the file that name it
+    /// mean these bytes, and no other component of the file's tools can claim its names.
+    pub fn install(&mut self, file: &Path, tool: InstalledTool) {
+        self.installed.push((file.to_owned(), tool));
+    }
+
+    /// Records that the user gave the names of `tool` to its component beside `file`, also if the lock there has it no more:
+    /// no other component gets anything by these names. A lock that a tool can write gives no name away.
+    pub fn reserve(&mut self, file: &Path, tool: InstalledTool) {
+        self.reserved.push((file.to_owned(), tool));
+    }
+
+    /// Returns whether the lock beside `file` has `name`, but not for `component`.
+    fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
+        let given = || {
+            self.reserved
+                .iter()
+                .filter(move |(of, tool)| Some(of) == file && tool.has(name))
+        };
+        given().next().is_some()
+            && given().all(|(_, tool)| tool.component != component)
+            && guard!("reserved_names")
+    }
+
+    /// Returns whether the tool, of `component`, is an impostor: an installed tool with different bytes has its
+    /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
+    /// tools is for the installed one. A name under which these bytes were installed too is their own.
+    pub fn is_impostor(
+        &self,
+        tool: &ToolDeclaration,
+        component: &str,
+        means: impl Fn(&str) -> bool,
+    ) -> bool {
+        if self.installed.is_empty() && self.reserved.is_empty() {
+            return false;
+        }
+        let ToolDeclaration {
+            namespace,
+            name,
+            tool_id,
+            ..
+        } = tool;
+        let installed = || {
+            self.installed
+                .iter()
+                .chain(&self.reserved)
+                .map(|(_, tool)| tool)
+        };
+        let is_own =
+            |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
+        let is_taken =
+            |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
+        ToolNames {
+            namespace,
+            name,
+            tool_id,
+        }
+        .any_taken(means, |name| is_taken(name) && !is_own(name))
+            && guard!("impostors")
+    }
+
+    /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
+    pub fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.installed.iter().flat_map(|(_, tool)| {
+            tool.claims
+                .iter()
+                .chain([&tool.name])
+                .map(move |name| (name.as_str(), tool.component.as_str()))
+        })
+    }
+
+    /// The tools that the lock beside `file` binds.
+    fn installed_beside(&self, file: Option<&PathBuf>) -> impl Iterator<Item = &InstalledTool> {
+        self.installed
+            .iter()
+            .filter(move |(of, _)| Some(of) == file)
+            .map(|(_, tool)| tool)
+    }
+
+    /// The rules, highest authority first.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
+/// A rule as written. Every subject that it names must match.
+///
+/// ```
+/// use toolcell_policy::{Provenance, Rule, RuleWords};
+///
+/// let words = RuleWords { behavior: "ask", tool: Some("patch.*"), ..RuleWords::default() };
+/// assert_eq!(Rule::compile(&words, &Provenance::COMMAND_LINE)?.words(), r#"ask tool "patch.*""#);
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuleWords<'a> {
+    /// `allow`, `ask` or `deny`.
+    pub behavior: &'a str,
+    /// Pattern of the tool's qualified name, name or `tool_id`, such as `patch.*`.
+    pub tool: Option<&'a str>,
+    /// Pattern of the tool's namespace.
+    pub namespace: Option<&'a str>,
+    /// `sha256:<hex>`: binds the rule to these bytes, because a tool's name is its own claim.
+    pub component: Option<&'a str>,
+    /// Pattern of a path that the call names or could reach. `*` matches within one name, `**` across folders. In a denial
+    /// or a question, a pattern that begins with `**/` matches in every folder; another relative one starts at the file.
+    pub path: Option<&'a str>,
+    /// Pattern of a URL that the call names or could reach.
+    pub url: Option<&'a str>,
+    /// Pattern of another resource that the call names.
+    pub resource: Option<&'a str>,
+    /// Pattern of a command that the call names, with one space between its words. A command with quotes, `;`, `$` or
+    /// other signs of a shell is met by every `deny` and `ask`, and by no `allow`.
+    pub command: Option<&'a str>,
+    /// Pattern of the id of an operation of another protocol: one that the call names, or that the tool declares for itself.
+    pub native_operation_id: Option<&'a str>,
+    /// Tools of at least this risk.
+    pub risk: Option<&'a str>,
+    /// Shown to the approver, or to the caller of a denied call.
+    pub reason: Option<&'a str>,
+}
+
+/// A compiled rule.
+///
+/// ```
+/// use toolcell_policy::{Provenance, Rule, RuleWords};
+///
+/// let misspelt = RuleWords { behavior: "forbid", ..RuleWords::default() };
+/// let error = Rule::compile(&misspelt, &Provenance::COMMAND_LINE).map_err(|error| error.to_string()).err();
+/// assert_eq!(error.as_deref(), Some("behavior \"forbid\" is not one of: allow, ask, deny"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(super) behavior: Behavior,
+    pub(super) source: RuleSource,
+    /// The rule as written, for records.
+    pub(super) words: String,
+    pub(super) tool: Option<WordPattern>,
+    pub(super) namespace: Option<WordPattern>,
+    pub(super) component: Option<String>,
+    pub(super) path: Option<PathPattern>,
+    pub(super) url: Option<UrlPattern>,
+    pub(super) resource: Option<WordPattern>,
+    pub(super) command: Option<WordPattern>,
+    pub(super) native_operation_id: Option<WordPattern>,
+    pub(super) risk: Option<RiskLevel>,
+    pub(super) reason: Option<String>,
+    /// The file that contains the rule, if any.
+    file: Option<PathBuf>,
+}
+
+impl Rule {
+    /// Compiles `words`.
+    ///
+    /// # Errors
+    ///
+    /// An invalid behavior, risk, component digest or pattern, a relative path in the user's own file, and an allowed path
+    /// of a project's file that leads through a link inside the project.
+    pub fn compile(words: &RuleWords<'_>, said: &Provenance<'_>) -> anyhow::Result<Self> {
+        let behavior = match words.behavior {
+            "allow" => Behavior::Allow,
+            "ask" => Behavior::Ask,
+            "deny" => Behavior::Deny,
+            other => anyhow::bail!("behavior {other:?} is not one of: allow, ask, deny"),
+        };
+        let word = |name: &str, text: Option<&str>| {
+            text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}")))
+                .transpose()
+        };
+        let path = words
+            .path
+            .map(|text| path_pattern(text, behavior, said).context(format!("path {text:?}")));
+        let path = path.transpose()?;
+        if let Some(pattern) = path.as_ref().filter(|_| behavior == Behavior::Allow) {
+            said.own_link(pattern.links(), pattern.prefix())?;
+        }
+        let url = words
+            .url
+            .map(|text| UrlPattern::compile(text).with_context(|| format!("url {text:?}")));
+        let risk = words.risk.map(risk).transpose()?;
+        if let Some(digest) = words.component {
+            let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+            ensure!(
+                hex.len() == 64 && hex.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
+                "component {digest:?} is not sha256:<hex>"
+            );
+        }
+        Ok(Self {
+            behavior,
+            source: said.source,
+            words: describe(words, said),
+            tool: word("tool", words.tool)?,
+            namespace: word("namespace", words.namespace)?,
+            component: words.component.map(str::to_owned),
+            path,
+            url: url.transpose()?,
+            resource: word("resource", words.resource)?,
+            command: word("command", words.command)?,
+            native_operation_id: word("native_operation_id", words.native_operation_id)?,
+            risk,
+            reason: words.reason.map(str::to_owned),
+            file: said.file.map(Path::to_owned),
+        })
+    }
+
+    /// Returns whether the rule may identify the tool with `names` by name. A name is the tool's own claim, and another
+    /// tool may claim the same, so an allow rule by name counts only if the name is bound to bytes: by `component` in
+    /// the rule, by the lock beside the rule's file, or by a `[[tool]]` of the same file, and only if no other
+    /// installed tool has the name. The name under which the user installed a component is the user's own word. Deny
+    /// and ask rules count for every tool of that name.
+    pub(super) fn may_name(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
+        let is_by_name = self.tool.is_some() || self.namespace.is_some();
+        if self.behavior != Behavior::Allow
+            || !is_by_name
+            || self.component.is_some()
+            || !guard!("bound_names")
+        {
+            return true;
+        }
+        if let Some(pattern) = &self.tool
+            && self
+                .installed_as(policy, component)
+                .any(|name| pattern.matches(name))
+        {
+            return true;
+        }
+        let is_installed = policy
+            .installed_beside(self.file.as_ref())
+            .any(|tool| tool.component == component);
+        let is_bound = policy
+            .named
+            .iter()
+            .any(|(named, digest)| Some(named) == self.file.as_ref() && digest == component);
+        (is_installed || is_bound) && !self.is_taken(policy, names, component)
+    }
+
+    /// Returns whether an installed tool of the same file, with other bytes than `component`, has the tool's qualified
+    /// name or id, or the bare name if the rule matches only that.
+    fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
+        let is_claimed = |name: &str| {
+            let file = self.file.as_ref();
+            policy
+                .installed_beside(file)
+                .any(|tool| tool.component != component && tool.has(name))
+                || policy.is_reserved(file, name, component)
+        };
+        let matches = |name: &str| {
+            self.tool
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(name))
+        };
+        names.any_taken(matches, is_claimed) && guard!("installed_names")
+    }
+
+    /// The names by which the lock beside the rule's file knows `component`.
+    pub(super) fn installed_as<'a>(
+        &'a self,
+        policy: &'a Policy,
+        component: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let tools = policy
+            .installed_beside(self.file.as_ref())
+            .filter(move |tool| tool.component == component);
+        tools.map(|tool| tool.name.as_str())
+    }
+
+    /// Behavior for the calls that the rule matches.
+    pub fn behavior(&self) -> Behavior {
+        self.behavior
+    }
+
+    /// Where the rule was written.
+    pub fn source(&self) -> RuleSource {
+        self.source
+    }
+
+    /// The rule as written, and its file.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Rank of the rule's source, 0 is the highest: of several matching rules, the highest is named first as the
+    /// reason.
+    fn authority(&self) -> u8 {
+        match self.source {
+            RuleSource::PolicySettings => 0,
+            RuleSource::UserSettings => 1,
+            RuleSource::LocalSettings => 2,
+            RuleSource::ProjectSettings => 3,
+            RuleSource::FlagSettings => 4,
+            RuleSource::CliArg => 5,
+            RuleSource::Command => 6,
+            RuleSource::Session => 7,
+        }
+    }
+}
+
+/// Names that a tool claims.
+pub(super) struct ToolNames<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) tool_id: &'a str,
+}
+
+impl ToolNames<'_> {
+    pub(super) fn qualified(&self) -> String {
+        format!("{}.{}", self.namespace, self.name)
+    }
+
+    /// Returns whether the qualified name or the id is taken, or the bare name if `means` accepts only that.
+    fn any_taken(&self, means: impl Fn(&str) -> bool, is_taken: impl Fn(&str) -> bool) -> bool {
+        let qualified = self.qualified();
+        let by_bare_name = !means(&qualified) && !means(self.tool_id);
+        is_taken(&qualified) || is_taken(self.tool_id) || (by_bare_name && is_taken(self.name))
+    }
+}
+
+fn risk(word: &str) -> anyhow::Result<RiskLevel> {
+    match word {
+        "low" => Ok(RiskLevel::Low),
+        "medium" => Ok(RiskLevel::Medium),
+        "high" => Ok(RiskLevel::High),
+        "critical" => Ok(RiskLevel::Critical),
+        other => anyhow::bail!("risk {other:?} is not one of: low, medium, high, critical"),
+    }
+}
+
+/// Compiles the path of a rule. A denial or a question of `**/NAME` is about every folder, because the folder of the file
+/// that it stands in says nothing about where calls are made.
+fn path_pattern(
+    text: &str,
+    behavior: Behavior,
+    said: &Provenance<'_>,
+) -> anyhow::Result<PathPattern> {
+    let is_anywhere = text == "**" || text.starts_with("**/");
+    if is_anywhere && behavior != Behavior::Allow && guard!("rules_anywhere") {
+        return PathPattern::compile(text, Path::new("/"));
+    }
+    said.leads_somewhere(text, "; to mean it in every folder, put **/ before it")?;
+    PathPattern::compile(text, said.base())
+}
+
+fn describe(words: &RuleWords<'_>, said: &Provenance<'_>) -> String {
+    let mut text = words.behavior.to_owned();
+    for (name, value) in [
+        ("tool", words.tool),
+        ("namespace", words.namespace),
+        ("component", words.component),
+        ("path", words.path),
+        ("url", words.url),
+        ("resource", words.resource),
+        ("command", words.command),
+        ("native_operation_id", words.native_operation_id),
+        ("risk", words.risk),
+    ] {
+        if let Some(value) = value {
+            text.push_str(&format!(" {name} {value:?}"));
+        }
+    }
+    if let Some(file) = said.file {
+        text.push_str(&format!(" in {}", file.display()));
+    }
+    text
+}

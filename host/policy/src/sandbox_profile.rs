@@ -1,0 +1,21 @@
+use toolcell_spec::{ErrorCode, Refusal};
+
+use super::{Capability, ToolClaims};
+
+/// Narrows `capability` to the named set that the profile asks for (AT-PERM-09): `default` changes nothing, `read_only`
+/// takes the right to write, `empty` takes everything. A name that the host does not know is refused.
+pub(super) fn apply(declared: ToolClaims<'_>, capability: &mut Capability) -> Result<(), Refusal> {
+    match declared.profile.sandbox_profile.as_deref() {
+        None | Some("default") => {}
+        Some("read_only") => capability.read_only(),
+        Some("empty") => *capability = Capability::default(),
+        Some(other) => {
+            let message = format!(
+                "{} asks for the sandbox profile {other:?}; there are: default, read_only, empty",
+                declared.tool_id
+            );
+            return Err(Refusal::new(ErrorCode::SandboxProfileUnknown, message));
+        }
+    }
+    Ok(())
+}

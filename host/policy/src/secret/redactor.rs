@@ -1,0 +1,643 @@
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use toolcell_spec::regex_search::{SearchMeter, SearchPattern};
+use toolcell_spec::{Input, decoded, plain_name};
+
+use super::SecretValue;
+use super::scrubber::{self, ScrubStream, Scrubber, SearchMode, SearchedValue};
+
+/// The text that replaces a value that the tool's contract marks as sensitive.
+pub const REDACTED: &str = "[redacted]";
+
+/// Minimum size of a value that is taken out of any text, in bytes. A shorter one is taken out at its own place only,
+/// because elsewhere it cannot be told from noise.
+const ANYWHERE_BYTES_MIN: usize = 8;
+/// Minimum size of a value that is also taken out where a whole JSON string or number of any record equals it, in bytes. A
+/// shorter argument is taken out where a whole value of the tool's output equals it.
+const ALONE_BYTES_MIN: usize = 4;
+
+/// Maximum size of a sensitive value that is searched for in encoded forms, in bytes; a longer one is searched for as
+/// it is.
+const ENCODED_BYTES_MAX: usize = 4 << 10;
+/// Maximum number of sensitive values, and of their bytes, that one call searches for in encoded forms, the shortest
+/// first: each byte takes some 70 states of the automaton, pieces included. Secrets are always searched for in all
+/// forms.
+const ENCODED_VALUES_MAX: usize = 64;
+const ENCODED_BYTES_TOTAL: usize = 8 << 10;
+/// Maximum number of sensitive values, and of their bytes, that one call can redact: with more, every text of the tool
+/// is withheld.
+const VALUES_MAX: usize = 10_000;
+const VALUE_BYTES_TOTAL: usize = 1 << 20;
+
+/// A value that must not be shown, and the label that is shown instead.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedactionTerm {
+    value: Zeroizing<String>,
+    label: Arc<str>,
+    kind: TermKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum TermKind {
+    Secret,
+    Sensitive,
+    /// A short argument, which is searched for in outputs only.
+    Short,
+    /// There is an argument that is `true` or `false`. Hiding only one of them would tell which.
+    Boolean,
+}
+
+impl RedactionTerm {
+    /// The value of the secret `name`.
+    pub fn secret(name: &str, value: &SecretValue) -> Self {
+        Self::new(value.expose(), scrubber::label(name), TermKind::Secret)
+    }
+
+    /// A value that a contract marks as sensitive.
+    pub fn sensitive(value: &str) -> Self {
+        Self::new(value, REDACTED, TermKind::Sensitive)
+    }
+
+    /// An argument that a contract marks as sensitive, of whatever length.
+    pub fn argument(value: &str) -> Self {
+        let is_short = value.len() < ALONE_BYTES_MIN;
+        Self::new(
+            value,
+            REDACTED,
+            if is_short {
+                TermKind::Short
+            } else {
+                TermKind::Sensitive
+            },
+        )
+    }
+
+    /// A sensitive argument that is `true` or `false`.
+    pub fn boolean() -> Self {
+        Self::new("", REDACTED, TermKind::Boolean)
+    }
+
+    fn new(value: &str, label: impl Into<Arc<str>>, kind: TermKind) -> Self {
+        Self {
+            value: Zeroizing::new(value.to_owned()),
+            label: label.into(),
+            kind,
+        }
+    }
+}
+
+/// Distinct terms, secrets first, then the shortest first; and the names of fields that outputs must not show.
+#[derive(Clone, Default)]
+pub struct RedactionTerms(Vec<RedactionTerm>, BTreeSet<String>);
+
+impl RedactionTerms {
+    /// Adds the names of fields whose values in an output are redacted, whatever they are; returns whether any is new.
+    pub fn hide_fields<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) -> bool {
+        let known = self.1.len();
+        self.1.extend(
+            names
+                .into_iter()
+                .map(|name| plain_name(name).collect::<String>())
+                .filter(|name| !name.is_empty()),
+        );
+        self.1.len() > known
+    }
+
+    /// The terms alone, for the calls that a tool makes: their outputs have fields of their own.
+    pub fn without_fields(&self) -> Self {
+        Self(self.0.clone(), BTreeSet::new())
+    }
+
+    /// Adds the new `terms`; returns whether there are any. Takes O(n log n) time, because a caller may send many
+    /// values.
+    pub fn add(&mut self, mut terms: Vec<RedactionTerm>) -> bool {
+        let key = |term: &RedactionTerm| (term.kind, term.value.len());
+        let order = |a: &RedactionTerm, b: &RedactionTerm| {
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| a.value.as_str().cmp(b.value.as_str()))
+                .then_with(|| a.label.cmp(&b.label))
+        };
+        let known = self.0.len();
+        terms.sort_unstable_by(order);
+        terms.dedup();
+        terms.retain(|term| self.0.binary_search_by(|other| order(other, term)).is_err());
+        self.0.append(&mut terms);
+        self.0.sort_by(order);
+        self.0.len() > known
+    }
+
+    /// Size of all values together, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|term| term.value.len()).sum()
+    }
+
+    /// The sensitive values that can be searched for; shorter ones of an output are taken out at their own place only.
+    fn sensitive(&self) -> impl Iterator<Item = &RedactionTerm> {
+        let is_long = |term: &RedactionTerm| {
+            term.kind == TermKind::Sensitive && term.value.len() >= ALONE_BYTES_MIN
+        };
+        self.0
+            .iter()
+            .filter(move |term| is_long(term) || term.kind == TermKind::Short)
+    }
+
+    /// Returns why these are too many to redact, if they are.
+    pub fn too_many(&self) -> Option<String> {
+        let (values, bytes) = self.sensitive().fold((0, 0), |(values, bytes), term| {
+            (values + 1, bytes + term.value.len())
+        });
+        let over = values > VALUES_MAX || bytes > VALUE_BYTES_TOTAL;
+        over.then(|| {
+            format!(
+                "{values} sensitive values of {bytes} bytes cannot be kept out of what is recorded; at most {VALUES_MAX} \
+                 values of {VALUE_BYTES_TOTAL} bytes can; pass fewer"
+            )
+        })
+    }
+}
+
+/// The budget of pattern searches in everything that the guest of one call reports while it runs: they run where other
+/// calls wait. Time between two texts does not count.
+#[derive(Default)]
+pub struct SpokenMeter(Option<SearchMeter>);
+
+impl SpokenMeter {
+    fn search<T>(&mut self, search: impl FnOnce(&mut SearchMeter) -> T) -> T {
+        let meter = self.0.get_or_insert_with(SearchMeter::inline);
+        meter.go_on();
+        let done = search(meter);
+        meter.pause();
+        done
+    }
+}
+
+/// Redacts terms and matches of patterns in texts and values. The default redacts nothing, and costs nothing.
+#[derive(Clone, Default)]
+pub struct Redactor(Option<Arc<RedactorData>>);
+
+#[derive(Default)]
+struct RedactorData {
+    scrubber: Option<Arc<Scrubber>>,
+    /// Short values, sorted.
+    alone: Vec<Zeroizing<String>>,
+    /// Arguments that are too short to be told from noise, sorted, for outputs only.
+    short: Vec<Zeroizing<String>>,
+    /// The numbers among the short values, which a tool can write differently.
+    numbers: Vec<f64>,
+    /// Redacts every `true` and `false` of an output.
+    booleans: bool,
+    /// Fields of an output that are redacted whatever they hold.
+    fields: BTreeSet<String>,
+    patterns: Vec<SearchPattern>,
+    /// Withholds everything that a guest reports while it runs.
+    silent: bool,
+    /// Redacts every text, because there is more to search for than is possible.
+    blind: bool,
+}
+
+impl Redactor {
+    /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
+    /// Takes time in proportion to the bytes of the terms.
+    pub fn new(terms: &RedactionTerms, patterns: &[SearchPattern], silent: bool) -> Self {
+        let mut inner = RedactorData {
+            patterns: patterns.to_vec(),
+            silent,
+            ..RedactorData::default()
+        };
+        inner.blind = terms.too_many().is_some();
+        let needles = if inner.blind {
+            Vec::new()
+        } else {
+            needles(terms)
+        };
+        if !needles.is_empty() {
+            let scrubber = Scrubber::new(needles);
+            inner.blind = scrubber.is_err();
+            inner.scrubber = scrubber.ok().map(Arc::new);
+        }
+        let short = |term: &&RedactionTerm| {
+            (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len())
+        };
+        inner.alone = terms
+            .0
+            .iter()
+            .filter(short)
+            .map(|term| term.value.clone())
+            .collect();
+        inner
+            .alone
+            .sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        if guard!("sensitive_short") {
+            let tiny = terms
+                .0
+                .iter()
+                .filter(|term| term.kind == TermKind::Short && !term.value.is_empty());
+            inner.short = tiny.map(|term| term.value.clone()).collect();
+            inner
+                .short
+                .sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+            inner.booleans = terms.0.iter().any(|term| term.kind == TermKind::Boolean);
+            inner.numbers = inner
+                .short
+                .iter()
+                .chain(&inner.alone)
+                .filter_map(|text| text.parse().ok())
+                .collect();
+        }
+        if guard!("sensitive_places") {
+            inner.fields.clone_from(&terms.1);
+        }
+        let idle = inner.scrubber.is_none()
+            && inner.alone.is_empty()
+            && patterns.is_empty()
+            && !silent
+            && !inner.blind;
+        let idle = idle && !inner.looks_into_outputs();
+        Self((!idle).then(|| Arc::new(inner)))
+    }
+
+    /// A redactor of every text, for when it is unknown what must not be shown.
+    pub fn blind() -> Self {
+        Self(Some(Arc::new(RedactorData {
+            blind: true,
+            silent: true,
+            ..RedactorData::default()
+        })))
+    }
+
+    /// Returns whether there is nothing to redact.
+    pub fn is_idle(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns whether the texts of progress are withheld.
+    pub fn is_silent(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.silent)
+    }
+
+    /// Returns a stream that removes the terms from bytes; `None` if there are none. Terms that are only redacted where
+    /// they are a whole JSON value stay.
+    ///
+    /// # Errors
+    ///
+    /// Why bytes that arrive in chunks cannot be redacted: there are patterns, or too many terms.
+    pub fn stream(&self) -> Result<Option<ScrubStream>, &'static str> {
+        let Some(inner) = self.0.as_ref().filter(|_| guard!("artifact_redaction")) else {
+            return Ok(None);
+        };
+        if inner.blind || !inner.patterns.is_empty() {
+            return Err(
+                "the call has more sensitive values, or patterns, than can be searched for in a file",
+            );
+        }
+        Ok(inner.scrubber.clone().map(ScrubStream::new))
+    }
+
+    /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
+    /// whole text is redacted.
+    fn text<'a>(&self, text: &'a str, meter: &mut SearchMeter) -> Cow<'a, str> {
+        let Some(inner) = &self.0 else {
+            return Cow::Borrowed(text);
+        };
+        if inner.blind {
+            return Cow::Borrowed(REDACTED);
+        }
+        let scrubbed = inner
+            .scrubber
+            .as_ref()
+            .and_then(|scrubber| scrubber.scrub(text.as_bytes()));
+        let mut text = match scrubbed {
+            Some(bytes) => Cow::Owned(lossy(bytes)),
+            None => Cow::Borrowed(text),
+        };
+        for pattern in &inner.patterns {
+            match pattern.replace(&text, REDACTED, meter) {
+                Ok(Some(replaced)) => text = Cow::Owned(replaced),
+                Ok(None) => {}
+                Err(_) => return Cow::Borrowed(REDACTED),
+            }
+        }
+        text
+    }
+
+    /// Redacts `text`; returns whether it changed. For small texts.
+    pub fn redact_text(&self, text: &mut String) -> bool {
+        !self.is_idle() && self.redact_text_within(text, &mut SearchMeter::inline())
+    }
+
+    /// Like [`Self::redact_output_text`], for what a guest reports while it runs.
+    pub fn redact_spoken_text(&self, text: &mut String, meter: &mut SpokenMeter) -> bool {
+        !self.is_idle() && meter.search(|meter| self.redact_output_text(text, meter))
+    }
+
+    /// Like [`Self::redact_output`], for what a guest reports while it runs.
+    pub fn redact_spoken(&self, value: &mut Value, meter: &mut SpokenMeter) -> bool {
+        !self.is_idle() && meter.search(|meter| self.redact_output(value, meter))
+    }
+
+    /// Like [`Self::redact_text`], within `meter`.
+    pub fn redact_text_within(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
+        let Some(redacted) = self.changed(text, meter) else {
+            return false;
+        };
+        *text = redacted;
+        true
+    }
+
+    /// Redacts `value`, names of fields included; returns whether it changed. For small values.
+    pub fn redact(&self, value: &mut Value) -> bool {
+        !self.is_idle() && self.redact_within(value, &mut SearchMeter::inline())
+    }
+
+    /// Like [`Self::redact`], within `meter`.
+    pub fn redact_within(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        match value {
+            Value::Null | Value::Bool(_) => false,
+            Value::Number(number) => match self.changed(&number.to_string(), meter) {
+                Some(text) => {
+                    *value = Value::String(text);
+                    true
+                }
+                None => false,
+            },
+            Value::String(text) => self.redact_text_within(text, meter),
+            Value::Array(items) => items
+                .iter_mut()
+                .fold(false, |found, item| self.redact_within(item, meter) | found),
+            Value::Object(fields) => {
+                let found = fields.values_mut().fold(false, |found, field| {
+                    self.redact_within(field, meter) | found
+                });
+                found | self.redact_names(fields, meter)
+            }
+        }
+    }
+
+    /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
+    /// value equals one.
+    pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
+        let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
+            return self.redact_within(value, meter);
+        };
+        match value {
+            Value::Bool(_) | Value::Number(_) if inner.is_short(value) => {
+                *value = Value::String(REDACTED.to_owned());
+                true
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.redact_within(value, meter),
+            Value::String(text) => self.redact_output_text(text, meter),
+            Value::Array(items) => items
+                .iter_mut()
+                .fold(false, |found, item| self.redact_output(item, meter) | found),
+            Value::Object(fields) => {
+                let mut found = false;
+                for (name, field) in fields.iter_mut() {
+                    found |= if inner.hides_field(name) {
+                        hide_value(field)
+                    } else {
+                        self.redact_output(field, meter)
+                    };
+                }
+                found | self.redact_names(fields, meter)
+            }
+        }
+    }
+
+    /// Like [`Self::redact_text_within`], for output of the tool: a text that is JSON is redacted as the value that it is.
+    pub fn redact_output_text(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
+        let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
+            return self.redact_text_within(text, meter);
+        };
+        if inner.is_short_text(text.trim()) {
+            REDACTED.clone_into(text);
+            return true;
+        }
+        let mut found = false;
+        if let Some(mut value) = decoded(text)
+            && self.redact_output(&mut value, meter)
+        {
+            *text = Input::from_text(text.as_str())
+                .with_value(value)
+                .text()
+                .to_owned();
+            found = true;
+        }
+        self.redact_text_within(text, meter) | found
+    }
+
+    /// Redacts the names of `fields`; returns whether any changed.
+    fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut SearchMeter) -> bool {
+        let renamed: Vec<_> = fields
+            .keys()
+            .map(|name| self.changed(name, meter))
+            .collect();
+        let found = renamed.iter().any(Option::is_some);
+        if found {
+            let old = std::mem::take(fields).into_iter().zip(renamed);
+            *fields = old
+                .map(|((name, field), renamed)| (renamed.unwrap_or(name), field))
+                .collect();
+        }
+        found
+    }
+
+    /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
+    fn changed(&self, text: &str, meter: &mut SearchMeter) -> Option<String> {
+        let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
+        if inner
+            .alone
+            .binary_search_by(|value| value.as_str().cmp(text))
+            .is_ok()
+        {
+            return Some(REDACTED.to_owned());
+        }
+        match self.text(text, meter) {
+            Cow::Owned(text) => Some(text),
+            Cow::Borrowed(same) if std::ptr::eq(same, text) => None,
+            Cow::Borrowed(other) => Some(other.to_owned()),
+        }
+    }
+}
+
+impl RedactorData {
+    /// Returns whether outputs have more to redact than other records.
+    fn looks_into_outputs(&self) -> bool {
+        !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty())
+            || self.booleans
+    }
+
+    fn is_short_text(&self, text: &str) -> bool {
+        let is_in = |sorted: &[Zeroizing<String>]| {
+            sorted
+                .binary_search_by(|value| value.as_str().cmp(text))
+                .is_ok()
+        };
+        is_in(&self.short)
+            || is_in(&self.alone)
+            || (self.booleans && matches!(text, "true" | "false"))
+    }
+
+    /// Returns whether `value`, a boolean or a number, equals a short argument.
+    fn is_short(&self, value: &Value) -> bool {
+        match value {
+            Value::Bool(_) => self.booleans,
+            Value::Number(number) => {
+                self.is_short_text(&number.to_string())
+                    || number
+                        .as_f64()
+                        .is_some_and(|number| self.numbers.contains(&number))
+            }
+            _ => false,
+        }
+    }
+
+    fn hides_field(&self, name: &str) -> bool {
+        !self.fields.is_empty() && self.fields.contains(&plain_name(name).collect::<String>())
+    }
+}
+
+/// Replaces `value`, unless it says nothing, or was redacted before; returns whether it changed.
+fn hide_value(value: &mut Value) -> bool {
+    let is_hidden = value.is_null() || value.as_str() == Some(REDACTED);
+    if !is_hidden {
+        *value = Value::String(REDACTED.to_owned());
+    }
+    !is_hidden
+}
+
+/// The values to search for anywhere in a text, and how.
+fn needles(terms: &RedactionTerms) -> Vec<SearchedValue<'_>> {
+    let mut values_left = ENCODED_VALUES_MAX;
+    let mut bytes_left = ENCODED_BYTES_TOTAL;
+    let mut needles = Vec::new();
+    for term in terms
+        .0
+        .iter()
+        .filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN)
+    {
+        let length = term.value.len();
+        let look = match term.kind {
+            TermKind::Secret => SearchMode::Forms,
+            TermKind::Sensitive
+                if values_left > 0 && length <= ENCODED_BYTES_MAX.min(bytes_left) =>
+            {
+                values_left -= 1;
+                bytes_left -= length;
+                SearchMode::Forms
+            }
+            TermKind::Sensitive => SearchMode::Chunks,
+            // Shorter than what is searched for anywhere.
+            TermKind::Short | TermKind::Boolean => continue,
+        };
+        needles.push(SearchedValue {
+            value: term.value.as_bytes(),
+            label: &term.label,
+            look,
+        });
+    }
+    needles
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REDACTED, RedactionTerm, RedactionTerms, Redactor, SpokenMeter};
+    use crate::secret::SecretValue;
+    use serde_json::json;
+    use toolcell_spec::regex_search::SearchPattern;
+
+    fn terms(of: impl IntoIterator<Item = RedactionTerm>) -> RedactionTerms {
+        let mut terms = RedactionTerms::default();
+        terms.add(of.into_iter().collect());
+        terms
+    }
+
+    #[test]
+    fn terms_are_taken_out_of_texts_names_and_numbers() {
+        let secret = SecretValue::new("s3cr3t-value".to_owned());
+        let terms = terms([
+            RedactionTerm::secret("KEY", &secret),
+            RedactionTerm::sensitive("12345678"),
+            RedactionTerm::sensitive("1234"),
+        ]);
+        let redactor = Redactor::new(&terms, &[], false);
+        let mut value = json!({
+            "s3cr3t-value": [12345678, 1234, "1234", "no 1234 alone", 12, true],
+            "b": "is s3cr3t-value",
+        });
+        assert!(redactor.redact(&mut value));
+        let expected = json!({
+            "[secret KEY]": ["[redacted]", "[redacted]", "[redacted]", "no 1234 alone", 12, true],
+            "b": "is [secret KEY]",
+        });
+        assert_eq!(value, expected);
+        assert!(!redactor.redact(&mut json!({"a": ["b", 1]})));
+    }
+
+    #[test]
+    fn outputs_are_redacted_by_place_and_where_they_repeat_a_short_argument() {
+        let mut terms = terms([
+            RedactionTerm::argument("7"),
+            RedactionTerm::argument("abc"),
+            RedactionTerm::argument("1.50"),
+            RedactionTerm::boolean(),
+        ]);
+        terms.hide_fields(&["api_key".to_owned()]);
+        let redactor = Redactor::new(&terms, &[], false);
+        let mut value = json!({
+            "n": [7, 7.0, 1.5, 70, "7", " abc\n", "abc 7"], "yes": true, "apiKey": {"x": 1}, "API-KEY": null, "7": 1,
+            "text": "{\"large\": 12345678901234567890123, \"n\": [7, 8]}",
+        });
+        assert!(redactor.redact_output(
+            &mut value,
+            &mut toolcell_spec::regex_search::SearchMeter::inline()
+        ));
+        let r = REDACTED;
+        let expected = json!({
+            "n": [r, r, r, 70, r, r, "abc 7"], "yes": r, "apiKey": r, "API-KEY": null, "7": 1,
+            "text": "{\"large\":12345678901234567890123,\"n\":[\"[redacted]\",8]}",
+        });
+        assert_eq!(value, expected);
+        // Words of the records stay.
+        assert!(!redactor.redact(&mut json!({"attempt": 7, "cached": true, "api_key": "x"})));
+    }
+
+    #[test]
+    fn all_that_a_guest_says_has_one_budget() {
+        // Each `a` matches, and each search reads to the end of the text first.
+        let pattern = SearchPattern::compile(".*z|a").unwrap();
+        let redactor = Redactor::new(&RedactionTerms::default(), &[pattern], false);
+        let mut meter = SpokenMeter::default();
+        let mut said = ["soon".to_owned(), "a".repeat(4 << 20), "late".to_owned()];
+        for text in &mut said {
+            redactor.redact_spoken_text(text, &mut meter);
+        }
+        assert_eq!(said, ["soon", REDACTED, REDACTED]);
+        let mut fields = json!(["too late"]);
+        assert!(redactor.redact_spoken(&mut fields, &mut meter));
+        assert_eq!(fields, json!([REDACTED]));
+    }
+
+    #[test]
+    fn nothing_to_take_out_costs_nothing() {
+        assert!(Redactor::new(&RedactionTerms::default(), &[], false).is_idle());
+        assert!(
+            Redactor::new(&terms([RedactionTerm::sensitive("abc")]), &[], false).is_idle(),
+            "too short to be told from noise"
+        );
+        assert!(!Redactor::new(&RedactionTerms::default(), &[], true).is_idle());
+    }
+}

@@ -1,0 +1,232 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::invocation::HIDDEN;
+use super::{Content, DecisionId, Extra, InvocationId, SchemaVersion, Timestamp};
+
+/// `behavior` (AT-BEH-01..04).
+///
+/// ```
+/// use toolcell_spec::Behavior;
+///
+/// assert_eq!(serde_json::to_value(Behavior::Ask)?, "ask");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Behavior {
+    /// The call runs (AT-BEH-01).
+    Allow,
+    /// The call waits for an approval (AT-BEH-02).
+    Ask,
+    /// The call is refused (AT-BEH-03).
+    Deny,
+    /// No opinion; never a permission (AT-BEH-04).
+    Passthrough,
+}
+
+/// `mode` of the host when it decided (AT-DEC-04).
+///
+/// ```
+/// use toolcell_policy::Policy;
+/// use toolcell_spec::Mode;
+///
+/// assert_eq!(Policy::default().mode, Mode::Default);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Asks for approvals.
+    #[default]
+    Default,
+    /// Runs only calls without effects.
+    Plan,
+    /// Denies a call that needs an approval, because no approver can be asked.
+    NonInteractive,
+}
+
+impl Mode {
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Plan => "plan",
+            Self::NonInteractive => "non_interactive",
+        }
+    }
+}
+
+/// `source`: the origin of the rule that decided (AT-DEC-05).
+///
+/// ```
+/// use toolcell_policy::Provenance;
+/// use toolcell_spec::RuleSource;
+///
+/// assert_eq!(Provenance::SESSION.source, RuleSource::Session);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleSource {
+    /// The user's own file.
+    UserSettings,
+    /// A project's file that the user trusts.
+    ProjectSettings,
+    /// The user's own settings for one checkout, in a file beside the project's that the user trusts.
+    LocalSettings,
+    /// A file that an option names.
+    FlagSettings,
+    /// Decisions of the host itself: its checks, mode and hooks. They outrank every rule that allows.
+    PolicySettings,
+    /// An option of the command line, or a program that embeds the host.
+    CliArg,
+    /// The answer of an approver to the question about this call.
+    Command,
+    /// Accepted while a session lasts.
+    Session,
+}
+
+impl RuleSource {
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserSettings => "user_settings",
+            Self::ProjectSettings => "project_settings",
+            Self::LocalSettings => "local_settings",
+            Self::FlagSettings => "flag_settings",
+            Self::PolicySettings => "policy_settings",
+            Self::CliArg => "cli_arg",
+            Self::Command => "command",
+            Self::Session => "session",
+        }
+    }
+
+    /// Returns whether the file comes with a checkout, which others may have written.
+    pub fn is_in_checkout(self) -> bool {
+        matches!(self, Self::ProjectSettings | Self::LocalSettings)
+    }
+}
+
+/// `reason.type` (AT-DEC-06).
+///
+/// ```
+/// use toolcell_spec::{PermissionDecision, ReasonType};
+///
+/// fn a_hook_decided(decision: &PermissionDecision) -> bool {
+///     decision.reason.kind == ReasonType::Hook
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonType {
+    Rule,
+    Mode,
+    Policy,
+    Hook,
+    Classifier,
+    WorkingDir,
+    SandboxOverride,
+    SafetyCheck,
+    PermissionPromptTool,
+    AsyncAgent,
+    SubcommandResults,
+    Other,
+}
+
+/// `reason`: an object, so that a program can read it.
+///
+/// ```
+/// use toolcell_spec::{Extra, Reason, ReasonType};
+///
+/// let reason = Reason { kind: ReasonType::Mode, message: "plan mode".to_owned(), extra: Extra::new() };
+/// assert_eq!(serde_json::to_value(&reason)?["type"], "mode");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// Kind of the reason.
+    #[serde(rename = "type")]
+    pub kind: ReasonType,
+    /// The reason in plain words.
+    pub message: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// `tool_permission_decision` (AT-DEC-01..19).
+///
+/// ```
+/// use toolcell_spec::{Behavior, CallRecord};
+///
+/// /// The rules that denied the call.
+/// fn denied_by(record: &CallRecord) -> Vec<&str> {
+///     let denials = record.decisions.iter().filter(|decision| decision.behavior == Behavior::Deny);
+///     denials.flat_map(|decision| decision.rule_refs.iter().map(String::as_str)).collect()
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PermissionDecision {
+    pub schema_version: SchemaVersion,
+    pub decision_id: DecisionId,
+    pub invocation_id: InvocationId,
+    /// The decision.
+    pub behavior: Behavior,
+    /// The host's mode at that time.
+    pub mode: Mode,
+    /// Where the deciding rule was written, or who else decided; `None` in records of earlier versions only.
+    #[serde(default)]
+    pub source: Option<RuleSource>,
+    /// Why.
+    pub reason: Reason,
+    /// The rules and grants that took part, as they are written (AT-DEC-07).
+    #[serde(default)]
+    pub rule_refs: Vec<String>,
+    /// Everything that decided (AT-DEC-08): the rules and grants as written, `mode:NAME`, `hook:ID`, `approval:ID`, and
+    /// `permission_profile:ID`, the profile of the tool.
+    #[serde(default)]
+    pub policy_refs: Vec<String>,
+    /// The arguments as the approver changed them (AT-DEC-09).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_input: Option<Value>,
+    /// The reference of `updated_input` (AT-DEC-10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_input_ref: Option<String>,
+    /// `true` if the approver changed the arguments (AT-DEC-11).
+    #[serde(default)]
+    pub user_modified: bool,
+    #[serde(default)]
+    pub suggested_updates: Vec<Value>,
+    /// A classifier that decides later (AT-DEC-13). Always `None`: a tool's own classifier has answered before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_classifier_check: Option<Value>,
+    /// The canonical path that a denial matched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_path: Option<String>,
+    /// Content shown (AT-DEC-15).
+    #[serde(default)]
+    pub content_blocks: Vec<Content>,
+    /// The approver's feedback (AT-DEC-16).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_feedback: Option<String>,
+    /// When the decision was made.
+    pub decided_at: Timestamp,
+    /// When the approval ends (AT-DEC-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The unknown field of a decision that names what the call gets: the same for the same capability (AT-EXEC-13).
+pub const SANDBOX_REF: &str = "sandbox_ref";
+
+impl PermissionDecision {
+    /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and
+    /// said.
+    pub fn hide_input(&mut self) {
+        (self.updated_input, self.updated_input_ref) = (None, None);
+        (self.blocked_path, self.accept_feedback) = (None, None);
+        HIDDEN.clone_into(&mut self.reason.message);
+        self.content_blocks.clear();
+        self.extra.remove("notes");
+    }
+}

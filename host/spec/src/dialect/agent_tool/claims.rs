@@ -1,0 +1,447 @@
+//! Consistency of the records of one tool: if two of them contradict each other, one claim would be lost.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::Value;
+
+use serde::Deserialize;
+
+use crate::{ExternalMapping, SubjectField, SubjectKind, ToolInterface, is_subject, native_ids};
+
+use super::findings::{Findings, ToolkitPlace};
+use super::references::{IndexedRecord, LinkedRecords, text};
+
+/// Schemas that both a declaration and its interface may have: contract and field, and the field of the interface.
+const SCHEMAS: [(&str, &str, &str); 3] = [
+    ("input_contract", "model_input_schema", "model_input_schema"),
+    (
+        "input_contract",
+        "runtime_input_schema",
+        "runtime_input_schema",
+    ),
+    ("output_contract", "structured_schema", "output_schema"),
+];
+
+/// Checks the records of one tool against each other.
+pub(super) fn check(tool: &LinkedRecords<'_>, tool_id: &str, findings: &mut Findings) {
+    let top = ToolkitPlace::TOP;
+    let lists = [
+        "declarations",
+        "interfaces",
+        "execution_profiles",
+        "permission_profiles",
+    ]
+    .map(|list| top.field(list));
+    let [declarations, interfaces, executions, permissions] = &lists;
+    let declaration = declarations.item(tool.declaration.at);
+    if let Some(interface) = tool.interface {
+        let place = interfaces.item(interface.at);
+        identity(
+            tool.declaration.value,
+            tool_id,
+            interface.value,
+            &place,
+            findings,
+        );
+        shown_identity(tool.declaration.value, interface.value, &place, findings);
+        schemas(tool.declaration.value, interface.value, &place, findings);
+        subjects(tool.declaration.value, interface.value, &place, findings);
+        matcher(interface.value, has_native_ids(tool), &place, findings);
+    }
+    sandbox(tool, interfaces, findings);
+    defaults(
+        tool.declaration.value,
+        tool.interface.map(|interface| interface.value),
+        &declaration,
+        findings,
+    );
+    named_fields(tool, &declaration, findings);
+    if let Some(execution) = tool.execution_profile {
+        execution_profile(tool, execution, &executions.item(execution.at), findings);
+    }
+    if let Some(permission) = tool.permission_profile {
+        permission_profile(
+            tool,
+            permission.value,
+            &permissions.item(permission.at),
+            findings,
+        );
+    }
+}
+
+/// Refuses an interface that names another tool than the one that refers to it.
+fn identity(
+    declaration: &Value,
+    tool_id: &str,
+    interface: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    if let Some(of) = text(interface, "tool_id").filter(|of| *of != tool_id) {
+        findings.error(
+            &place.field("tool_id"),
+            format!("the interface of {tool_id:?} names another tool: {of:?}"),
+        );
+    }
+    if let (Some(name), Some(known)) = (text(interface, "name"), text(declaration, "name"))
+        && name != known
+    {
+        findings.error(
+            &place.field("name"),
+            format!("the interface of {known:?} names another tool: {name:?}"),
+        );
+    }
+    if let (Some(namespace), Some(known)) =
+        (text(interface, "namespace"), text(declaration, "namespace"))
+        && namespace != known
+    {
+        let message = format!(
+            "the interface of {tool_id:?} names another namespace than {known:?}: {namespace:?}"
+        );
+        findings.error(&place.field("namespace"), message);
+    }
+}
+
+/// Notes what an interface says of its tool beside the declaration, which counts. Native ids come from the mappings alone
+/// (AT-IF-01).
+fn shown_identity(
+    declaration: &Value,
+    interface: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    for (field, counts) in [
+        ("aliases", "aliases"),
+        ("search_hint", "search_hint"),
+        ("user_facing_name", "title"),
+    ] {
+        let known = declaration
+            .get(counts)
+            .filter(|known| field == counts || !known.is_null());
+        let differs = |value: &Value| known != Some(value) && (field == counts || known.is_some());
+        if interface.get(field).is_some_and(differs) {
+            findings.note(
+                &place.field(field),
+                "has no effect: what the declaration says counts, and differs",
+            );
+        }
+    }
+    let mappings: Vec<ExternalMapping> = [declaration, interface]
+        .iter()
+        .filter_map(|record| Vec::deserialize(record.get("external_mappings")?).ok())
+        .flat_map(|mappings: Vec<ExternalMapping>| mappings)
+        .collect();
+    let known = native_ids(&mappings);
+    let said = interface.get("native_ids").and_then(Value::as_array);
+    if said.is_some_and(|said| said.iter().any(|id| !known.iter().any(|known| id == known))) {
+        findings.note(
+            &place.field("native_ids"),
+            "has no effect: the ids are those in external_mappings",
+        );
+    }
+}
+
+/// Refuses two different schemas for one purpose, because only one of them would be checked.
+fn schemas(
+    declaration: &Value,
+    interface: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    for (contract, field, of_interface) in SCHEMAS {
+        let own = declaration
+            .get(contract)
+            .and_then(|contract| contract.get(field))
+            .filter(|own| !own.is_null());
+        let other = interface.get(of_interface).filter(|other| !other.is_null());
+        if let (Some(own), Some(other)) = (own, other)
+            && own != other
+        {
+            let message = format!(
+                "differs from {contract}.{field} of the tool's declaration; remove one of them"
+            );
+            findings.error(&place.field(of_interface), message);
+        }
+    }
+}
+
+/// Refuses a subject that leads to no argument, because it would narrow nothing.
+fn subjects(
+    declaration: &Value,
+    interface: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    fn schema(holder: &Value) -> Option<&Value> {
+        holder
+            .get("model_input_schema")
+            .filter(|schema| !schema.is_null())
+    }
+    let Some(Value::Object(subjects)) = interface.get("permission_subjects") else {
+        return;
+    };
+    let own = declaration.get("input_contract").and_then(schema);
+    let schema = own.or_else(|| schema(interface)).unwrap_or(&Value::Null);
+    let place = place.field("permission_subjects");
+    for pointer in subjects.keys() {
+        if let Err(problem) = SubjectField::argument(pointer, schema) {
+            findings.error(&place.field(pointer), problem);
+        }
+    }
+}
+
+/// Notes a permission matcher that compares something else than the subjects of the tool.
+fn matcher(
+    interface: &Value,
+    has_native_ids: bool,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    let Ok(parsed) = ToolInterface::deserialize(interface) else {
+        return;
+    };
+    if !parsed.is_matched(has_native_ids) {
+        findings.note(
+            &place.field("permission_matcher"),
+            "this host does not evaluate it: each call needs an approval, unless a rule allows the tool; name the arguments \
+             in permission_subjects, and the kind of one of them here",
+        );
+    }
+}
+
+/// Returns whether the tool's `external_mappings` name operations of other protocols, to compare rules with.
+fn has_native_ids(tool: &LinkedRecords<'_>) -> bool {
+    let records = [
+        Some(tool.declaration.value),
+        tool.interface.map(|interface| interface.value),
+    ];
+    let mappings = records
+        .into_iter()
+        .flatten()
+        .filter_map(|record| record.get("external_mappings")?.as_array());
+    let mappings: Vec<_> = mappings
+        .flatten()
+        .filter_map(|one| ExternalMapping::deserialize(one).ok())
+        .collect();
+    !native_ids(&mappings).is_empty()
+}
+
+/// Refuses the sandbox of an interface if the permission profile names another one (AT-IF-06).
+fn sandbox(tool: &LinkedRecords<'_>, interfaces: &ToolkitPlace<'_>, findings: &mut Findings) {
+    let Some(interface) = tool.interface else {
+        return;
+    };
+    let asked = asked_sandbox(tool);
+    let of_profile = profile_sandbox(tool);
+    if let (Some(asked), Some(of_profile)) = (asked, of_profile)
+        && asked != of_profile
+    {
+        let message = format!(
+            "the permission profile of the tool names another one: {of_profile:?}; remove one of them"
+        );
+        findings.error(
+            &interfaces.item(interface.at).field("sandbox_profile"),
+            message,
+        );
+    }
+}
+
+/// Refuses a sandbox profile that the tool requests nowhere else: the host writes the applied one here.
+fn execution_profile(
+    tool: &LinkedRecords<'_>,
+    execution: IndexedRecord<'_>,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    let asked = text(execution.value, "sandbox_profile").filter(|asked| *asked != "granted");
+    if asked.is_some() && asked != profile_sandbox(tool).or_else(|| asked_sandbox(tool)) {
+        let message = "has no effect here: name the same profile in sandbox_profile of the permission profile";
+        findings.error(&place.field("sandbox_profile"), message);
+    }
+}
+
+/// The sandbox that the permission profile of the tool names.
+fn profile_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
+    text(tool.permission_profile?.value, "sandbox_profile")
+}
+
+/// The sandbox that the interface of the tool names; `granted` asks for none.
+fn asked_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
+    text(tool.interface?.value, "sandbox_profile")
+        .filter(|asked| !asked.is_empty() && *asked != "granted")
+}
+
+fn permission_profile(
+    tool: &LinkedRecords<'_>,
+    profile: &Value,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    let effects = profile
+        .get("write_effects")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    if effects.len() > 1 && effects.iter().any(|effect| effect == "none") {
+        findings.error(
+            &place.field("write_effects"),
+            "`none` contradicts the other effects; remove it, or them",
+        );
+    }
+    let Some(fields) = profile
+        .get("rule_matching_fields")
+        .and_then(Value::as_array)
+    else {
+        return;
+    };
+    let subjects = tool
+        .interface
+        .and_then(|interface| interface.value.get("permission_subjects"));
+    // What cannot be read has an error of its own.
+    let read =
+        subjects.and_then(|subjects| BTreeMap::<String, SubjectKind>::deserialize(subjects).ok());
+    let subjects = read.unwrap_or_default();
+    let has_native_ids = has_native_ids(tool);
+    let place = place.field("rule_matching_fields");
+    for (at, field) in fields.iter().enumerate() {
+        let field = field.as_str().unwrap_or_default();
+        if !is_subject(field, &subjects, has_native_ids) {
+            let message = format!(
+                "permission_subjects names no argument of the kind {field:?}: each call needs an approval, unless a rule \
+                 allows the tool; name the argument there, or remove this"
+            );
+            findings.note(&place.item(at), message);
+        }
+    }
+}
+
+/// Notes defaults whose type or value their own schema refuses: a call that needs such a default fails.
+fn defaults(
+    declaration: &Value,
+    interface: Option<&Value>,
+    place: &ToolkitPlace<'_>,
+    findings: &mut Findings,
+) {
+    let Some(contract) = declaration.get("input_contract") else {
+        return;
+    };
+    let Some(Value::Object(defaults)) = contract.get("defaults") else {
+        return;
+    };
+    let own = contract
+        .get("model_input_schema")
+        .filter(|schema| !schema.is_null());
+    let Some(schema) = own.or_else(|| interface?.get("model_input_schema")) else {
+        return;
+    };
+    let place = place.field("input_contract");
+    let list = "defaults";
+    let place = place.field(list);
+    for (name, value) in defaults {
+        let of = schema
+            .get("properties")
+            .and_then(|properties| properties.get(name));
+        if of.is_some_and(|of| !may_be(of, value)) {
+            findings.note(
+                &place.field(name),
+                "its own schema refuses this default: a call that needs it fails",
+            );
+        }
+    }
+}
+
+/// Returns whether the keywords `type`, `enum` and `const` allow the value.
+fn may_be(schema: &Value, value: &Value) -> bool {
+    let is = |kind: &Value| match (kind.as_str(), value) {
+        (Some("null"), value) => value.is_null(),
+        (Some("boolean"), value) => value.is_boolean(),
+        (Some("string"), value) => value.is_string(),
+        (Some("array"), value) => value.is_array(),
+        (Some("object"), value) => value.is_object(),
+        (Some("number"), value) => value.is_number(),
+        (Some("integer"), value) => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        _ => true,
+    };
+    let has_type = match schema.get("type") {
+        None => true,
+        Some(Value::Array(kinds)) => kinds.iter().any(is),
+        Some(kind) => is(kind),
+    };
+    let is_listed = schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .is_none_or(|known| known.contains(value));
+    has_type && is_listed && schema.get("const").is_none_or(|only| only == value)
+}
+
+/// Notes fields that a contract lists and no schema describes. They may occur if the schema is open; otherwise their
+/// names are wrong.
+fn named_fields(tool: &LinkedRecords<'_>, place: &ToolkitPlace<'_>, findings: &mut Findings) {
+    for (contract, field) in [
+        ("input_contract", "sensitive_fields"),
+        ("input_contract", "internal_only_fields"),
+        ("output_contract", "redaction_rules"),
+    ] {
+        let Some(contract_value) = tool.declaration.value.get(contract) else {
+            continue;
+        };
+        let Some(names) = contract_value
+            .get(field)
+            .and_then(Value::as_array)
+            .filter(|names| !names.is_empty())
+        else {
+            continue;
+        };
+        let mut described = HashSet::new();
+        for (holder, own, other) in SCHEMAS {
+            if holder == contract {
+                let schemas = [
+                    contract_value.get(own),
+                    tool.interface
+                        .and_then(|interface| interface.value.get(other)),
+                ];
+                schemas
+                    .into_iter()
+                    .flatten()
+                    .for_each(|schema| properties(schema, &mut described));
+            }
+        }
+        let inner = place.field(contract);
+        let list = inner.field(field);
+        for (at, name) in names.iter().enumerate() {
+            if let Some(last) = name.as_str().and_then(last_name)
+                && !described.contains(last.as_str())
+            {
+                findings.note(
+                    &list.item(at),
+                    format!("no schema describes {last:?}: correct the name, unless it may come"),
+                );
+            }
+        }
+    }
+}
+
+/// The property that a JSON Pointer or a name ends in; `None` if it names only items, or everything.
+fn last_name(field: &str) -> Option<String> {
+    let Some(pointer) = field.strip_prefix('/') else {
+        return Some(field.to_owned()).filter(|name| !name.is_empty());
+    };
+    let named = |step: &&str| *step != "*" && step.parse::<usize>().is_err();
+    pointer
+        .rsplit('/')
+        .find(named)
+        .map(|step| step.replace("~1", "/").replace("~0", "~"))
+}
+
+/// Collects every name below a `properties` in `schema`.
+fn properties<'a>(schema: &'a Value, found: &mut HashSet<&'a str>) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get("properties") {
+                found.extend(properties.keys().map(String::as_str));
+            }
+            fields.values().for_each(|inner| properties(inner, found));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| properties(inner, found)),
+        _ => {}
+    }
+}

@@ -1,0 +1,193 @@
+//! The custom section `toolcell:profile`, in which `toolcell wrap` writes what a component of plain functions does not say
+//! of itself. It informs and narrows: what its tools get is decided by grants, as for any other tool.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{JSON_VALUES_MAX, SubjectKind, read_unique_json};
+
+/// Name of the custom section.
+pub const PROFILE_SECTION: &str = "toolcell:profile";
+/// Name of the custom section that holds the documentation of a WIT package, as other tools write it.
+pub const DOCS_SECTION: &str = "package-docs";
+
+/// The content of the section, as JSON.
+///
+/// ```
+/// use toolcell_spec::dialect::wrapping::Profile;
+///
+/// let profile = Profile::read(r#"{"tools": {"files-list": {"read_only": true, "paths": ["folder"]}}}"#)?;
+/// assert!(profile.tools["files-list"].read_only);
+/// assert!(Profile::read(r#"{"tools": {"files-list": {"readonly": true}}}"#).is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Namespace of the tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `true` if its functions are its tools, although it is a command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub functions: bool,
+    /// The most that all of them may ask for; `None`: what the component imports, and what the tools' profiles name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<Ceiling>,
+    /// Profile of each tool, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, ToolProfile>,
+}
+
+/// The most that the tools of a component may ask for. Grants decide what they get of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// `true` if they ask for files to read, if the component imports files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub file_read: bool,
+    /// `true` if they ask for files to write, likewise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub file_write: bool,
+    /// The requests that they ask for, each as in the `network_scope` of a permission profile. Empty: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
+}
+
+/// A profile's entry for one tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolProfile {
+    /// Description for a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `true` if the tool changes nothing: its folders are read-only, and its requests use only safe methods.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// `false`: the tool asks for no network, although its component imports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
+    /// The arguments that name paths: a name, or a JSON Pointer. The tool asks for files then, and a call gets those alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// The arguments that name URLs, likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
+}
+
+impl Profile {
+    /// Reads the text of a profile.
+    ///
+    /// # Errors
+    ///
+    /// Text that is not JSON, and fields that a profile does not have: what they were meant to narrow would be lost.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let profile = read_unique_json(text, JSON_VALUES_MAX).and_then(|value| {
+            if value.is_object() {
+                serde_json::from_value(value).map_err(|error| error.to_string())
+            } else {
+                Err("it is not an object".to_owned())
+            }
+        });
+        profile.map_err(|error| format!("cannot read the profile: {error}"))
+    }
+}
+
+impl ToolProfile {
+    /// The arguments that name something, by JSON Pointer.
+    ///
+    /// # Errors
+    ///
+    /// An argument that is named as a path and as a URL.
+    pub fn subjects(&self) -> Result<BTreeMap<String, SubjectKind>, String> {
+        let mut subjects = BTreeMap::new();
+        for (names, kind) in [
+            (&self.paths, SubjectKind::Path),
+            (&self.urls, SubjectKind::Url),
+        ] {
+            for name in names {
+                let known = subjects.insert(pointer(name), kind);
+                if known.is_some_and(|known| known != kind) {
+                    return Err(format!("{name:?} is named as a path and as a URL"));
+                }
+            }
+        }
+        Ok(subjects)
+    }
+}
+
+/// The JSON Pointer of an argument, which may be given by its name.
+pub(super) fn pointer(argument: &str) -> String {
+    if argument.starts_with('/') {
+        argument.to_owned()
+    } else {
+        format!("/{}", argument.replace('~', "~0").replace('/', "~1"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Profile, ToolProfile};
+    use crate::SubjectKind;
+
+    #[test]
+    fn a_profile_is_written_as_it_is_read() {
+        let text = r#"{"namespace":"acme","ceiling":{"file_read":true,"network":["any"]},"tools":{"a":{"read_only":true,"network":false,"paths":["p","/q/r"]},"b":{}}}"#;
+        let profile = Profile::read(text).unwrap();
+        assert_eq!(serde_json::to_string(&profile).unwrap(), text);
+        assert_eq!(Profile::read("{}").unwrap(), Profile::default());
+    }
+
+    #[test]
+    fn what_a_profile_does_not_know_is_refused() {
+        for (text, why) in [
+            ("", "EOF"),
+            ("[]", "not an object"),
+            (r#"{"tool": {}}"#, "unknown field `tool`"),
+            (r#"{"ceiling": {"file": true}}"#, "unknown field `file`"),
+            (r#"{"tools": {"a": {"path": []}}}"#, "unknown field `path`"),
+            (
+                r#"{"tools": {"a": {"read_only": "yes"}}}"#,
+                "expected a boolean",
+            ),
+            (r#"{"tools": {"a": {}, "a": {"read_only": true}}}"#, "a"),
+        ] {
+            let refusal = Profile::read(text).unwrap_err();
+            assert!(
+                refusal.starts_with("cannot read the profile: ") && refusal.contains(why),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn arguments_are_named_or_pointed_at() {
+        let named = |paths: &[&str], urls: &[&str]| {
+            let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            ToolProfile {
+                paths: own(paths),
+                urls: own(urls),
+                ..ToolProfile::default()
+            }
+            .subjects()
+        };
+        let subjects = named(&["in/out", "/a/*"], &["url"]).unwrap();
+        let found: Vec<_> = subjects
+            .iter()
+            .map(|(pointer, kind)| (pointer.as_str(), *kind))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("/a/*", SubjectKind::Path),
+                ("/in~1out", SubjectKind::Path),
+                ("/url", SubjectKind::Url)
+            ]
+        );
+        assert!(
+            named(&["x"], &["/x"])
+                .unwrap_err()
+                .contains("as a path and as a URL")
+        );
+    }
+}

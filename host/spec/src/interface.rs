@@ -1,0 +1,298 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy,
+    SubjectKind,
+};
+
+/// `schema_visibility` (AT-IF-03): who gets the schema of a tool.
+///
+/// ```
+/// use toolcell_spec::SchemaVisibility;
+///
+/// assert_eq!(serde_json::to_value(SchemaVisibility::Deferred)?, "deferred");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaVisibility {
+    /// Listed with the tool.
+    Loaded,
+    /// Listed without it: a caller loads the tool first, as with the lifecycle `deferred`.
+    Deferred,
+    /// No list has the tool, and only other tools can call it.
+    Internal,
+    /// The tool has its schema from another protocol. The one in its records counts here, as with `loaded`.
+    NativeRef,
+}
+
+/// `interrupt_behavior` (AT-IF-08): what happens to a call that is canceled.
+///
+/// ```
+/// use toolcell_spec::InterruptBehavior;
+///
+/// assert_eq!(serde_json::to_value(InterruptBehavior::Cancel)?, "cancel");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptBehavior {
+    /// It ends.
+    Cancel,
+    /// It goes on. This host stops every call that is canceled, and says so when the tool is loaded.
+    Block,
+}
+
+/// How calls use a resource that their tools name.
+///
+/// ```
+/// use toolcell_spec::LockMode;
+///
+/// assert_eq!(LockMode::default(), LockMode::Exclusive);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockMode {
+    /// Beside others that share it.
+    Shared,
+    /// Beside no other.
+    #[default]
+    Exclusive,
+}
+
+/// One of `resource_locks` (AT-SCHED-10): a resource that calls in one host use, by name.
+///
+/// ```
+/// use toolcell_spec::{LockMode, ResourceLock};
+///
+/// let lock: ResourceLock = serde_json::from_str(r#"{"resource": "printer"}"#)?;
+/// assert_eq!((lock.resource.as_str(), lock.mode), ("printer", LockMode::Exclusive));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceLock {
+    /// The name, which the tools of all components share.
+    pub resource: String,
+    /// Default: `exclusive`.
+    #[serde(default)]
+    pub mode: LockMode,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Prefix of a predicate that is the safety fact with the name behind it.
+pub(crate) const SAME_AS: &str = "same_as:";
+
+/// `is_enabled` (AT-IF-04).
+///
+/// ```
+/// use toolcell_spec::EnabledState;
+///
+/// let gate: EnabledState = serde_json::from_str(r#""feature:beta""#)?;
+/// assert_eq!(gate.feature(), Some("beta"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum EnabledState {
+    Flag(bool),
+    /// `feature:NAME`: enabled where the operator opens the feature gate NAME. `same_as:FACT`: enabled if the interface
+    /// states that safety fact as `true`. Any other predicate is not evaluated, and the tool is not enabled.
+    Gate(String),
+}
+
+impl EnabledState {
+    /// Prefix of a feature gate.
+    pub const FEATURE: &'static str = "feature:";
+
+    /// The name of the feature gate, if there is one.
+    pub fn feature(&self) -> Option<&str> {
+        match self {
+            Self::Flag(_) => None,
+            Self::Gate(gate) => gate
+                .strip_prefix(Self::FEATURE)
+                .filter(|name| !name.is_empty()),
+        }
+    }
+}
+
+/// `tool_interface` (AT-IF-01..10): the guest's claims about one tool. Safety facts can only narrow.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_spec::ToolInterface;
+///
+/// let (predicate, no) = (Some(json!("classifier:shell")), Some(json!(false)));
+/// let interface = ToolInterface { is_read_only: predicate, is_open_world: no, ..ToolInterface::default() };
+/// assert_eq!(interface.facts().is_read_only, None, "a predicate states nothing");
+/// assert_eq!(interface.facts().is_open_world, Some(false));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolInterface {
+    pub schema_version: SchemaVersion,
+    pub interface_id: String,
+    pub tool_id: String,
+    /// JSON Schema of the arguments, for a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_input_schema: Option<Value>,
+    /// JSON Schema of the arguments that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_input_schema: Option<Value>,
+    /// JSON Schema of the structured output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// `true` if properties that the schema does not name are refused, like `strict` of the input contract; the
+    /// stricter one applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_visibility: Option<SchemaVisibility>,
+    /// `false` has the same effect as the lifecycle `disabled`, and so has a feature gate that is not open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_enabled: Option<EnabledState>,
+    /// `true`, `false`, or a predicate; likewise in the next three fields. Of predicates, `same_as:FACT` is the fact of that
+    /// name, and any other one counts as unstated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_read_only: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_concurrency_safe: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_destructive: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_open_world: Option<Value>,
+    /// `true` defers the tool in every list of tools: its schema is not listed until it is loaded (AT-IF-02).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub should_defer: Option<bool>,
+    /// `true` lists the tool even if the budget of the list is used up (AT-IF-02). Takes precedence over `should_defer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always_load: Option<bool>,
+    /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-IF-08).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Handling of the tool's context modifiers (AT-IF-08); the policy of a batch applies too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_modifier_policy: Option<ContextModifierPolicy>,
+    /// Maximum length of inline output, in characters (AT-IF-10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_inline_chars: Option<u64>,
+    /// How the output is kept at most (AT-IF-10); the stricter of this and the output contract's counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence_policy_ref: Option<Strategy>,
+    /// The profiles of the tool, if its declaration names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_profile_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_profile_ref: Option<String>,
+    /// The arguments that hold permission subjects, by JSON Pointer. An extension of the specification.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permission_subjects: BTreeMap<String, SubjectKind>,
+    /// Subject that rules are compared with: a subject kind, or `tool`. With another word, each call needs an approval,
+    /// unless a rule allows the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_matcher: Option<String>,
+    /// `true` if a user takes part in each call: it needs an approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_user_interaction: Option<bool>,
+    /// The sandbox that the tool asks for, if its permission profile names none; the host writes the one that applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_profile: Option<String>,
+    /// `true` if no other call of its component runs beside a call, and in a batch no other call at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_exclusive_context: Option<bool>,
+    /// Resources that calls use and the host does not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_locks: Vec<ResourceLock>,
+    /// Preference of the tool for a canceled call. The host stops it anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_behavior: Option<InterruptBehavior>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub external_mappings: Vec<ExternalMapping>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl ToolInterface {
+    /// Returns whether the tool can be selected everywhere (AT-IF-04).
+    pub fn is_enabled(&self) -> bool {
+        match &self.is_enabled {
+            None => true,
+            Some(EnabledState::Flag(is_enabled)) => *is_enabled,
+            Some(EnabledState::Gate(predicate)) => {
+                let fact = predicate
+                    .strip_prefix(SAME_AS)
+                    .and_then(|fact| self.fact(fact));
+                fact.and_then(Value::as_bool) == Some(true)
+            }
+        }
+    }
+
+    /// The sandbox that it asks for: `granted` is the host's word for what was declared and granted.
+    pub fn asked_sandbox(&self) -> Option<&str> {
+        self.sandbox_profile
+            .as_deref()
+            .filter(|asked| !asked.is_empty() && *asked != "granted")
+    }
+
+    /// Returns whether rules are compared with the subject in `permission_matcher` (AT-IF-07). `has_native_ids`: the
+    /// tool's `external_mappings` name operations of other protocols.
+    pub fn is_matched(&self, has_native_ids: bool) -> bool {
+        let matcher = self
+            .permission_matcher
+            .as_deref()
+            .filter(|matcher| !matcher.is_empty());
+        matcher.is_none_or(|matcher| is_subject(matcher, &self.permission_subjects, has_native_ids))
+    }
+
+    /// The feature gate on which it depends whether the tool can be selected.
+    pub fn feature(&self) -> Option<&str> {
+        self.is_enabled.as_ref().and_then(EnabledState::feature)
+    }
+
+    /// The claim of the safety fact `name`.
+    fn fact(&self, name: &str) -> Option<&Value> {
+        let claim = match name {
+            "is_read_only" => &self.is_read_only,
+            "is_concurrency_safe" => &self.is_concurrency_safe,
+            "is_destructive" => &self.is_destructive,
+            "is_open_world" => &self.is_open_world,
+            _ => return None,
+        };
+        claim.as_ref()
+    }
+
+    /// The claims that are plain booleans, or `same_as:FACT` with the name of one that is; any other predicate counts as
+    /// unstated.
+    pub fn facts(&self) -> SafetyFacts {
+        let plain = |claim: &Option<Value>| match claim.as_ref()? {
+            Value::String(predicate) => self.fact(predicate.strip_prefix(SAME_AS)?)?.as_bool(),
+            claim => claim.as_bool(),
+        };
+        SafetyFacts {
+            is_read_only: plain(&self.is_read_only),
+            is_concurrency_safe: plain(&self.is_concurrency_safe),
+            is_destructive: plain(&self.is_destructive),
+            is_open_world: plain(&self.is_open_world),
+        }
+    }
+}
+
+/// Returns whether rules are compared with `word`: a `permission_matcher`, or one of the `rule_matching_fields`.
+pub fn is_subject(
+    word: &str,
+    subjects: &BTreeMap<String, SubjectKind>,
+    has_native_ids: bool,
+) -> bool {
+    let has = |kind| subjects.values().any(|known| *known == kind);
+    match word {
+        "tool" | "tool_name" => true,
+        "path" => has(SubjectKind::Path),
+        "url" => has(SubjectKind::Url),
+        "resource" | "resource_id" => has(SubjectKind::Resource),
+        "command" => has(SubjectKind::Command),
+        "native_operation_id" => has(SubjectKind::NativeOperationId) || has_native_ids,
+        _ => false,
+    }
+}

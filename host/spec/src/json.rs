@@ -1,0 +1,128 @@
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::input::UniqueValue;
+
+/// Maximum number of values in the arguments or the output of one call. A value takes 30 to 200 bytes in memory, but as
+/// little as two in text: without a limit, 8 MiB of brackets become a gigabyte.
+pub const JSON_VALUES_MAX: usize = 100_000;
+
+/// Maximum depth of the arguments or the output of one call. Records hold them some levels further down, and readers of
+/// JSON commonly give up at 128.
+const DEPTH_MAX: usize = 120;
+
+/// Returns an object with `fields`, at its final size from the start: each call makes some.
+pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(
+        fields
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
+}
+
+/// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
+pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T, String> {
+    // A value takes at least two bytes, so a text that is short enough need not be scanned.
+    if text.len() / 2 >= values_max && values_at_most(text) > values_max {
+        return Err(format!("it holds more than {values_max} values"));
+    }
+    if is_deeper(text, DEPTH_MAX) {
+        return Err(format!("it is nested more than {DEPTH_MAX} levels deep"));
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// The object or array that `text` is as JSON; `None` for every other text.
+pub fn decoded(text: &str) -> Option<Value> {
+    let is_container = text.trim_start().starts_with(['{', '[']);
+    is_container
+        .then(|| read_json(text, JSON_VALUES_MAX).ok())
+        .flatten()
+}
+
+/// The letters and digits of the name of a field, in lower case: `apiKey`, `api_key` and `API-Key` are one name.
+pub fn plain_name(name: &str) -> impl Iterator<Item = char> {
+    name.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+}
+
+/// Returns whether `text` is nested deeper than `depth_max`.
+fn is_deeper(text: &str, depth_max: usize) -> bool {
+    // Most texts have few brackets at all, which takes much less time to see.
+    if text
+        .bytes()
+        .filter(|byte| matches!(byte, b'[' | b'{'))
+        .count()
+        <= depth_max
+    {
+        return false;
+    }
+    let mut quoted = false;
+    let mut escaped = false;
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        match (quoted, escaped, byte) {
+            (true, true, _) => escaped = false,
+            (true, false, b'\\') => escaped = true,
+            (_, false, b'"') => quoted = !quoted,
+            (false, _, b'[' | b'{') => depth += 1,
+            (false, _, b']' | b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > depth_max {
+            return true;
+        }
+    }
+    false
+}
+
+/// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
+pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> {
+    read_json(text, values_max).map(|UniqueValue(value)| value)
+}
+
+/// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.
+fn values_at_most(text: &str) -> usize {
+    let mut values = 1;
+    let mut quoted = false;
+    let mut escaped = false;
+    for byte in text.bytes() {
+        match (quoted, escaped, byte) {
+            (true, true, _) => escaped = false,
+            (true, false, b'\\') => escaped = true,
+            (_, false, b'"') => quoted = !quoted,
+            (false, _, b',' | b'[' | b'{') => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEPTH_MAX, read_json, values_at_most};
+    use serde_json::Value;
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused_and_brackets_in_texts_do_not_count() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let read = |text: String| read_json::<Value>(&text, 1_000);
+        assert!(read(nested(DEPTH_MAX)).is_ok());
+        let refusal = read(nested(DEPTH_MAX + 1)).unwrap_err();
+        assert!(refusal.contains("more than 120 levels"), "{refusal}");
+        assert!(read(format!(r#"["\"{0}",{1}]"#, "[".repeat(500), nested(3))).is_ok());
+        assert!(read(format!("[{}]", vec!["[{}]"; 200].join(","))).is_ok());
+    }
+
+    #[test]
+    fn what_stands_in_a_text_counts_once() {
+        assert_eq!(values_at_most(r#""[,,,]""#), 1);
+        assert_eq!(values_at_most(r#"["\",\\",{"a":1,"b":[]}]"#), 6);
+        let value: Result<Value, String> = read_json("[[],[],[]]", 3);
+        assert!(value.unwrap_err().contains("more than 3"));
+        let value: Result<Value, String> = read_json("[[],[],[]]", 7);
+        assert!(value.is_ok());
+    }
+}

@@ -1,0 +1,109 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Extra, InvocationId, ProgressId, SchemaVersion, Timestamp};
+
+/// `status` of a progress record (AT-PSTAT-01..10). A guest's own updates are `running` or `partial_result`.
+///
+/// ```
+/// use toolcell_spec::ProgressStatus;
+///
+/// assert_eq!(ProgressStatus::default(), ProgressStatus::Running);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgressStatus {
+    Queued,
+    Started,
+    #[default]
+    Running,
+    WaitingForPermission,
+    WaitingForInput,
+    Backgrounded,
+    PartialResult,
+    Completed,
+    Failed,
+    Canceled,
+}
+
+impl ToolProgress {
+    /// Progress that the host itself reports. The trail of its call gives it its
+    /// identity, sequence and time.
+    pub fn of_host(invocation_id: InvocationId, status: ProgressStatus) -> Self {
+        Self {
+            schema_version: SchemaVersion::default(),
+            progress_id: ProgressId::new(),
+            invocation_id,
+            sequence: 0,
+            status,
+            message: None,
+            percent: None,
+            current_step: None,
+            total_steps: None,
+            elapsed_ms: 0,
+            bytes_read: None,
+            bytes_written: None,
+            line_count: None,
+            task_id: None,
+            partial_result_refs: Vec::new(),
+            artifact_refs: Vec::new(),
+            partial_content: None,
+            timestamp: Timestamp::now(),
+            extra: Extra::new(),
+        }
+    }
+}
+
+/// `tool_progress` (AT-PROG-01..17). The guest gives the facts; the host adds identity, order and time.
+///
+/// ```
+/// use toolcell_spec::ToolProgress;
+///
+/// fn line(progress: &ToolProgress) -> String {
+///     let percent = progress.percent.map(|percent| format!("{percent:.0} % ")).unwrap_or_default();
+///     format!("{percent}{} after {} ms", progress.message.as_deref().unwrap_or_default(), progress.elapsed_ms)
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolProgress {
+    pub schema_version: SchemaVersion,
+    pub progress_id: ProgressId,
+    pub invocation_id: InvocationId,
+    /// From 1, without gaps.
+    pub sequence: u64,
+    pub status: ProgressStatus,
+    /// The tool's activity, in its words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<f64>,
+    /// The step that the tool is at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step: Option<String>,
+    /// Number of steps, if the tool knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_steps: Option<u32>,
+    /// Milliseconds since the call began.
+    pub elapsed_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_read: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_written: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_count: Option<u64>,
+    /// The id of the call, once it goes on without its caller, who asks for it by this id (AT-PROG-14).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<InvocationId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partial_result_refs: Vec<String>,
+    /// The artifacts among the blocks of a partial result (AT-PROG-16). They are kept if the answer refers to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifact_refs: Vec<Value>,
+    /// The blocks of a partial result. An extension of the specification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_content: Option<Value>,
+    pub timestamp: Timestamp,
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,38 @@
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// `schema_version`: the specification that a record follows. Written as `0.2.0`; a version that was read is kept.
+///
+/// ```
+/// use toolcell_spec::SchemaVersion;
+///
+/// let written: SchemaVersion = serde_json::from_str(r#""9.0.0""#)?;
+/// assert!(SchemaVersion::default().is_supported() && !written.is_supported());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SchemaVersion(Cow<'static, str>);
+
+impl SchemaVersion {
+    /// The version that toolcell implements.
+    pub const CURRENT: &'static str = "0.2.0";
+
+    /// Returns whether this host can read the record: same major version (AT-DECL-01).
+    pub fn is_supported(&self) -> bool {
+        let major = |version: &str| version.split('.').next().map(str::to_owned);
+        major(&self.0) == major(Self::CURRENT)
+    }
+
+    /// The version as it is written, such as `0.2.0`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for SchemaVersion {
+    fn default() -> Self {
+        Self(Cow::Borrowed(Self::CURRENT))
+    }
+}

@@ -1,0 +1,118 @@
+//! Opens and reads the file of a component.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::component_size::{component_bytes_max, larger_than_allowed};
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
+
+/// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
+pub fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
+    // Without NONBLOCK, a named pipe would block the reader. Reading a regular file ignores it.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let open = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(file)
+        .map_err(|error| unreadable(file, &error))?;
+    let metadata = open.metadata().map_err(|error| unreadable(file, &error))?;
+    if !metadata.is_file() {
+        return Err(unreadable(
+            file,
+            &std::io::Error::other("it is not a regular file"),
+        ));
+    }
+    let size = metadata.len();
+    if size > component_bytes_max() {
+        let message = format!(
+            "the component {} has {size} bytes, {}",
+            file.display(),
+            larger_than_allowed()
+        );
+        return Err(Refusal::new(ErrorCode::ComponentTooLarge, message)
+            .with_class(ErrorClass::SandboxViolation));
+    }
+    Ok((open, size))
+}
+
+/// Reads the file of a component, of at most 64 MiB unless the user allowed more.
+///
+/// # Errors
+///
+/// `setup_required`/`component_unreadable` if the file cannot be read or is not a regular file, and
+/// `sandbox_violation`/`component_too_large`. The message names the file.
+pub fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
+    read_open(file, open_component(file)?.0)
+}
+
+/// Reads the component in `file`, which is open.
+pub fn read_open(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    open.take(component_bytes_max())
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(file, &error))?;
+    Ok(bytes)
+}
+
+/// The refusal of a component whose file cannot be read.
+pub fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!(
+        "cannot read the component {}: {error}; name a .wasm file that you may read",
+        file.display()
+    );
+    Refusal::new(ErrorCode::ComponentUnreadable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason_and_what_to_give() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing.wasm");
+        for (path, why) in [
+            (missing.as_path(), "No such file"),
+            (folder.path(), "regular file"),
+        ] {
+            let refusal = read_component(path).unwrap_err();
+            let message = refusal.to_string();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (ErrorClass::SetupRequired, ErrorCode::ComponentUnreadable)
+            );
+            assert!(
+                message.contains(&path.display().to_string()) && message.contains(why),
+                "{message}"
+            );
+            assert!(
+                message.ends_with("name a .wasm file that you may read"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_component_that_is_too_large_is_refused_with_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large.wasm");
+        // A hole: it takes no space.
+        File::create(&path)
+            .unwrap()
+            .set_len(component_bytes_max() + 1)
+            .unwrap();
+        let refusal = read_component(&path).unwrap_err();
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (ErrorClass::SandboxViolation, ErrorCode::ComponentTooLarge)
+        );
+        let message = refusal.to_string();
+        let size = component_bytes_max() + 1;
+        assert!(
+            message.contains(&format!("{} has {size} bytes", path.display())),
+            "{message}"
+        );
+    }
+}

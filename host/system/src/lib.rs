@@ -1,0 +1,21 @@
+//! What the host asks of this machine: private files, paths that are resolved name by name, the state of a file, and
+//! bounded pools of threads for work that blocks.
+
+#[macro_use(guard)]
+extern crate toolcell_spec;
+
+pub mod component_file;
+pub mod component_size;
+pub mod file_state;
+pub mod machine;
+pub mod named_file;
+pub mod pool;
+pub mod private;
+pub mod pseudo_files;
+pub mod resolved_path;
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A boxed future, for traits that are used as trait objects.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
