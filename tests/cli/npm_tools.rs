@@ -209,7 +209,7 @@ fn the_readme_of_markdown_shows_what_it_does_and_its_own_tests_pass() {
     let tables: serde_json::Value = serde_json::from_str(tables).unwrap();
     let rows = tables["tables"][0]["rows"].as_array().unwrap();
     assert!(
-        rows.iter().any(|row| row["folder"] == "host/core"),
+        rows.iter().any(|row| row["folder"] == "host/engine"),
         "{tables}"
     );
     native_test("markdown");
