@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult,
@@ -319,10 +320,7 @@ fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<RequestedInput>) {
 
 impl QuestionRelay {
     fn earlier(&self) -> Option<oneshot::Receiver<InputResponses>> {
-        self.earlier
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.earlier.lock().take()
     }
 }
 

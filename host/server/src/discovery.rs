@@ -7,14 +7,77 @@ use rmcp::model::{CallToolResult, ProtocolVersion};
 use rmcp::service::RequestContext;
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
 use toolcell_engine::find::{SELECT, ToolQuery};
-use toolcell_spec::{ErrorClass, ErrorCode, Input, LoadingState, Refusal, SurfaceReason};
+use toolcell_spec::{
+    ErrorClass, ErrorCode, Input, LoadingState, Refusal, SurfaceReason, ToolSearchResult,
+};
 use toolcell_system::pool::STORE;
 
 use super::call::revision;
 use super::exposed_tools::ExposedTool;
+use super::loaded_tools::LoadedTools;
 use super::sent_arguments::SentArguments;
 use super::session::ClientSession;
-use super::{Providers, ServerTools};
+use super::{Server, ServerTools};
+
+impl Server {
+    /// Searches all tools for a caller with these `loads`, in a `session`.
+    pub(super) async fn search(
+        &self,
+        query: ToolQuery,
+        limit: usize,
+        loads: &LoadedTools,
+        session: Option<String>,
+    ) -> Result<ToolSearchResult, Refusal> {
+        // Before the offering, because a provider that is loaded in between must be in one of the two.
+        let providers = self.providers();
+        let offering = self.offering();
+        let surface = offering.surface_id(loads);
+        let loaded = loads.names();
+        // The first search builds the index, which takes long enough to delay other calls of this thread.
+        let searched = Arc::clone(&offering);
+        let found = STORE
+            .run(move || searched.offers.search(&query, limit, &loaded))
+            .await;
+        let busy = |error| {
+            let message = format!("the tools cannot be searched now: {error}; search again later");
+            let mut refusal = Refusal::new(ErrorCode::TooManySearches, message);
+            refusal.retry_after = Some(1.0);
+            refusal
+        };
+        let mut found = found.map_err(busy)??;
+        providers.tell(&mut found, &offering.offers);
+        let host = &offering.tools.host;
+        host.announce_discovered(&surface, &found, session).await;
+        Ok(found)
+    }
+}
+
+impl ServerTools {
+    /// Loads a tool for the caller with these `loads`, which can call it from then on. That loads no code: the first call
+    /// does. Returns whether it was deferred for this caller.
+    pub(super) async fn load(
+        &self,
+        offer: &ExposedTool,
+        loads: &LoadedTools,
+        session: Option<String>,
+    ) -> bool {
+        let can_be_loaded = matches!(
+            offer.standing.state,
+            LoadingState::Deferred | LoadingState::Discoverable
+        );
+        let is_new =
+            can_be_loaded && loads.add(&offer.qualified_name, |name| self.offers.has(name));
+        if is_new {
+            let selected = format!("{SELECT}{}", offer.name);
+            let tool_id = &offer.tool.declaration().tool_id;
+            self.tools
+                .host
+                .announce_loaded(&self.surface_id(loads), tool_id, &selected, session)
+                .await;
+        }
+        is_new
+    }
+}
 
 impl ClientSession {
     /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
@@ -23,82 +86,47 @@ impl ClientSession {
         name: &str,
         context: &RequestContext<RoleServer>,
     ) -> Option<CallToolResult> {
-        if ![SEARCH_TOOLS, LOAD_TOOL].contains(&name) {
-            return None;
-        }
-        // Before the offering, because a provider that is loaded in between must be in one of the two.
-        let providers = self.server.providers();
-        let offering = self.offering();
-        if !offering.offers.defers() {
+        if ![SEARCH_TOOLS, LOAD_TOOL].contains(&name) || !self.offering().offers.defers() {
             return None;
         }
         let sent = SentArguments::with(context).unwrap_or_else(|| SentArguments::new("{}", None));
         let answered = match name {
-            SEARCH_TOOLS => {
-                self.search(offering, providers, &sent.arguments, context)
-                    .await
-            }
-            _ => self.load(&offering, &sent.arguments, context).await,
+            SEARCH_TOOLS => self.search(&sent.arguments, context).await,
+            _ => self.load(&sent.arguments, context).await,
         };
         Some(answered.unwrap_or_else(|refusal| mcp::refused(&refusal)))
     }
 
     async fn search(
         &self,
-        offering: Arc<ServerTools>,
-        providers: Providers,
         input: &Input,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Refusal> {
         let arguments = SearchArguments::read(input)?;
         let query = ToolQuery::parse(&arguments.query)?;
-        let limit = arguments.limit();
-        let loaded = self.loads(context).names();
-        let host = Arc::clone(&offering.tools.host);
-        let surface = self.surface_id(&offering, context);
-        // The first search builds the index, which takes long enough to delay other calls of this thread.
-        let searched = Arc::clone(&offering);
-        let found = STORE
-            .run(move || searched.offers.search(&query, limit, &loaded))
-            .await;
-        let busy = |error: toolcell_system::pool::UnfinishedJob| {
-            let message = format!("the tools cannot be searched now: {error}; search again later");
-            Refusal::new(ErrorCode::TooManySearches, message)
-        };
-        let mut found = found.map_err(busy)??;
-        providers.tell(&mut found, &offering.offers);
-        host.announce_discovered(&surface, &found, self.session_ref(context))
-            .await;
+        let (loads, session) = (self.loads(context), self.session_ref(context));
+        let found = self
+            .server
+            .search(query, arguments.limit(), loads, session)
+            .await?;
         Ok(mcp::found(&found))
     }
 
     /// Loads a tool for this caller only, and tells its client that the list has changed.
     async fn load(
         &self,
-        offering: &ServerTools,
         input: &Input,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Refusal> {
-        let offers = &offering.offers;
-        let offer = offers.find(&LoadArguments::read(input)?.name)?;
+        let offering = self.offering();
+        let offer = offering.offers.find(&LoadArguments::read(input)?.name)?;
         if offer.standing.state == LoadingState::Unavailable {
             return Err(unavailable(offer));
         }
-        let is_new = offer.standing.state != LoadingState::Loaded;
-        let added = is_new
-            && self
-                .loads(context)
-                .add(&offer.qualified_name, |name| offers.has(name));
-        if added {
-            let surface = self.surface_id(offering, context);
-            let selected = format!("{SELECT}{}", offer.name);
-            let host = &offering.tools.host;
-            let tool_id = &offer.tool.declaration().tool_id;
-            host.announce_loaded(&surface, tool_id, &selected, self.session_ref(context))
-                .await;
-        }
+        let (loads, session) = (self.loads(context), self.session_ref(context));
+        let is_new = offering.load(offer, loads, session).await;
         // In 2026-07-28 a client hears of changes only where it listens.
-        if added && revision(context) < ProtocolVersion::V_2026_07_28 {
+        if is_new && revision(context) < ProtocolVersion::V_2026_07_28 {
             // A client that left gets no answer either.
             let _ = context.peer.notify_tool_list_changed().await;
         }

@@ -2,11 +2,11 @@
 //! `toolcell/respond` makes the calls in a message of a model, as the commands of these names do. In the dialect of MCP a message
 //! is an array of calls.
 
-use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use rmcp::RoleServer;
 use rmcp::model::{CustomRequest, CustomResult, ErrorData, NumberOrString, ProgressToken};
 use rmcp::service::RequestContext;
@@ -14,18 +14,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolcell::{
-    Batch, BatchCall, BatchListener, BatchPolicy, CallSpec, Cancellation, InterruptBehavior,
-    ToolEvent, ToolSet,
-};
+use toolcell::{Batch, BatchCall, CallSpec, Cancellation, ToolSet};
 use toolcell_dialect::{
     CallTerms, Dialect, DialectNames, FinishedCall, ListedTool, MessageExchange, ModelCall, mcp,
 };
-use toolcell_spec::{
-    AbortReason, CallRecord, ContextModifier, ErrorCode, ExternalMapping, LoadingState, Refusal,
-};
+use toolcell_spec::{AbortReason, CallRecord, ErrorCode, ExternalMapping, LoadingState, Refusal};
 
 use super::asking::{AskChannel, elicit};
+use super::batches::{BatchForwarder, BatchNews};
 use super::call::{IncomingCall, PreparedCall, WaitingRequest, name_too_long};
 use super::calls::CallPlace;
 use super::exposed_tools::ExposedTool;
@@ -172,8 +168,7 @@ impl<'a> ExportedTools<'a> {
     }
 
     /// The description of a tool by this name.
-    fn description(&self, offer: &ExposedTool, name: &str, loads: &LoadedTools) -> Value {
-        let is_deferred = offer.standing.state == LoadingState::Deferred && !offer.is_loaded(loads);
+    fn description(&self, offer: &ExposedTool, name: &str, is_deferred: bool) -> Value {
         offer.listed(|listed| {
             self.dialect
                 .tool(&ListedTool { name, ..listed }, is_deferred)
@@ -198,11 +193,7 @@ impl<'a> ExportedTools<'a> {
 
     fn described(&self, loads: &LoadedTools) -> Vec<Value> {
         let describe = |(at, offer, is_deferred): (usize, &ExposedTool, bool)| {
-            let name = self.names.name(at).unwrap_or_default();
-            offer.listed(|listed| {
-                self.dialect
-                    .tool(&ListedTool { name, ..listed }, is_deferred)
-            })
+            self.description(offer, self.names.name(at).unwrap_or_default(), is_deferred)
         };
         self.listed(loads).map(describe).collect()
     }
@@ -240,9 +231,9 @@ type SideTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 struct MessageCalls {
     calls: Vec<BatchCall>,
     /// Questions for the client's user.
-    asked: Vec<SideTask>,
+    asked: FuturesUnordered<SideTask>,
     /// Progress and logs for the client.
-    told: Vec<SideTask>,
+    told: FuturesUnordered<SideTask>,
     /// Held until all calls have ended.
     places: Vec<CallPlace>,
     /// The ids as they were sent, which the answers repeat.
@@ -304,54 +295,39 @@ impl MessageCalls {
         let count = self.calls.len();
         let (sender, mut ended) = mpsc::unbounded_channel();
         let interrupt = Cancellation::new();
-        let default = BatchPolicy::default();
-        let max_parallel = if self.is_serial {
-            1
-        } else {
-            offering
-                .offers
-                .surface()
-                .selection()
-                .at_once(default.max_parallel)
-        };
-        let policy = BatchPolicy {
-            interrupt: InterruptBehavior::Cancel,
-            max_parallel,
-            ..default
-        };
         let calls = std::mem::take(&mut self.calls);
         let batch = Batch {
-            policy,
+            policy: offering.batch_policy(self.is_serial),
             interrupt: interrupt.clone(),
-            ..Batch::new(calls, Arc::new(RecordForwarder(sender)))
+            ..Batch::new(calls, Arc::new(BatchForwarder(sender)))
         };
         let batch = std::pin::pin!(offering.tools.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
         let mut stopping = false;
         let mut records = Vec::new();
-        let mut keeping = Vec::new();
+        let mut keeping = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
                 _ = &mut run => break,
                 // Beside the calls, because a slow file of records must not hold up a cancellation.
-                Some(end) = ended.recv() => keeping.push(Box::pin(kept(server, seen, end))),
-                record = next(&mut keeping), if !keeping.is_empty() => records.push(record),
+                Some(news) = ended.recv() => keeping.extend(kept(server, seen, news)),
+                Some(record) = keeping.next() => records.push(record),
                 () = seen.ended(), if !stopping => {
                     stopping = true;
                     interrupt.cancel(AbortReason::UserInterruption);
                 }
-                () = all(&mut self.asked), if !self.asked.is_empty() => {}
-                () = all(&mut self.told), if !self.told.is_empty() => {}
+                Some(()) = self.asked.next() => {}
+                Some(()) = self.told.next() => {}
             }
         }
         // The listeners were dropped with their calls, so the queues end. Open questions are withdrawn.
-        all(&mut self.told).await;
-        while let Ok(end) = ended.try_recv() {
-            keeping.push(Box::pin(kept(server, seen, end)));
+        while self.told.next().await.is_some() {}
+        while let Ok(news) = ended.try_recv() {
+            keeping.extend(kept(server, seen, news));
         }
-        while !keeping.is_empty() {
-            records.push(next(&mut keeping).await);
+        while let Some(record) = keeping.next().await {
+            records.push(record);
         }
         records.sort_by_key(|(at, _)| *at);
         if records.len() == count {
@@ -362,59 +338,22 @@ impl MessageCalls {
     }
 }
 
-/// Records a call, and counts the memory of its result until the others have ended.
-async fn kept(
-    server: &Server,
-    seen: &WaitingRequest<'_>,
-    (at, mut record): (usize, CallRecord),
-) -> (usize, CallRecord) {
-    server.keep(&record).await;
-    if let Some(room) = ResultRoom::from_context(seen.context) {
-        room.collect(&mut record.result);
-    }
-    (at, record)
-}
-
-/// Drives all `asides`, and removes those that have ended.
-fn all(asides: &mut Vec<SideTask>) -> impl Future<Output = ()> {
-    poll_fn(|context| {
-        asides.retain_mut(|aside| aside.as_mut().poll(context).is_pending());
-        if asides.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+/// Records a call that has ended, and counts the memory of its result until the others have ended.
+fn kept<'a>(
+    server: &'a Server,
+    seen: &'a WaitingRequest<'_>,
+    news: BatchNews,
+) -> Option<impl Future<Output = (usize, CallRecord)>> {
+    let BatchNews::Ended(at, mut record) = news else {
+        return None;
+    };
+    Some(async move {
+        server.keep(&record).await;
+        if let Some(room) = ResultRoom::from_context(seen.context) {
+            room.collect(&mut record.result);
         }
+        (at, *record)
     })
-}
-
-/// Drives all of `futures`, in their order, and removes the first one that has ended.
-fn next<F: Future + Unpin>(futures: &mut Vec<F>) -> impl Future<Output = F::Output> {
-    poll_fn(|context| {
-        for at in 0..futures.len() {
-            if let Some(Poll::Ready(output)) = futures
-                .get_mut(at)
-                .map(|future| Pin::new(future).poll(context))
-            {
-                futures.remove(at);
-                return Poll::Ready(output);
-            }
-        }
-        Poll::Pending
-    })
-}
-
-/// Passes the records of a batch on. There are at most as many as calls, so the queue is bounded.
-struct RecordForwarder(mpsc::UnboundedSender<(usize, CallRecord)>);
-
-impl BatchListener for RecordForwarder {
-    fn event(&self, _: usize, _: &ToolEvent) {}
-
-    fn ended(&self, at: usize, record: CallRecord) {
-        // Sending fails if the request has gone.
-        let _ = self.0.send((at, record));
-    }
-
-    fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
 }
 
 impl ClientSession {
@@ -493,7 +432,7 @@ impl ClientSession {
         } = whole;
         let exported = ExportedTools::new(offering, dialect);
         let loads = self.loads(context);
-        let surface = self.surface_id(offering, context);
+        let surface = offering.surface_id(loads);
         let mut message = MessageCalls {
             is_serial: terms.is_serial(),
             ..MessageCalls::default()
@@ -505,7 +444,7 @@ impl ClientSession {
             let described = found
                 .as_ref()
                 .ok()
-                .map(|(offer, _)| exported.description(offer, &call.name, loads));
+                .map(|(offer, _)| exported.description(offer, &call.name, !offer.is_loaded(loads)));
             let named = (recorded(&call.id), call.name.as_str());
             let mapping = terms.mapping(dialect.as_str(), named, described.as_ref());
             let offer = id_too_long(&call.id).map_or_else(|| found.map(|(offer, _)| offer), Err);
@@ -529,11 +468,7 @@ impl ClientSession {
             self.payloads()
                 .put(&record.persistence, &record.result.provenance);
             self.payloads().name(&record.result.artifact_refs);
-            offering
-                .offers
-                .surface()
-                .selection()
-                .fit(&mut record.result.model_facing_content);
+            offering.fit(&mut record.result);
         }
         records
     }
@@ -576,36 +511,4 @@ fn facts(record: &CallRecord) -> Value {
         "is_error": result.is_error,
         "error": result.error.as_ref().map(mcp::error_facts),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::pin::Pin;
-    use std::task::Poll;
-
-    use tokio::sync::oneshot;
-
-    use super::next;
-
-    #[tokio::test]
-    async fn a_record_that_is_kept_slowly_does_not_hold_up_the_others() {
-        let (slow, waits) = oneshot::channel();
-        let mut keeping: Vec<Pin<Box<dyn Future<Output = u8> + Send>>> = vec![
-            Box::pin(async { waits.await.unwrap_or_default() }),
-            Box::pin(async { 2 }),
-        ];
-        assert_eq!(next(&mut keeping).await, 2);
-        let is_waiting = poll_fn(|context| {
-            Poll::Ready(
-                Box::pin(next(&mut keeping))
-                    .as_mut()
-                    .poll(context)
-                    .is_pending(),
-            )
-        });
-        assert!(is_waiting.await && keeping.len() == 1);
-        slow.send(1).unwrap();
-        assert_eq!((next(&mut keeping).await, keeping.len()), (1, 0));
-    }
 }

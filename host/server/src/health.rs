@@ -1,8 +1,8 @@
 //! The health of a server: it runs no calls if it cannot record them.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::json;
 use toolcell_spec::{CallRecord, ErrorCode};
 
@@ -30,7 +30,7 @@ struct LogCheck {
 
 impl Health {
     fn failed(&self) -> Option<Instant> {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.failed.lock()
     }
 }
 
@@ -96,11 +96,7 @@ impl Server {
             .as_ref()
             .is_some_and(|error| error.error_code == ErrorCode::JournalUnavailable)
         {
-            *self
-                .health
-                .failed
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.health.failed.lock() = Some(Instant::now());
             Box::pin(self.unready()).await;
         }
     }

@@ -8,6 +8,7 @@
 extern crate toolcell_spec;
 
 mod asking;
+mod batches;
 mod budget;
 mod call;
 mod calls;
@@ -41,8 +42,9 @@ pub mod telemetry;
 mod trace;
 mod unknown_cancels;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::sync::watch;
@@ -149,7 +151,7 @@ impl Server {
 
     /// The current offering. A call keeps the offering that it began with.
     fn offering(&self) -> Arc<ServerTools> {
-        Arc::clone(&self.offering.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.offering.read())
     }
 
     /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
@@ -174,27 +176,18 @@ impl Server {
 
     /// Makes `new` the current offering, and returns the one before.
     fn install(&self, new: Arc<ServerTools>) -> Arc<ServerTools> {
-        let mut current = self
-            .offering
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.offering.write();
         std::mem::replace(&mut *current, new)
     }
 
     /// Sets which components searches name as loading or unavailable.
     pub fn tell_providers(&self, providers: Providers) {
-        *self
-            .providers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = providers;
+        *self.providers.lock() = providers;
     }
 
     /// The components that searches name as loading or unavailable.
     pub fn providers(&self) -> Providers {
-        self.providers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.providers.lock().clone()
     }
 
     /// Cancels every running call and every later one. A task whose approval is open or not used yet, or whose tool's

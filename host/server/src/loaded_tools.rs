@@ -1,31 +1,44 @@
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 /// The tools that one caller has loaded, by their qualified names (AT-DEF-12): in a session, or, in a revision without
 /// sessions, as one principal.
-#[derive(Debug, Default)]
-pub(super) struct LoadedTools(watch::Sender<HashSet<String>>);
+#[derive(Debug)]
+pub(super) struct LoadedTools {
+    /// The session or the principal, in the ids of its surfaces.
+    owner: Arc<str>,
+    names: watch::Sender<HashSet<String>>,
+}
 
 impl LoadedTools {
-    /// The names of all loaded tools.
-    pub(super) fn names(&self) -> HashSet<String> {
-        self.0.borrow().clone()
+    pub(super) fn new(owner: Arc<str>) -> Self {
+        let names = watch::Sender::default();
+        Self { owner, names }
     }
 
-    /// The number of loaded tools.
-    pub(super) fn count(&self) -> usize {
-        self.0.borrow().len()
+    /// The id of the caller's own surface: `shared`, that of all callers, and the number of its loads.
+    pub(super) fn surface_id(&self, shared: &Arc<str>) -> Arc<str> {
+        match self.names.borrow().len() {
+            0 => Arc::clone(shared),
+            count => format!("{shared}/{}/{count}", self.owner).into(),
+        }
+    }
+
+    /// The names of all loaded tools.
+    pub(super) fn names(&self) -> HashSet<String> {
+        self.names.borrow().clone()
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.0.borrow().contains(name)
+        self.names.borrow().contains(name)
     }
 
     /// Adds a tool. Returns whether it was not loaded before. Tools that are no longer offered are forgotten, so that
     /// changes of the configuration cannot grow the set forever.
     pub(super) fn add(&self, name: &str, is_offered: impl Fn(&str) -> bool) -> bool {
-        self.0.send_if_modified(|names| {
+        self.names.send_if_modified(|names| {
             names.retain(|known| is_offered(known));
             names.insert(name.to_owned())
         })
@@ -33,7 +46,7 @@ impl LoadedTools {
 
     /// Notices each tool that is loaded from now on.
     pub(super) fn subscribe(&self) -> watch::Receiver<HashSet<String>> {
-        self.0.subscribe()
+        self.names.subscribe()
     }
 }
 
@@ -43,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_tool_is_loaded_once_and_forgotten_when_it_is_gone() {
-        let loads = LoadedTools::default();
+        let loads = LoadedTools::new("anna".into());
         let mut changes = loads.subscribe();
         assert!(loads.add("a.one", |_| true) && changes.has_changed().unwrap());
         changes.mark_unchanged();

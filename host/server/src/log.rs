@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolcell_dialect::http::ReportedStatus;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
@@ -125,7 +126,7 @@ impl OperatorLog {
         if level > self.least {
             return;
         }
-        let Some(lines) = lock(&self.lines).clone() else {
+        let Some(lines) = self.lines.lock().clone() else {
             return;
         };
         let lost = self.lost.swap(0, Ordering::Relaxed);
@@ -218,7 +219,7 @@ impl OperatorLog {
             return;
         }
         let (is_told, is_first_untold) = {
-            let mut refused = lock(&self.refused);
+            let mut refused = self.refused.lock();
             if refused.since.elapsed() > PERIOD && refused.untold == 0 {
                 (refused.since, refused.count) = (Instant::now(), 0);
             }
@@ -245,7 +246,7 @@ impl OperatorLog {
     /// Tells how many refusals got no line.
     fn tell_untold(&self) {
         let untold = {
-            let mut refused = lock(&self.refused);
+            let mut refused = self.refused.lock();
             (refused.since, refused.count) = (Instant::now(), 0);
             std::mem::take(&mut refused.untold)
         };
@@ -266,8 +267,8 @@ impl OperatorLog {
     /// Writes the rest, as far as it is read soon. Later lines are dropped.
     pub(super) fn close(&self) {
         self.tell_untold();
-        drop(lock(&self.lines).take());
-        let _ = lock(&self.written).recv_timeout(END_TIME);
+        drop(self.lines.lock().take());
+        let _ = self.written.lock().recv_timeout(END_TIME);
     }
 }
 
@@ -281,10 +282,6 @@ fn short(text: &str) -> String {
         Some((end, _)) => format!("{}..", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::model::Resource;
 use serde_json::Value;
 use toolcell_dialect::mcp;
@@ -28,10 +29,6 @@ pub(super) struct ReadablePayload {
 }
 
 impl ReadablePayloads {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<ReadablePayload>> {
-        self.readable.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds the payloads that a result refers to.
     pub(super) fn put(&self, persistence: &[ResultPersistence], provenance: &ResultProvenance) {
         let mut references = persistence
@@ -50,7 +47,7 @@ impl ReadablePayloads {
         if artifact_refs.is_empty() {
             return;
         }
-        let mut shelf = self.lock();
+        let mut shelf = self.readable.lock();
         for artifact in artifact_refs {
             let text = |field: &str| artifact.get(field).and_then(Value::as_str);
             let found = shelf
@@ -63,15 +60,12 @@ impl ReadablePayloads {
     }
 
     fn put_one(&self, reference: &PersistedRef, provenance: &Arc<ResultProvenance>) {
-        let mut shelf = self.lock();
+        let mut shelf = self.readable.lock();
         shelf.retain(|shelved| shelved.digest != reference.digest);
         if shelf.len() >= PAYLOADS_MAX
             && let Some(oldest) = shelf.pop_front()
         {
-            let mut displaced = self
-                .displaced
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut displaced = self.displaced.lock();
             displaced.push_back(oldest.link.uri.clone());
             if displaced.len() > PAYLOADS_MAX {
                 displaced.pop_front();
@@ -86,7 +80,8 @@ impl ReadablePayloads {
 
     /// Lists the payloads, newest first.
     pub(super) fn list(&self) -> Vec<Resource> {
-        self.lock()
+        self.readable
+            .lock()
             .iter()
             .rev()
             .map(|shelved| shelved.link.clone())
@@ -95,21 +90,21 @@ impl ReadablePayloads {
 
     /// Returns whether the client has any payload.
     pub(super) fn has_any(&self) -> bool {
-        !self.lock().is_empty()
+        !self.readable.lock().is_empty()
     }
 
     /// Returns whether others displaced the payload with this URI.
     pub(super) fn has_expired(&self, uri: &str) -> bool {
         self.displaced
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .iter()
             .any(|displaced| displaced == uri)
     }
 
     /// Returns the payload with this URI.
     pub(super) fn find(&self, uri: &str) -> Option<ReadablePayload> {
-        self.lock()
+        self.readable
+            .lock()
             .iter()
             .find(|shelved| shelved.link.uri == uri)
             .cloned()

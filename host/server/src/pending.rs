@@ -1,22 +1,17 @@
 //! The request ids in use on one connection: of unanswered and of canceled requests.
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt::{self, Display, Formatter};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// Maximum number of canceled requests whose ids stay in use; the oldest is dropped first. Only their hashes are kept,
 /// because an id may be 16 MiB long.
 const CANCELED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(super) struct PendingRequests {
-    ids: Mutex<RequestIds>,
-    none: Notify,
-}
+pub(super) struct PendingRequests(watch::Sender<RequestIds>);
 
 #[derive(Debug, Default)]
 struct RequestIds {
@@ -27,23 +22,12 @@ struct RequestIds {
 }
 
 /// Why an id cannot be used.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdInUse {
+    #[error("the id {0} is that of a request that still runs: take another one")]
     Unanswered(RequestId),
+    #[error("the id {0} is that of a request that was canceled: take another one")]
     Canceled(RequestId),
-}
-
-impl Display for IdInUse {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (id, whose) = match self {
-            Self::Unanswered(id) => (id, "still runs"),
-            Self::Canceled(id) => (id, "was canceled"),
-        };
-        write!(
-            f,
-            "the id {id} is that of a request that {whose}: take another one"
-        )
-    }
 }
 
 impl RequestIds {
@@ -53,69 +37,50 @@ impl RequestIds {
 }
 
 impl PendingRequests {
-    fn ids(&self) -> MutexGuard<'_, RequestIds> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers the id of a request. Fails if it is in use.
     pub(super) fn begin(&self, id: &RequestId) -> Result<(), IdInUse> {
-        let mut ids = self.ids();
-        if ids.is_canceled(id) {
-            return Err(IdInUse::Canceled(id.clone()));
-        }
-        if ids.unanswered.insert(id.clone()) {
-            Ok(())
-        } else {
-            Err(IdInUse::Unanswered(id.clone()))
-        }
+        let mut begun = Ok(());
+        self.0.send_modify(|ids| {
+            if ids.is_canceled(id) {
+                begun = Err(IdInUse::Canceled(id.clone()));
+            } else if !ids.unanswered.insert(id.clone()) {
+                begun = Err(IdInUse::Unanswered(id.clone()));
+            }
+        });
+        begun
     }
 
     pub(super) fn is_free(&self, id: &RequestId) -> bool {
-        let ids = self.ids();
+        let ids = self.0.borrow();
         !ids.unanswered.contains(id) && !ids.is_canceled(id)
     }
 
     /// Cancels a request. It gets no response, and its id stays in use, because its call may take a while to stop. Returns
     /// whether there is such an unanswered request.
     pub(super) fn cancel(&self, id: &RequestId) -> bool {
-        let mut ids = self.ids();
-        if !ids.unanswered.remove(id) {
-            return false;
-        }
-        if ids.canceled.len() >= CANCELED_MAX {
-            ids.canceled.pop_front();
-        }
-        let hash = ids.hasher.hash_one(id);
-        ids.canceled.push_back(hash);
-        self.notify(&ids);
-        true
+        self.0.send_if_modified(|ids| {
+            let is_pending = ids.unanswered.remove(id);
+            if is_pending {
+                if ids.canceled.len() >= CANCELED_MAX {
+                    ids.canceled.pop_front();
+                }
+                let hash = ids.hasher.hash_one(id);
+                ids.canceled.push_back(hash);
+            }
+            is_pending
+        })
     }
 
     /// Frees the id of an answered request.
     pub(super) fn end(&self, id: &RequestId) {
-        let mut ids = self.ids();
-        ids.unanswered.remove(id);
-        self.notify(&ids);
-    }
-
-    fn notify(&self, ids: &RequestIds) {
-        if ids.unanswered.is_empty() {
-            self.none.notify_waiters();
-        }
+        self.0.send_if_modified(|ids| ids.unanswered.remove(id));
     }
 
     /// Waits until every request is answered or canceled.
     pub(super) async fn empty(&self) {
-        loop {
-            let none = self.none.notified();
-            let mut none = std::pin::pin!(none);
-            // Registered before the check, because the last answer may come between the two.
-            none.as_mut().enable();
-            if self.ids().unanswered.is_empty() {
-                return;
-            }
-            none.await;
-        }
+        let mut ids = self.0.subscribe();
+        // The sender lives as long as this.
+        let _ = ids.wait_for(|ids| ids.unanswered.is_empty()).await;
     }
 }
 

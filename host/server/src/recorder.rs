@@ -1,10 +1,10 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use toolcell_engine::pipeline::RecordKeeper;
 use toolcell_spec::CallRecord;
@@ -62,7 +62,7 @@ impl CallRecorder {
 
     /// Queues a record; waits while the queue is full.
     pub(super) async fn keep(&self, record: &CallRecord) {
-        let queue = lock(&self.queue).clone();
+        let queue = self.queue.lock().clone();
         // A record has no map with other keys than texts, and so can be written.
         let Some((queue, mut text)) = queue.zip(serde_json::to_vec(record).ok()) else {
             return;
@@ -80,8 +80,8 @@ impl CallRecorder {
 
     /// Waits until all queued records are written. Later records are dropped.
     pub(super) fn close(&self) {
-        drop(lock(&self.queue).take());
-        if let Some(writer) = lock(&self.writer).take() {
+        drop(self.queue.lock().take());
+        if let Some(writer) = self.writer.lock().take() {
             let _ = writer.join();
         }
     }
@@ -91,10 +91,6 @@ impl RecordKeeper for CallRecorder {
     fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()> {
         Box::pin(self.keep(record))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes line by line, because a record matters most if the process dies.

@@ -2,9 +2,10 @@
 //! response is counted from then on until the client has it. Where one answer has the results of many calls, each of them is
 //! counted from its end on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
@@ -49,10 +50,7 @@ impl ResultRoom {
     /// Counts a result that the response has among others, as [`collect`] does.
     pub(super) fn collect(&self, result: &mut ToolResult) {
         let lease = collect(&self.budget, result);
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(lease);
+        self.held.lock().extend(lease);
     }
 }
 
@@ -95,10 +93,7 @@ pub(super) async fn reserve(
     let lease = tokio::time::timeout(WAIT, room.budget.take(bytes.saturating_mul(COPIES))).await;
     let why = "results that clients have not read take all of the memory for them; read them, then ask again";
     let lease = lease.map_err(|_| ErrorData::internal_error(why, None))?;
-    room.held
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .extend(lease);
+    room.held.lock().extend(lease);
     Ok(())
 }
 

@@ -1,11 +1,15 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Keep, ToolSet};
+use toolcell_dialect::ListedTool;
 use toolcell_engine::catalog::Surface;
-use toolcell_spec::Timestamp;
+use toolcell_spec::{Timestamp, ToolResult};
 
+use crate::exposed_tools::ExposedTool;
+use crate::loaded_tools::LoadedTools;
+use crate::otc::{OtcTool, OtcTools};
 use crate::telemetry::Telemetry;
 
 use super::{ApprovalFallback, ExposedTools};
@@ -24,6 +28,8 @@ pub struct ServerTools {
     /// When it replaced the one before.
     pub(super) since: Timestamp,
     outdated: CancellationToken,
+    /// Made by the first request of Open Tool Calling.
+    otc: OnceLock<OtcTools>,
 }
 
 /// How approvals are requested.
@@ -51,7 +57,47 @@ impl ServerTools {
             surface_reason: Surface::CREATED.to_owned(),
             since: Timestamp::now(),
             outdated,
+            otc: OnceLock::new(),
         }
+    }
+
+    /// The tools in the terms of Open Tool Calling.
+    pub(super) fn otc(&self) -> &OtcTools {
+        self.otc.get_or_init(|| {
+            let tools = self.offers.offered();
+            OtcTools::new(
+                tools
+                    .map(|offer| self.describe(offer, OtcTool::new))
+                    .collect(),
+            )
+        })
+    }
+
+    /// Describes an offered tool with `describe`, in the terms of a dialect. Output that is kept by reference is never in a
+    /// response, and so has no schema.
+    pub(super) fn describe<T>(
+        &self,
+        offer: &ExposedTool,
+        describe: impl FnOnce(&ListedTool<'_>) -> T,
+    ) -> T {
+        let inline = self.tools.host.keeping().inline;
+        offer.listed(|listed| {
+            describe(&ListedTool {
+                output_schema: listed.output_schema.filter(|_| inline),
+                ..listed
+            })
+        })
+    }
+
+    /// The id of the surface of a caller with these `loads`.
+    pub(super) fn surface_id(&self, loads: &LoadedTools) -> Arc<str> {
+        loads.surface_id(self.offers.surface().id())
+    }
+
+    /// Leaves out of a result what the model does not take.
+    pub(super) fn fit(&self, result: &mut ToolResult) {
+        let selection = self.offers.surface().selection();
+        selection.fit(&mut result.model_facing_content);
     }
 
     /// Returns whether an offered tool's result can become a payload, so clients need a way to read it.

@@ -48,7 +48,7 @@ pub(super) const NAME: &str = "toolcell";
 /// Maximum size of a payload in one response, in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 
-/// The identity of a client.
+/// The identity of a client: of all that one principal connects, or of the client of standard streams.
 pub(super) struct ClientIdentity {
     /// The caller; `None` if the transport cannot tell.
     pub(super) actor: Option<Arc<str>>,
@@ -56,18 +56,41 @@ pub(super) struct ClientIdentity {
     pub(super) owner: Arc<str>,
     /// `true` if the connection is a session in revisions without sessions.
     pub(super) lasts: bool,
-    pub(super) shelf: Arc<ReadablePayloads>,
+    /// The payloads that it may read.
+    pub(super) shelf: ReadablePayloads,
     /// The tools that the owner has loaded without a session.
-    pub(super) loads: Arc<LoadedTools>,
+    pub(super) loads: LoadedTools,
     /// Its cancels of unknown calls.
-    pub(super) unknown_cancels: Arc<UnknownCancels>,
+    pub(super) unknown_cancels: UnknownCancels,
+}
+
+impl ClientIdentity {
+    /// The only client of its server, which acts for `actor`.
+    pub(super) fn of_streams(actor: Option<String>) -> Self {
+        Self {
+            actor: actor.map(Into::into),
+            lasts: true,
+            ..Self::of_principal("stdio".into())
+        }
+    }
+
+    pub(super) fn of_principal(name: Arc<str>) -> Self {
+        Self {
+            actor: Some(Arc::clone(&name)),
+            owner: Arc::clone(&name),
+            lasts: false,
+            shelf: ReadablePayloads::default(),
+            loads: LoadedTools::new(name),
+            unknown_cancels: UnknownCancels::default(),
+        }
+    }
 }
 
 /// The session of one client: the payloads that it may read, the tools that it has loaded, and the log level that it
 /// wants.
 pub(super) struct ClientSession {
     pub(super) server: Arc<Server>,
-    pub(super) identity: ClientIdentity,
+    pub(super) identity: Arc<ClientIdentity>,
     /// The name of the session in records and in remembered approvals.
     id: Arc<str>,
     /// The tools that the session has loaded.
@@ -81,21 +104,18 @@ pub(super) struct ClientSession {
 }
 
 impl ClientSession {
-    pub(super) fn new(server: Arc<Server>, identity: ClientIdentity) -> Self {
+    pub(super) fn new(server: Arc<Server>, identity: Arc<ClientIdentity>) -> Self {
         let ended = CancellationToken::new();
-        let _ends = ended.clone().drop_guard();
-        let id = Ulid::generate().to_string().into();
-        let level = AtomicU8::new(Level::Info as u8);
-        let told_of_load = ToldOfLoad::default();
+        let id: Arc<str> = Ulid::generate().to_string().into();
         Self {
             server,
             identity,
+            loads: LoadedTools::new(Arc::clone(&id)),
             id,
-            loads: LoadedTools::default(),
-            level,
-            told_of_load,
+            level: AtomicU8::new(Level::Info as u8),
+            told_of_load: ToldOfLoad::default(),
+            _ends: ended.clone().drop_guard(),
             ended,
-            _ends,
         }
     }
 
@@ -138,23 +158,6 @@ impl ClientSession {
             &self.loads
         } else {
             &self.identity.loads
-        }
-    }
-
-    /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
-    pub(super) fn surface_id(
-        &self,
-        offering: &ServerTools,
-        context: &RequestContext<RoleServer>,
-    ) -> Arc<str> {
-        let shared = offering.offers.surface().id();
-        let loads = self.loads(context);
-        match loads.count() {
-            0 => Arc::clone(shared),
-            count if std::ptr::eq(loads, &self.loads) => {
-                format!("{shared}/{}/{count}", self.id).into()
-            }
-            count => format!("{shared}/{}/{count}", self.identity.owner).into(),
         }
     }
 
@@ -265,7 +268,7 @@ impl ClientSession {
             input: words.arguments.clone(),
             offer,
             loaded,
-            surface: self.surface_id(offering, seen.context),
+            surface: offering.surface_id(self.loads(seen.context)),
             seen,
         };
         let lease = words.lease.clone();
@@ -366,11 +369,7 @@ impl ClientSession {
         self.identity.shelf.name(&result.artifact_refs);
         results::reserve(seen.context, moved_bytes(&result)).await?;
         fill_structured(offering, offer, &mut result).await;
-        offering
-            .offers
-            .surface()
-            .selection()
-            .fit(&mut result.model_facing_content);
+        offering.fit(&mut result);
         let output_schema = offer.tool.contract().output_schema();
         Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
     }
@@ -497,7 +496,7 @@ impl ServerHandler for ClientSession {
                 .map(|tool| offering.shown(tool));
             let own = offering.can_persist().then(mcp::read_result);
             let mut listed = ListToolsResult::with_all_items(tools.chain(own).collect());
-            listed.meta = Some(mcp::surface(&self.surface_id(&offering, &context)));
+            listed.meta = Some(mcp::surface(&offering.surface_id(self.loads(&context))));
             Ok(listed)
         })
         .await
@@ -630,7 +629,7 @@ impl ServerHandler for ClientSession {
                         input,
                         offer: Err(refusal),
                         loaded: false,
-                        surface: self.surface_id(&seen.offering, &context),
+                        surface: seen.offering.surface_id(self.loads(&context)),
                         seen: &seen,
                     };
                     let mut running = self.server.begin(incoming, lease, None);

@@ -72,14 +72,7 @@ async fn run(
     let frames =
         FrameTransport::new(reader, writer, closed.clone()).until_loaded(server.load_end());
     let pending = frames.pending();
-    let identity = ClientIdentity {
-        actor: actor.map(Into::into),
-        owner: "stdio".into(),
-        lasts: true,
-        shelf: Arc::default(),
-        loads: Arc::default(),
-        unknown_cancels: Arc::default(),
-    };
+    let identity = Arc::new(ClientIdentity::of_streams(actor));
     let session = ClientSession::new(Arc::clone(server), identity);
     let ends = async {
         tokio::select! {

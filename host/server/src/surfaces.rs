@@ -1,7 +1,5 @@
 //! The surface of one caller as it is now: which tools it can call, and why not the others (AT-SCOPE-03, AT-SURF-08).
 
-use std::sync::Arc;
-
 use rmcp::RoleServer;
 use rmcp::model::{CustomResult, ErrorData};
 use rmcp::service::RequestContext;
@@ -9,47 +7,45 @@ use toolcell_dialect::mcp;
 use toolcell_engine::catalog::Surface;
 use toolcell_spec::{LoadingState, SurfaceScope, ToolSurface};
 
+use super::Server;
 use super::loaded_tools::LoadedTools;
 use super::session::ClientSession;
-use super::{Providers, ServerTools};
 
 /// Gives the surface of the client.
 pub(super) const SURFACE: &str = "toolcell/surface";
 
-impl ServerTools {
-    /// The surface of a caller that knows it by the id `id`, and has loaded `loads`.
-    pub(super) fn surface_of(
-        &self,
-        id: Arc<str>,
-        loads: &LoadedTools,
-        providers: &Providers,
-    ) -> ToolSurface {
-        let shared = self.offers.surface();
+impl Server {
+    /// The surface of a caller that has loaded `loads`.
+    pub(super) fn surface_of(&self, loads: &LoadedTools) -> ToolSurface {
+        // Before the offering, because a provider that is loaded in between must be in one of the two.
+        let providers = self.providers();
+        let offering = self.offering();
+        let shared = offering.offers.surface();
         let loaded = loads.names();
-        let own = shared.after_loading(id, |tool| {
+        let own = shared.after_loading(offering.surface_id(loads), |tool| {
             loaded.contains(&tool.declaration().qualified_name())
         });
-        let names: Vec<String> = self
+        let names: Vec<String> = offering
             .offers
             .offered()
             .map(|offer| offer.name.clone())
             .collect();
         let listed = |surface: &Surface| surface.ids(LoadingState::Loaded).len();
         let reason = match listed(&own).saturating_sub(listed(shared)) {
-            0 => self.surface_reason.clone(),
+            0 => offering.surface_reason.clone(),
             count => format!("updated: the caller loaded {count} of the tools"),
         };
         let mut record = own.record(
             &names,
             SurfaceScope::Session,
-            self.tools.host.producer(),
+            offering.tools.host.producer(),
             &reason,
         );
-        record.created_at = self.since;
+        record.created_at = offering.since;
         record
             .deferred_tools
             .iter_mut()
-            .for_each(|tool| providers.mark(tool, &self.offers));
+            .for_each(|tool| providers.mark(tool, &offering.offers));
         record
     }
 }
@@ -61,14 +57,7 @@ impl ClientSession {
         context: &RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         self.loaded(context, None).await?;
-        // Before the offering, because a provider that is loaded in between must be in one of the two.
-        let providers = self.server.providers();
-        let offering = self.offering();
-        let surface = offering.surface_of(
-            self.surface_id(&offering, context),
-            self.loads(context),
-            &providers,
-        );
+        let surface = self.server.surface_of(self.loads(context));
         Ok(CustomResult::new(mcp::cleaned(&surface)))
     }
 }

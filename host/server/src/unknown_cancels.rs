@@ -1,9 +1,9 @@
 //! Cancellations of requests, tasks and calls that have ended, or never were: on record, and bounded, because the
 //! client chooses how many it sends, and each becomes two lines of the log.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use toolcell::Host;
 
 /// Maximum number of such cancellations of one caller on record in each [`WINDOW`].
@@ -34,7 +34,7 @@ impl UnknownCancels {
 
     /// Counts one more cancellation. Returns whether it is put on record.
     pub(super) fn admits(&self, now: Instant) -> bool {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.0.lock();
         if window
             .began
             .is_none_or(|began| now.duration_since(began) >= WINDOW)

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use toolcell::{Cancellation, Listener};
@@ -145,12 +146,8 @@ impl CallEntry {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, EntryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, change: impl FnOnce(&mut EntryState)) {
-        change(&mut self.state());
+        change(&mut self.state.lock());
         self.changes
             .send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -165,7 +162,7 @@ impl CallEntry {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.state().end.is_none()
+        self.state.lock().end.is_none()
     }
 
     pub(crate) fn cancel(&self, reason: AbortReason) {
@@ -215,13 +212,13 @@ impl CallEntry {
 
     /// Runs without a request in `room`.
     pub(crate) fn set_room(&self, room: Option<BackgroundPlace>) {
-        self.state().room = room;
+        self.state.lock().room = room;
     }
 
     /// Lets the call go on without its request, in a place that `room` gives unless it has one. Returns whether there is
     /// room for that.
     pub(crate) fn leave(&self, room: impl FnOnce() -> Option<BackgroundPlace>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.end.is_none() && state.room.is_none() {
             state.room = room();
             return state.room.is_some();
@@ -235,7 +232,7 @@ impl CallEntry {
     }
 
     pub(super) fn end(&self, mut ended: CallEnd) {
-        ended.bytes += json_bytes(&self.state().events);
+        ended.bytes += json_bytes(&self.state.lock().events);
         self.finish(EntryEnd::Ended(Arc::new(ended)));
     }
 
@@ -257,7 +254,7 @@ impl CallEntry {
 
     /// The result's size, and the harm of its loss; `None` before the call has ended.
     pub(super) fn weight(&self) -> Option<ResultWeight> {
-        let state = self.state();
+        let state = self.state.lock();
         let ended = match state.end.as_ref()? {
             EntryEnd::Ended(ended) => Some(ended),
             EntryEnd::Recorded | EntryEnd::Lost => None,
@@ -271,7 +268,7 @@ impl CallEntry {
 
     /// Returns whether the end of the call could not be written.
     pub(super) fn is_unwritten(&self) -> bool {
-        match &self.state().end {
+        match &self.state.lock().end {
             Some(EntryEnd::Ended(ended)) => ended.is_unwritten,
             Some(EntryEnd::Lost) => true,
             Some(EntryEnd::Recorded) | None => false,
@@ -280,14 +277,14 @@ impl CallEntry {
 
     /// Returns whether a call that has not ended waits for an approver; else how it ended.
     pub(crate) fn look(&self) -> Result<bool, EntryEnd> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_read = state.end.is_some();
         state.end.clone().map_or(Ok(state.asks), Err)
     }
 
     /// The tool, as the last event names it.
     pub(crate) fn tool_id(&self) -> Option<String> {
-        let state = self.state();
+        let state = self.state.lock();
         state.events.last()?.tool_id.as_deref().map(str::to_owned)
     }
 
@@ -295,7 +292,7 @@ impl CallEntry {
     async fn until<T>(&self, mut find: impl FnMut(&EntryState) -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         loop {
-            let found = find(&self.state());
+            let found = find(&self.state.lock());
             if let Some(found) = found {
                 return found;
             }
@@ -346,7 +343,7 @@ impl CallEntry {
         questions: Option<mpsc::Receiver<CallQuestion>>,
         ask: Option<CallQuestion>,
     ) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.questions = questions;
         if let Some(ask) = ask {
             self.begin_round(&mut state, ask);
@@ -355,7 +352,7 @@ impl CallEntry {
 
     /// The state for the call's client; `None` if its result has left the memory.
     pub(crate) fn task_state(&self) -> Option<TaskState> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.refresh(&mut state);
         state.is_read = state.end.is_some();
         match (&state.end, &state.open) {
@@ -379,7 +376,7 @@ impl CallEntry {
 
     /// Takes the answers to open questions; others are ignored. The call goes on once all questions are answered.
     pub(crate) fn give(&self, responses: &InputResponses) -> Result<(), TooLarge> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.refresh(&mut state);
         let Some(round) = &mut state.open else {
             return Ok(());

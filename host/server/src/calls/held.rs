@@ -1,10 +1,11 @@
 //! Calls that wait for an answer after their client already got a response; the client comes back for them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_spec::{ErrorCode, Input, Refusal};
 
@@ -82,7 +83,7 @@ async fn sweep<C>(held: Weak<Mutex<HeldMap<C>>>, every: Duration, is_over: fn(&m
     loop {
         tokio::time::sleep(every).await;
         let Some(held) = held.upgrade() else { return };
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = held.lock();
         held.calls.retain(|_, call| !is_over(call));
         if held.calls.is_empty() {
             held.swept = false;
@@ -92,13 +93,9 @@ async fn sweep<C>(held: Weak<Mutex<HeldMap<C>>>, every: Duration, is_over: fn(&m
 }
 
 impl HeldCalls {
-    fn lock(&self) -> MutexGuard<'_, HeldMap<HeldCall>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Checks that one more call of `owner` can be held. Fails with `too_many_approvals`.
     pub(crate) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
-        let mut held = self.lock();
+        let mut held = self.0.lock();
         held.calls.retain(|_, call| !call.is_over());
         if held
             .calls
@@ -125,7 +122,7 @@ impl HeldCalls {
             Refusal::host_fault(format!("cannot create a random name: {error}"))
         })?;
         let name = HEXLOWER.encode(&bytes);
-        let mut held = self.lock();
+        let mut held = self.0.lock();
         held.calls.insert(
             name.clone(),
             HeldCall {
@@ -148,17 +145,22 @@ impl HeldCalls {
     /// Takes the call `name`, once, if it matches `words`: the name is useless to other callers and for other calls.
     pub(crate) fn take(&self, name: &str, words: &HeldCallKey) -> Option<HeldCall> {
         // Large arguments are compared without the lock, so that other requests are not blocked.
-        let known = self.lock().calls.get(name).map(|call| call.words.clone())?;
+        let known = self
+            .0
+            .lock()
+            .calls
+            .get(name)
+            .map(|call| call.words.clone())?;
         known
             .are(words)
-            .then(|| self.lock().calls.remove(name))
+            .then(|| self.0.lock().calls.remove(name))
             .flatten()
     }
 
     /// Takes a held call that matches `words`.
     pub(crate) fn take_same(&self, words: &HeldCallKey) -> Option<HeldCall> {
         let of_caller: Vec<(String, HeldCallKey)> = {
-            let held = self.lock();
+            let held = self.0.lock();
             let calls = held
                 .calls
                 .iter()
@@ -169,15 +171,17 @@ impl HeldCalls {
         };
         let mut same = of_caller.iter().filter(|(_, known)| known.are(words));
         // Another request may have taken one of them.
-        same.find_map(|(name, _)| self.lock().calls.remove(name))
+        same.find_map(|(name, _)| self.0.lock().calls.remove(name))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
+
+    use parking_lot::Mutex;
 
     use super::{HeldMap, sweep};
 
@@ -199,13 +203,13 @@ mod tests {
             Duration::from_millis(1),
             is_over,
         ));
-        while held.lock().unwrap().calls.len() > 1 {
+        while held.lock().calls.len() > 1 {
             tokio::task::yield_now().await;
         }
-        assert!(held.lock().unwrap().calls.contains_key("second"));
+        assert!(held.lock().calls.contains_key("second"));
         over.store(true, Ordering::SeqCst);
         swept.await.unwrap();
-        let held = held.lock().unwrap();
+        let held = held.lock();
         assert!(held.calls.is_empty() && !held.swept);
     }
 }

@@ -8,8 +8,9 @@ mod held;
 mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::model::InputResponses;
 use tokio::task::JoinHandle;
 use toolcell_journal::Keep;
@@ -45,21 +46,17 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<InvocationId, Arc<CallEntry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a call, whose id is known by now.
     pub(crate) fn enter(&self, entry: &Arc<CallEntry>) {
         if let Some(id) = entry.id() {
-            self.entries().insert(id, Arc::clone(entry));
+            self.entries.lock().insert(id, Arc::clone(entry));
         }
     }
 
     /// Registers a call as [`Self::enter`] does. Fails if `max` calls of its owner have not ended.
     pub(crate) fn enter_few(&self, entry: &Arc<CallEntry>, max: usize) -> bool {
         let Some(id) = entry.id() else { return false };
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let is_open = |other: &&Arc<CallEntry>| other.is_open() && other.owner == entry.owner;
         if entries.values().filter(is_open).count() >= max && guard!("task_limit") {
             return false;
@@ -69,7 +66,7 @@ impl Calls {
     }
 
     pub(crate) fn find(&self, id: InvocationId) -> Option<Arc<CallEntry>> {
-        self.entries().get(&id).cloned()
+        self.entries.lock().get(&id).cloned()
     }
 
     /// The call `id` if it is one of `owner`.
@@ -137,7 +134,7 @@ impl Calls {
 
     fn forget(&self, entry: &CallEntry) {
         if let Some(id) = entry.id() {
-            self.entries().remove(&id);
+            self.entries.lock().remove(&id);
         }
         entry.finish(EntryEnd::Lost);
     }
@@ -145,7 +142,7 @@ impl Calls {
     /// Removes the results of an owner that are too many or too large, but neither that of `newest` nor one that a request
     /// waits for, because the log may not have it. Later requests find such a call in the log.
     fn make_room(&self, newest: &CallEntry) {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let kept = entries
             .iter()
             .filter(|(_, entry)| entry.owner == newest.owner)
@@ -159,21 +156,15 @@ impl Calls {
                 continue;
             };
             if entry.is_unwritten() {
-                remember(&mut self.unwritten(), gone);
+                remember(&mut self.unwritten.lock(), gone);
             }
             entry.finish(EntryEnd::Recorded);
         }
     }
 
-    fn unwritten(&self) -> MutexGuard<'_, BTreeSet<InvocationId>> {
-        self.unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether this process lost the call's result, although the log has the call as running.
     pub(crate) fn has_lost(&self, id: InvocationId) -> bool {
-        self.unwritten().contains(&id)
+        self.unwritten.lock().contains(&id)
     }
 
     /// Returns whether this process saw the call end, whatever the log says.

@@ -2,18 +2,14 @@
 //! permit, and calls that were read before the end of input would get none.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// Maximum number of calls that one server has at once, including waiting ones; more are refused as `rate_limited`.
 pub(crate) const CALLS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(crate) struct CallPlaces {
-    count: AtomicUsize,
-    none: Notify,
-}
+pub(crate) struct CallPlaces(watch::Sender<usize>);
 
 /// The place of one call; dropping it frees the place.
 #[derive(Debug)]
@@ -22,33 +18,24 @@ pub(crate) struct CallPlace(Arc<CallPlaces>);
 impl CallPlaces {
     /// Takes a place; `None` if [`CALLS_MAX`] are taken.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<CallPlace> {
-        let more = |count| (count < CALLS_MAX).then_some(count + 1);
-        self.count
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-            .ok()
-            .map(|_| CallPlace(Arc::clone(self)))
+        let is_taken = self.0.send_if_modified(|count| {
+            let has_room = *count < CALLS_MAX;
+            *count += usize::from(has_room);
+            has_room
+        });
+        is_taken.then(|| CallPlace(Arc::clone(self)))
     }
 
     /// Waits until no call is left.
     pub(crate) async fn end(&self) {
-        loop {
-            let none = self.none.notified();
-            let mut none = std::pin::pin!(none);
-            // Registered before the check, because the last call may end between the two.
-            none.as_mut().enable();
-            if self.count.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            none.await;
-        }
+        // The sender lives as long as this.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
 impl Drop for CallPlace {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.none.notify_waiters();
-        }
+        self.0.0.send_modify(|count| *count -= 1);
     }
 }
 

@@ -86,7 +86,7 @@ async fn a_result_stays_until_the_request_that_waits_for_it_has_it() {
     for _ in 0..ENDED_MAX {
         end(&calls, &begin(&calls));
     }
-    assert_eq!(calls.entries().len(), ENDED_MAX, "results are bounded");
+    assert_eq!(calls.entries.lock().len(), ENDED_MAX, "results are bounded");
     assert!(matches!(waits.await, CallChange::Ended(EntryEnd::Ended(_))));
     end(&calls, &begin(&calls));
     assert!(

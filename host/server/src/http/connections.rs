@@ -5,9 +5,10 @@
 //! that it gets an answer.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -109,19 +110,9 @@ impl Connections {
         })
     }
 
-    fn strangers(&self) -> MutexGuard<'_, UnauthenticatedClients> {
-        self.strangers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn arrivals(&self) -> MutexGuard<'_, UnplacedConnections> {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes a connection that was accepted. If too many have no place, one of them is evicted.
     pub(super) fn arrive(self: &Arc<Self>) -> UnplacedConnection {
-        let mut arrivals = self.arrivals();
+        let mut arrivals = self.arrivals.lock();
         if arrivals.there.len() >= self.arrived_max {
             arrivals.send_away();
         }
@@ -147,13 +138,13 @@ impl Connections {
         let _turn = self.turn.lock().await;
         loop {
             let room = self.room.notified();
-            let time = if self.arrivals().spoken > self.strangers_max {
+            let time = if self.arrivals.lock().spoken > self.strangers_max {
                 CROWDED
             } else {
                 PATIENT
             };
             {
-                let mut strangers = self.strangers();
+                let mut strangers = self.strangers.lock();
                 if strangers.there.len() < self.strangers_max || strangers.send_away(time) {
                     return self.add(&mut strangers);
                 }
@@ -217,7 +208,7 @@ impl UnplacedConnection {
     /// Waits for a place, after the first byte has come.
     pub(super) async fn enter(&self) -> ClientConnection {
         {
-            let mut arrivals = self.connections.arrivals();
+            let mut arrivals = self.connections.arrivals.lock();
             if let Some(arrival) = arrivals.there.get_mut(&self.id)
                 && !std::mem::replace(&mut arrival.has_spoken, true)
             {
@@ -230,7 +221,7 @@ impl UnplacedConnection {
 
 impl Drop for UnplacedConnection {
     fn drop(&mut self) {
-        self.connections.arrivals().remove(self.id);
+        self.connections.arrivals.lock().remove(self.id);
     }
 }
 
@@ -256,7 +247,7 @@ impl ClientConnection {
     /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time, or if too
     /// many connections of the principal wait already. The client can be told so: from now on nothing evicts it.
     pub(super) async fn belongs_to(&self, principal: &Arc<str>) -> Result<(), PlacesTaken> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.known.lock();
         if known().as_ref().is_some_and(|(at, _)| at == principal) {
             return Ok(());
         }
@@ -269,7 +260,7 @@ impl ClientConnection {
         } = &*self.connections;
         let waits = waiting.try_take(principal);
         let has_room = waits.is_some();
-        *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
+        *self.waits.lock() = waits;
         self.is_no_stranger();
         let all = Arc::clone(all);
         let places = async {
@@ -285,26 +276,21 @@ impl ClientConnection {
             .flatten()
             .ok_or(PlacesTaken)?;
         *known() = Some((Arc::clone(principal), places));
-        self.waits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.waits.lock().take();
         Ok(())
     }
 
     /// Gives the place of the principal back: what is left of the connection is its end.
     pub(super) fn is_over(&self) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.known.lock().take();
         self.is_no_stranger();
     }
 
     fn is_no_stranger(&self) {
         if self
             .connections
-            .strangers()
+            .strangers
+            .lock()
             .there
             .remove(&self.id)
             .is_some()
@@ -337,6 +323,8 @@ mod tests {
             .collect();
         assert_eq!(left, [1, 2], "the first has spoken");
         drop((there, more, first));
-        assert!(connections.arrivals().there.is_empty() && connections.arrivals().spoken == 0);
+        assert!(
+            connections.arrivals.lock().there.is_empty() && connections.arrivals.lock().spoken == 0
+        );
     }
 }

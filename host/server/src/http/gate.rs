@@ -1,8 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 use toolcell_policy::network::{Authority, HostName, LOCALHOST, Origin, Scheme};
+use toolcell_spec::ErrorCode;
+
+use super::problem::Problem;
 
 /// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
 /// rebinding), sends another host or origin, and cannot change that.
@@ -28,33 +31,23 @@ impl OriginGate {
         }
     }
 
-    /// Checks the host and origin of a request. Fails with the status and the reason of the refusal.
-    pub(super) fn check(
-        &self,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<(), (StatusCode, &'static str)> {
+    /// Checks the host and origin of a request.
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let refused = |why: &str| Problem::new(ErrorCode::HostOrOriginRefused, why);
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            return Err((StatusCode::BAD_REQUEST, "a request has one Host header"));
+            return Err(refused("a request has one Host header").with_status(400));
         };
         let known = |host: &str| Authority::parse(host).is_ok_and(|host| self.is_host(&host));
         if !host.to_str().is_ok_and(known)
             || !uri.authority().is_none_or(|host| known(host.as_str()))
         {
-            return Err((
-                StatusCode::FORBIDDEN,
-                "this server does not answer to that Host",
-            ));
+            return Err(refused("this server does not answer to that Host"));
         }
-        let foreign = |origin: &http::HeaderValue| {
-            !origin.to_str().is_ok_and(|origin| self.is_origin(origin))
-        };
+        let foreign =
+            |origin: &HeaderValue| !origin.to_str().is_ok_and(|origin| self.is_origin(origin));
         if headers.get_all(ORIGIN).iter().any(foreign) {
-            return Err((
-                StatusCode::FORBIDDEN,
-                "this server does not answer to that Origin",
-            ));
+            return Err(refused("this server does not answer to that Origin"));
         }
         Ok(())
     }

@@ -30,11 +30,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use toolcell_sandbox::ListenGuard;
 
-use super::otc::{Worker, WorkerSecret};
+use super::otc::WorkerSecret;
 use super::{InterruptFuture, ServeFuture, Server};
 
 pub use gate::OriginGate;
 pub use limits::HttpLimits;
+pub(crate) use problem::Problem;
 pub use token::{Tokens, read_private};
 
 /// Maximum number of headers of one request, and maximum size of its request line and headers together, in bytes.
@@ -93,11 +94,10 @@ async fn accept(
         tokens.principals().len() + tokens.approvers().len() + usize::from(worker.is_some());
     let connections = Connections::new(&limits, principals);
     let base = format!("http://{}", name.unwrap_or_else(|| address.to_string()));
-    let dialects = (base, worker.map(Worker::new));
     let routes = Arc::new(Routes::new(
         server,
         gate,
-        dialects,
+        (base, worker),
         tokens,
         &limits,
         (drain.clone(), close.clone()),

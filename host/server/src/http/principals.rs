@@ -10,27 +10,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Server;
 use crate::budget::{ByteBudget, ByteBudgets, ROOM};
-use crate::loaded_tools::LoadedTools;
-use crate::payloads::ReadablePayloads;
+use crate::otc::ENGINE;
 use crate::session::{ClientIdentity, ClientSession};
-use crate::unknown_cancels::UnknownCancels;
 
-use super::api::{Api, PrincipalState, TokenRole};
+use super::api::{Api, ApiCaller, TokenRole};
 use super::route::BODY_BYTES_MAX;
 use super::sessions::ClientSessions;
 use super::{HttpLimits, Tokens};
 
 type McpService = StreamableHttpService<ClientSession, LocalSessionManager>;
 
-/// The MCP service of one principal, with its sessions and budgets.
+/// The MCP service of one principal, with its sessions.
 pub(super) struct PrincipalService {
     pub(super) mcp: McpService,
     pub(super) sessions: Arc<ClientSessions>,
-    /// The budgets for request bodies, for the arguments in them, and for results.
-    pub(super) bodies: ByteBudget,
-    pub(super) arguments: ByteBudget,
-    pub(super) results: ByteBudget,
-    pub(super) unknown_cancels: Arc<UnknownCancels>,
+    pub(super) caller: Arc<ApiCaller>,
     /// Canceled when the principal loses its last token.
     close: CancellationToken,
 }
@@ -60,6 +54,8 @@ pub(super) struct PrincipalTables {
     arguments: ByteBudgets,
     results: ByteBudgets,
     session_idle: Duration,
+    /// How long a call waits for memory for its arguments.
+    wait: Duration,
     close: CancellationToken,
 }
 
@@ -77,13 +73,26 @@ impl PrincipalTables {
             arguments: ByteBudgets::new(ROOM.arguments, callers + engines),
             results: ByteBudgets::new(ROOM.results, callers + engines),
             session_idle: limits.session_idle,
+            wait: limits.body_time,
             close,
         }
     }
 
-    /// The budgets of one more principal for request bodies, for arguments, and for results.
-    pub(super) fn budgets(&self) -> (ByteBudget, ByteBudget, ByteBudget) {
-        (self.bodies.one(), self.arguments.one(), self.results.one())
+    /// An Arcade engine.
+    pub(super) fn engine(&self) -> (TokenHolder, Arc<ApiCaller>) {
+        let caller = self.caller(ClientIdentity::of_principal(ENGINE.into()), true);
+        let holder = TokenHolder {
+            name: ENGINE.into(),
+            service: None,
+            bodies: self.bodies.one(),
+            role: TokenRole::Engine(Arc::clone(&caller)),
+        };
+        (holder, caller)
+    }
+
+    fn caller(&self, identity: ClientIdentity, sees_all: bool) -> Arc<ApiCaller> {
+        let budgets = (self.arguments.one(), self.results.one());
+        Arc::new(ApiCaller::new(identity, sees_all, budgets, self.wait))
     }
 
     /// The table of `tokens`. A principal that `before` has, too, keeps what it has; the sessions of the others end.
@@ -102,7 +111,7 @@ impl PrincipalTables {
         };
         let mut holders: Vec<TokenHolder> = Vec::new();
         for name in tokens.principals() {
-            let holder = known(&name, true, &holders).unwrap_or_else(|| self.caller(name, api));
+            let holder = known(&name, true, &holders).unwrap_or_else(|| self.holder(name));
             holders.push(holder);
         }
         for name in tokens.approvers() {
@@ -128,7 +137,7 @@ impl PrincipalTables {
         PrincipalTable { tokens, holders }
     }
 
-    fn caller(&self, name: Arc<str>, api: &Api) -> TokenHolder {
+    fn holder(&self, name: Arc<str>) -> TokenHolder {
         let sessions = ClientSessions::new();
         let close = self.close.child_token();
         tokio::spawn(Arc::clone(&sessions).end_idle(self.session_idle, close.clone()));
@@ -138,51 +147,25 @@ impl PrincipalTables {
             .with_max_request_body_bytes(BODY_BYTES_MAX)
             .with_cancellation_token(close.clone());
         let server = Arc::clone(&self.server);
-        let shelf = Arc::<ReadablePayloads>::default();
-        let loads = Arc::<LoadedTools>::default();
-        let unknown_cancels = Arc::<UnknownCancels>::default();
-        let (bodies, arguments, results) = self.budgets();
-        let role = api.caller(PrincipalState {
-            name: Arc::clone(&name),
-            loads: Arc::clone(&loads),
-            arguments: arguments.clone(),
-            results: results.clone(),
-            unknown_cancels: Arc::clone(&unknown_cancels),
-        });
-        let principal = Arc::clone(&name);
-        let for_service = Arc::clone(&unknown_cancels);
+        let caller = self.caller(ClientIdentity::of_principal(Arc::clone(&name)), false);
+        let identity = Arc::clone(&caller.identity);
         let session = move || {
-            let actor = Some(Arc::clone(&principal));
-            let owner = Arc::clone(&principal);
-            let shelf = Arc::clone(&shelf);
-            let loads = Arc::clone(&loads);
-            let unknown_cancels = Arc::clone(&unknown_cancels);
-            let identity = ClientIdentity {
-                actor,
-                owner,
-                lasts: false,
-                shelf,
-                loads,
-                unknown_cancels,
-            };
-            Ok(ClientSession::new(Arc::clone(&server), identity))
+            Ok(ClientSession::new(
+                Arc::clone(&server),
+                Arc::clone(&identity),
+            ))
         };
-        let mcp = StreamableHttpService::new(session, sessions.manager(), config);
-        let unknown_cancels = for_service;
         let service = PrincipalService {
-            mcp,
+            mcp: StreamableHttpService::new(session, sessions.manager(), config),
             sessions,
-            bodies: bodies.clone(),
-            arguments,
-            results,
-            unknown_cancels,
+            caller: Arc::clone(&caller),
             close,
         };
         TokenHolder {
             name,
             service: Some(Arc::new(service)),
-            bodies,
-            role,
+            bodies: self.bodies.one(),
+            role: TokenRole::Caller(caller),
         }
     }
 }

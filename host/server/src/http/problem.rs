@@ -1,16 +1,22 @@
+use axum::body::Body;
+use axum::response::IntoResponse;
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use toolcell_spec::{ErrorCode, Refusal};
 use utoipa::ToSchema;
 
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
 /// An error of the API itself, as `application/problem+json` (RFC 9457). An error of a call is a result, not a problem.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     /// Always `about:blank`: the status says what kind of problem it is, and `code` which one.
     #[serde(rename = "type")]
     kind: &'static str,
     /// The reason phrase of the status.
-    title: String,
-    pub(super) status: u16,
+    title: &'static str,
+    pub(crate) status: u16,
     /// The problem, and the remedy.
     pub(super) detail: String,
     /// Stable, in snake_case.
@@ -23,10 +29,10 @@ pub(super) struct Problem {
 
 impl Problem {
     /// Creates a problem with the status of `code`, or else of its class.
-    pub(super) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let problem = Self {
             kind: "about:blank",
-            title: String::new(),
+            title: "",
             status: 500,
             detail: detail.into(),
             code,
@@ -38,22 +44,15 @@ impl Problem {
 
     /// Sets the status, where a code has several.
     #[must_use]
-    pub(super) fn with_status(self, status: u16) -> Self {
-        let title = ::http::StatusCode::from_u16(status)
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        let title = StatusCode::from_u16(status)
             .ok()
             .and_then(|status| status.canonical_reason());
         Self {
-            title: title.unwrap_or("Error").to_owned(),
+            title: title.unwrap_or("Error"),
             status,
             ..self
         }
-    }
-
-    /// The problem of a request that no call was made of. The detail for developers stays behind.
-    pub(super) fn from_refusal(refusal: &Refusal) -> Self {
-        let status = refusal.code.http_status(refusal.class);
-        let problem = Self::new(refusal.code, refusal.message.clone()).with_status(status);
-        problem.after(refusal.retry_after.map(whole_seconds))
     }
 
     /// Sets the time after which the request can succeed, in seconds.
@@ -63,6 +62,44 @@ impl Problem {
             retry_after: seconds.into(),
             ..self
         }
+    }
+
+    /// The answer to a client of MCP, which expects no document.
+    pub(super) fn into_text(self) -> Response<Body> {
+        let (status, headers) = self.head();
+        (status, headers, self.detail).into_response()
+    }
+
+    fn head(&self) -> (StatusCode, HeaderMap) {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut headers = HeaderMap::new();
+        headers.extend(
+            self.retry_after
+                .map(|seconds| (RETRY_AFTER, seconds.into())),
+        );
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        (status, headers)
+    }
+}
+
+/// The problem of a request that no call was made of. The detail for developers stays behind.
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = refusal.code.http_status(refusal.class);
+        Self::new(refusal.code, refusal.message)
+            .with_status(status)
+            .after(refusal.retry_after.map(whole_seconds))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response<Body> {
+        // A problem has no map, and so can be written.
+        let text = serde_json::to_vec(&self).unwrap_or_default();
+        let (status, headers) = self.head();
+        (status, headers, [(CONTENT_TYPE, MEDIA_TYPE)], text).into_response()
     }
 }
 
@@ -83,7 +120,7 @@ mod tests {
     fn a_problem_keeps_the_detail_for_developers_to_itself() {
         let refusal =
             Refusal::new(ErrorCode::UnknownTool, "there is no tool `x` here").detail("/srv/x");
-        let said = json!(Problem::from_refusal(&refusal));
+        let said = json!(Problem::from(refusal));
         let meant = json!({
             "type": "about:blank", "title": "Not Found", "status": 404,
             "detail": "there is no tool `x` here", "code": "unknown_tool",

@@ -1,46 +1,44 @@
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll};
-use toolcell_spec::ErrorCode;
 
-use axum::response::IntoResponse;
+use axum::body::Body;
+use axum::response::{Extension, IntoResponse};
 use bytes::Bytes;
-use http::header::{
-    self, ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE,
-};
+use http::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::combinators::BoxBody;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use parking_lot::RwLock;
 use rmcp::model::{CancelledNotificationParam, ErrorData, RequestId};
 use serde::Deserialize;
 use serde_json::json;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
+use toolcell_spec::{ErrorCode, Timestamp};
 
 use crate::budget::{ByteBudget, Lease};
 use crate::frames::{self, NotPending};
 use crate::greeting;
 use crate::http::problem::Problem;
-use crate::otc::{ENGINE, Worker};
+use crate::otc::WorkerSecret;
 use crate::outline::{ARRAY, Outline, is_array};
 use crate::results::ResultRoom;
 use crate::sent_arguments::{SentArguments, weight};
 use crate::{GoneToken, Server};
 
-use super::api::{Api, DialectSettings};
+use super::api::Api;
 use super::connections::ClientConnection;
 use super::framing::SoundRequests;
-use super::principals::{PrincipalService, PrincipalTable, PrincipalTables};
+use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, TokenHolder};
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
 use super::{HttpLimits, OriginGate, Tokens, accept, pages};
 
 /// Message to a client whose principal has no place left, and the time until one may be free, in seconds.
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
 const RETRY_AFTER: u64 = 1;
+
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
 /// Maximum size of a request body, in bytes.
@@ -80,109 +78,6 @@ impl Drop for OpenRequest {
     }
 }
 
-/// Authorizes requests, and routes them by path and principal.
-pub(super) struct Routes {
-    server: Arc<Server>,
-    gate: OriginGate,
-    /// One principal's sessions do not exist for another.
-    table: RwLock<Arc<PrincipalTable>>,
-    tables: PrincipalTables,
-    api: Api,
-    /// The name of an Arcade engine as a principal, and its budget for request bodies.
-    engine: (Arc<str>, ByteBudget),
-    limits: HttpLimits,
-    drain: CancellationToken,
-}
-
-/// An extension of a request that keeps its id claimed while it is handled.
-#[derive(Clone)]
-struct ClaimExtension {
-    _claim: Arc<RequestIdClaim>,
-}
-
-/// The response to a request that is refused before it reaches MCP.
-type RefusalResponse = Box<Response<ResponseBody>>;
-
-/// The body of a response. Dropping it before its end cancels the call, because the client is gone.
-pub(super) struct ResponseBody {
-    body: BodyContent,
-    _waits: Option<DropGuard>,
-    /// Keeps the session of the request in use.
-    _in_use: Option<InUse>,
-    _claim: Option<Arc<RequestIdClaim>>,
-    /// Keeps the memory of large results reserved.
-    _results: Option<ResultRoom>,
-}
-
-enum BodyContent {
-    Mcp(BoxBody<Bytes, Infallible>),
-    Api(axum::body::Body),
-}
-
-/// Why a body could not be read.
-enum BodyError {
-    TooLarge,
-    TooSlow,
-    Broken,
-    /// Others take all of the memory for bodies.
-    NoMemory,
-}
-
-impl BodyError {
-    /// The response, which is a problem for the API (`is_api`).
-    fn answer(&self, is_api: bool) -> Response<ResponseBody> {
-        let (status, code, why) = match self {
-            Self::TooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                ErrorCode::BodyTooLarge,
-                "a request has at most 4 MiB",
-            ),
-            Self::TooSlow => (
-                StatusCode::REQUEST_TIMEOUT,
-                ErrorCode::BodyTooSlow,
-                "the body took too long",
-            ),
-            Self::Broken => (
-                StatusCode::BAD_REQUEST,
-                ErrorCode::BodyBroken,
-                "the body came to no end",
-            ),
-            Self::NoMemory => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                ErrorCode::TooMuchMemory,
-                NO_MEMORY,
-            ),
-        };
-        let is_full = matches!(self, Self::NoMemory);
-        let response = match is_api {
-            true => problem(
-                &Problem::new(code, why)
-                    .with_status(status.as_u16())
-                    .after(is_full.then_some(RETRY_AFTER)),
-            ),
-            false if is_full => busy(why),
-            false => plain(status, why),
-        };
-        if is_full || matches!(self, Self::TooLarge) {
-            closing(response)
-        } else {
-            response
-        }
-    }
-}
-
-impl ResponseBody {
-    fn from_body(body: BodyContent) -> Self {
-        Self {
-            body,
-            _waits: None,
-            _in_use: None,
-            _claim: None,
-            _results: None,
-        }
-    }
-}
-
 impl ConnectionState {
     pub(super) fn new(
         connection: Arc<ClientConnection>,
@@ -210,11 +105,81 @@ impl ConnectionState {
     }
 }
 
+/// The response to a request that is refused before it reaches MCP or the API.
+type RefusalResponse = Box<Response<Body>>;
+
+/// Authorizes requests, and routes them by path and principal.
+pub(super) struct Routes {
+    server: Arc<Server>,
+    gate: OriginGate,
+    /// One principal's sessions do not exist for another.
+    table: RwLock<Arc<PrincipalTable>>,
+    tables: PrincipalTables,
+    api: Api,
+    /// An Arcade engine, and the secret that it signs its tokens with.
+    engine: Option<(WorkerSecret, TokenHolder)>,
+    limits: HttpLimits,
+    drain: CancellationToken,
+}
+
+/// An extension of a request that keeps its id claimed while it is handled.
+#[derive(Clone)]
+struct ClaimExtension {
+    _claim: Arc<RequestIdClaim>,
+}
+
+/// Why a body could not be read.
+struct BodyError(ErrorCode, &'static str);
+
+impl BodyError {
+    const TOO_LARGE: Self = Self(ErrorCode::BodyTooLarge, "a request has at most 4 MiB");
+    const TOO_SLOW: Self = Self(ErrorCode::BodyTooSlow, "the body took too long");
+    const BROKEN: Self = Self(ErrorCode::BodyBroken, "the body came to no end");
+    /// Others take all of the memory for bodies.
+    const NO_MEMORY: Self = Self(ErrorCode::TooMuchMemory, NO_MEMORY);
+
+    fn answer(self, form: RefusalForm) -> RefusalResponse {
+        let Self(code, why) = self;
+        let is_full = code == ErrorCode::TooMuchMemory;
+        let answer = form.answer(Problem::new(code, why).after(is_full.then_some(RETRY_AFTER)));
+        if is_full || code == ErrorCode::BodyTooLarge {
+            closing(answer).into()
+        } else {
+            answer.into()
+        }
+    }
+}
+
+/// How a request is told that it was refused.
+#[derive(Clone, Copy)]
+enum RefusalForm {
+    Document,
+    /// Of MCP, and of what there is beside it.
+    Text,
+}
+
+impl RefusalForm {
+    fn of_path(path: &str) -> Self {
+        if path.starts_with(API) || path.starts_with(WORKER) {
+            Self::Document
+        } else {
+            Self::Text
+        }
+    }
+
+    fn answer(self, problem: Problem) -> Response<Body> {
+        match self {
+            Self::Document => problem.into_response(),
+            Self::Text => problem.into_text(),
+        }
+    }
+}
+
 impl Routes {
     pub(super) fn new(
         server: &Arc<Server>,
         gate: OriginGate,
-        (base, worker): (String, Option<Worker>),
+        (base, worker): (String, Option<WorkerSecret>),
         tokens: Tokens,
         limits: &HttpLimits,
         (drain, close): (CancellationToken, CancellationToken),
@@ -225,37 +190,32 @@ impl Routes {
             usize::from(worker.is_some()),
         );
         let tables = PrincipalTables::new(server, limits, counts, close);
-        let (of_engine, arguments, results) = tables.budgets();
-        let worker = worker.map(|worker| (worker, arguments, results));
-        let dialects = DialectSettings {
-            base,
-            needs_token: tokens.are_required(),
-            worker,
-        };
-        let api = Api::new(server, limits.body_time, dialects);
-        let table = RwLock::new(Arc::new(tables.table(tokens, &api, None)));
-        let server = Arc::clone(server);
-        let limits = limits.clone();
-        let engine = (ENGINE.into(), of_engine);
+        let (engine, caller) = worker
+            .map(|secret| {
+                let (holder, caller) = tables.engine();
+                ((secret, holder), caller)
+            })
+            .unzip();
+        let api = Api::new(server, base, tokens.are_required(), caller);
         Self {
-            server,
+            server: Arc::clone(server),
             gate,
-            table,
+            table: RwLock::new(Arc::new(tables.table(tokens, &api, None))),
             tables,
             api,
             engine,
-            limits,
+            limits: limits.clone(),
             drain,
         }
     }
 
     fn table(&self) -> Arc<PrincipalTable> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.table.read())
     }
 
     /// Replaces the tokens. A request that was authorized goes on.
     pub(super) fn renew(&self, tokens: Tokens) {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         *table = Arc::new(self.tables.table(tokens, &self.api, Some(&table)));
     }
 
@@ -263,7 +223,7 @@ impl Routes {
         &self,
         request: Request<Incoming>,
         client: &ConnectionState,
-    ) -> Response<ResponseBody> {
+    ) -> Response<Body> {
         let reader = self.gate.reader(request.headers()).cloned();
         let log = self.server.settings.log.as_ref();
         let line = log.map(|log| {
@@ -272,7 +232,8 @@ impl Routes {
                 format!("{} {}", request.method(), request.uri().path()),
             )
         });
-        let mut response = self.answer_anybody(request, client).await;
+        let answer = self.answer_anybody(request, client).await;
+        let mut response = answer.unwrap_or_else(|refused| *refused);
         if let (Some((log, line)), Some(_)) = (line, response.extensions().get::<AccessRefused>()) {
             log.refused(response.status().as_u16(), &line, &client.peer);
         }
@@ -290,54 +251,46 @@ impl Routes {
         &self,
         request: Request<Incoming>,
         client: &ConnectionState,
-    ) -> Response<ResponseBody> {
+    ) -> Result<Response<Body>, RefusalResponse> {
+        let form = RefusalForm::of_path(request.uri().path());
         if !client
             .sound
             .is(client.requests.fetch_add(1, Ordering::Relaxed))
         {
             let why = "a request says once, and in one way, how long its body is";
-            return closing(refused(
-                &request,
-                StatusCode::BAD_REQUEST,
-                ErrorCode::FramingInvalid,
-                why,
-            ));
+            let problem = Problem::new(ErrorCode::FramingInvalid, why);
+            return Err(closing(noted(form.answer(problem))).into());
         }
-        if let Err((status, why)) = self.gate.check(request.uri(), request.headers()) {
-            return refused(&request, status, ErrorCode::HostOrOriginRefused, why);
-        }
+        self.gate
+            .check(request.uri(), request.headers())
+            .map_err(|problem| noted(form.answer(problem)))?;
         if pages::asks(request.method(), request.headers())
             && self.gate.reader(request.headers()).is_some()
         {
-            let mut permission = Response::new(ResponseBody::from_body(BodyContent::Mcp(
-                Full::<Bytes>::default().boxed(),
-            )));
-            *permission.status_mut() = StatusCode::NO_CONTENT;
-            *permission.headers_mut() = pages::permission(request.headers());
-            return permission;
+            let permission = pages::permission(request.headers());
+            return Ok((StatusCode::NO_CONTENT, permission).into_response());
         }
         match request.uri().path() {
-            "/healthz" => probe(&request, None),
-            "/readyz" => probe(&request, self.unready().await),
+            "/healthz" => Ok(probe(&request, None)),
+            "/readyz" => Ok(probe(&request, self.unready().await)),
             // An accepted request continues; another server takes this one.
-            _ if self.drain.is_cancelled() => ending(&request),
-            path if path.starts_with(API) => self
-                .api(request, client)
-                .await
-                .unwrap_or_else(|refused| *refused),
-            path if path.starts_with(WORKER) && self.api.worker().is_some() => self
-                .worker(request, client)
-                .await
-                .unwrap_or_else(|refused| *refused),
+            _ if self.drain.is_cancelled() => {
+                let why = "the server ends; send the request again, to the one that follows";
+                let problem = Problem::new(ErrorCode::ServerEnding, why).after(RETRY_AFTER);
+                Err(form.answer(problem).into())
+            }
+            path if path.starts_with(API) => self.api(request, client).await,
+            path if path.starts_with(WORKER)
+                && let Some((secret, engine)) = &self.engine =>
+            {
+                self.worker(secret, engine, request, client).await
+            }
             "/metrics" => self.metrics(&request),
-            "/mcp" | "/mcp/" => self
-                .mcp(request, client)
-                .await
-                .unwrap_or_else(|refused| *refused),
-            _ => plain(
-                StatusCode::NOT_FOUND,
-                "there is nothing here; MCP is at /mcp, and the API at /v1",
-            ),
+            "/mcp" | "/mcp/" => self.mcp(request, client).await,
+            _ => {
+                let why = "there is nothing here; MCP is at /mcp, and the API at /v1";
+                Ok((StatusCode::NOT_FOUND, why).into_response())
+            }
         }
     }
 
@@ -353,35 +306,30 @@ impl Routes {
     }
 
     /// The metrics of all callers, only for callers: they name tools that an approver is not asked about.
-    fn metrics(&self, request: &Request<Incoming>) -> Response<ResponseBody> {
+    fn metrics(&self, request: &Request<Incoming>) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
-        let Some(holder) = table.holder(request.headers()) else {
-            return without_token();
-        };
+        let holder = table
+            .holder(request.headers())
+            .ok_or_else(|| without_token(RefusalForm::Text))?;
         if holder.service.is_none() && guard!("metrics_role") {
-            return noted(plain(
-                StatusCode::FORBIDDEN,
-                "metrics are for callers, and this is the token of an approver",
-            ));
+            let why = "metrics are for callers, and this is the token of an approver";
+            return Err(noted((StatusCode::FORBIDDEN, why).into_response()).into());
         }
-        match self
-            .server
-            .offering()
-            .telemetry
-            .as_ref()
-            .and_then(|telemetry| telemetry.prometheus())
-        {
-            None => plain(
-                StatusCode::NOT_FOUND,
-                "this server has no metrics; telemetry.metrics = true turns them on",
-            ),
-            Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => get_only(),
-            Some(text) => response(
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                text.into(),
-            ),
-        }
+        let offering = self.server.offering();
+        let telemetry = offering.telemetry.as_ref();
+        Ok(
+            match telemetry.and_then(|telemetry| telemetry.prometheus()) {
+                None => {
+                    let why = "this server has no metrics; telemetry.metrics = true turns them on";
+                    (StatusCode::NOT_FOUND, why).into_response()
+                }
+                Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => get_only(),
+                Some(text) => {
+                    let media_type = "text/plain; version=0.0.4; charset=utf-8";
+                    ([(CONTENT_TYPE, media_type)], text).into_response()
+                }
+            },
+        )
     }
 
     /// Answers a request of the plain API, whose body has the limits of MCP.
@@ -389,72 +337,52 @@ impl Routes {
         &self,
         request: Request<Incoming>,
         client: &ConnectionState,
-    ) -> Result<Response<ResponseBody>, RefusalResponse> {
+    ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
-        let Some(holder) = table.holder(request.headers()) else {
-            let why = "send a token of this server: Authorization: Bearer TOKEN";
-            return Err(noted(problem(&Problem::new(ErrorCode::Unauthorized, why))).into());
-        };
-        let request = self
-            .admit((&holder.name, &holder.bodies), request, client)
-            .await?;
-        Ok(self
-            .api
-            .answer(&holder.role, request)
-            .await
-            .map(|body| ResponseBody::from_body(BodyContent::Api(body))))
+        let holder = table
+            .holder(request.headers())
+            .ok_or_else(|| without_token(RefusalForm::Document))?;
+        let request = self.admit(holder, request, client).await?;
+        Ok(self.api.answer(Some(&holder.role), request).await)
     }
 
     /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
     async fn worker(
         &self,
+        secret: &WorkerSecret,
+        engine: &TokenHolder,
         request: Request<Incoming>,
         client: &ConnectionState,
-    ) -> Result<Response<ResponseBody>, RefusalResponse> {
-        let is_health = request.uri().path() == HEALTH;
-        let request = if is_health {
-            request.map(|_| Full::default())
-        } else {
-            let mut given = request.headers().get_all(AUTHORIZATION).iter();
-            let only = given
-                .next()
-                .filter(|_| given.next().is_none())
-                .and_then(|value| value.to_str().ok());
-            if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
-                let mut response = super::api::answered(&refused)
-                    .map(|body| ResponseBody::from_body(BodyContent::Api(body)));
-                response
-                    .headers_mut()
-                    .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                return Err(noted(response).into());
-            }
-            let (name, bodies) = &self.engine;
-            self.admit((name, bodies), request, client).await?
-        };
-        Ok(self
-            .api
-            .answer_engine(!is_health, request)
-            .await
-            .map(|body| ResponseBody::from_body(BodyContent::Api(body))))
+    ) -> Result<Response<Body>, RefusalResponse> {
+        if request.uri().path() == HEALTH {
+            let request = request.map(|_| Full::default());
+            return Ok(self.api.answer(None, request).await);
+        }
+        let mut given = request.headers().get_all(AUTHORIZATION).iter();
+        let only = given
+            .next()
+            .filter(|_| given.next().is_none())
+            .and_then(|value| value.to_str().ok());
+        secret
+            .verify(only, Timestamp::now())
+            .map_err(|why| noted(Problem::new(ErrorCode::Unauthorized, why).into_response()))?;
+        let request = self.admit(engine, request, client).await?;
+        Ok(self.api.answer(Some(&engine.role), request).await)
     }
 
     /// Gives the connection to the principal, and reads the whole body within its budget.
     async fn admit(
         &self,
-        (principal, budget): (&Arc<str>, &ByteBudget),
+        holder: &TokenHolder,
         request: Request<Incoming>,
         client: &ConnectionState,
     ) -> Result<Request<Full<Bytes>>, RefusalResponse> {
-        if client.connection.belongs_to(principal).await.is_err() {
-            let problem =
-                problem(&Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER));
-            return Err(closing(noted(problem)).into());
-        }
+        claim(client, &holder.name, RefusalForm::Document).await?;
         let (head, body) = request.into_parts();
         let body = self
-            .take(budget, body)
+            .take(&holder.bodies, body)
             .await
-            .map_err(|unread| Box::new(unread.answer(true)))?;
+            .map_err(|unread| unread.answer(RefusalForm::Document))?;
         // The memory stays reserved until a handler drops the bytes.
         Ok(Request::from_parts(
             head,
@@ -466,29 +394,33 @@ impl Routes {
         &self,
         request: Request<Incoming>,
         client: &ConnectionState,
-    ) -> Result<Response<ResponseBody>, RefusalResponse> {
+    ) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
-        let found = table
+        let (holder, service) = table
             .holder(request.headers())
-            .and_then(|holder| Some((&holder.name, holder.service.as_ref()?)));
-        let Some((principal, service)) = found else {
-            return Err(without_token().into());
-        };
-        if client.connection.belongs_to(principal).await.is_err() {
-            return Err(closing(noted(busy(NO_PLACE))).into());
-        }
+            .and_then(|holder| Some((holder, holder.service.as_ref()?)))
+            .ok_or_else(|| without_token(RefusalForm::Text))?;
+        claim(client, &holder.name, RefusalForm::Text).await?;
         let (mut head, body) = request.into_parts();
         accept::name_answers(&head.method, &mut head.headers);
-        let body = self.body(service, &head, body).await?;
+        let body = self
+            .take(&holder.bodies, body)
+            .await
+            .map_err(|unread| unread.answer(RefusalForm::Text))?;
+        if opens_session(&head, &body.bytes)
+            && service.sessions.count().await >= self.limits.sessions
+        {
+            return Err(busy("too many sessions are open; end one, or wait"));
+        }
         let (mut head, body, request_id) = self.read(service, head, body).await?;
-        let results = ResultRoom::new(service.results.clone());
+        let results = ResultRoom::new(service.caller.results.clone());
         head.extensions.insert(results.clone());
         let gone = CancellationToken::new();
         head.extensions.insert(GoneToken(gone.clone()));
         // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &service.sessions).await;
-        let mut claim = None;
+        let mut claimed = None;
         let has_id = request_id.is_some();
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
             let taken = || {
@@ -497,13 +429,13 @@ impl Routes {
                     "this id is that of a request that still runs: take another one",
                 )
             };
-            let claimed = service
+            let claim = service
                 .sessions
                 .claim(in_use, id.clone())
                 .ok_or_else(taken)?;
-            let claimed = claim.insert(Arc::new(claimed));
+            let claim = claimed.insert(Arc::new(claim));
             head.extensions.insert(ClaimExtension {
-                _claim: Arc::clone(claimed),
+                _claim: Arc::clone(claim),
             });
         }
         if !has_id && let Some(id) = canceled(&head, &body) {
@@ -513,6 +445,8 @@ impl Routes {
                 // Without a session, a client ends the connection of a request instead: rmcp ignores the notification.
                 None if !head.headers.contains_key(SESSION_HEADER) => {
                     service
+                        .caller
+                        .identity
                         .unknown_cancels
                         .tell(&self.server.offering().tools.host, &id.to_string(), None)
                         .await;
@@ -533,32 +467,14 @@ impl Routes {
             // The request has just opened this session.
             in_use = named(response.headers(), &service.sessions).await;
         }
-        Ok(response.map(|body| ResponseBody {
-            body: BodyContent::Mcp(body),
-            _waits: Some(waits),
-            _in_use: in_use,
-            _claim: claim,
-            _results: Some(results),
+        // Held until the body ends or is dropped: dropping it early cancels the call, because the client is gone.
+        let held = (waits, in_use, claimed, results);
+        Ok(response.map(|body| {
+            Body::new(body.map_err(move |never: Infallible| {
+                let _held = &held;
+                never
+            }))
         }))
-    }
-
-    /// Reads the body of a request of MCP.
-    async fn body(
-        &self,
-        service: &PrincipalService,
-        head: &Parts,
-        body: Incoming,
-    ) -> Result<LeasedBody, RefusalResponse> {
-        match self.take(&service.bodies, body).await {
-            Ok(body)
-                if opens_session(head, &body.bytes)
-                    && service.sessions.count().await >= self.limits.sessions =>
-            {
-                Err(busy("too many sessions are open; end one, or wait").into())
-            }
-            Ok(body) => Ok(body),
-            Err(unread) => Err(unread.answer(false).into()),
-        }
     }
 
     /// Reads the whole body, after reserving memory for it.
@@ -567,11 +483,11 @@ impl Routes {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         });
         if expected > BODY_BYTES_MAX {
-            return Err(BodyError::TooLarge);
+            return Err(BodyError::TOO_LARGE);
         }
         // Twice the size: for the pieces and for the whole.
         let lease = tokio::time::timeout(self.limits.body_time, budget.take(expected * 2)).await;
-        let lease = lease.map_err(|_| BodyError::NoMemory)?;
+        let lease = lease.map_err(|_| BodyError::NO_MEMORY)?;
         let read = async {
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(LeasedBody {
@@ -581,9 +497,9 @@ impl Routes {
         };
         match tokio::time::timeout(self.limits.body_time, read).await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
-            Ok(Err(_)) => Err(BodyError::Broken),
-            Err(_) => Err(BodyError::TooSlow),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TOO_LARGE),
+            Ok(Err(_)) => Err(BodyError::BROKEN),
+            Err(_) => Err(BodyError::TOO_SLOW),
         }
     }
 
@@ -602,7 +518,7 @@ impl Routes {
         }
         let Some(outline) = outline else {
             return if head.method == Method::POST {
-                Err(unreadable(&body.bytes))
+                Err(rpc_refusal(None, &frames::unreadable(&body.bytes)))
             } else {
                 Ok((head, body.bytes, None))
             };
@@ -622,7 +538,7 @@ impl Routes {
         };
         let lease = tokio::time::timeout(
             self.limits.body_time,
-            service.arguments.take(weight(arguments)),
+            service.caller.arguments.take(weight(arguments)),
         )
         .await;
         let lease = lease.map_err(|_| {
@@ -682,100 +598,55 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
 }
 
 /// The answer to a probe; `why` the server is not well.
-fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<ResponseBody> {
+fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Body> {
     match (request.method(), why) {
-        (&Method::GET | &Method::HEAD, None) => plain(StatusCode::OK, "ok"),
-        (&Method::GET | &Method::HEAD, Some(why)) => response(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "text/plain; charset=utf-8",
-            why.into(),
-        ),
+        (&Method::GET | &Method::HEAD, None) => "ok".into_response(),
+        (&Method::GET | &Method::HEAD, Some(why)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+        }
         _ => get_only(),
     }
 }
 
-/// The answer to a request that comes after the server was told to stop.
-fn ending(request: &Request<Incoming>) -> Response<ResponseBody> {
-    let why = "the server ends; send the request again, to the one that follows";
-    let path = request.uri().path();
-    if path.starts_with(API) || path.starts_with(WORKER) {
-        problem(&Problem::new(ErrorCode::ServerEnding, why).after(RETRY_AFTER))
-    } else {
-        busy(why)
-    }
+/// Gives the connection to the principal `name`.
+async fn claim(
+    client: &ConnectionState,
+    name: &Arc<str>,
+    form: RefusalForm,
+) -> Result<(), RefusalResponse> {
+    let taken = |_| {
+        let problem = Problem::new(ErrorCode::TooManyConnections, NO_PLACE).after(RETRY_AFTER);
+        closing(noted(form.answer(problem))).into()
+    };
+    client.connection.belongs_to(name).await.map_err(taken)
 }
 
 /// Marks an answer as that to a client that was refused access.
 #[derive(Clone)]
 struct AccessRefused;
 
-fn noted(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-    response.extensions_mut().insert(AccessRefused);
-    response
-}
-
-fn get_only() -> Response<ResponseBody> {
-    let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET only");
-    refused
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    refused
-}
-
-fn without_token() -> Response<ResponseBody> {
-    let mut refused = plain(
-        StatusCode::UNAUTHORIZED,
-        "send the token of this server: Authorization: Bearer TOKEN",
-    );
-    refused
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    noted(refused)
-}
-
-/// Refuses a request that did not get past the gate.
-fn refused(
-    request: &Request<Incoming>,
-    status: StatusCode,
-    code: ErrorCode,
-    why: &'static str,
-) -> Response<ResponseBody> {
-    let path = request.uri().path();
-    noted(if path.starts_with(API) || path.starts_with(WORKER) {
-        problem(&Problem::new(code, why).with_status(status.as_u16()))
-    } else {
-        plain(status, why)
-    })
-}
-
-fn problem(problem: &Problem) -> Response<ResponseBody> {
-    problem
-        .clone()
-        .into_response()
-        .map(|body| ResponseBody::from_body(BodyContent::Api(body)))
-}
-
-fn plain(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
-    response(
-        status,
-        "text/plain; charset=utf-8",
-        Bytes::from_static(text.as_bytes()),
-    )
-}
-
-fn busy(why: &'static str) -> Response<ResponseBody> {
-    let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, why);
-    busy.headers_mut()
-        .insert(header::RETRY_AFTER, RETRY_AFTER.into());
-    busy
+fn noted(response: Response<Body>) -> Response<Body> {
+    (Extension(AccessRefused), response).into_response()
 }
 
 /// Makes `response` the last one of its connection.
-fn closing(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-    response
-        .headers_mut()
-        .insert(CONNECTION, HeaderValue::from_static("close"));
-    response
+fn closing(response: Response<Body>) -> Response<Body> {
+    ([(CONNECTION, "close")], response).into_response()
+}
+
+fn get_only() -> Response<Body> {
+    let allowed = [(ALLOW, "GET, HEAD")];
+    (StatusCode::METHOD_NOT_ALLOWED, allowed, "GET only").into_response()
+}
+
+fn without_token(form: RefusalForm) -> RefusalResponse {
+    let why = "send a token of this server: Authorization: Bearer TOKEN";
+    noted(form.answer(Problem::new(ErrorCode::Unauthorized, why))).into()
+}
+
+fn busy(why: &str) -> RefusalResponse {
+    let problem = Problem::new(ErrorCode::TooMuchMemory, why).after(RETRY_AFTER);
+    problem.into_text().into()
 }
 
 /// Returns a JSON-RPC error with code -32600 (invalid request).
@@ -783,59 +654,10 @@ fn rpc_error(id: Option<&RequestId>, why: &str) -> RefusalResponse {
     rpc_refusal(id, &ErrorData::invalid_request(why.to_owned(), None))
 }
 
-/// The answer to a body that is no JSON object.
-fn unreadable(body: &[u8]) -> RefusalResponse {
-    rpc_refusal(None, &frames::unreadable(body))
-}
-
 fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> RefusalResponse {
     let error = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    response(
-        StatusCode::BAD_REQUEST,
-        "application/json",
-        error.to_string().into(),
-    )
-    .into()
-}
-
-fn response(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::from_body(BodyContent::Mcp(
-        Full::new(body).boxed(),
-    )));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        match &mut self.body {
-            BodyContent::Mcp(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map_err(|never| match never {}),
-            BodyContent::Api(body) => Pin::new(body).poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.body {
-            BodyContent::Mcp(body) => body.is_end_stream(),
-            BodyContent::Api(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            BodyContent::Mcp(body) => body.size_hint(),
-            BodyContent::Api(body) => body.size_hint(),
-        }
-    }
+    let media_type = [(CONTENT_TYPE, "application/json")];
+    (StatusCode::BAD_REQUEST, media_type, error.to_string())
+        .into_response()
+        .into()
 }

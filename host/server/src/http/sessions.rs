@@ -1,7 +1,8 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
@@ -51,10 +52,6 @@ impl ClientSessions {
         Arc::clone(&self.manager)
     }
 
-    fn uses(&self) -> MutexGuard<'_, HashMap<SessionId, SessionUse>> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) async fn count(&self) -> usize {
         self.manager.sessions.read().await.len()
     }
@@ -63,7 +60,8 @@ impl ClientSessions {
     pub(super) async fn begin(self: &Arc<Self>, id: &str) -> Option<InUse> {
         let sessions = self.manager.sessions.read().await;
         let (id, _) = sessions.get_key_value(id)?;
-        self.uses()
+        self.uses
+            .lock()
             .entry(Arc::clone(id))
             .or_insert_with(SessionUse::new)
             .open += 1;
@@ -77,7 +75,7 @@ impl ClientSessions {
     pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<RequestIdClaim> {
         let session = Arc::clone(&in_use.id);
         let is_free = {
-            let mut uses = self.uses();
+            let mut uses = self.uses.lock();
             let ids = &mut uses.get_mut(&session)?.ids;
             let is_new = !ids.contains_key(&id);
             ids.entry(id.clone()).or_insert(false);
@@ -93,7 +91,7 @@ impl ClientSessions {
     /// Notes that the client canceled the request `id` of the session. Returns whether there is such a request, and it was
     /// not canceled before.
     pub(super) fn cancel(&self, in_use: &InUse, id: &RequestId) -> bool {
-        let mut uses = self.uses();
+        let mut uses = self.uses.lock();
         let is_canceled = uses
             .get_mut(&in_use.id)
             .and_then(|used| used.ids.get_mut(id));
@@ -120,7 +118,7 @@ impl ClientSessions {
     /// Returns the sessions that have been idle for `idle`, and the time until the next one can be.
     async fn expired(&self, idle: Duration) -> (Vec<SessionId>, Duration) {
         let sessions = self.manager.sessions.read().await;
-        let mut uses = self.uses();
+        let mut uses = self.uses.lock();
         uses.retain(|id, _| sessions.contains_key(id));
         let mut ended = Vec::new();
         let mut next = idle;
@@ -149,7 +147,7 @@ impl SessionUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        if let Some(used) = self.sessions.uses().get_mut(&self.id) {
+        if let Some(used) = self.sessions.uses.lock().get_mut(&self.id) {
             used.open = used.open.saturating_sub(1);
             used.since = Instant::now();
         }
@@ -158,7 +156,7 @@ impl Drop for InUse {
 
 impl Drop for RequestIdClaim {
     fn drop(&mut self) {
-        if let Some(used) = self.sessions.uses().get_mut(&self.session) {
+        if let Some(used) = self.sessions.uses.lock().get_mut(&self.session) {
             used.ids.remove(&self.id);
         }
     }

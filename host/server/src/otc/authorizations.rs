@@ -1,8 +1,9 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_dialect::otc::{Authorization, AuthorizationStatus, Requirement};
 use toolcell_spec::{Refusal, Timestamp};
@@ -48,12 +49,6 @@ impl Authorizations {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<PendingAuthorization>>> {
-        self.of_principals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn shown(&self, pending: &PendingAuthorization) -> Authorization {
         Authorization {
             id: pending.id.clone(),
@@ -74,7 +69,7 @@ impl Authorizations {
         let mut bytes = [0; 16];
         getrandom(&mut bytes, GetRandomFlags::empty())
             .map_err(|error| Refusal::host_fault(format!("cannot create a random id: {error}")))?;
-        let mut of_principals = self.lock();
+        let mut of_principals = self.of_principals.lock();
         let known = of_principals.entry(Arc::clone(principal)).or_default();
         known.iter_mut().for_each(|pending| pending.expire(now));
         let is_same = |pending: &&PendingAuthorization| {
@@ -110,7 +105,7 @@ impl Authorizations {
         now: Timestamp,
         is_set: impl Fn(&str) -> bool,
     ) -> Option<Authorization> {
-        let mut of_principals = self.lock();
+        let mut of_principals = self.of_principals.lock();
         let mut known: Vec<&mut PendingAuthorization> = if guard!("otc_owner") {
             of_principals.get_mut(principal)?.iter_mut().collect()
         } else {
@@ -126,7 +121,7 @@ impl Authorizations {
 
     /// The execution no longer lacked the credential.
     pub(super) fn complete(&self, principal: &str, execution: &ExecutionKey) {
-        let mut of_principals = self.lock();
+        let mut of_principals = self.of_principals.lock();
         for pending in of_principals.get_mut(principal).into_iter().flatten() {
             if pending.execution.as_ref() == Some(execution)
                 && pending.status == AuthorizationStatus::Pending
@@ -214,6 +209,9 @@ mod tests {
             open(None);
         }
         assert!(poll("anna", &third.id, now, false).is_none());
-        assert_eq!(authorizations.lock()["anna"].len(), AUTHORIZATIONS_MAX);
+        assert_eq!(
+            authorizations.of_principals.lock()["anna"].len(),
+            AUTHORIZATIONS_MAX
+        );
     }
 }

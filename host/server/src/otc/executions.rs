@@ -1,6 +1,7 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use toolcell_spec::{ErrorCode, Refusal};
 
@@ -95,7 +96,7 @@ impl Executions {
         key: &ExecutionKey,
         body: RequestDigests,
     ) -> ExecutionLookup<'_> {
-        let mut ledgers = self.lock();
+        let mut ledgers = self.0.lock();
         if !ledgers.contains_key(principal) {
             // Now, because a principal that sends nothing more would never give up its earlier share.
             let shares = ledgers.len() + 1;
@@ -137,12 +138,8 @@ impl Executions {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Ledger>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn end(&self, principal: &Arc<str>, key: &ExecutionKey, serial: u64, state: ExecutionState) {
-        let mut ledgers = self.lock();
+        let mut ledgers = self.0.lock();
         let shares = ledgers.len().max(1);
         let Some(ledger) = ledgers.get_mut(principal) else {
             return;
@@ -304,7 +301,6 @@ mod tests {
         OtcAnswer {
             status: 200,
             body: "x".repeat(bytes).into(),
-            is_problem: false,
         }
     }
 
@@ -366,7 +362,7 @@ mod tests {
                 .unwrap()
                 .end(Some(answer(1)));
         }
-        assert!(executions.lock()[&anna].entries.len() <= ENTRIES_MAX / 2);
+        assert!(executions.0.lock()[&anna].entries.len() <= ENTRIES_MAX / 2);
         assert_eq!(code(&executions, &bert, 0, "a").await, "answered");
         for at in 0..40 {
             executions
@@ -376,7 +372,7 @@ mod tests {
                 .unwrap()
                 .end(Some(answer(3 << 20)));
         }
-        assert!(executions.lock()[&anna].bytes <= BYTES_MAX / 2);
+        assert!(executions.0.lock()[&anna].bytes <= BYTES_MAX / 2);
         executions
             .claim(&anna, &key(0), body("a"))
             .await
@@ -399,7 +395,12 @@ mod tests {
                 ticket.end(Some(answer(2 << 20)));
             }
         }
-        let kept: usize = executions.lock().values().map(|ledger| ledger.bytes).sum();
+        let kept: usize = executions
+            .0
+            .lock()
+            .values()
+            .map(|ledger| ledger.bytes)
+            .sum();
         assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&kept), "{kept}");
     }
 
@@ -413,6 +414,7 @@ mod tests {
                 execution_id: "e".repeat(1_024),
             };
             let before = executions
+                .0
                 .lock()
                 .get(&anna)
                 .map_or(0, |ledger| ledger.bytes);
@@ -426,7 +428,7 @@ mod tests {
                 .ok()
                 .unwrap()
                 .end(state);
-            assert!(executions.lock()[&anna].bytes >= before + 2 * 2_048);
+            assert!(executions.0.lock()[&anna].bytes >= before + 2 * 2_048);
         }
     }
 

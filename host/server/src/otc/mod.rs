@@ -1,86 +1,49 @@
-//! The state behind a server of Open Tool Calling, without its transport: which tools there are, which execution ran
-//! already, and which authorization a call waits for (requirements 2.3, O-19). A [`Worker`] knows an Arcade engine by its
-//! token.
+//! The state behind Open Tool Calling, without its transport: which tools there are, which execution ran already, and
+//! which authorization a call waits for (requirements 2.3, O-19). A [`WorkerSecret`] knows an Arcade engine by its token.
 //!
-//! A method takes what a client sent, and gives the status and the JSON of the answer. The call itself is a function of the
-//! caller's, so that it goes through the same pipeline as through every other door.
+//! The call itself is a function of the caller's, so that it goes through the same pipeline as through every other door.
 
 mod authorizations;
 mod digest;
 mod executions;
 mod registration;
 mod token;
-mod worker;
 
 use std::future::Future;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolcell_dialect::ListedTool;
 use toolcell_dialect::otc::{
-    OtcMode, OtcReply, OtcRequest, OtcToolName, OtcToolNames, RequestReading, Requirement,
-    definition, refused, result, secrets,
+    OtcMode, OtcReply, OtcRequest, OtcToolName, OtcToolNames, Requirement, definition, refused,
+    result, secrets,
 };
 use toolcell_policy::secret::SecretValue;
 use toolcell_spec::{CallRecord, ErrorCode, Refusal, Timestamp};
 
+use crate::http::Problem;
+
 use authorizations::Authorizations;
 use digest::RequestDigests;
 use executions::{ClaimRefusal, ExecutionKey, Executions};
-
 pub use token::WorkerSecret;
-pub use worker::{ENGINE, Worker};
 
-/// The settings of a service.
-#[derive(Clone, Debug)]
-pub struct OtcSettings {
-    /// How exactly requests have to be what the format demands.
-    pub reading: RequestReading,
-    /// The address of an authorization, up to its id.
-    pub authorizations: String,
-    /// The address of a call, up to its id; its artifacts are below it.
-    pub calls: String,
-}
+/// The principal of all calls of an Arcade engine.
+pub(crate) const ENGINE: &str = "arcade:engine";
 
-/// An answer to a client.
+/// The answer to an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtcAnswer {
+pub(crate) struct OtcAnswer {
     /// The status code of HTTP.
-    pub status: u16,
+    pub(crate) status: u16,
     /// JSON.
-    pub body: Arc<str>,
-    /// `true` if the body is a problem (RFC 9457): the request did not ask for an execution.
-    pub is_problem: bool,
+    pub(crate) body: Arc<str>,
 }
 
 impl OtcAnswer {
     fn new(status: u16, body: &Value) -> Self {
-        Self {
-            status,
-            body: body.to_string().into(),
-            is_problem: false,
-        }
-    }
-
-    /// The answer to a request that names no execution.
-    fn problem(status: u16, refusal: &Refusal) -> Self {
-        let title = http::StatusCode::from_u16(status)
-            .ok()
-            .and_then(|status| status.canonical_reason());
-        let problem = json!({
-            "type": "about:blank", "title": title.unwrap_or("Error"), "status": status, "detail": refusal.message,
-            "code": refusal.code,
-        });
-        Self {
-            is_problem: true,
-            ..Self::new(status, &problem)
-        }
-    }
-
-    /// The answer to a request about a tool that is not there.
-    pub(crate) fn unknown_tool() -> Self {
-        let refusal = Refusal::new(ErrorCode::UnknownTool, "there is no tool of that name here");
-        Self::problem(404, &refusal)
+        let body = body.to_string().into();
+        Self { status, body }
     }
 
     /// The answer to an execution that led to no call: a response, because a client expects one.
@@ -94,39 +57,19 @@ impl OtcAnswer {
 
 /// A call that a request asks for.
 #[derive(Clone, Debug)]
-pub struct ParsedCall {
-    /// The caller, authenticated by the transport.
-    pub principal: Arc<str>,
-    /// The tool as the request names it: `Toolkit.Tool`.
-    pub requested: String,
+pub(crate) struct ParsedCall {
+    pub(crate) request: OtcRequest,
     /// The tool, or the refusal that the record of the call ends in. The component has to be the named version.
-    pub tool: Result<OtcToolName, Refusal>,
-    /// The arguments as they were sent.
-    pub input: String,
-    /// `execution_id`, for `native_call_id`.
-    pub execution_id: Option<String>,
-    pub run_id: Option<String>,
-    /// The user for whom the caller acts, as the caller says.
-    pub user_id: Option<String>,
-    /// The request's data about that user, for the record only: no tool gets it.
-    pub user_info: Option<Value>,
+    pub(crate) tool: Result<OtcToolName, Refusal>,
     /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
-    pub secrets: Vec<(String, SecretValue)>,
+    pub(crate) secrets: Vec<(String, SecretValue)>,
     /// The number of secrets that the tool does not declare, and that go nowhere.
-    pub ignored_secrets: usize,
+    pub(crate) ignored_secrets: usize,
 }
 
-/// The tools of a service.
-#[derive(Default)]
-struct OtcTools {
-    tools: Vec<OtcTool>,
-    names: OtcToolNames,
-}
-
-/// One tool of a service, in the terms of each format.
-pub struct OtcTool {
-    named: OtcToolName,
-    /// In the order of [`OtcMode::ALL`].
+/// One tool, in the terms of each format.
+pub(crate) struct OtcTool {
+    pub(crate) named: OtcToolName,
     definitions: Vec<(OtcMode, Value)>,
     secrets: Vec<String>,
     requirement: Option<Requirement>,
@@ -135,7 +78,7 @@ pub struct OtcTool {
 
 impl OtcTool {
     /// Describes a tool.
-    pub fn new(listed: &ListedTool<'_>) -> Self {
+    pub(crate) fn new(listed: &ListedTool<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
             named: OtcToolName::new(listed.declaration, listed.component),
@@ -153,7 +96,7 @@ impl OtcTool {
         }
     }
 
-    fn definition(&self, mode: OtcMode) -> Option<&Value> {
+    pub(crate) fn definition(&self, mode: OtcMode) -> Option<&Value> {
         self.definitions
             .iter()
             .find_map(|(known, definition)| (*known == mode).then_some(definition))
@@ -177,82 +120,60 @@ impl OtcTool {
     }
 }
 
-/// Serves tools to clients of Open Tool Calling. What it remembers of calls outlives a change of its tools.
-pub struct OtcService {
-    settings: OtcSettings,
-    tools: RwLock<Arc<OtcTools>>,
+/// The tools of an offering.
+pub(crate) struct OtcTools {
+    pub(crate) all: Vec<OtcTool>,
+    names: OtcToolNames,
+}
+
+impl OtcTools {
+    pub(crate) fn new(all: Vec<OtcTool>) -> Self {
+        let names = OtcToolNames::new(all.iter().map(|tool| tool.named.clone()).collect());
+        Self { all, names }
+    }
+
+    /// The tool with this fully qualified name.
+    pub(crate) fn find(&self, name: &str) -> Option<&OtcTool> {
+        self.all.get(self.names.find(name)?)
+    }
+
+    /// The tool that a request names.
+    fn resolve(&self, request: &OtcRequest) -> Result<&OtcTool, Refusal> {
+        let at = self.names.resolve(&request.tool)?;
+        let unknown = || Refusal::new(ErrorCode::UnknownTool, "there is no such tool here");
+        self.all.get(at).ok_or_else(unknown)
+    }
+
+    /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
+    pub(crate) fn register(&self, text: &str, mode: OtcMode) -> Result<Value, Problem> {
+        registration::register(text, mode, &self.names)
+    }
+}
+
+/// What is remembered of calls of Open Tool Calling.
+pub(crate) struct OtcService {
+    /// The address of a call, up to its id; its artifacts are below it.
+    calls: String,
     executions: Executions,
     authorizations: Authorizations,
 }
 
 impl OtcService {
-    /// Serves no tools yet.
-    pub fn new(settings: OtcSettings) -> Self {
-        let authorizations = Authorizations::new(settings.authorizations.clone());
+    /// `base` is what the addresses of the server begin with.
+    pub(crate) fn new(base: &str) -> Self {
         Self {
-            settings,
-            tools: RwLock::default(),
+            calls: format!("{base}/v1/calls/"),
             executions: Executions::default(),
-            authorizations,
+            authorizations: Authorizations::new(format!("{base}/v1/dialects/otc/authorizations/")),
         }
     }
 
-    /// Replaces the tools. Running calls keep the tools they began with.
-    pub fn offer(&self, tools: Vec<OtcTool>) {
-        let names = OtcToolNames::new(tools.iter().map(|tool| tool.named.clone()).collect());
-        *self.tools.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(OtcTools { tools, names });
-    }
-
-    fn tools(&self) -> Arc<OtcTools> {
-        Arc::clone(&self.tools.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The definitions of the tools that `is_listed` (OTC-D-15).
-    pub fn list(&self, mode: OtcMode, is_listed: impl Fn(&OtcToolName) -> bool) -> OtcAnswer {
-        let tools = self.tools();
-        let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
-        OtcAnswer::new(
-            200,
-            &json!(
-                listed
-                    .filter_map(|tool| tool.definition(mode))
-                    .collect::<Vec<_>>()
-            ),
-        )
-    }
-
-    /// The tool with this fully qualified name.
-    pub fn find(&self, name: &str) -> Option<OtcToolName> {
-        let tools = self.tools();
-        tools
-            .names
-            .find(name)
-            .and_then(|at| tools.tools.get(at))
-            .map(|tool| tool.named.clone())
-    }
-
-    /// The definition of the tool with this fully qualified name.
-    pub fn definition(&self, name: &str, mode: OtcMode) -> OtcAnswer {
-        let tools = self.tools();
-        let tool = tools.names.find(name).and_then(|at| tools.tools.get(at));
-        match tool.and_then(|tool| tool.definition(mode)) {
-            Some(definition) => OtcAnswer::new(200, definition),
-            None => OtcAnswer::unknown_tool(),
-        }
-    }
-
-    /// Reads a request to call a tool. Fails with the answer to what is none.
-    pub fn read(&self, text: &str, mode: OtcMode) -> Result<OtcRequest, OtcAnswer> {
-        OtcRequest::read(text, mode, self.settings.reading)
-            .map_err(|refusal| OtcAnswer::problem(400, &refusal))
-    }
-
-    /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
+    /// Answers a request of `principal` to call one of `tools`. `call` makes the call, at most once for each execution id
     /// of a run: the same request again gets the same answer, also while the first one runs (OTC-Q-02). It gives `None` if
     /// the host lost the call.
-    pub async fn execute<F, R>(
+    pub(crate) async fn execute<F, R>(
         &self,
+        tools: &OtcTools,
         principal: &Arc<str>,
         request: OtcRequest,
         mode: OtcMode,
@@ -263,23 +184,18 @@ impl OtcService {
         R: Future<Output = Option<CallRecord>>,
     {
         let Some(execution_id) = request.execution_id.clone() else {
-            return self.run(principal, request, None, mode, call).await.0;
+            let run = self.run(tools, principal, request, None, mode, call);
+            return run.await.0;
         };
         let key = ExecutionKey {
             run_id: request.run_id.clone().unwrap_or_default(),
             execution_id,
         };
-        match self
-            .executions
-            .claim(
-                principal,
-                &key,
-                RequestDigests::from_request(&request, mode),
-            )
-            .await
-        {
+        let digests = RequestDigests::from_request(&request, mode);
+        match self.executions.claim(principal, &key, digests).await {
             Ok(ticket) => {
-                let (answer, ended) = self.run(principal, request, Some(&key), mode, call).await;
+                let run = self.run(tools, principal, request, Some(&key), mode, call);
+                let (answer, ended) = run.await;
                 ticket.end(ended);
                 answer
             }
@@ -293,6 +209,7 @@ impl OtcService {
     /// Makes the call. Also returns how its execution id is used up; `None` if the same id may be used again.
     async fn run<F, R>(
         &self,
+        tools: &OtcTools,
         principal: &Arc<str>,
         request: OtcRequest,
         key: Option<&ExecutionKey>,
@@ -303,35 +220,29 @@ impl OtcService {
         F: FnOnce(ParsedCall) -> R,
         R: Future<Output = Option<CallRecord>>,
     {
-        let tools = self.tools();
-        let found = tools.names.resolve(&request.tool);
-        let tool = found.as_ref().ok().and_then(|at| tools.tools.get(*at));
-        let unknown = || Refusal::new(ErrorCode::UnknownTool, "there is no such tool here");
+        let found = tools.resolve(&request);
+        let tool = found.as_ref().ok();
         let (secrets, ignored_secrets) = tool
             .map(|tool| tool.secrets_of(&request))
             .unwrap_or_default();
         let parsed = ParsedCall {
-            principal: Arc::clone(principal),
-            requested: format!("{}.{}", request.tool.toolkit, request.tool.name),
-            tool: match (&found, tool) {
-                (Ok(_), Some(tool)) => Ok(tool.named.clone()),
-                (Err(refusal), _) => Err(refusal.clone()),
-                (Ok(_), None) => Err(unknown()),
-            },
+            request,
+            tool: found
+                .as_ref()
+                .map(|tool| tool.named.clone())
+                .map_err(Clone::clone),
             secrets,
             ignored_secrets,
-            input: request.inputs,
-            execution_id: request.execution_id,
-            run_id: request.run_id,
-            user_id: request.user_id,
-            user_info: request.user_info,
+        };
+        let failed = |refusal: &Refusal| {
+            let id = key.map(|key| key.execution_id.as_str());
+            OtcAnswer::refused(500, refusal, mode, id.unwrap_or_default())
         };
         let Some(record) = call(parsed).await else {
             let lost = Refusal::host_fault(
                 "the call was lost; it is not repeated, because it may have had effects",
             );
-            let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
-            let answer = OtcAnswer::refused(500, &lost, mode, id);
+            let answer = failed(&lost);
             return (answer.clone(), Some(answer));
         };
         let missing = tool.and_then(|tool| tool.requirement.as_ref());
@@ -342,10 +253,7 @@ impl OtcService {
         });
         let authorization = match opened.transpose() {
             Ok(authorization) => authorization,
-            Err(refusal) => {
-                let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
-                return (OtcAnswer::refused(500, &refusal, mode, id), None);
-            }
+            Err(refusal) => return (failed(&refusal), None),
         };
         if let (None, Some(key)) = (missing, key) {
             self.authorizations.complete(principal, key);
@@ -356,7 +264,7 @@ impl OtcService {
         );
         let artifacts = format!(
             "{}{}/artifacts/",
-            self.settings.calls, record.invocation.invocation_id
+            self.calls, record.invocation.invocation_id
         );
         let reply = OtcReply {
             expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
@@ -373,29 +281,23 @@ impl OtcService {
     }
 
     /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name.
-    pub fn authorization(
+    pub(crate) fn authorization(
         &self,
         principal: &str,
         id: &str,
         mode: OtcMode,
         is_set: impl Fn(&str) -> bool,
-    ) -> OtcAnswer {
-        match self
+    ) -> Result<Value, Problem> {
+        let found = self
             .authorizations
-            .poll(principal, id, Timestamp::now(), is_set)
-        {
-            Some(authorization) => OtcAnswer::new(200, &authorization.to_value(mode)),
-            None => {
-                let message = "there is no authorization of that id; it may have been too long ago";
-                let refusal = Refusal::new(ErrorCode::UnknownAuthorization, message);
-                OtcAnswer::problem(404, &refusal)
-            }
-        }
-    }
-
-    /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
-    pub fn register(&self, text: &str, mode: OtcMode) -> OtcAnswer {
-        registration::register(text, mode, &self.tools().names)
+            .poll(principal, id, Timestamp::now(), is_set);
+        let unknown = || {
+            let why = "there is no authorization of that id; it may have been too long ago";
+            Problem::new(ErrorCode::UnknownAuthorization, why).with_status(404)
+        };
+        found
+            .map(|authorization| authorization.to_value(mode))
+            .ok_or_else(unknown)
     }
 }
 

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 use toolcell_dialect::otc::{OtcMode, OtcToolName, OtcToolNames, ToolReference};
-use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, read_unique_json};
 
-use super::OtcAnswer;
+use crate::http::Problem;
 
 /// Digits of a digest.
 const DIGEST_CHARS: usize = 64;
@@ -10,10 +10,10 @@ const DIGEST_CHARS: usize = 64;
 /// Answers a client that registers the tool of the definition `text` (OTC-D-15). It acknowledges a tool of the
 /// operator's components; there are no others. A component's digest identifies its tools, so a definition brings no
 /// code, and changes neither the tool's behavior nor its permissions.
-pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> OtcAnswer {
+pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> Result<Value, Problem> {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
-        OtcAnswer::problem(422, &Refusal::new(ErrorCode::ProtocolError, message))
+        Err(Problem::new(ErrorCode::ProtocolError, message))
     };
     let Ok(definition) = read_unique_json(text, JSON_VALUES_MAX) else {
         return bad("the definition is not JSON without duplicate keys, or is too large");
@@ -52,13 +52,9 @@ pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> OtcAn
     };
     if names.resolve(&reference).is_err() {
         let message = "cannot register the tool: this server does not have its component, which only the operator adds";
-        let refusal = Refusal::new(ErrorCode::MayNotInstall, message);
-        return OtcAnswer::problem(403, &refusal);
+        return Err(Problem::new(ErrorCode::MayNotInstall, message));
     }
-    OtcAnswer::new(
-        200,
-        &json!({ "id": named.fully_qualified(mode), "status": "registered" }),
-    )
+    Ok(json!({ "id": named.fully_qualified(mode), "status": "registered" }))
 }
 
 fn is_digest(version: &str) -> bool {
@@ -98,14 +94,11 @@ mod tests {
     fn a_component_is_registered_by_its_digest_if_the_server_has_it() {
         let names = OtcToolNames::new(vec![named("a")]);
         let register = |definition: &Value| register(&definition.to_string(), OtcMode::Otc, &names);
-        let answer = register(&definition(&named("a")));
-        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let body = register(&definition(&named("a"))).unwrap();
         check("registration", OtcMode::Otc, &body);
-        assert_eq!(
-            (answer.status, &body["id"]),
-            (200, &json!(named("a").fully_qualified(OtcMode::Otc)))
-        );
-        assert_eq!(register(&definition(&named("b"))).status, 403);
+        assert_eq!(body["id"], json!(named("a").fully_qualified(OtcMode::Otc)));
+        let status = |definition: &Value| register(definition).unwrap_err().status;
+        assert_eq!(status(&definition(&named("b"))), 403);
         for (pointer, wrong) in [
             ("/toolkit/version", json!("1.0.0")),
             (
@@ -118,8 +111,8 @@ mod tests {
         ] {
             let mut definition = definition(&named("a"));
             *definition.pointer_mut(pointer).unwrap() = wrong;
-            assert_eq!(register(&definition).status, 422, "{pointer}");
+            assert_eq!(status(&definition), 422, "{pointer}");
         }
-        assert_eq!(register(&json!([])).status, 422);
+        assert_eq!(status(&json!([])), 422);
     }
 }

@@ -125,7 +125,7 @@ fn check(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use data_encoding::BASE64URL_NOPAD;
     use ring::hmac;
     use serde_json::{Value, json};
@@ -133,7 +133,7 @@ pub(super) mod tests {
 
     use super::WorkerSecret;
 
-    pub(in super::super) const SECRET: &str = "a secret of this worker";
+    const SECRET: &str = "a secret of this worker";
     /// 2026-01-01, in seconds since 1970.
     const NOW: i64 = 1_767_225_600;
 
@@ -149,13 +149,6 @@ pub(super) mod tests {
             signed.as_bytes(),
         );
         format!("Bearer {signed}.{}", BASE64URL_NOPAD.encode(tag.as_ref()))
-    }
-
-    /// A header as an engine sends it, which is valid for a minute.
-    pub(in super::super) fn engine(now: Timestamp) -> String {
-        let seconds = now.unix_millis() / 1_000;
-        let claims = json!({ "aud": "worker", "exp": seconds + 60, "ver": "1" });
-        bearer(&json!({ "alg": "HS256", "typ": "JWT" }), &claims, SECRET)
     }
 
     fn verified(header: &str) -> Result<(), &'static str> {

@@ -225,11 +225,7 @@ impl ClientSession {
         if let Some(offer) = offer {
             fill_structured(&offering, offer, &mut result).await;
         }
-        offering
-            .offers
-            .surface()
-            .selection()
-            .fit(&mut result.model_facing_content);
+        offering.fit(&mut result);
         let output_schema = offer.and_then(|offer| offer.tool.contract().output_schema());
         Ok(mcp::task_ended(
             facts,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolcell_spec::{CallRecord, EventType, InvocationId, Timestamp, ToolEvent};
 
@@ -94,10 +94,6 @@ impl Default for CallMetrics {
 }
 
 impl CallMetrics {
-    fn lock(&self) -> MutexGuard<'_, MetricsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Follows a call that has not ended.
     pub(super) fn event(&self, event: &ToolEvent) {
         let stage = match event.event_type {
@@ -107,7 +103,7 @@ impl CallMetrics {
             _ => return,
         };
         if let Some(id) = event.invocation_id {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.open.len() < OPEN_MAX || state.open.contains_key(&id) {
                 state.open.insert(id, stage);
             }
@@ -119,7 +115,7 @@ impl CallMetrics {
         let invocation = &record.invocation;
         let result = &record.result;
         let ended = invocation.ended_at().unwrap_or(result.created_at);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.open.remove(&invocation.invocation_id);
         let series = state.series(tool_name(record));
         *series.calls.entry(word(result.status)).or_default() += 1;
@@ -167,7 +163,7 @@ impl CallMetrics {
     }
 
     fn families(&self, dropped: u64) -> Vec<MetricFamily> {
-        let state = self.lock();
+        let state = self.state.lock();
         let of_tools = |number: fn(&ToolSeries) -> MetricValue| {
             state
                 .tools
@@ -451,7 +447,7 @@ mod tests {
             .iter()
             .for_each(|call| begin(call.invocation.invocation_id));
         (0..3).for_each(|_| begin(InvocationId::new()));
-        assert_eq!(metrics.lock().open.len(), OPEN_MAX);
+        assert_eq!(metrics.state.lock().open.len(), OPEN_MAX);
         let one = &calls[0];
         let other = &calls[1];
         // One that is followed goes on.
@@ -469,7 +465,7 @@ mod tests {
         metrics.ended(one);
         let next = InvocationId::new();
         begin(next);
-        assert!(metrics.lock().open.contains_key(&next));
+        assert!(metrics.state.lock().open.contains_key(&next));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The spans that wait to be sent: so many, and no more, whatever the collector does.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum number of spans that wait, and maximum size of them together, in bytes; others are dropped.
 const SPANS_MAX: usize = 4_096;
@@ -39,13 +40,9 @@ pub(super) struct SpanBatch {
 }
 
 impl SpanQueue {
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a span; drops it if there is no room. Never waits for the thread that sends.
     pub(super) fn push(&self, span: String) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_full =
             state.spans.len() >= SPANS_MAX || state.bytes.saturating_add(span.len()) > BYTES_MAX;
         if is_full || state.is_over {
@@ -66,11 +63,10 @@ impl SpanQueue {
     pub(super) fn take(&self, patience: Duration) -> SpanBatch {
         let idle = |state: &mut QueueState| state.spans.is_empty() && !state.is_closed;
         let few = |state: &mut QueueState| state.spans.len() < BATCH_SPANS && !state.is_closed;
-        let waited = self.news.wait_timeout_while(self.lock(), patience, idle);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.news.wait_while_for(&mut state, idle, patience);
         if !state.spans.is_empty() {
-            let waited = self.news.wait_timeout_while(state, DELAY, few);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            self.news.wait_while_for(&mut state, few, DELAY);
         }
         let mut spans = Vec::new();
         let mut bytes = 0;
@@ -91,47 +87,45 @@ impl SpanQueue {
 
     /// Waits before spans are sent again. Returns whether the queue is closed by then.
     pub(super) fn pause(&self, pause: Duration) -> bool {
-        let waited = self
-            .news
-            .wait_timeout_while(self.lock(), pause, |state| !state.is_closed);
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
+        let mut state = self.state.lock();
+        self.news
+            .wait_while_for(&mut state, |state| !state.is_closed, pause);
+        state.is_closed
     }
 
     /// Notes that spans were sent.
     pub(super) fn sent(&self, spans: &[Box<str>]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.on_way = state.on_way.saturating_sub(count(spans));
     }
 
     /// Notes that spans could not be sent.
     pub(super) fn lost(&self, spans: &[Box<str>]) {
         self.sent(spans);
-        self.lock().dropped += count(spans);
+        self.state.lock().dropped += count(spans);
     }
 
     /// How many spans were dropped.
     pub(super) fn dropped(&self) -> u64 {
-        self.lock().dropped
+        self.state.lock().dropped
     }
 
     /// Says that everything was sent.
     pub(super) fn over(&self) {
-        self.lock().is_over = true;
+        self.state.lock().is_over = true;
         self.news.notify_all();
     }
 
     /// Closes the queue, and waits for what is in it to be sent, at most for `patience`. Returns how many spans were not
     /// sent at all; `None` if it was closed before.
     pub(super) fn close(&self, patience: Duration) -> Option<u64> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_closed, true) {
             return None;
         }
         self.news.notify_all();
-        let waited = self
-            .news
-            .wait_timeout_while(state, patience, |state| !state.is_over);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.news
+            .wait_while_for(&mut state, |state| !state.is_over, patience);
         state.is_over = true;
         Some(state.dropped + state.on_way + u64::try_from(state.spans.len()).unwrap_or(u64::MAX))
     }
@@ -155,7 +149,7 @@ mod tests {
         let large = SpanQueue::default();
         (0..9).for_each(|_| large.push("x".repeat(BYTES_MAX / 4)));
         assert_eq!(large.dropped(), 5);
-        assert!(large.lock().bytes <= BYTES_MAX);
+        assert!(large.state.lock().bytes <= BYTES_MAX);
     }
 
     #[test]

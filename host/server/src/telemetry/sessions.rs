@@ -1,9 +1,9 @@
 //! The spans above calls: one for a batch, or for a session of a client.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use toolcell_spec::{CallRecord, InvocationId, SpanId, Timestamp, TraceContext};
 
 use super::otlp::{Attribute, Span};
@@ -30,13 +30,9 @@ struct SessionSpan {
 }
 
 impl SessionSpans {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionSpan>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Where a call of the session `name` belongs that begins now; a trace of its own if too many sessions are followed.
     pub(super) fn begin(&self, name: &str, now: Timestamp) -> TraceContext {
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         if !sessions.contains_key(name) {
             if sessions.len() >= SESSIONS_MAX {
                 return TraceContext::begin();
@@ -68,6 +64,7 @@ impl SessionSpans {
             TraceContext::recorded(&record.invocation).and_then(|context| context.parent());
         let Some(parent) = parent else { return };
         if let Some(session) = self
+            .0
             .lock()
             .values_mut()
             .find(|session| session.span == parent)
@@ -83,7 +80,7 @@ impl SessionSpans {
             let rest = if session.running == 0 { REST } else { CALL_MAX };
             all || session.last.plus(rest) < now
         };
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         sessions
             .extract_if(|_, session| is_over(session))
             .map(|(_, session)| session.span(name))

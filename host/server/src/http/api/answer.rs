@@ -1,9 +1,10 @@
 //! Requests as the handlers read them, and answers as JSON.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::response::IntoResponse;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -20,7 +21,6 @@ use crate::http::problem::{Problem, whole_seconds};
 use super::{ApiCaller, TokenRole};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-pub(super) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The principal of a request that only callers may make.
 pub(super) struct RequestCaller(pub(super) Arc<ApiCaller>);
@@ -58,7 +58,7 @@ impl<S: Sync> FromRequestParts<S> for RequestApprover {
         match parts.extensions.get::<TokenRole>() {
             Some(TokenRole::Approver(name)) => Ok(Self(Arc::clone(name))),
             Some(TokenRole::Caller(caller)) if !guard!("approver_role") => {
-                Ok(Self(Arc::clone(&caller.name)))
+                Ok(Self(Arc::clone(caller.name())))
             }
             _ => {
                 let why = "a caller cannot approve calls; use a token of --approver-token-file";
@@ -86,14 +86,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let read: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, state).await;
-        let wrong = |_| {
-            Problem::new(
-                ErrorCode::UnknownPath,
-                "cannot read the path; see /v1/openapi.json",
-            )
-        };
-        read.map(|Path(value)| Self(value)).map_err(wrong)
+        let read = Path::from_request_parts(parts, state).await;
+        let why = "cannot read the path; see /v1/openapi.json";
+        read.map(|Path(value)| Self(value))
+            .map_err(|_| Problem::new(ErrorCode::UnknownPath, why))
     }
 }
 
@@ -101,28 +97,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let read: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
+        let read = Query::from_request_parts(parts, state).await;
         let wrong = |error: QueryRejection| {
-            Problem::new(
-                ErrorCode::QueryInvalid,
-                format!("cannot read the query: {}", error.body_text()),
-            )
+            let why = format!("cannot read the query: {}", error.body_text());
+            Problem::new(ErrorCode::QueryInvalid, why)
         };
         read.map(|Query(value)| Self(value)).map_err(wrong)
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response<Body> {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = json(status, &self);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, PROBLEM);
-        retry_after(headers, self.retry_after);
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
     }
 }
 
@@ -130,83 +110,58 @@ impl IntoResponse for Problem {
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     // These types have no map with other keys than texts, and so can be written.
     let text = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
+    (status, [(CONTENT_TYPE, JSON)], text).into_response()
 }
 
 /// The answer to a call that has ended.
 pub(super) fn ended(offering: &ServerTools, result: &ToolResult) -> Response<Body> {
     let status =
         StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(status, &shown(offering, result));
-    let headers = response.headers_mut();
-    located(headers, result.invocation_id);
-    let after = result
-        .error
-        .as_ref()
-        .and_then(|error| error.retry_after.or(error.retry.retry_after));
-    retry_after(headers, after.map(whole_seconds));
+    let mut headers = located(result.invocation_id);
+    let error = result.error.as_ref();
+    let after = error.and_then(|error| error.retry_after.or(error.retry.retry_after));
+    headers.extend(after.map(|seconds| (RETRY_AFTER, whole_seconds(seconds).into())));
     if status == StatusCode::UNAUTHORIZED {
         // What is missing is a credential of the tool, which no header of the caller replaces.
-        headers.insert(
-            WWW_AUTHENTICATE,
-            HeaderValue::from_static("Toolcell realm=\"tool\""),
-        );
+        let missing = HeaderValue::from_static("Toolcell realm=\"tool\"");
+        headers.insert(WWW_AUTHENTICATE, missing);
     }
-    response
+    (headers, json(status, &shown(offering, result))).into_response()
 }
 
 /// A result as the caller gets it.
 pub(super) fn shown(offering: &ServerTools, result: &ToolResult) -> serde_json::Value {
     let mut result = result.clone();
-    offering
-        .offers
-        .surface()
-        .selection()
-        .fit(&mut result.model_facing_content);
+    offering.fit(&mut result);
     dialect::result(&result)
 }
 
-/// Adds where the state of the call is.
-pub(super) fn located(headers: &mut HeaderMap, id: InvocationId) {
-    if let Ok(place) = HeaderValue::from_str(&format!("/v1/calls/{id}")) {
-        headers.insert(LOCATION, place);
-    }
-}
-
-fn retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
-    if let Some(seconds) = seconds {
-        headers.insert(RETRY_AFTER, seconds.into());
-    }
+/// Says where the state of the call is.
+pub(super) fn located(id: InvocationId) -> HeaderMap {
+    let place = HeaderValue::from_str(&format!("/v1/calls/{id}"));
+    place.into_iter().map(|place| (LOCATION, place)).collect()
 }
 
 /// Parses the JSON object in the body of a request.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     is_media_type(headers, &["application/json"])?;
-    let wrong = |why: String| {
-        Problem::new(
-            ErrorCode::BodyInvalid,
-            format!("cannot read the body: {why}"),
-        )
-    };
     let text = text(body)?;
     // serde would also read a list of the fields.
     if !text.trim_start().starts_with('{') {
-        return Err(wrong("it is not a JSON object".to_owned()));
+        return Err(unreadable("it is not a JSON object"));
     }
-    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+    serde_json::from_str(text).map_err(unreadable)
 }
 
 /// The body as text.
 pub(super) fn text(body: &[u8]) -> Result<&str, Problem> {
-    std::str::from_utf8(body).map_err(|_| {
-        Problem::new(
-            ErrorCode::BodyInvalid,
-            "cannot read the body: it is not UTF-8 text",
-        )
-    })
+    std::str::from_utf8(body).map_err(|_| unreadable("it is not UTF-8 text"))
+}
+
+/// The problem of a body that cannot be read, and `why`.
+pub(super) fn unreadable(why: impl Display) -> Problem {
+    let detail = format!("cannot read the body: {why}");
+    Problem::new(ErrorCode::BodyInvalid, detail)
 }
 
 /// Returns which of `known` the body is. A form of a web page is none of them, so that no page can send one.

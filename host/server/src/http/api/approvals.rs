@@ -30,11 +30,7 @@ pub(super) async fn list(
     State(shared): State<Arc<ApiState>>,
     RequestApprover(_): RequestApprover,
 ) -> Result<Response<Body>, Problem> {
-    let found = shared
-        .server
-        .questions(&shared.callers())
-        .await
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let found = shared.server.questions(&shared.callers()).await?;
     Ok(json(StatusCode::OK, &value!({ "approvals": found })))
 }
 
@@ -104,10 +100,8 @@ pub(super) async fn answer(
         .as_ref()
         .is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX)
     {
-        return Err(Problem::new(
-            ErrorCode::BodyInvalid,
-            format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes"),
-        ));
+        let why = format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes");
+        return Err(Problem::new(ErrorCode::BodyInvalid, why));
     }
     let StoredApproval {
         approval, state, ..
@@ -142,21 +136,14 @@ pub(super) async fn answer(
         always: false,
         answered_at: Timestamp::now(),
     };
-    let given = shared
-        .server
-        .answer_question(id, answer)
-        .await
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let given = shared.server.answer_question(id, answer).await?;
     match given {
         AnswerOutcome::Taken => {
-            let state = if approved { "approved" } else { "rejected" };
-            Ok(json(
-                StatusCode::OK,
-                &ApprovalState {
-                    invocation_id: id,
-                    state,
-                },
-            ))
+            let state = ApprovalState {
+                invocation_id: id,
+                state: if approved { "approved" } else { "rejected" },
+            };
+            Ok(json(StatusCode::OK, &state))
         }
         AnswerOutcome::TooLate(state) => Err(Problem::new(
             ErrorCode::RequestClosed,
@@ -172,11 +159,7 @@ pub(super) async fn answer(
 
 async fn find(shared: &ApiState, id: &str) -> Result<StoredApproval, Problem> {
     let id: InvocationId = call_id(id).map_err(|_| unknown())?;
-    let found = shared
-        .server
-        .question(id, &shared.callers())
-        .await
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let found = shared.server.question(id, &shared.callers()).await?;
     found.ok_or_else(unknown)
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 use toolcell::{Host, ToolResult};
 use toolcell_spec::{ErrorCode, InvocationId};
@@ -68,19 +69,13 @@ pub(super) async fn fetch(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let result = result(&shared, &caller, call_id(&id)?).await?;
-    let unknown = || {
-        Problem::new(
-            ErrorCode::UnknownArtifact,
-            "the call has no such artifact; its result lists them",
-        )
-    };
+    let why = "the call has no such artifact; its result lists them";
+    let unknown = || Problem::new(ErrorCode::UnknownArtifact, why);
     let stored = stored(&result.result, &name).ok_or_else(unknown)?;
     let host = Arc::clone(&shared.server.offering().tools.host);
     if !host.keeping().output {
-        return Err(Problem::new(
-            ErrorCode::OutputKeptBack,
-            "a setting of the operator keeps all output back",
-        ));
+        let why = "a setting of the operator keeps all output back";
+        return Err(Problem::new(ErrorCode::OutputKeptBack, why));
     }
     let tag = format!("\"{}\"", stored.digest);
     let (first, count, status) = match wanted(&headers, &tag, stored.size) {
@@ -100,31 +95,22 @@ pub(super) async fn fetch(
         .await;
     let start = start.map_err(|error| {
         if is_missing(&error) {
-            Problem::new(
-                ErrorCode::ArtifactRemoved,
-                "the artifact was removed from the host; call the tool again",
-            )
+            let why = "the artifact was removed from the host; call the tool again";
+            Problem::new(ErrorCode::ArtifactRemoved, why)
         } else {
-            Problem::new(
-                ErrorCode::ArtifactUnreadable,
-                "the artifact cannot be read now; ask again later",
-            )
-            .after(1)
+            let why = "the artifact cannot be read now; ask again later";
+            Problem::new(ErrorCode::ArtifactUnreadable, why).after(1)
         }
     })?;
     let (feed, body) = feed(Some(count));
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    describe(response.headers_mut(), &stored, &tag);
+    let mut headers = describe(&stored, &tag);
     if status == StatusCode::PARTIAL_CONTENT {
         let last = first.saturating_add(count).saturating_sub(1);
         let range = HeaderValue::from_str(&format!("bytes {first}-{last}/{}", stored.size));
-        range
-            .into_iter()
-            .for_each(|range| _ = response.headers_mut().insert(CONTENT_RANGE, range));
+        headers.extend(range.ok().map(|range| (CONTENT_RANGE, range)));
     }
     tokio::spawn(async move { send(&host, &stored.digest, (first, count), start, feed).await });
-    Ok(response)
+    Ok((status, headers, body).into_response())
 }
 
 /// The result of a call of the caller.
@@ -168,65 +154,54 @@ fn stored(result: &ToolResult, name: &str) -> Option<ArtifactPayload> {
 
 /// The bytes that the headers ask for, of `size` bytes with the ETag `tag`.
 fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> WantedBytes {
-    let text = |value: Option<&HeaderValue>| {
-        value
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
+    let text = |name: HeaderName| {
+        let value = headers.get(name)?;
+        Some(value.to_str().unwrap_or_default())
     };
-    let Some(range) = text(headers.get(RANGE)) else {
-        return WantedBytes::All;
-    };
-    if headers.contains_key(IF_RANGE) && text(headers.get(IF_RANGE)).as_deref() != Some(tag) {
+    if text(IF_RANGE).is_some_and(|known| known != tag) {
         return WantedBytes::All;
     }
     // A range that cannot be read does not count, and neither do several.
-    let parsed = range
-        .strip_prefix("bytes=")
-        .and_then(|range| range.split_once('-'));
-    let Some((first, last)) = parsed else {
-        return WantedBytes::All;
-    };
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    let (from, to) = match (first.trim().is_empty(), last.trim().is_empty()) {
-        (true, false) => match number(last) {
-            Some(0) => return WantedBytes::Nothing,
-            Some(count) => (size.saturating_sub(count), size),
-            None => return WantedBytes::All,
-        },
-        (false, true) => match number(first) {
-            Some(first) => (first, size),
-            None => return WantedBytes::All,
-        },
-        (false, false) => match (number(first), number(last)) {
-            (Some(first), Some(last)) if first <= last => (first, last.saturating_add(1).min(size)),
-            _ => return WantedBytes::All,
-        },
-        (true, true) => return WantedBytes::All,
-    };
-    if from < to {
-        WantedBytes::Part(from, to - from)
-    } else {
-        WantedBytes::Nothing
+    match text(RANGE).and_then(|range| bounds(range, size)) {
+        None => WantedBytes::All,
+        Some((from, to)) if from < to => WantedBytes::Part(from, to - from),
+        Some(_) => WantedBytes::Nothing,
     }
 }
 
+/// The first byte of a range, and the one behind its last.
+fn bounds(range: &str, size: u64) -> Option<(u64, u64)> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    Some(match (first.trim(), last.trim()) {
+        ("", count) => (size.saturating_sub(number(count)?), size),
+        (first, "") => (number(first)?, size),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            let end = last.saturating_add(1).min(size);
+            (first <= last).then_some((first, end))?
+        }
+    })
+}
+
 /// Says what the bytes are. A tool chose the type, so a browser must not run or show what it is served from here.
-fn describe(headers: &mut HeaderMap, stored: &ArtifactPayload, tag: &str) {
+fn describe(stored: &ArtifactPayload, tag: &str) -> HeaderMap {
     let binary = HeaderValue::from_static("application/octet-stream");
     let media_type = HeaderValue::from_str(&stored.media_type)
         .ok()
         .filter(|media_type| !media_type.is_empty());
-    headers.insert(CONTENT_TYPE, media_type.unwrap_or(binary));
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("sandbox; default-src 'none'"),
-    );
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    HeaderValue::from_str(tag)
-        .into_iter()
-        .for_each(|tag| _ = headers.insert(ETAG, tag));
+    let known = [
+        (CONTENT_TYPE, media_type.unwrap_or(binary)),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+        (
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("sandbox; default-src 'none'"),
+        ),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (ACCEPT_RANGES, HeaderValue::from_static("bytes")),
+    ];
+    let tag = HeaderValue::from_str(tag).ok().map(|tag| (ETAG, tag));
+    known.into_iter().chain(tag).collect()
 }
 
 /// Sends `count` bytes of a payload from `first` on, which begin with `piece`.

@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use toolcell::{
-    Batch, BatchListener, BatchPolicy, CallRecord, CallSpec, Cancellation, InterruptBehavior,
-    ToolEvent,
-};
+use toolcell::{Batch, CallSpec, Cancellation};
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 use toolcell_engine::scheduler::batch;
-use toolcell_spec::{AbortReason, ContextModifier, ErrorCode, Input, ToolResult, TraceContext};
+use toolcell_spec::{AbortReason, ErrorCode, Input, TraceContext};
 
+use crate::batches::{BatchForwarder, BatchNews};
 use crate::budget::{ByteBudget, Lease};
 use crate::call::name_too_long;
 use crate::calls::CallPlace;
@@ -37,13 +36,6 @@ const ARRAY: &str = "application/json";
 /// beginning of its batch on, each call has a place of the server that no other principal gets.
 pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
 
-/// Output item of a batch.
-enum BatchItem<R> {
-    /// The end of the call at this place, and the memory that is reserved for its result.
-    End(usize, Box<R>, Option<Lease>),
-    Modified(usize, Vec<ContextModifier>),
-}
-
 /// The text of an answer, and the memory that is reserved for its results until the client has it.
 struct LeasedText {
     text: Vec<u8>,
@@ -56,26 +48,13 @@ impl AsRef<[u8]> for LeasedText {
     }
 }
 
-/// Passes results on. There are at most as many as calls, so the queue is bounded.
-struct BatchResults(mpsc::UnboundedSender<BatchItem<CallRecord>>);
-
-impl BatchListener for BatchResults {
-    fn event(&self, _: usize, _: &ToolEvent) {}
-
-    fn ended(&self, at: usize, record: CallRecord) {
-        let _ = self.0.send(BatchItem::End(at, Box::new(record), None));
-    }
-
-    fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
-        let _ = self.0.send(BatchItem::Modified(at, modifiers));
-    }
-}
+/// A line of an answer, and the memory that is reserved for its result.
+type BatchLine = (Value, Option<Lease>);
 
 /// A batch that runs; dropping it cancels the calls that run.
 struct RunningBatch {
-    offering: Arc<ServerTools>,
-    ids: Vec<String>,
-    results: mpsc::UnboundedReceiver<BatchItem<ToolResult>>,
+    /// Its lines. There are at most a few of each call, so the queue is bounded.
+    lines: mpsc::UnboundedReceiver<BatchLine>,
     interrupt: Cancellation,
 }
 
@@ -115,10 +94,8 @@ pub(super) async fn create(
         long.map_or(Ok(calls), Err)
     });
     let calls = calls.map_err(|why| {
-        Problem::new(
-            ErrorCode::BatchInvalid,
-            format!("cannot read the batch: {why}"),
-        )
+        let why = format!("cannot read the batch: {why}");
+        Problem::new(ErrorCode::BatchInvalid, why)
     })?;
     drop(body);
     let room = room(&caller, calls.len())?;
@@ -126,19 +103,17 @@ pub(super) async fn create(
     if !is_lines {
         let mut results = Vec::new();
         let mut leases = Vec::new();
-        while let Some((result, lease)) = running.next().await {
+        while let Some((result, lease)) = running.lines.recv().await {
             results.push(result);
             leases.extend(lease);
         }
         drop(lease);
         let text = serde_json::to_vec(&BatchDocument { results }).unwrap_or_default();
-        return Ok(response(
-            JSON,
-            Body::from(Bytes::from_owner(LeasedText {
-                text,
-                _leases: leases,
-            })),
-        ));
+        let text = Bytes::from_owner(LeasedText {
+            text,
+            _leases: leases,
+        });
+        return Ok(([(CONTENT_TYPE, JSON)], text).into_response());
     }
     let (feed, body) = feed(None);
     tokio::spawn(async move {
@@ -146,7 +121,7 @@ pub(super) async fn create(
         loop {
             let line = tokio::select! {
                 () = feed.left() => return,
-                line = running.next() => line,
+                line = running.lines.recv() => line,
             };
             let Some((line, _lease)) = line else { return };
             if feed.send(format!("{line}\n")).await.is_err() {
@@ -154,13 +129,7 @@ pub(super) async fn create(
             }
         }
     });
-    Ok(response(HeaderValue::from_static(LINES), body))
-}
-
-fn response(media_type: HeaderValue, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    response
+    Ok(([(CONTENT_TYPE, LINES)], body).into_response())
 }
 
 /// Takes room for the calls of a batch.
@@ -214,35 +183,17 @@ fn start(
         ready.push(call.after(depends_on));
         ids.push(id);
     }
-    let (sender, records) = mpsc::unbounded_channel();
-    let (pass_on, results) = mpsc::unbounded_channel();
+    let (sender, news) = mpsc::unbounded_channel();
+    let (pass_on, lines) = mpsc::unbounded_channel();
     let taken = BatchResources {
         _places: places,
         _room: room,
     };
-    tokio::spawn(keep_all(
-        Arc::clone(server),
-        caller.results.clone(),
-        records,
-        pass_on,
-        taken,
-    ));
     let interrupt = Cancellation::new();
-    let default = BatchPolicy::default();
-    let max_parallel = offering
-        .offers
-        .surface()
-        .selection()
-        .at_once(default.max_parallel);
-    let policy = BatchPolicy {
-        interrupt: InterruptBehavior::Cancel,
-        max_parallel,
-        ..default
-    };
     let batch = Batch {
-        policy,
+        policy: offering.batch_policy(false),
         interrupt: interrupt.clone(),
-        ..Batch::new(ready, Arc::new(BatchResults(sender)))
+        ..Batch::new(ready, Arc::new(BatchForwarder(sender)))
     };
     let host = Arc::clone(&offering.tools.host);
     let stop = server.stop.clone();
@@ -256,50 +207,42 @@ fn start(
         // The calls were checked as a batch before.
         let _ = run.await;
     });
-    RunningBatch {
-        offering,
+    let server = (Arc::clone(server), offering);
+    tokio::spawn(keep_all(
+        server,
+        caller.results.clone(),
         ids,
-        results,
-        interrupt,
-    }
+        news,
+        pass_on,
+        taken,
+    ));
+    RunningBatch { lines, interrupt }
 }
 
-/// Keeps the record of each call, also after the client has gone, and passes the results on.
+/// Keeps the record of each call, also after the client has gone, and passes the lines on.
 async fn keep_all(
-    server: Arc<Server>,
+    (server, offering): (Arc<Server>, Arc<ServerTools>),
     budget: ByteBudget,
-    mut records: mpsc::UnboundedReceiver<BatchItem<CallRecord>>,
-    results: mpsc::UnboundedSender<BatchItem<ToolResult>>,
+    ids: Vec<String>,
+    mut news: mpsc::UnboundedReceiver<BatchNews>,
+    lines: mpsc::UnboundedSender<BatchLine>,
     taken: BatchResources,
 ) {
-    while let Some(said) = records.recv().await {
-        let said = match said {
-            BatchItem::End(at, record, _) => {
+    while let Some(said) = news.recv().await {
+        let line = match said {
+            BatchNews::Ended(at, mut record) => {
                 server.keep(&record).await;
-                let mut result = record.result;
-                let lease = collect(&budget, &mut result);
-                BatchItem::End(at, Box::new(result), lease)
+                let lease = collect(&budget, &mut record.result);
+                let result = shown(&offering, &record.result);
+                (json!({ "id": ids.get(at), "result": result }), lease)
             }
-            BatchItem::Modified(at, modifiers) => BatchItem::Modified(at, modifiers),
+            BatchNews::Modified(at, modifiers) => {
+                let line = json!({ "id": ids.get(at), "context_modifiers": modifiers });
+                (line, None)
+            }
         };
         // Sending fails if the client is gone.
-        let _ = results.send(said);
+        let _ = lines.send(line);
     }
     drop(taken);
-}
-
-impl RunningBatch {
-    /// The next result, with the memory that is reserved for it; `None` after the last one.
-    async fn next(&mut self) -> Option<(Value, Option<Lease>)> {
-        Some(match self.results.recv().await? {
-            BatchItem::End(at, result, lease) => (
-                json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) }),
-                lease,
-            ),
-            BatchItem::Modified(at, modifiers) => (
-                json!({ "id": self.ids.get(at), "context_modifiers": modifiers }),
-                None,
-            ),
-        })
-    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -22,7 +23,7 @@ use crate::{ApprovalFallback, ServerTools};
 
 use super::answer::{
     PathParams, QueryParams, RequestCaller, call_id, ended, json, located, read, shown,
-    unknown_call,
+    unknown_call, unreadable,
 };
 use super::keys::{KEY_BYTES_MAX, KeyClaim};
 use super::start::ApiCall;
@@ -156,23 +157,17 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(ApiCall, Option<bool>), Pro
         timeout_ms,
         wait,
     } = read(headers, body)?;
-    let invalid = |why: &str| {
-        Err(Problem::new(
-            ErrorCode::BodyInvalid,
-            format!("cannot read the body: {why}"),
-        ))
-    };
     if timeout_ms == Some(0) {
-        return invalid("timeout_ms is at least 1");
+        return Err(unreadable("timeout_ms is at least 1"));
     }
     if let Some(why) = name_too_long(&tool) {
-        return invalid(&why);
+        return Err(unreadable(why));
     }
     if native_call_id
         .as_ref()
         .is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX)
     {
-        return invalid("native_call_id has 1 to 256 bytes");
+        return Err(unreadable("native_call_id has 1 to 256 bytes"));
     }
     let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
     let spec = CallSpec {
@@ -192,12 +187,8 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         .to_str()
         .ok()
         .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
-    let wrong = || {
-        Problem::new(
-            ErrorCode::IdempotencyKeyInvalid,
-            "an Idempotency-Key has 1 to 256 visible characters",
-        )
-    };
+    let why = "an Idempotency-Key has 1 to 256 visible characters";
+    let wrong = || Problem::new(ErrorCode::IdempotencyKeyInvalid, why);
     key.map(Some).ok_or_else(wrong)
 }
 
@@ -213,26 +204,19 @@ fn prefers_async(headers: &HeaderMap) -> bool {
 
 /// The answer to a request that does not wait for its call.
 async fn accepted(call: &CallEntry, preferred: bool) -> Result<Response<Body>, Problem> {
-    let Some(invocation_id) = call.identified().await else {
-        return Err(lost());
-    };
+    let invocation_id = call.identified().await.ok_or_else(lost)?;
     call.enter_background();
-    let mut response = json(
-        StatusCode::ACCEPTED,
-        &CallDocument {
-            invocation_id,
-            tool_id: call.tool_id(),
-            status: status(call.look().unwrap_or(false)).to_owned(),
-            result: None,
-        },
-    );
-    located(response.headers_mut(), invocation_id);
+    let document = CallDocument {
+        invocation_id,
+        tool_id: call.tool_id(),
+        status: status(call.look().unwrap_or(false)).to_owned(),
+        result: None,
+    };
+    let mut headers = located(invocation_id);
     if preferred {
-        response
-            .headers_mut()
-            .insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
+        headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
     }
-    Ok(response)
+    Ok((headers, json(StatusCode::ACCEPTED, &document)).into_response())
 }
 
 /// The answer to a request whose call has ended.
@@ -262,7 +246,7 @@ impl ApiState {
         caller: &ApiCaller,
         id: InvocationId,
     ) -> Result<RecordedCall, Problem> {
-        let live = self.server.calls.find_of(id, &caller.name);
+        let live = self.server.calls.find_of(id, caller.name());
         match live.map(|call| (call.look(), call.tool_id())) {
             Some((Ok(waits), tool_id)) => Ok(RecordedCall::Runs { tool_id, waits }),
             Some((Err(EntryEnd::Ended(end)), _)) => Ok(RecordedCall::Ended(end, Vec::new())),
@@ -276,10 +260,7 @@ impl ApiState {
         caller: &ApiCaller,
         id: InvocationId,
     ) -> Result<Option<RecordedCall>, Problem> {
-        self.server
-            .recorded(id, &caller.name)
-            .await
-            .map_err(|refusal| Problem::from_refusal(&refusal))
+        Ok(self.server.recorded(id, caller.name()).await?)
     }
 }
 
@@ -334,21 +315,12 @@ pub(super) struct CancelParams {
     reason: CancelReason,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum CancelReason {
     #[default]
     UserInterruption,
     Fallback,
-}
-
-impl From<CancelReason> for AbortReason {
-    fn from(reason: CancelReason) -> Self {
-        match reason {
-            CancelReason::UserInterruption => Self::UserInterruption,
-            CancelReason::Fallback => Self::Fallback,
-        }
-    }
 }
 
 /// Cancels a call of the caller.
@@ -372,39 +344,27 @@ pub(super) async fn cancel(
     QueryParams(CancelParams { reason }): QueryParams<CancelParams>,
 ) -> Result<Response<Body>, Problem> {
     let named = id;
-    let reason = AbortReason::from(reason);
+    let reason = match reason {
+        CancelReason::UserInterruption => AbortReason::UserInterruption,
+        CancelReason::Fallback => AbortReason::Fallback,
+    };
     let Ok(id) = call_id(&named) else {
         return Err(canceled_unknown(&shared, &caller, &named).await);
     };
-    let asked = || {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::ACCEPTED;
-        located(response.headers_mut(), id);
-        response
-    };
-    if let Some(call) = shared
-        .server
-        .calls
-        .find_of(id, &caller.name)
-        .filter(|call| call.is_open())
-    {
+    let asked = || (StatusCode::ACCEPTED, located(id)).into_response();
+    let known = shared.server.calls.find_of(id, caller.name());
+    if let Some(call) = known.as_ref().filter(|call| call.is_open()) {
         call.cancel(reason);
         return Ok(asked());
     }
-    let known = shared.server.calls.find_of(id, &caller.name).is_some();
-    if !known && shared.recorded(&caller, id).await?.is_none() {
+    if known.is_none() && shared.recorded(&caller, id).await?.is_none() {
         return Err(canceled_unknown(&shared, &caller, &named).await);
     }
-    if shared
-        .server
-        .withdraw(id)
-        .await
-        .map_err(|refusal| Problem::from_refusal(&refusal))?
-    {
+    if shared.server.withdraw(id).await? {
         return Ok(asked());
     }
     // The log records ineffective cancellations, too.
-    let notes = || caller.unknown_cancels.admits(Instant::now());
+    let notes = || caller.identity.unknown_cancels.admits(Instant::now());
     match shared
         .server
         .offering()
@@ -429,6 +389,7 @@ pub(super) async fn cancel(
 /// does not say if the id belongs to another caller's call.
 async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) -> Problem {
     caller
+        .identity
         .unknown_cancels
         .tell(&shared.server.offering().tools.host, named, None)
         .await;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell_spec::{ErrorCode, InvocationId};
@@ -59,7 +60,7 @@ pub(super) async fn follow(
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let from = begin(&headers, &query)?;
-    if let Some(call) = shared.server.calls.find_of(id, &caller.name) {
+    if let Some(call) = shared.server.calls.find_of(id, caller.name()) {
         // Says at once that nothing is left, because a browser would connect again and again.
         if !call.is_open() && matches!(call.events(from).await, CallEvents::Over) {
             return Ok(nothing());
@@ -90,10 +91,8 @@ pub(super) async fn follow(
 /// The index of the first event to send.
 fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
     let wrong = |what: &str| {
-        Problem::new(
-            ErrorCode::SequenceInvalid,
-            format!("{what} is the number of an event"),
-        )
+        let why = format!("{what} is the number of an event");
+        Problem::new(ErrorCode::SequenceInvalid, why)
     };
     let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     if let Some(last) = headers.get(LAST_EVENT_ID) {
@@ -224,17 +223,12 @@ fn frame(number: usize, event: &Value) -> String {
 }
 
 fn stream(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    let media_type = (CONTENT_TYPE, "text/event-stream");
+    ([media_type, (CACHE_CONTROL, "no-store")], body).into_response()
 }
 
 fn nothing() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
+    StatusCode::NO_CONTENT.into_response()
 }
 
 #[cfg(test)]

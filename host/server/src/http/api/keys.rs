@@ -1,9 +1,10 @@
 //! `Idempotency-Key`: a request that is sent again makes no second call.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::calls::CallEntry;
+use parking_lot::Mutex;
 
 /// Maximum number of keys of one principal; a new one displaces the oldest whose call has ended.
 const KEYS_MAX: usize = 1_024;
@@ -39,7 +40,7 @@ impl IdempotencyKeys {
         body: blake3::Hash,
         begin: impl FnOnce() -> Result<Arc<CallEntry>, E>,
     ) -> Result<KeyClaim, E> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         match known.calls.get(key) {
             Some((same, call)) if *same == body => return Ok(KeyClaim::Call(Arc::clone(call))),
             Some(_) => return Ok(KeyClaim::OtherBody),

@@ -16,8 +16,8 @@ mod start;
 mod tool_status;
 mod tools;
 mod worker;
-use std::convert::Infallible;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use toolcell_spec::ErrorCode;
 
@@ -34,19 +34,14 @@ use tower_service::Service;
 use crate::Server;
 use crate::budget::ByteBudget;
 use crate::http::problem::Problem;
-use crate::loaded_tools::LoadedTools;
-use crate::otc::{ENGINE, Worker};
-use crate::unknown_cancels::UnknownCancels;
+use crate::otc::OtcService;
+use crate::session::ClientIdentity;
 
 use keys::IdempotencyKeys;
-use otc::Otc;
-pub(super) use otc::answered;
 
 /// The routes, and what the holders of tokens may do.
 pub(super) struct Api {
     router: Router,
-    /// How long a call waits for memory for its arguments.
-    wait: Duration,
     shared: Arc<ApiState>,
 }
 
@@ -59,9 +54,9 @@ struct ApiState {
     needs_token: bool,
     /// The beginning of the server's URLs.
     base: String,
-    otc: Otc,
-    /// The Arcade engine and its calls; `None` if none may call.
-    worker: Option<(Worker, Arc<ApiCaller>)>,
+    otc: OtcService,
+    /// The Arcade engine; `None` if none may call.
+    engine: Option<Arc<ApiCaller>>,
     /// The OpenAPI document, made when it is first asked for.
     document: OnceLock<Bytes>,
 }
@@ -79,14 +74,13 @@ pub(super) enum TokenRole {
 
 /// One principal that calls tools.
 pub(super) struct ApiCaller {
-    name: Arc<str>,
-    /// The tools that it has loaded, also through MCP without a session.
-    loads: Arc<LoadedTools>,
+    /// Its state that MCP has, too.
+    pub(super) identity: Arc<ClientIdentity>,
     /// `true` if its list has all tools, without deferring any.
     sees_all: bool,
-    /// The budgets for the arguments of its calls, and for results that wait for others.
-    arguments: ByteBudget,
-    results: ByteBudget,
+    /// The budgets for the arguments of its calls, and for results that clients have not read.
+    pub(super) arguments: ByteBudget,
+    pub(super) results: ByteBudget,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
     /// Room for its calls that run without a request.
@@ -94,141 +88,73 @@ pub(super) struct ApiCaller {
     keys: IdempotencyKeys,
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
-    /// Cancels of unknown calls, also by MCP.
-    unknown_cancels: Arc<UnknownCancels>,
 }
 
-/// State of a principal, for the API and MCP.
-pub(super) struct PrincipalState {
-    pub(super) name: Arc<str>,
-    pub(super) loads: Arc<LoadedTools>,
-    pub(super) arguments: ByteBudget,
-    pub(super) results: ByteBudget,
-    pub(super) unknown_cancels: Arc<UnknownCancels>,
-}
-
-impl PrincipalState {
-    fn caller(self, wait: Duration, sees_all: bool) -> Arc<ApiCaller> {
-        let Self {
-            name,
-            loads,
-            arguments,
-            results,
-            unknown_cancels,
-        } = self;
-        let open = Arc::new(Semaphore::new(start::OPEN_MAX));
-        let keys = IdempotencyKeys::default();
-        let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-        Arc::new(ApiCaller {
-            name,
-            loads,
+impl ApiCaller {
+    pub(super) fn new(
+        identity: ClientIdentity,
+        sees_all: bool,
+        (arguments, results): (ByteBudget, ByteBudget),
+        wait: Duration,
+    ) -> Self {
+        Self {
+            identity: Arc::new(identity),
             sees_all,
             arguments,
             results,
             wait,
-            open,
-            keys,
-            batched,
-            unknown_cancels,
-        })
+            open: Arc::new(Semaphore::new(start::OPEN_MAX)),
+            keys: IdempotencyKeys::default(),
+            batched: Arc::new(Semaphore::new(batches::CALLS_MAX)),
+        }
+    }
+
+    fn name(&self) -> &Arc<str> {
+        &self.identity.owner
     }
 }
 
-/// The settings of the dialects' routes.
-pub(super) struct DialectSettings {
-    /// The beginning of the server's URLs.
-    pub(super) base: String,
-    /// `true` if callers have tokens.
-    pub(super) needs_token: bool,
-    /// The Arcade engine, and the budgets for the arguments and the results of its calls.
-    pub(super) worker: Option<(Worker, ByteBudget, ByteBudget)>,
-}
-
 impl Api {
-    /// Serves only an Arcade engine so far.
-    pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: DialectSettings) -> Self {
-        let DialectSettings {
-            base,
-            needs_token,
-            worker,
-        } = dialects;
-        let engine = |arguments, results| {
-            let loads = Arc::default();
-            let unknown_cancels = Arc::default();
-            PrincipalState {
-                name: ENGINE.into(),
-                loads,
-                arguments,
-                results,
-                unknown_cancels,
-            }
-            .caller(wait, true)
-        };
+    /// `base` is the beginning of the server's URLs; `engine` is an Arcade engine, if one may call.
+    pub(super) fn new(
+        server: &Arc<Server>,
+        base: String,
+        needs_token: bool,
+        engine: Option<Arc<ApiCaller>>,
+    ) -> Self {
         let shared = Arc::new(ApiState {
             server: Arc::clone(server),
             callers: RwLock::default(),
             needs_token,
-            otc: Otc::new(&base),
+            otc: OtcService::new(&base),
             base,
-            worker: worker.map(|(worker, arguments, results)| (worker, engine(arguments, results))),
+            engine,
             document: OnceLock::new(),
         });
         Self {
             router: router(Arc::clone(&shared)),
-            wait,
             shared,
         }
     }
 
-    /// The role of one more caller.
-    pub(super) fn caller(&self, principal: PrincipalState) -> TokenRole {
-        TokenRole::Caller(principal.caller(self.wait, false))
-    }
-
     /// Sets whose calls approvers answer, in addition to an Arcade engine's.
     pub(super) fn set_callers(&self, names: Vec<Arc<str>>) {
-        let engine = self.worker().map(|_| ENGINE.into());
-        let names = names.into_iter().chain(engine).collect();
-        *self
-            .shared
-            .callers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = names;
+        let engine = self.shared.engine.as_ref();
+        let engine = engine.map(|engine| Arc::clone(engine.name()));
+        *self.shared.callers.write() = names.into_iter().chain(engine).collect();
     }
 
-    /// Checks Arcade engines.
-    pub(super) fn worker(&self) -> Option<&Worker> {
-        self.shared.worker.as_ref().map(|(worker, _)| worker)
-    }
-
-    /// Answers a request for a worker's route; `is_engine` if an engine sent it.
-    pub(super) async fn answer_engine(
-        &self,
-        is_engine: bool,
-        mut request: Request<Full<Bytes>>,
-    ) -> Response<Body> {
-        if let (true, Some((_, engine))) = (is_engine, &self.shared.worker) {
-            request
-                .extensions_mut()
-                .insert(TokenRole::Engine(Arc::clone(engine)));
-        }
-        self.routed(request).await
-    }
-
-    /// Answers an authorized request.
+    /// Answers an authorized request of a principal with this `role`; `None` if it needs none.
     pub(super) async fn answer(
         &self,
-        role: &TokenRole,
+        role: Option<&TokenRole>,
         mut request: Request<Full<Bytes>>,
     ) -> Response<Body> {
-        request.extensions_mut().insert(role.clone());
-        self.routed(request).await
-    }
-
-    async fn routed(&self, request: Request<Full<Bytes>>) -> Response<Body> {
+        if let Some(role) = role {
+            request.extensions_mut().insert(role.clone());
+        }
         // A router is always ready.
-        let answered: Result<_, Infallible> = self.router.clone().call(request).await;
-        let Ok(response) = answered;
+        let Ok(response) = self.router.clone().call(request).await;
         response
     }
 }
@@ -236,7 +162,7 @@ impl Api {
 impl ApiState {
     /// The names of all callers.
     fn callers(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(&self.callers.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.callers.read())
     }
 }
 
@@ -253,15 +179,6 @@ fn router(shared: Arc<ApiState>) -> Router {
             ErrorCode::MethodNotAllowed,
             "use a method that the header Allow names",
         )
-    };
-    let worker = Router::new()
-        .route("/worker/health", get(worker::health))
-        .route("/worker/tools", get(worker::tools))
-        .route("/worker/tools/invoke", post(worker::call));
-    let worker = if shared.worker.is_some() {
-        worker
-    } else {
-        Router::new()
     };
     Router::new()
         .route("/v1/tools", get(tools::list))
@@ -301,7 +218,9 @@ fn router(shared: Arc<ApiState>) -> Router {
             "/v1/dialects/{dialect}/authorizations/{id}",
             get(otc::authorization),
         )
-        .merge(worker)
+        .route("/worker/health", get(worker::health))
+        .route("/worker/tools", get(worker::tools))
+        .route("/worker/tools/invoke", post(worker::call))
         .fallback(|| async { unknown_path() })
         .method_not_allowed_fallback(wrong)
         // The body was read within its limit already.

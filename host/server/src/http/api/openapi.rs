@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
+use http::Response;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
 use serde_json::{Map, Value, json};
 use toolcell_dialect::http::CALL_STATUSES;
 use utoipa::OpenApi;
 
 use super::ApiState;
+use super::answer::JSON;
 use crate::http::problem::Problem;
 
 /// The statuses of every route: a request that is not authorized, is too large or too slow, or meets a full server.
@@ -130,12 +132,8 @@ struct WorkerDocument;
 pub(super) async fn show(State(shared): State<Arc<ApiState>>) -> Response<Body> {
     let text = shared
         .document
-        .get_or_init(|| document(shared.worker.is_some()).to_string().into());
-    let mut response = Response::new(Body::from(text.clone()));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+        .get_or_init(|| document(shared.engine.is_some()).to_string().into());
+    ([(CONTENT_TYPE, JSON)], text.clone()).into_response()
 }
 
 /// The document of a server, which serves an Arcade engine if it `is_worker`.

@@ -1,28 +1,28 @@
 //! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are `/v1/calls` in other
 //! terms: with the same decision, limits and record.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
-use toolcell_dialect::ListedTool;
-use toolcell_dialect::otc::{OtcMode, OtcToolName, RequestReading};
+use toolcell_dialect::otc::{OtcMode, OtcRequest, OtcToolName, RequestReading};
 use toolcell_policy::secret::Secrets;
-use toolcell_spec::{Extra, Input, TraceContext};
+use toolcell_spec::{ErrorCode, Extra, Input, TraceContext};
 
 use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::otc::{OtcAnswer, OtcService, OtcSettings, OtcTool, ParsedCall};
+use crate::otc::{OtcAnswer, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 
-use super::answer::{JSON, PROBLEM, PathParams, RequestCaller, is_media_type, text};
+use super::answer::{JSON, PathParams, RequestCaller, is_media_type, json, text};
 use super::calls::lost;
 use super::start::{ApiCall, DialectCall, mapping};
 use super::{ApiCaller, ApiState};
@@ -49,93 +49,34 @@ impl From<OtcFormat> for OtcMode {
     }
 }
 
-/// The tools of the server in the terms of Open Tool Calling, and what is remembered of their calls.
-pub(super) struct Otc {
-    service: Arc<OtcService>,
-    /// The offering whose tools the service has.
-    offered: Mutex<Weak<ServerTools>>,
+/// The tool of `offering` with the fully qualified name `name`.
+pub(super) fn find<'a>(
+    offering: &'a ServerTools,
+    name: &str,
+) -> Result<(&'a OtcTool, &'a Arc<ExposedTool>), Problem> {
+    let found = offering.otc().find(name);
+    let found = found.and_then(|tool| Some((tool, exposed(offering, &tool.named)?)));
+    let unknown = || Problem::new(ErrorCode::UnknownTool, "there is no tool of that name here");
+    found.ok_or_else(unknown)
 }
 
-impl Otc {
-    /// `base` is what the URLs of the server begin with.
-    pub(super) fn new(base: &str) -> Self {
-        let settings = OtcSettings {
-            reading: RequestReading::Lenient,
-            authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
-            calls: format!("{base}/v1/calls/"),
-        };
-        Self {
-            service: Arc::new(OtcService::new(settings)),
-            offered: Mutex::default(),
-        }
-    }
-
-    /// The service, with the tools of `offering`.
-    fn with(&self, offering: &Arc<ServerTools>) -> &Arc<OtcService> {
-        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::ptr::eq(offered.as_ptr(), Arc::as_ptr(offering)) {
-            let inline = offering.tools.host.keeping().inline;
-            let tools = offering.offers.describe(|listed, _| {
-                // Output that is kept by reference is never in a response.
-                let output_schema = listed.output_schema.filter(|_| inline);
-                OtcTool::new(&ListedTool {
-                    output_schema,
-                    ..listed
-                })
-            });
-            self.service.offer(tools);
-            *offered = Arc::downgrade(offering);
-        }
-        &self.service
-    }
-
-    /// The tool of `offering` with the fully qualified name `name`. Fails with the answer to a request for an unknown one.
-    pub(super) fn find<'a>(
-        &self,
-        offering: &'a Arc<ServerTools>,
-        name: &str,
-    ) -> Result<(OtcToolName, &'a Arc<ExposedTool>), OtcAnswer> {
-        let named = self
-            .with(offering)
-            .find(name)
-            .ok_or_else(OtcAnswer::unknown_tool)?;
-        let offer = find(offering, &named).ok_or_else(OtcAnswer::unknown_tool)?;
-        Ok((named, offer))
-    }
-
-    /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
-    pub(super) fn list(
-        &self,
-        offering: &Arc<ServerTools>,
-        caller: &ApiCaller,
-        mode: OtcMode,
-    ) -> Response<Body> {
-        let is_listed = |named: &OtcToolName| {
-            find(offering, named).is_some_and(|offer| caller.is_defined(offer))
-        };
-        answered(&self.with(offering).list(mode, is_listed))
-    }
-}
-
-/// The tool that the service knows by this name.
-fn find<'a>(offering: &'a ServerTools, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
+fn exposed<'a>(offering: &'a ServerTools, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
     let name = named.qualified_name();
-    offering
-        .offers
-        .find(&name)
-        .ok()
-        .filter(|offer| offer.qualified_name == name)
+    let found = offering.offers.find(&name).ok();
+    found.filter(|offer| offer.qualified_name == name)
 }
 
-/// An answer of the service.
-pub(in crate::http) fn answered(answer: &OtcAnswer) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::copy_from_slice(answer.body.as_bytes())));
-    *response.status_mut() =
-        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, if answer.is_problem { PROBLEM } else { JSON });
-    response
+/// The definitions of the tools that `caller` can call, if only with a secret that its request brings (OTC-D-15).
+pub(super) fn definitions(
+    offering: &ServerTools,
+    caller: &ApiCaller,
+    mode: OtcMode,
+) -> Response<Body> {
+    let listed = offering.otc().all.iter().filter(|tool| {
+        exposed(offering, &tool.named).is_some_and(|offer| caller.is_defined(offer))
+    });
+    let definitions: Vec<_> = listed.filter_map(|tool| tool.definition(mode)).collect();
+    json(StatusCode::OK, &definitions)
 }
 
 /// Lists the definitions of the tools that the caller can call.
@@ -149,9 +90,7 @@ pub(super) async fn list(
     RequestCaller(caller): RequestCaller,
     PathParams(dialect): PathParams<OtcFormat>,
 ) -> Response<Body> {
-    shared
-        .otc
-        .list(&shared.server.offering(), &caller, dialect.into())
+    definitions(&shared.server.offering(), &caller, dialect.into())
 }
 
 /// Shows the definition of a tool. That loads a deferred tool: from then on, the caller can call it.
@@ -168,12 +107,11 @@ pub(super) async fn show(
     RequestCaller(caller): RequestCaller,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     method: Method,
-) -> Response<Body> {
+) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    if let Ok((_, offer)) = shared.otc.find(&offering, &name) {
-        caller.load(&offering, offer, &method).await;
-    }
-    answered(&shared.otc.with(&offering).definition(&name, dialect.into()))
+    let (tool, offer) = find(&offering, &name)?;
+    caller.load(&offering, offer, &method).await;
+    Ok(json(StatusCode::OK, &tool.definition(dialect.into())))
 }
 
 /// Acknowledges a tool that the server has. No client can install another one.
@@ -196,12 +134,8 @@ pub(super) async fn register(
 ) -> Result<Response<Body>, Problem> {
     is_media_type(&headers, &["application/json"])?;
     let offering = shared.server.offering();
-    Ok(answered(
-        &shared
-            .otc
-            .with(&offering)
-            .register(text(&body)?, dialect.into()),
-    ))
+    let registered = offering.otc().register(text(&body)?, dialect.into())?;
+    Ok(json(StatusCode::OK, &registered))
 }
 
 /// Calls a tool, once for each `execution_id` of a run: the same request again gets the same answer.
@@ -246,11 +180,8 @@ pub(super) async fn invoke(
 ) -> Result<Response<Body>, Problem> {
     is_media_type(headers, &["application/json"])?;
     let offering = shared.server.offering();
-    let service = Arc::clone(shared.otc.with(&offering));
-    let request = match service.read(text(&body)?, mode) {
-        Ok(request) => request,
-        Err(answer) => return Ok(answered(&answer)),
-    };
+    let request = OtcRequest::read(text(&body)?, mode, RequestReading::Lenient)
+        .map_err(|refusal| Problem::from(refusal).with_status(400))?;
     drop(body);
     let lease = caller.reserve(&request.inputs).await?;
     let trace = of_headers(headers);
@@ -260,67 +191,57 @@ pub(super) async fn invoke(
         .execution_id
         .is_none()
         .then(|| gone.clone().drop_guard());
-    let server = Arc::clone(&shared.server);
+    let shared = Arc::clone(shared);
     let caller = Arc::clone(caller);
     let execution = tokio::spawn(async move {
         let call = async |parsed: ParsedCall| {
             let wish = wish(parsed, route, trace);
-            let mut record = *caller
-                .finish((&server, &offering), wish, lease, &gone)
-                .await?;
-            offering
-                .offers
-                .surface()
-                .selection()
-                .fit(&mut record.result.model_facing_content);
+            let server = (&shared.server, &offering);
+            let mut record = *caller.finish(server, wish, lease, &gone).await?;
+            offering.fit(&mut record.result);
             Some(record)
         };
-        service.execute(&caller.name, request, mode, call).await
+        shared
+            .otc
+            .execute(offering.otc(), caller.name(), request, mode, call)
+            .await
     });
-    execution
-        .await
-        .map(|answer| answered(&answer))
-        .map_err(|_| lost())
+    let OtcAnswer { status, body } = execution.await.map_err(|_| lost())?;
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Ok((status, [(CONTENT_TYPE, JSON)], body.to_string()).into_response())
 }
 
 /// The call in the terms of the host.
 fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> ApiCall {
     let ParsedCall {
-        requested,
+        request,
         tool,
-        input,
-        execution_id,
-        run_id,
-        user_id,
-        user_info,
         secrets,
         ignored_secrets,
-        ..
     } = parsed;
     let mut fields = Extra::new();
     if ignored_secrets > 0 {
         // Not their names: a client that mixes them up with the values would find a value in the record.
         fields.insert("ignored_secrets".to_owned(), ignored_secrets.into());
     }
-    for (name, said) in [("run_id", run_id), ("user_id", user_id)] {
-        if let Some(said) = said {
-            fields.insert(name.to_owned(), said.into());
-        }
+    for (name, said) in [("run_id", request.run_id), ("user_id", request.user_id)] {
+        fields.extend(said.map(|said| (name.to_owned(), said.into())));
     }
-    fields.extend(user_info.map(|info| ("user_info".to_owned(), info)));
-    let name = tool.as_ref().map_or(requested, OtcToolName::qualified_name);
+    fields.extend(request.user_info.map(|info| ("user_info".to_owned(), info)));
+    let name = match &tool {
+        Ok(named) => named.qualified_name(),
+        Err(_) => format!("{}.{}", request.tool.toolkit, request.tool.name),
+    };
     let mut spec = CallSpec {
-        native_call_id: execution_id,
+        native_call_id: request.execution_id,
         trace,
-        ..CallSpec::new(name, Input::from_text(input))
+        ..CallSpec::new(name, Input::from_text(request.inputs))
     };
     spec.mapping = Some(mapping(SOURCE, route, &spec, fields));
+    let secrets = Secrets::new(secrets);
     ApiCall {
         spec,
-        foreign: Some(DialectCall {
-            tool,
-            secrets: Secrets::new(secrets),
-        }),
+        foreign: Some(DialectCall { tool, secrets }),
     }
 }
 
@@ -340,26 +261,14 @@ pub(super) async fn authorization(
     State(shared): State<Arc<ApiState>>,
     RequestCaller(caller): RequestCaller,
     PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
-) -> Response<Body> {
+) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let missing = offering
-        .tools
-        .host
-        .missing_secrets(&offering.tools.grants)
-        .await;
-    let is_granted = |name: &str| {
-        offering
-            .tools
-            .grants
-            .secrets
-            .iter()
-            .any(|grant| grant.name == name)
-    };
+    let grants = &offering.tools.grants;
+    let missing = offering.tools.host.missing_secrets(grants).await;
+    let is_granted = |name: &str| grants.secrets.iter().any(|grant| grant.name == name);
     let is_set = |name: &str| is_granted(name) && !missing.contains(name);
-    answered(
-        &shared
-            .otc
-            .with(&offering)
-            .authorization(&caller.name, &id, dialect.into(), is_set),
-    )
+    let found = shared
+        .otc
+        .authorization(caller.name(), &id, dialect.into(), is_set)?;
+    Ok(json(StatusCode::OK, &found))
 }

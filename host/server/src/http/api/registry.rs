@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
-use toolcell_dialect::ListedTool;
 use toolcell_dialect::agentool::{
     self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
@@ -22,7 +22,7 @@ use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 use crate::trace::of_headers;
 
-use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read};
+use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read, unreadable};
 use super::calls::{NATIVE_ID_BYTES_MAX, lost};
 use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
@@ -54,7 +54,6 @@ fn whole<'o>(
     caller: &ApiCaller,
     offering: &'o ServerTools,
 ) -> (Vec<&'o Arc<ExposedTool>>, ToolRegistry) {
-    let inline = offering.tools.host.keeping().inline;
     let auth = if shared.needs_token {
         Auth::Bearer
     } else {
@@ -65,14 +64,9 @@ fn whole<'o>(
     let offers: Vec<&Arc<ExposedTool>> = offering.offers.offered().filter(can_be_called).collect();
     let entry = |offer: &&Arc<ExposedTool>| {
         let endpoint = format!("{}{TOOLS}{}", shared.base, offer.name);
-        offer.listed(|listed| {
-            let output_schema = listed.output_schema.filter(|_| inline);
-            let listed = ListedTool {
-                output_schema,
-                ..listed
-            };
+        offering.describe(offer, |listed| {
             RegistryEntry::from_offer(&agentool::RegistryOffer {
-                listed,
+                listed: *listed,
                 endpoint: Some(endpoint.as_str()),
                 auth,
             })
@@ -81,7 +75,7 @@ fn whole<'o>(
     let entries = offers.iter().map(entry).collect();
     let all = agentool::registry(
         REGISTRY_ID,
-        &caller.surface_id(offering),
+        &offering.surface_id(&caller.identity.loads),
         offering.since,
         entries,
     );
@@ -133,10 +127,7 @@ pub(super) async fn entry(
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let offer = offering
-        .offers
-        .find(&name)
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let offer = offering.offers.find(&name)?;
     alone(&shared, &caller, &offering, offer, &method).await
 }
 
@@ -149,7 +140,7 @@ async fn alone(
     method: &Method,
 ) -> Result<Response<Body>, Problem> {
     if offer.standing.state == LoadingState::Unavailable {
-        return Err(Problem::from_refusal(&unavailable(offer)));
+        return Err(unavailable(offer).into());
     }
     caller.load(offering, offer, method).await;
     let (offers, mut all) = whole(shared, caller, offering);
@@ -225,12 +216,6 @@ pub(super) async fn call(
 ) -> Result<Response<Body>, Problem> {
     let sent: ToolCall = read(&headers, &body)?;
     drop(body);
-    let invalid = |why: String| {
-        Problem::new(
-            ErrorCode::BodyInvalid,
-            format!("cannot read the body: {why}"),
-        )
-    };
     let sent = match sent {
         ToolCall {
             tool_call: Some(inner),
@@ -245,24 +230,21 @@ pub(super) async fn call(
             arguments: Some(arguments),
             ..
         } => (id, name, arguments),
-        _ => return Err(invalid("name or arguments is missing".to_owned())),
+        _ => return Err(unreadable("name or arguments is missing")),
     };
     if id
         .as_ref()
         .is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX)
     {
-        return Err(invalid(format!("id has 1 to {NATIVE_ID_BYTES_MAX} bytes")));
+        return Err(unreadable(format!(
+            "id has 1 to {NATIVE_ID_BYTES_MAX} bytes"
+        )));
     }
     let offering = shared.server.offering();
-    let offer = offering
-        .offers
-        .find(&name)
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let offer = offering.offers.find(&name)?;
     if !is_named(&called, &offer.name) {
-        return Err(invalid(format!(
-            "its name is not that of the tool of this endpoint, {}",
-            offer.name
-        )));
+        let why = "its name is not that of the tool of this endpoint";
+        return Err(unreadable(format!("{why}, {}", offer.name)));
     }
     let route = "POST /v1/dialects/agentool/tools/{name}";
     let trace = of_headers(&headers);
@@ -282,15 +264,8 @@ pub(super) async fn call(
     let run =
         tokio::spawn(async move { caller.finish((&server, &tools), wish, lease, &gone).await });
     let mut record = *run.await.ok().flatten().ok_or_else(lost)?;
-    offering
-        .offers
-        .surface()
-        .selection()
-        .fit(&mut record.result.model_facing_content);
-    let mut response = json(
-        StatusCode::OK,
-        &agentool::result(&record.invocation, &record.result),
-    );
-    located(response.headers_mut(), record.invocation.invocation_id);
-    Ok(response)
+    offering.fit(&mut record.result);
+    let result = agentool::result(&record.invocation, &record.result);
+    let place = located(record.invocation.invocation_id);
+    Ok((place, json(StatusCode::OK, &result)).into_response())
 }

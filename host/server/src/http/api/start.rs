@@ -98,9 +98,9 @@ impl ApiCall {
         let trace = spec.trace.clone().or_else(begun);
         let mut spec = CallSpec {
             session: session.map_or(Session::None, Session::Named),
-            surface_id: Some(caller.surface_id(offering)),
+            surface_id: Some(offering.surface_id(&caller.identity.loads)),
             trace,
-            ..spec.actor(Some(caller.name.to_string()))
+            ..spec.actor(Some(caller.name().to_string()))
         };
         let mut context = CallContext {
             cancellation,
@@ -157,18 +157,9 @@ pub(super) fn mapping(
 }
 
 impl ApiCaller {
-    /// The id of the caller's own surface: the offering's id, and the number of loads of this caller.
-    pub(super) fn surface_id(&self, offering: &ServerTools) -> Arc<str> {
-        let shared = offering.offers.surface().id();
-        match self.loads.count() {
-            0 => Arc::clone(shared),
-            count => format!("{shared}/{}/{count}", self.name).into(),
-        }
-    }
-
     /// Returns whether the caller has the tool's schema.
     pub(super) fn has_loaded(&self, offer: &ExposedTool) -> bool {
-        self.sees_all || offer.is_loaded(&self.loads)
+        self.sees_all || offer.is_loaded(&self.identity.loads)
     }
 
     /// Returns whether the caller need not search for it.
@@ -176,7 +167,7 @@ impl ApiCaller {
         match offer.standing.state {
             LoadingState::Loaded => true,
             LoadingState::Unavailable => false,
-            _ => self.sees_all || self.loads.has(&offer.qualified_name),
+            _ => self.sees_all || self.identity.loads.has(&offer.qualified_name),
         }
     }
 
@@ -211,7 +202,7 @@ impl ApiCaller {
         can_be_left: bool,
     ) -> Arc<CallEntry> {
         let background = (can_be_left || room.is_some()).then(Background::default);
-        let entry = CallEntry::new(Arc::clone(&self.name), background);
+        let entry = CallEntry::new(Arc::clone(self.name()), background);
         if room.is_some() {
             entry.set_left();
         }
@@ -233,7 +224,7 @@ impl ApiCaller {
         lease: Option<Arc<Lease>>,
         gone: &CancellationToken,
     ) -> Option<Box<CallRecord>> {
-        let entry = Arc::new(CallEntry::new(Arc::clone(&self.name), None));
+        let entry = Arc::new(CallEntry::new(Arc::clone(self.name()), None));
         let mut run = self.run((server, offering), wish, lease, &entry);
         let ended = tokio::select! {
             biased;

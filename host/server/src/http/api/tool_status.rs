@@ -8,13 +8,13 @@ use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use toolcell_dialect::http::{ToolReport, ToolReportReceipt, ToolStatusDocument};
-use toolcell_spec::{ErrorCode, LoadingState};
+use toolcell_spec::LoadingState;
 
 use crate::http::problem::Problem;
 
 use super::ApiState;
-use super::answer::{PathParams, RequestCaller, json, read};
-use super::otc::{OtcFormat, answered};
+use super::answer::{PathParams, RequestCaller, json, read, unreadable};
+use super::otc::{OtcFormat, find};
 
 /// Maximum length of the message of a report, in bytes: it becomes one line of the server's log.
 const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -37,10 +37,7 @@ pub(super) async fn show(
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let (named, offer) = match shared.otc.find(&offering, &name) {
-        Ok(found) => found,
-        Err(unknown) => return Ok(answered(&unknown)),
-    };
+    let (tool, offer) = find(&offering, &name)?;
     let standing = if caller.has_loaded(offer) {
         offer.standing.after_loading()
     } else {
@@ -48,11 +45,10 @@ pub(super) async fn show(
     };
     let recent_calls = shared
         .server
-        .recent_statuses(&offer.tool.declaration().tool_id, &caller.name)
-        .await
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+        .recent_statuses(&offer.tool.declaration().tool_id, caller.name())
+        .await?;
     let document = ToolStatusDocument {
-        id: named.fully_qualified(dialect.into()),
+        id: tool.named.fully_qualified(dialect.into()),
         available: matches!(
             standing.state,
             LoadingState::Loaded | LoadingState::Discoverable
@@ -85,22 +81,19 @@ pub(super) async fn report(
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let (named, offer) = match shared.otc.find(&offering, &name) {
-        Ok(found) => found,
-        Err(unknown) => return Ok(answered(&unknown)),
-    };
+    let (tool, offer) = find(&offering, &name)?;
     let ToolReport { status, message } = read(&headers, &body)?;
     let message = message.unwrap_or_default();
     if message.len() > MESSAGE_BYTES_MAX {
-        let why = format!("cannot read the body: message has more than {MESSAGE_BYTES_MAX} bytes");
-        return Err(Problem::new(ErrorCode::BodyInvalid, why));
+        let why = format!("message has more than {MESSAGE_BYTES_MAX} bytes");
+        return Err(unreadable(why));
     }
     if let Some(log) = &shared.server.settings.log {
         let tool_id = &offer.tool.declaration().tool_id;
-        log.report(tool_id, &caller.name, status, &message);
+        log.report(tool_id, caller.name(), status, &message);
     }
     let receipt = ToolReportReceipt {
-        id: named.fully_qualified(dialect.into()),
+        id: tool.named.fully_qualified(dialect.into()),
         status: "acknowledged",
     };
     Ok(json(StatusCode::ACCEPTED, &receipt))

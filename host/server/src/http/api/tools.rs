@@ -1,6 +1,5 @@
 //! `/v1/tools`, `/v1/search` and `/v1/surface`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,9 +7,8 @@ use axum::extract::State;
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
-use toolcell_engine::find::{RESULTS, RESULTS_MAX, SELECT, ToolQuery as Words};
-use toolcell_spec::{ErrorCode, LoadingState, ToolSearchResult};
-use toolcell_system::pool::STORE;
+use toolcell_engine::find::{RESULTS, RESULTS_MAX, ToolQuery as Words};
+use toolcell_spec::{ErrorCode, ToolSearchResult};
 
 use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
@@ -55,7 +53,7 @@ pub(super) async fn list(
                 .offers
                 .offered()
                 .filter(|offer| caller.is_listed(offer));
-            listed.map(|offer| document(&offering, offer)).collect()
+            listed.map(|offer| offering.describe(offer, tool)).collect()
         }
         Some(words) => {
             let found = search_for(&shared, &caller, &words, limit).await?;
@@ -63,10 +61,10 @@ pub(super) async fn list(
                 .matches
                 .iter()
                 .filter_map(|found| offering.offers.find(&found.name).ok());
-            found.map(|offer| document(&offering, offer)).collect()
+            found.map(|offer| offering.describe(offer, tool)).collect()
         }
     };
-    let surface_id = caller.surface_id(&offering).to_string();
+    let surface_id = offering.surface_id(&caller.identity.loads).to_string();
     Ok(json(StatusCode::OK, &ToolList { surface_id, tools }))
 }
 
@@ -83,12 +81,9 @@ pub(super) async fn show(
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
-    let offer = offering
-        .offers
-        .find(&name)
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
+    let offer = offering.offers.find(&name)?;
     caller.load(&offering, offer, &method).await;
-    Ok(json(StatusCode::OK, &document(&offering, offer)))
+    Ok(json(StatusCode::OK, &offering.describe(offer, tool)))
 }
 
 /// Searches all tools, also those that are not listed.
@@ -106,10 +101,8 @@ pub(super) async fn search(
     QueryParams(SearchParams { q, limit }): QueryParams<SearchParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
-    Ok(json(
-        StatusCode::OK,
-        &search_for(&shared, &caller, &q, limit).await?,
-    ))
+    let found = search_for(&shared, &caller, &q, limit).await?;
+    Ok(json(StatusCode::OK, &found))
 }
 
 /// Shows which tools the caller can call, and why not the others.
@@ -121,27 +114,17 @@ pub(super) async fn surface(
     State(shared): State<Arc<ApiState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Response<Body> {
-    // Before the offering, because a provider that is loaded in between must be in one of the two.
-    let providers = shared.server.providers();
-    let offering = shared.server.offering();
-    json(
-        StatusCode::OK,
-        &offering.surface_of(caller.surface_id(&offering), &caller.loads, &providers),
-    )
+    let surface = shared.server.surface_of(&caller.identity.loads);
+    json(StatusCode::OK, &surface)
 }
 
 fn limited(limit: Option<usize>) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(RESULTS);
-    let wrong = || {
-        Problem::new(
-            ErrorCode::QueryInvalid,
-            format!("limit is a number from 1 to {RESULTS_MAX}"),
-        )
-    };
-    (1..=RESULTS_MAX)
-        .contains(&limit)
-        .then_some(limit)
-        .ok_or_else(wrong)
+    if (1..=RESULTS_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    let why = format!("limit is a number from 1 to {RESULTS_MAX}");
+    Err(Problem::new(ErrorCode::QueryInvalid, why))
 }
 
 async fn search_for(
@@ -150,65 +133,19 @@ async fn search_for(
     words: &str,
     limit: usize,
 ) -> Result<ToolSearchResult, Problem> {
-    let query = Words::parse(words).map_err(|refusal| Problem::from_refusal(&refusal))?;
-    // Before the offering, because a provider that is loaded in between must be in one of the two.
-    let providers = shared.server.providers();
-    let offering = shared.server.offering();
-    let host = Arc::clone(&offering.tools.host);
-    let surface = caller.surface_id(&offering);
-    let session = offering.approvals.session.clone();
-    let loaded: HashSet<String> = caller.loads.names();
-    // The first search builds the index, which takes long enough to delay other requests of this thread.
-    let searched = Arc::clone(&offering);
-    let found = STORE
-        .run(move || searched.offers.search(&query, limit, &loaded))
-        .await;
-    let busy = |_| {
-        Problem::new(
-            ErrorCode::TooManySearches,
-            "the tools cannot be searched now; search again later",
-        )
-        .after(1)
-    };
-    let mut found = found
-        .map_err(busy)?
-        .map_err(|refusal| Problem::from_refusal(&refusal))?;
-    providers.tell(&mut found, &offering.offers);
-    host.announce_discovered(&surface, &found, session).await;
-    Ok(found)
-}
-
-fn document(offering: &ServerTools, offer: &ExposedTool) -> ToolDocument {
-    let mut document = offer.listed(|listed| tool(&listed));
-    if !offering.tools.host.keeping().inline {
-        document.output_schema = None;
-    }
-    document
+    let query = Words::parse(words)?;
+    let session = shared.server.offering().approvals.session.clone();
+    let loads = &caller.identity.loads;
+    Ok(shared.server.search(query, limit, loads, session).await?)
 }
 
 impl ApiCaller {
-    /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one. That loads no code:
-    /// the first call does.
+    /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one.
     pub(super) async fn load(&self, offering: &ServerTools, offer: &ExposedTool, method: &Method) {
         // The answer to a HEAD request has no definition.
-        if *method == Method::GET
-            && matches!(
-                offer.standing.state,
-                LoadingState::Deferred | LoadingState::Discoverable
-            )
-            && self
-                .loads
-                .add(&offer.qualified_name, |name| offering.offers.has(name))
-        {
-            let surface = self.surface_id(offering);
-            let selected = format!("{SELECT}{}", offer.name);
-            let tool_id = &offer.tool.declaration().tool_id;
+        if *method == Method::GET {
             let session = offering.approvals.session.clone();
-            offering
-                .tools
-                .host
-                .announce_loaded(&surface, tool_id, &selected, session)
-                .await;
+            offering.load(offer, &self.identity.loads, session).await;
         }
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::json as value;
 use toolcell_dialect::otc::OtcMode;
 
-use super::answer::RequestEngine;
-use super::otc::{answered, invoke};
+use super::answer::{RequestEngine, json};
+use super::otc::{definitions, invoke};
 use super::{ApiState, unknown_path};
 use crate::http::problem::Problem;
 
@@ -20,16 +21,12 @@ use crate::http::problem::Problem;
     responses((status = 200, description = "The worker runs")),
 )]
 pub(super) async fn health(State(shared): State<Arc<ApiState>>) -> Result<Response<Body>, Problem> {
-    let Some((worker, engine)) = &shared.worker else {
-        return Err(unknown_path());
-    };
+    let engine = shared.engine.as_ref().ok_or_else(unknown_path)?;
     let offering = shared.server.offering();
-    let tools = offering
-        .offers
-        .offered()
-        .filter(|offer| engine.is_defined(offer))
-        .count();
-    Ok(answered(&worker.health(tools)))
+    let tools = offering.offers.offered();
+    let count = tools.filter(|offer| engine.is_defined(offer)).count();
+    let health = value!({ "status": "ok", "tool_count": count.to_string() });
+    Ok(json(StatusCode::OK, &health))
 }
 
 /// Lists the definitions of all tools. None is deferred, because an engine has no other way to get a definition.
@@ -41,9 +38,7 @@ pub(super) async fn tools(
     State(shared): State<Arc<ApiState>>,
     RequestEngine(engine): RequestEngine,
 ) -> Response<Body> {
-    shared
-        .otc
-        .list(&shared.server.offering(), &engine, OtcMode::Arcade)
+    definitions(&shared.server.offering(), &engine, OtcMode::Arcade)
 }
 
 /// Calls a tool, once for each `execution_id` of a run.
