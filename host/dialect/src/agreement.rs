@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolcell_spec::{CallRecord, Content, ErrorClass, ErrorCode, Refusal};
 
 use super::otc::samples::{Sample, record};
-use super::{Dialect, agentool, amplifier, class_name, http, mcp, otc};
+use super::{Dialect, agentool, amplifier, http, mcp, otc};
 
 /// The class, `can_retry` of Open Tool Calling, the status of the HTTP API, and `error.type` of Amplifier. The errors of this
 /// test have an underlying one, so that a failure of the tool is a crash: 502, not 200.
@@ -230,8 +230,8 @@ fn every_class_of_error_is_the_same_error_in_every_dialect() {
     assert_eq!(TABLE.map(|(class, ..)| class), ErrorClass::ALL);
     for (class, can_retry, status, kind) in TABLE {
         let record = called(json!([]), Some(class));
-        let name = class_name(class);
-        all_say(&record, &[MESSAGE, &name]);
+        let name = class.as_str();
+        all_say(&record, &[MESSAGE, name]);
         assert_eq!(http::status(&record.result), status, "{name}");
         assert_eq!(http::result(&record.result)["error"]["error_class"], name);
         let answer = one(&record, "mcp");

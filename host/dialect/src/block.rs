@@ -1,7 +1,7 @@
 //! Reading the blocks of a result, for all dialects.
 
 use serde_json::{Map, Value};
-use toolcell_spec::{Content, PersistedRef, ToolResult};
+use toolcell_spec::{Content, PersistedRef, ToolResult, TypedFields};
 
 /// The output of a result in blocks: without the host's words for an empty output, and without the message of the error,
 /// which is the last block of a result that has one.
@@ -26,14 +26,14 @@ pub(super) fn context(result: &ToolResult) -> impl Iterator<Item = String> {
 
 /// The preview of a block that was moved to a payload, where the whole block is, and the payload.
 pub(super) fn persisted(block: &Content) -> (String, Option<PersistedRef>) {
-    let preview = string(&block.fields, "preview").unwrap_or_default();
+    let preview = block.fields.text("preview").unwrap_or_default();
     let reference = block.fields.get("persisted_ref").cloned();
     let Some(reference) =
         reference.and_then(|found| serde_json::from_value::<PersistedRef>(found).ok())
     else {
         return (preview.to_owned(), None);
     };
-    let of = string(&block.fields, "of").unwrap_or("output");
+    let of = block.fields.text("of").unwrap_or("output");
     let cut = format!(
         "[cut: {} bytes of {of} in all, in the resource {}]",
         reference.size_bytes, reference.uri
@@ -48,8 +48,9 @@ pub(super) fn persisted(block: &Content) -> (String, Option<PersistedRef>) {
 
 /// The words for the proposal of a tool to hand the work to another agent; `None` if it names none.
 pub(super) fn handoff(fields: &Map<String, Value>) -> Option<String> {
-    let agent = string(fields, "to_agent")?;
-    let message = string(fields, "message")
+    let agent = fields.text("to_agent")?;
+    let message = fields
+        .text("message")
         .map(|message| format!(": {message}"))
         .unwrap_or_default();
     Some(format!(
@@ -59,15 +60,7 @@ pub(super) fn handoff(fields: &Map<String, Value>) -> Option<String> {
 
 /// The fields of an embedded resource, which may be in the block itself or in its field `resource`.
 pub(super) fn resource(fields: &Map<String, Value>) -> &Map<String, Value> {
-    fields
-        .get("resource")
-        .and_then(Value::as_object)
-        .unwrap_or(fields)
-}
-
-/// A field that is a text.
-pub(super) fn string<'a>(fields: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
-    fields.get(field).and_then(Value::as_str)
+    fields.fields("resource").unwrap_or(fields)
 }
 
 /// The number of bytes that base64 encodes.

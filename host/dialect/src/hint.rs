@@ -1,13 +1,4 @@
-use serde_json::{Value, json};
 use toolcell_spec::ErrorClass;
-
-/// The name of a class in every dialect: `permission_denied`.
-pub(crate) fn class_name(class: ErrorClass) -> String {
-    match json!(class) {
-        Value::String(name) => name,
-        other => other.to_string(),
-    }
-}
 
 /// The caller's remedy for an error of this class.
 pub fn hint(class: ErrorClass) -> &'static str {

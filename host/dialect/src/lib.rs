@@ -25,7 +25,7 @@ mod visible;
 mod whole;
 
 pub use hint::hint;
-pub(crate) use hint::{class_name, hint_without_loading};
+pub(crate) use hint::hint_without_loading;
 pub use kind::{Dialect, MessageExchange};
 pub use listed::ListedTool;
 pub use model_call::{CallTerms, MessageError, ModelCall};

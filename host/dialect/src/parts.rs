@@ -1,10 +1,10 @@
 use serde_json::{Map, Value, json};
 use toolcell_spec::{
-    ARTIFACT, Content, ToolError, ToolInvocation, ToolResult, is_base64, media_type,
+    ARTIFACT, Content, ToolError, ToolInvocation, ToolResult, TypedFields, is_base64, media_type,
 };
 
-use super::block::{context, decoded_bytes, handoff, output, persisted, resource, string};
-use super::{class_name, hint_without_loading};
+use super::block::{context, decoded_bytes, handoff, output, persisted, resource};
+use super::hint_without_loading;
 
 /// A call that has ended.
 pub type FinishedCall<'a> = (&'a ToolInvocation, &'a ToolResult);
@@ -80,7 +80,7 @@ pub(super) fn output_text(result: &ToolResult) -> String {
 
 /// An error in words, because not every API has a flag for it.
 fn failure(error: &ToolError) -> String {
-    let class = class_name(error.error_class);
+    let class = error.error_class.as_str();
     let hint = hint_without_loading(error.error_class);
     let later = error
         .retry_after
@@ -107,9 +107,10 @@ fn words(block: &Content) -> String {
     }
     let whole = || json!(block).to_string();
     match block.kind.as_str() {
-        "text" => string(fields, "text").map_or_else(whole, str::to_owned),
-        "diff" => string(fields, "diff")
-            .or(string(fields, "text"))
+        "text" => fields.text("text").map_or_else(whole, str::to_owned),
+        "diff" => fields
+            .text("diff")
+            .or(fields.text("text"))
             .map_or_else(whole, str::to_owned),
         "handoff_ref" => handoff(fields).unwrap_or_else(whole),
         "image" | "audio" | "video" | "file" | "resource_link" | ARTIFACT => {
@@ -117,7 +118,9 @@ fn words(block: &Content) -> String {
         }
         "embedded_resource" => {
             let fields = resource(fields);
-            string(fields, "text").map_or_else(|| note("resource", fields), str::to_owned)
+            fields
+                .text("text")
+                .map_or_else(|| note("resource", fields), str::to_owned)
         }
         "structured_content" => {
             let value = fields.get("structured_content").or(fields.get("value"));
@@ -133,7 +136,9 @@ fn image(block: &Content) -> Option<ResultPart> {
     let media_type = IMAGES
         .into_iter()
         .find(|known| known.eq_ignore_ascii_case(wanted))?;
-    let data = string(fields, "data").filter(|data| !data.is_empty() && is_base64(data))?;
+    let data = fields
+        .text("data")
+        .filter(|data| !data.is_empty() && is_base64(data))?;
     Some(ResultPart::Image {
         media_type,
         data: data.to_owned(),
@@ -143,21 +148,18 @@ fn image(block: &Content) -> Option<ResultPart> {
 /// The labels of a block: `[audio: silence.wav, audio/wav, 44 bytes]`. The model of an API can fetch nothing, so a URI is
 /// text: an API that fetched it would tell its server about the call.
 fn note(kind: &str, fields: &Map<String, Value>) -> String {
-    let data = string(fields, "data")
-        .or(string(fields, "blob"))
+    let data = fields
+        .text("data")
+        .or(fields.text("blob"))
         .map(decoded_bytes);
     let size = fields
         .get("size_bytes")
         .or(fields.get("size"))
         .and_then(Value::as_u64)
         .or(data);
-    let labels = [
-        string(fields, "name"),
-        string(fields, "uri"),
-        media_type(fields),
-    ]
-    .into_iter()
-    .flatten();
+    let labels = [fields.text("name"), fields.text("uri"), media_type(fields)]
+        .into_iter()
+        .flatten();
     let mut labels: Vec<String> = labels.map(str::to_owned).collect();
     labels.extend(size.map(|size| format!("{size} bytes")));
     format!("[{kind}: {}]", labels.join(", "))

@@ -1,59 +1,49 @@
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use super::{Content, InvocationId, Timestamp, digest};
 
-macro_rules! approval_states {
-    ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
-        /// State of an approval. Only `pending` can be answered, and only `approved` can be claimed.
-        ///
-        /// ```
-        /// use toolcell_spec::ApprovalState;
-        ///
-        /// assert_eq!(ApprovalState::parse("running"), Some(ApprovalState::Running));
-        /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum ApprovalState {
-            $($(#[$doc])* #[serde(rename = $word)] $name,)*
-        }
-
-        impl ApprovalState {
-            /// Returns the word of the state, as it is stored.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $word,)* }
-            }
-
-            /// Parses the word of a state; `None` for any other word.
-            pub fn parse(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$name),)* _ => None }
-            }
-        }
-    };
-}
-
-approval_states! {
+/// State of an approval. Only `pending` can be answered, and only `approved` can be claimed.
+///
+/// ```
+/// use toolcell_spec::ApprovalState;
+///
+/// assert_eq!(ApprovalState::parse("running"), Some(ApprovalState::Running));
+/// ```
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ApprovalState {
     /// Not answered yet.
-    Pending = "pending",
+    Pending,
     /// Approved, and nothing has run.
-    Approved = "approved",
+    Approved,
     /// Denied by the approver.
-    Rejected = "rejected",
+    Rejected,
     /// Not answered, or not run, in time.
-    Expired = "expired",
+    Expired,
     /// The call ended before it ran.
-    Canceled = "canceled",
+    Canceled,
     /// The one approved run has begun.
-    Running = "running",
+    Running,
     /// The approved run has its result.
-    Finished = "finished",
+    Finished,
 }
 
-impl fmt::Display for ApprovalState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+impl ApprovalState {
+    /// Returns the word of the state, as it is stored.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Parses the word of a state; `None` for any other word.
+    pub fn parse(word: &str) -> Option<Self> {
+        word.parse().ok()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Content;
+use super::{Content, TypedFields};
 
 /// Maximum size of a URI, in bytes: a longer one carries its content, which belongs in `data`.
 const URI_BYTES_MAX: usize = 8 << 10;
@@ -32,13 +32,9 @@ impl Content {
         let checked = match self.kind.as_str() {
             // Most results are one text.
             "text" => {
-                return as_text(fields, "text")
-                    .is_none()
-                    .then_some("it has no `text`");
+                return fields.text("text").is_none().then_some("it has no `text`");
             }
-            "log" => as_text(fields, "text")
-                .map(|_| ())
-                .ok_or("it has no `text`"),
+            "log" => fields.text("text").map(|_| ()).ok_or("it has no `text`"),
             "diff" => diff(fields),
             "image" | "audio" => media(fields, true),
             "video" | "file" => media(fields, false),
@@ -60,7 +56,7 @@ impl Content {
 pub fn media_type(fields: &Map<String, Value>) -> Option<&str> {
     ["media_type", "mimeType", "mime_type"]
         .into_iter()
-        .find_map(|name| as_text(fields, name))
+        .find_map(|name| fields.text(name))
 }
 
 /// Returns whether `data` is base64 with padding (RFC 4648).
@@ -107,13 +103,10 @@ pub fn is_media_type(text: &str) -> bool {
             .all(|b| b == b' ' || b.is_ascii_graphic())
 }
 
-fn as_text<'a>(fields: &'a BlockFields, name: &str) -> Option<&'a str> {
-    fields.get(name).and_then(Value::as_str)
-}
-
 fn diff(fields: &BlockFields) -> BlockCheck {
-    as_text(fields, "diff")
-        .or(as_text(fields, "text"))
+    fields
+        .text("diff")
+        .or(fields.text("text"))
         .map(|_| ())
         .ok_or("it has no `diff`")
 }
@@ -142,10 +135,7 @@ fn link(fields: &BlockFields) -> BlockCheck {
 
 /// Checks an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &BlockFields) -> BlockCheck {
-    let fields = fields
-        .get("resource")
-        .and_then(Value::as_object)
-        .unwrap_or(fields);
+    let fields = fields.fields("resource").unwrap_or(fields);
     uri(fields)?;
     match (
         fields.get("text"),
@@ -161,7 +151,7 @@ fn embedded(fields: &BlockFields) -> BlockCheck {
 
 /// Checks the proposal to hand the work to another agent. The host acts on none.
 fn handoff(fields: &BlockFields) -> BlockCheck {
-    let agent = as_text(fields, "to_agent").ok_or("it has no `to_agent`")?;
+    let agent = fields.text("to_agent").ok_or("it has no `to_agent`")?;
     if agent.trim().is_empty()
         || agent.len() > AGENT_BYTES_MAX
         || agent.chars().any(char::is_control)
@@ -175,7 +165,7 @@ fn handoff(fields: &BlockFields) -> BlockCheck {
 }
 
 fn uri(fields: &BlockFields) -> BlockCheck {
-    let uri = as_text(fields, "uri").ok_or("it has no `uri`")?;
+    let uri = fields.text("uri").ok_or("it has no `uri`")?;
     if uri.len() > URI_BYTES_MAX {
         return Err("`uri` is longer than 8192 bytes");
     }
@@ -197,7 +187,11 @@ fn typed_well(fields: &BlockFields) -> BlockCheck {
 
 /// Checks the labels that any block may have.
 fn names(fields: &BlockFields) -> BlockCheck {
-    let long = |name: &&str| as_text(fields, name).is_some_and(|text| text.len() > NAME_BYTES_MAX);
+    let long = |name: &&str| {
+        fields
+            .text(name)
+            .is_some_and(|text| text.len() > NAME_BYTES_MAX)
+    };
     match ["name", "title", "path"].into_iter().find(long) {
         Some(_) => Err("its `name`, `title` or `path` is longer than 4096 bytes"),
         None => Ok(()),

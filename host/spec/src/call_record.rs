@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::invocation::HIDDEN;
 use super::{
     Content, EventType, HookEvent, PermissionDecision, ResultMappings, ResultPersistence, Strategy,
-    ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult,
+    ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult, TypedFields,
 };
 
 /// Everything known about one call after its end.
@@ -149,9 +149,7 @@ impl CallRecord {
             .iter_mut()
             .filter_map(|event| event.data.as_object_mut())
         {
-            if chosen.is_some()
-                && data.get("error_code").and_then(Value::as_str) == chosen.as_deref()
-            {
+            if chosen.is_some() && data.text("error_code") == chosen.as_deref() {
                 data.insert("error_code".to_owned(), Value::String(code.clone()));
             }
         }

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::invocation::HIDDEN;
 use super::{Content, DecisionId, Extra, InvocationId, SchemaVersion, Timestamp};
@@ -33,8 +34,9 @@ pub enum Behavior {
 ///
 /// assert_eq!(Policy::default().mode, Mode::Default);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// Asks for approvals.
     #[default]
@@ -48,11 +50,7 @@ pub enum Mode {
 impl Mode {
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Plan => "plan",
-            Self::NonInteractive => "non_interactive",
-        }
+        self.into()
     }
 }
 
@@ -64,8 +62,9 @@ impl Mode {
 ///
 /// assert_eq!(Provenance::SESSION.source, RuleSource::Session);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RuleSource {
     /// The user's own file.
     UserSettings,
@@ -88,16 +87,7 @@ pub enum RuleSource {
 impl RuleSource {
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UserSettings => "user_settings",
-            Self::ProjectSettings => "project_settings",
-            Self::LocalSettings => "local_settings",
-            Self::FlagSettings => "flag_settings",
-            Self::PolicySettings => "policy_settings",
-            Self::CliArg => "cli_arg",
-            Self::Command => "command",
-            Self::Session => "session",
-        }
+        self.into()
     }
 
     /// Returns whether the file comes with a checkout, which others may have written.
@@ -163,6 +153,7 @@ pub struct Reason {
 ///     denials.flat_map(|decision| decision.rule_refs.iter().map(String::as_str)).collect()
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PermissionDecision {
     pub schema_version: SchemaVersion,
@@ -173,7 +164,7 @@ pub struct PermissionDecision {
     /// The host's mode at that time.
     pub mode: Mode,
     /// Where the deciding rule was written, or who else decided; `None` in records of earlier versions only.
-    #[serde(default)]
+    #[serialize_always]
     pub source: Option<RuleSource>,
     /// Why.
     pub reason: Reason,
@@ -185,10 +176,8 @@ pub struct PermissionDecision {
     #[serde(default)]
     pub policy_refs: Vec<String>,
     /// The arguments as the approver changed them (AT-DEC-09).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input: Option<Value>,
     /// The reference of `updated_input` (AT-DEC-10).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input_ref: Option<String>,
     /// `true` if the approver changed the arguments (AT-DEC-11).
     #[serde(default)]
@@ -196,21 +185,17 @@ pub struct PermissionDecision {
     #[serde(default)]
     pub suggested_updates: Vec<Value>,
     /// A classifier that decides later (AT-DEC-13). Always `None`: a tool's own classifier has answered before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_classifier_check: Option<Value>,
     /// The canonical path that a denial matched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_path: Option<String>,
     /// Content shown (AT-DEC-15).
     #[serde(default)]
     pub content_blocks: Vec<Content>,
     /// The approver's feedback (AT-DEC-16).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_feedback: Option<String>,
     /// When the decision was made.
     pub decided_at: Timestamp,
     /// When the approval ends (AT-DEC-18).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     #[serde(flatten)]
     pub extra: Extra,

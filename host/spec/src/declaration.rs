@@ -1,7 +1,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Content, ExternalMapping, Extra, MutationSource, SchemaVersion, Strategy};
+use super::{
+    Content, ExternalMapping, Extra, MutationSource, SchemaVersion, Strategy, TypedFields,
+};
 
 /// `lifecycle` (AT-LIFE-01..07).
 ///
@@ -105,6 +107,7 @@ impl ToolKind {
 /// assert_eq!(declaration.qualified_name(), "files.read");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDeclaration {
     pub schema_version: SchemaVersion,
@@ -118,9 +121,7 @@ pub struct ToolDeclaration {
     /// Other names by which the tool can be called (AT-DECL-05).
     #[serde(default)]
     pub aliases: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search_hint: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Description for a model (AT-DECL-08).
     pub description: String,
@@ -131,21 +132,15 @@ pub struct ToolDeclaration {
     #[serde(default)]
     pub capability_refs: Vec<String>,
     /// Contract of the arguments; without one the tool takes only `{}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_contract: Option<InputContract>,
     /// Contract of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_contract: Option<OutputContract>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ref: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_profile_ref: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_profile_ref: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,
     /// Untrusted: stored, but never read by policy, scheduler or sandbox (AT-DECL-18).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -282,13 +277,12 @@ impl MutationPolicy {
 /// assert!(contract.strict && contract.model_input_schema.is_none());
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputContract {
     /// JSON Schema of the arguments, for a model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_input_schema: Option<Value>,
     /// Schema of `call_input` after hooks and approval; default: the model schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_input_schema: Option<Value>,
     /// `true` if properties that the schema does not name are refused, even if the schema does not say so.
     #[serde(default)]
@@ -306,11 +300,9 @@ pub struct InputContract {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub internal_only_fields: Vec<String>,
     /// How the arguments are passed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argument_mode: Option<ArgumentMode>,
     /// Sources that may change the arguments, as [`MutationPolicy`] reads it (AT-IN-09). Default: hooks and approvers,
     /// within the schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutation_policy: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -324,19 +316,17 @@ pub struct InputContract {
 /// let contract = OutputContract { max_inline_bytes: Some(4 << 10), ..OutputContract::default() };
 /// assert!(contract.content_types.is_empty(), "all block types are allowed");
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputContract {
     /// JSON Schema of the structured output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_schema: Option<Value>,
     /// The only block types that the tool may return; empty allows all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_types: Vec<String>,
     /// Maximum size of inline output, in bytes (AT-OUT-05).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_bytes: Option<u64>,
     /// Maximum length of inline output, in characters (AT-OUT-05).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
     /// The parts of the output that only the tool may see (AT-OUT-08).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -345,10 +335,8 @@ pub struct OutputContract {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifact_expectations: Vec<ArtifactExpectation>,
     /// How the output is kept at most (AT-OUT-06). It only narrows what the operator allows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_policy_ref: Option<Strategy>,
     /// Text for a model instead of an output that was dropped or redacted (AT-OUT-09).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_summary: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -366,11 +354,10 @@ pub struct OutputContract {
 /// assert!(!report.is_met(&[Content::text("a,b")]));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArtifactExpectation {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -386,7 +373,7 @@ impl ArtifactExpectation {
         };
         content.iter().any(|block| {
             matches!(block.kind.as_str(), "artifact_ref" | "file")
-                && is(&self.name, block.fields.get("name").and_then(Value::as_str))
+                && is(&self.name, block.fields.text("name"))
                 && is(&self.media_type, block.media_type())
         })
     }

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 
@@ -11,8 +12,9 @@ use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 /// assert_eq!(ErrorClass::PolicyBlocked.result_status(), ResultStatus::Denied);
 /// assert_eq!(ErrorClass::CredentialMissing.recoverability(), Recoverability::SetupFirst);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorClass {
     /// No tool has this name, or several have (AT-EC-01).
     UnknownTool,
@@ -86,6 +88,11 @@ impl ErrorClass {
         Self::StreamingFallbackDiscarded,
         Self::Canceled,
     ];
+
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 
     /// Returns whether the host words every error of this class, except errors that a tool itself reports.
     pub(crate) fn is_in_host_words(self) -> bool {
@@ -290,6 +297,7 @@ pub struct NeedsAuthorization {
 /// let error: ToolError = refusal.to_error();
 /// assert!(error.retry.safe);
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolError {
     /// Stable, finer than the class (AT-ERR-01).
@@ -301,12 +309,11 @@ pub struct ToolError {
     /// Change needed before the call can succeed (AT-ERR-04).
     pub recoverability: Recoverability,
     /// Seconds (A-09).
+    #[serialize_always]
     pub retry_after: Option<f64>,
     /// The underlying error, such as a trap (AT-ERR-06).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_error_ref: Option<Value>,
     /// Why the call was asked to stop, if that is the error (AT-CAN-03).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
     /// Names of everything that refused the call: rules, grants, mode, hook, approval, the tool's profile (AT-ERR-07).
     /// Empty if no policy did.
@@ -318,7 +325,6 @@ pub struct ToolError {
     /// How to retry.
     pub retry: Retry,
     /// Grants that the operator can give; `None` if no grant and no secret helps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_authorization: Option<Box<NeedsAuthorization>>,
     #[serde(flatten)]
     pub extra: Extra,

@@ -100,6 +100,7 @@ event_types! {
 ///     events.iter().any(|event| event.event_type == EventType::Started)
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolEvent {
     pub schema_version: SchemaVersion,
@@ -109,15 +110,12 @@ pub struct ToolEvent {
     /// The emitter: always this host.
     pub source: Arc<str>,
     /// Subject: the reference of the call's record, the tool's id, or the surface's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
     /// When it happened.
     pub time: Timestamp,
     /// The call; `None` for an event of a tool or of a surface.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation_id: Option<InvocationId>,
     /// The tool, once the name of the call is resolved; `None` for an event of several tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<Arc<str>>,
     /// A JSON object.
     pub data: EventData,

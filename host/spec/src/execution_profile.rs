@@ -12,38 +12,27 @@ use super::{ExternalMapping, Extra, SchemaVersion};
 /// assert_eq!(serde_json::to_value(&profile)?["timeout_ms"], 5_000);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionProfile {
     pub schema_version: SchemaVersion,
     pub execution_profile_id: String,
     /// Set by the host: `embedded_runtime` (AT-EXEC-03).
     pub execution_kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_progress: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_cancel: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_resume: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_retries: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_partial_results: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_background: Option<bool>,
     /// `true` if the tool takes so long that a caller must ask for its result later. An extension of the specification.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_background: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_artifacts: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_context_modifiers: Option<bool>,
     /// Set by the host: always `true` (AT-EXEC-12).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandboxed: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_profile: Option<String>,
     /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-EXEC-14).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,

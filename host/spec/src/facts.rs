@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::TypedFields;
+
 /// The kind of thing that an argument names, so that a rule can refer to it and a sandbox can be narrowed to it. An
 /// extension of the specification (AT-IF-07).
 ///
@@ -92,10 +94,7 @@ fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'stati
         Some(Value::Array(known)) => known.iter().any(|known| known == kind),
         _ => true,
     };
-    let tuple = schema
-        .get("prefixItems")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let tuple = schema.list("prefixItems");
     let items = schema.get("items");
     let index = step.parse::<usize>().ok();
     let item = match index {

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::{Behavior, Content, Extra, InvocationId, SchemaVersion, Timestamp};
 
@@ -11,8 +12,9 @@ use super::{Behavior, Content, Extra, InvocationId, SchemaVersion, Timestamp};
 /// let before: Vec<HookEvent> = HookEvent::ALL.into_iter().filter(|event| event.is_before_the_tool()).collect();
 /// assert_eq!(before.first().map(|event| event.as_str()), Some("pre_tool_use"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum HookEvent {
     /// Before the tool runs, and before the decision whether it may.
     PreToolUse,
@@ -41,14 +43,7 @@ impl HookEvent {
 
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PreToolUse => "pre_tool_use",
-            Self::PermissionRequest => "permission_request",
-            Self::PermissionDecision => "permission_decision",
-            Self::PostToolUse => "post_tool_use",
-            Self::PostToolUseFailure => "post_tool_use_failure",
-            Self::ResultPersistence => "result_persistence",
-        }
+        self.into()
     }
 
     /// Returns whether the event comes before the tool runs.
@@ -111,6 +106,7 @@ pub struct PermissionResult {
 ///     run.ended_at.millis_since(run.started_at)
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolHook {
     pub schema_version: SchemaVersion,
@@ -124,26 +120,21 @@ pub struct ToolHook {
     /// that its event has no use for is marked `ignored`.
     pub outputs: Vec<Value>,
     /// The hook's opinion.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_result: Option<PermissionResult>,
     /// The input that replaced the call's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input: Option<Value>,
     /// Context for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_context: Vec<Value>,
     /// Why the hook stopped the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Value>,
     /// The output that replaced the tool's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_output: Option<Value>,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
     /// How the run ended.
     pub outcome: HookOutcome,
     /// Why the hook failed. For the record only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Output and logs of the hook, size-limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

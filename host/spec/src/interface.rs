@@ -130,83 +130,61 @@ impl EnabledState {
 /// assert_eq!(interface.facts().is_read_only, None, "a predicate states nothing");
 /// assert_eq!(interface.facts().is_open_world, Some(false));
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolInterface {
     pub schema_version: SchemaVersion,
     pub interface_id: String,
     pub tool_id: String,
     /// JSON Schema of the arguments, for a model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_input_schema: Option<Value>,
     /// JSON Schema of the arguments that run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_input_schema: Option<Value>,
     /// JSON Schema of the structured output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// `true` if properties that the schema does not name are refused, like `strict` of the input contract; the
     /// stricter one applies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_visibility: Option<SchemaVisibility>,
     /// `false` has the same effect as the lifecycle `disabled`, and so has a feature gate that is not open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_enabled: Option<EnabledState>,
     /// `true`, `false`, or a predicate; likewise in the next three fields. Of predicates, `same_as:FACT` is the fact of that
     /// name, and any other one counts as unstated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_read_only: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_concurrency_safe: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_destructive: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_open_world: Option<Value>,
     /// `true` defers the tool in every list of tools: its schema is not listed until it is loaded (AT-IF-02).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_defer: Option<bool>,
     /// `true` lists the tool even if the budget of the list is used up (AT-IF-02). Takes precedence over `should_defer`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always_load: Option<bool>,
     /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-IF-08).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Handling of the tool's context modifiers (AT-IF-08); the policy of a batch applies too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_modifier_policy: Option<ContextModifierPolicy>,
     /// Maximum length of inline output, in characters (AT-IF-10).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inline_chars: Option<u64>,
     /// How the output is kept at most (AT-IF-10); the stricter of this and the output contract's counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_policy_ref: Option<Strategy>,
     /// The profiles of the tool, if its declaration names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_profile_ref: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_profile_ref: Option<String>,
     /// The arguments that hold permission subjects, by JSON Pointer. An extension of the specification.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permission_subjects: BTreeMap<String, SubjectKind>,
     /// Subject that rules are compared with: a subject kind, or `tool`. With another word, each call needs an approval,
     /// unless a rule allows the tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_matcher: Option<String>,
     /// `true` if a user takes part in each call: it needs an approval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_user_interaction: Option<bool>,
     /// The sandbox that the tool asks for, if its permission profile names none; the host writes the one that applies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_profile: Option<String>,
     /// `true` if no other call of its component runs beside a call, and in a batch no other call at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_exclusive_context: Option<bool>,
     /// Resources that calls use and the host does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_locks: Vec<ResourceLock>,
     /// Preference of the tool for a canceled call. The host stops it anyway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_behavior: Option<InterruptBehavior>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,

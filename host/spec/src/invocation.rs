@@ -26,6 +26,7 @@ const MAPPINGS: &str = "external_mappings";
 ///     invocation.status_transitions().iter().map(|step| step.to.as_str()).collect()
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
     /// The status before.
@@ -35,10 +36,8 @@ pub struct Transition {
     /// Later than every earlier transition of the same invocation.
     pub at: Timestamp,
     /// Why, if there is more to say than the status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why the call was asked to stop, if this ended it (AT-CAN-03).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
 }
 
@@ -69,6 +68,7 @@ pub struct IllegalTransition {
 /// assert!(invocation.advance(Status::Selected, None).is_ok());
 /// assert_eq!((invocation.status(), invocation.started_at()), (Status::Selected, None));
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolInvocation {
     schema_version: SchemaVersion,
@@ -77,10 +77,8 @@ pub struct ToolInvocation {
     /// The tool; `unresolved:<name>` if there is none (A-15).
     pub tool_id: String,
     /// The surface through which the tool was called (AT-INV-04); `None` for a call without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface_id: Option<Arc<str>>,
     /// The caller's own id for this call, verbatim.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_call_id: Option<String>,
     status: Status,
     /// The arguments as the caller sent them (AT-INP-01).
@@ -88,28 +86,19 @@ pub struct ToolInvocation {
     /// Digest of the text of `model_input`; concealed if the arguments are sensitive.
     pub model_input_ref: Arc<str>,
     /// The text that was sent, if serializing `model_input` again would not give the same bytes (AT-INP-01).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_input_text: Option<String>,
     /// The arguments with defaults (AT-INP-02).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observable_input: Option<Arc<Value>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observable_input_ref: Option<Arc<str>>,
     /// The arguments that were decided on (AT-INP-03).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_input: Option<Arc<Value>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_input_ref: Option<Arc<str>>,
     /// The arguments that ran (AT-INP-04).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_input: Option<Arc<Value>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_input_ref: Option<Arc<str>>,
     /// Name of the caller, if known (AT-INV-15).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_ref: Option<String>,
     /// The session of the call: a client's, or one with a name; else this run of the process. An extension.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ref: Option<Arc<str>>,
     /// Runtimes (AT-INV-16): `component:sha256:<hex>`, and `toolcell/<version>`, which has one version of the engine.
     #[serde(default)]
@@ -129,9 +118,7 @@ pub struct ToolInvocation {
     #[serde(default)]
     status_transitions: Vec<Transition>,
     created_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     started_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_at: Option<Timestamp>,
     /// `true` if the arguments must not be on disk, because a tool that made the call may repeat another call's
     /// unstorable output in them.
@@ -145,33 +132,16 @@ impl ToolInvocation {
     /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved (A-15).
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let created_at = Timestamp::now();
-        let input = model_input.shared_value();
-        let reference = Arc::clone(model_input.shared_reference());
-        Self {
-            tool_id: format!("unresolved:{requested}"),
-            model_input_text: (!model_input.is_compact()).then(|| model_input.text().to_owned()),
-            status_transitions: Vec::with_capacity(8),
-            ..Self::blank(InvocationId::at(created_at), created_at, input, reference)
-        }
-    }
-
-    /// A planned invocation without a tool.
-    fn blank(
-        invocation_id: InvocationId,
-        created_at: Timestamp,
-        model_input: Arc<Value>,
-        model_input_ref: Arc<str>,
-    ) -> Self {
         Self {
             schema_version: SchemaVersion::default(),
-            invocation_id,
-            tool_id: String::new(),
+            invocation_id: InvocationId::at(created_at),
+            tool_id: format!("unresolved:{requested}"),
             surface_id: None,
             native_call_id: None,
             status: Status::Planned,
-            model_input,
-            model_input_ref,
-            model_input_text: None,
+            model_input: model_input.shared_value(),
+            model_input_ref: Arc::clone(model_input.shared_reference()),
+            model_input_text: (!model_input.is_compact()).then(|| model_input.text().to_owned()),
             observable_input: None,
             observable_input_ref: None,
             permission_input: None,
@@ -185,7 +155,7 @@ impl ToolInvocation {
             evidence_refs: Vec::new(),
             permission_decision_refs: Vec::new(),
             hook_refs: Vec::new(),
-            status_transitions: Vec::new(),
+            status_transitions: Vec::with_capacity(8),
             created_at,
             started_at: None,
             ended_at: None,

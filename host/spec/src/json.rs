@@ -1,5 +1,5 @@
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::input::UniqueValue;
 
@@ -19,6 +19,45 @@ pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
     )
+}
+
+/// The fields of a JSON object by their types. One of another type counts as absent.
+///
+/// ```
+/// use serde_json::json;
+/// use crate::TypedFields;
+///
+/// let tool = json!({ "name": "read", "aliases": ["cat"] });
+/// assert_eq!((tool.text("name"), tool.list("aliases").len(), tool.list("name").len()), (Some("read"), 1, 0));
+/// ```
+pub trait TypedFields {
+    fn field(&self, name: &str) -> Option<&Value>;
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.field(name)?.as_str()
+    }
+
+    fn list(&self, name: &str) -> &[Value] {
+        self.field(name)
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    fn fields(&self, name: &str) -> Option<&Map<String, Value>> {
+        self.field(name)?.as_object()
+    }
+}
+
+impl TypedFields for Value {
+    fn field(&self, name: &str) -> Option<&Value> {
+        self.get(name)
+    }
+}
+
+impl TypedFields for Map<String, Value> {
+    fn field(&self, name: &str) -> Option<&Value> {
+        self.get(name)
+    }
 }
 
 /// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
@@ -50,32 +89,15 @@ pub fn plain_name(name: &str) -> impl Iterator<Item = char> {
 
 /// Returns whether `text` is nested deeper than `depth_max`.
 fn is_deeper(text: &str, depth_max: usize) -> bool {
-    // Most texts have few brackets at all, which takes much less time to see.
-    if text
-        .bytes()
-        .filter(|byte| matches!(byte, b'[' | b'{'))
-        .count()
-        <= depth_max
-    {
-        return false;
-    }
-    let mut quoted = false;
-    let mut escaped = false;
     let mut depth = 0_usize;
-    for byte in text.bytes() {
-        match (quoted, escaped, byte) {
-            (true, true, _) => escaped = false,
-            (true, false, b'\\') => escaped = true,
-            (_, false, b'"') => quoted = !quoted,
-            (false, _, b'[' | b'{') => depth += 1,
-            (false, _, b']' | b'}') => depth = depth.saturating_sub(1),
+    outside_strings(text).any(|byte| {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth > depth_max {
-            return true;
-        }
-    }
-    false
+        depth > depth_max
+    })
 }
 
 /// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
@@ -85,19 +107,23 @@ pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> 
 
 /// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.
 fn values_at_most(text: &str) -> usize {
-    let mut values = 1;
+    let begins_value = |byte: &u8| matches!(byte, b',' | b'[' | b'{');
+    1 + outside_strings(text).filter(begins_value).count()
+}
+
+/// The bytes of `text` that are in none of its strings.
+fn outside_strings(text: &str) -> impl Iterator<Item = u8> {
     let mut quoted = false;
     let mut escaped = false;
-    for byte in text.bytes() {
+    text.bytes().filter(move |byte| {
         match (quoted, escaped, byte) {
             (true, true, _) => escaped = false,
             (true, false, b'\\') => escaped = true,
             (_, false, b'"') => quoted = !quoted,
-            (false, _, b',' | b'[' | b'{') => values += 1,
             _ => {}
         }
-    }
-    values
+        !quoted
+    })
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ const RETENTION_SECONDS_MAX: u64 = 100 * 366 * 86_400;
 ///
 /// assert!(RiskLevel::Critical > RiskLevel::High);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RiskLevel {
     /// Needs no approval for its risk.
+    #[default]
     Low,
     /// Needs no approval for its risk.
     Medium,
@@ -137,19 +138,17 @@ pub enum NonInteractive {
 /// let bearer = CredentialUse::bearer("API_KEY");
 /// assert_eq!((bearer.header_name(), bearer.header_prefix()), ("authorization", "Bearer "));
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialUse {
     /// Name of the secret.
     #[serde(rename = "ref")]
     pub credential_ref: String,
     /// Header of the request. Default: `authorization`, if no `query` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// Text before the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Parameter of the URL's query.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -189,7 +188,8 @@ impl CredentialUse {
 /// assert_eq!(nothing.risk_level, RiskLevel::Low);
 /// assert!(!nothing.reaches_out() && !nothing.wants_file_write());
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PermissionProfile {
     pub schema_version: SchemaVersion,
     pub permission_profile_id: String,
@@ -203,7 +203,6 @@ pub struct PermissionProfile {
     pub write_effects: Vec<WriteEffect>,
     /// Patterns of the hosts that the tool asks for, and the words `none`, `any` and `argument`, separated by commas
     /// (AT-PERM-06). Default: `none`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_scope: Option<String>,
     /// Names of the secrets that the tool's requests carry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -214,27 +213,20 @@ pub struct PermissionProfile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_uses: Vec<CredentialUse>,
     /// A further narrowing of what was granted (AT-PERM-09).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_profile: Option<String>,
     /// `true` if every call needs an approval (AT-PERM-10).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_required: Option<bool>,
     /// Why, for the approver (AT-PERM-11).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_reason: Option<String>,
     /// Which approvers may be asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_channel: Option<PermissionChannel>,
     /// An extension of the specification.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub non_interactive: Option<NonInteractive>,
     /// Sensitivity of the tool's input and output (AT-PERM-14). `public` and `internal` are ordinary. Any other word
     /// has the effect of `redaction_required`, and a large result is kept by reference, without a preview; with
     /// `secret`, every result is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sensitivity: Option<String>,
     /// `true` if arguments and the messages of a running tool are never recorded (AT-PERM-16).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redaction_required: Option<bool>,
     /// Policies that the tool's producer knows (AT-PERM-17). This host has none of them: each call needs an approval, unless
     /// a rule allows the tool.
@@ -242,7 +234,6 @@ pub struct PermissionProfile {
     pub policy_refs: Vec<String>,
     /// How long results are kept (AT-PERM-15). `none`, `transient` and `ephemeral` keep them off the disk, and a time such as
     /// `30d`, `12h`, `90m` or `45s` removes their payloads then; any other word has no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_hint: Option<String>,
     /// Names of environment variables that the tool asks for. An extension of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -259,26 +250,9 @@ impl PermissionProfile {
     /// The profile of a tool that declares none: it requests nothing, and so gets nothing.
     pub fn none(tool_id: &str) -> Self {
         Self {
-            schema_version: SchemaVersion::default(),
             permission_profile_id: format!("{tool_id}.permission"),
-            risk_level: RiskLevel::Low,
-            access_kinds: Vec::new(),
             write_effects: vec![WriteEffect::None],
-            network_scope: None,
-            credential_refs: Vec::new(),
-            credential_uses: Vec::new(),
-            sandbox_profile: None,
-            approval_required: None,
-            approval_reason: None,
-            permission_channel: None,
-            non_interactive: None,
-            data_sensitivity: None,
-            redaction_required: None,
-            policy_refs: Vec::new(),
-            retention_hint: None,
-            environment: Vec::new(),
-            tool_calls: Vec::new(),
-            extra: Extra::new(),
+            ..Self::default()
         }
     }
 

@@ -153,7 +153,7 @@ pub struct ResultPersistence {
     /// Size of what stayed in the result, in bytes.
     pub preview_size_bytes: u64,
     /// The payload, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub persisted_ref: Option<PersistedRef>,
     pub redaction_state: String,
     /// Why this strategy was chosen.

@@ -64,6 +64,7 @@ impl ToolProgress {
 ///     format!("{percent}{} after {} ms", progress.message.as_deref().unwrap_or_default(), progress.elapsed_ms)
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolProgress {
     pub schema_version: SchemaVersion,
@@ -73,27 +74,19 @@ pub struct ToolProgress {
     pub sequence: u64,
     pub status: ProgressStatus,
     /// The tool's activity, in its words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// 0 to 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
     /// The step that the tool is at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<String>,
     /// Number of steps, if the tool knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_steps: Option<u32>,
     /// Milliseconds since the call began.
     pub elapsed_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_read: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_count: Option<u64>,
     /// The id of the call, once it goes on without its caller, who asks for it by this id (AT-PROG-14).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<InvocationId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial_result_refs: Vec<String>,
@@ -101,7 +94,6 @@ pub struct ToolProgress {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifact_refs: Vec<Value>,
     /// The blocks of a partial result. An extension of the specification.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_content: Option<Value>,
     pub timestamp: Timestamp,
     #[serde(flatten)]

@@ -46,6 +46,7 @@ pub enum Writer {
 ///     format!("untrusted output of {tool} {}", provenance.component.as_deref().unwrap_or_default())
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultProvenance {
     /// How far the content can be trusted: never as an instruction.
@@ -53,10 +54,8 @@ pub struct ResultProvenance {
     /// Author of the content.
     pub written_by: Writer,
     /// Absent if no tool was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
     /// `sha256:<hex>` of the component.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
     /// The hooks that replaced the output, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -200,22 +200,19 @@ impl TryFrom<String> for RandomSeed {
 /// assert_eq!(serde_json::to_value(&data)?, serde_json::json!({ "blocked_by": ["network_used"] }));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayData {
     /// The file that the component was loaded from, if it was loaded from one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component_file: Option<String>,
     /// Unrecorded inputs that the call could use. If there are any, the other fields are empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<ReplayBlocker>,
     /// Absent if the guest asked for no random number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub random_seed: Option<RandomSeed>,
     /// Absent if the guest did not read the clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<ClockReadings>,
     /// Absent if the guest did not read the clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monotonic_clock: Option<ClockReadings>,
 }
 

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Content, PersistedRef, ToolResult};
+use super::{Content, PersistedRef, ToolResult, TypedFields};
 
 /// Maximum size of a text for people, in bytes.
 const RENDERING_BYTES_MAX: usize = 16 << 10;
@@ -27,6 +27,7 @@ const SEARCH_DEPTH_MAX: usize = 32;
 ///     (representations.ui_facing_rendering, representations.transcript_search_text)
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Representations {
     /// Text for people: the summary of the tool, its content, and the error; at most 16 KiB (AT-REND-02). It holds the
@@ -36,16 +37,13 @@ pub struct Representations {
     pub transcript_search_text: String,
     /// The first line of what the model gets; at most 200 characters. `None` if the record has a summary of its own
     /// (AT-RES-16).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The first payload that the result refers to (AT-REND-04).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub persisted_payload_ref: Option<PersistedRef>,
     /// All payloads that the result refers to, in the order of its content, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted_payload_refs: Vec<PersistedRef>,
     /// Return value of the tool, in the terms of the contract `toolcell:tool` (AT-REND-07).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub native_output: Option<NativeOutput>,
 }
 
@@ -91,11 +89,7 @@ impl ToolResult {
 fn summary(result: &ToolResult) -> Option<String> {
     let text = |block: &Content| {
         if block.is_persisted() {
-            block
-                .fields
-                .get("preview")
-                .and_then(Value::as_str)
-                .map(str::to_owned)
+            block.fields.text("preview").map(str::to_owned)
         } else {
             block.as_text().map(str::to_owned)
         }
@@ -126,7 +120,7 @@ fn persisted_ref(block: &Content) -> Option<PersistedRef> {
 /// The type of the block that the tool wrote; `None` for what the host added or moved as a whole.
 fn original_type(block: &Content) -> Option<&str> {
     let kind = if block.is_persisted() {
-        block.fields.get("of").and_then(Value::as_str)?
+        block.fields.text("of")?
     } else {
         block.kind.as_str()
     };
@@ -230,7 +224,7 @@ fn described(block: &Content) -> String {
     if let Some(text) = block.as_text() {
         return text.to_owned();
     }
-    let field = |name: &str| block.fields.get(name).and_then(Value::as_str);
+    let field = |name: &str| block.fields.text(name);
     if block.is_persisted() {
         let reference = persisted_ref(block);
         let size = reference.map_or(0, |reference| reference.size_bytes);
@@ -263,7 +257,7 @@ fn search_text(result: &ToolResult) -> String {
         for name in [
             "text", "diff", "preview", "name", "title", "path", "uri", "to_agent", "message",
         ] {
-            if let Some(text) = block.fields.get(name).and_then(Value::as_str) {
+            if let Some(text) = block.fields.text(name) {
                 add_words(&mut words, text);
             }
         }

@@ -54,6 +54,7 @@ pub enum ResultStatus {
 ///     }
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub schema_version: SchemaVersion,
@@ -66,7 +67,6 @@ pub struct ToolResult {
     /// All content blocks, including logs.
     pub content: Vec<Content>,
     /// The structured output, checked against the output contract.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
     /// `true` if the call succeeded without output, as opposed to a missing output (requirements 1.15.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -74,10 +74,8 @@ pub struct ToolResult {
     /// The blocks for a model: without logs, and with previews of what is too large.
     pub model_facing_content: Vec<Content>,
     /// A summary for people, never for a model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui_facing_summary: Option<String>,
     /// The author's replacement for an output that was dropped or redacted (AT-RES-16, AT-OUT-09).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     #[serde(default)]
     pub resource_refs: Vec<Value>,
@@ -98,10 +96,8 @@ pub struct ToolResult {
     /// `none`, `partial` or `full`: whether parts of the result were removed.
     pub redaction_state: String,
     /// Why the call was asked to stop, if that ended it (AT-CAN-03).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
     /// The error, if the call ended in one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
     /// The origin of the result, as the host observed it.
     pub provenance: ResultProvenance,
@@ -116,7 +112,6 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context_modifiers: Vec<ContextModifier>,
     /// Absent if no guest ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub created_at: Timestamp,
     #[serde(flatten)]

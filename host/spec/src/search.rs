@@ -93,6 +93,7 @@ impl NextAction {
 ///     deferred.map(|tool| tool.name.as_str()).collect()
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolRef {
     pub schema_version: SchemaVersion,
@@ -100,20 +101,16 @@ pub struct ToolRef {
     /// The name by which the caller loads and calls the tool.
     pub name: String,
     pub namespace: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The beginning of the description.
     pub description: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search_hint: Option<String>,
     /// `sha256:<hex>` of the component.
     pub source: String,
     pub schema_visibility: SchemaVisibility,
     pub loading_state: LoadingState,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<SurfaceReason>,
     /// The component of the tool, while a server loads it anew. What it had before can still be called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_provider_or_server: Option<String>,
     /// The query that finds exactly this tool.
     pub selection_ref: String,
@@ -121,7 +118,6 @@ pub struct ToolRef {
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub native_ref: Extra,
     /// Relevance of a match of words, by BM25; higher is better.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Status of an invocation (AT-ST-01..20).
 ///
@@ -8,8 +9,9 @@ use serde::{Deserialize, Serialize};
 /// assert!(Status::TimedOut.is_terminal());
 /// assert!(Status::Queued.may_become(Status::Running) && !Status::Denied.may_become(Status::Running));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     Planned,
     Selected,
@@ -87,27 +89,6 @@ impl Status {
 
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Selected => "selected",
-            Self::SchemaParseFailed => "schema_parse_failed",
-            Self::ArgumentsReady => "arguments_ready",
-            Self::ValidationFailed => "validation_failed",
-            Self::PreHooksRunning => "pre_hooks_running",
-            Self::AwaitingApproval => "awaiting_approval",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::NeedsInput => "needs_input",
-            Self::PartialResult => "partial_result",
-            Self::PostHooksRunning => "post_hooks_running",
-            Self::Yielded => "yielded",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-            Self::TimedOut => "timed_out",
-            Self::Blocked => "blocked",
-        }
+        self.into()
     }
 }

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
+use strum::IntoStaticStr;
 
 use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 
@@ -43,8 +44,9 @@ pub enum SurfaceScope {
 ///
 /// assert_eq!(SurfaceReason::DeferredUntilDiscovered.as_str(), "deferred_until_discovered");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SurfaceReason {
     /// A rule denies every call of the tool.
     PolicyBlocked,
@@ -67,16 +69,7 @@ pub enum SurfaceReason {
 impl SurfaceReason {
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PolicyBlocked => "policy_blocked",
-            Self::CredentialMissing => "credential_missing",
-            Self::SetupRequired => "setup_required",
-            Self::ModelUnsupported => "model_unsupported",
-            Self::RecursiveToolForbidden => "recursive_tool_forbidden",
-            Self::RoleNotAllowed => "role_not_allowed",
-            Self::FeatureDisabled => "feature_disabled",
-            Self::DeferredUntilDiscovered => "deferred_until_discovered",
-        }
+        self.into()
     }
 
     /// Returns whether a surface lists such a tool as blocked, because its caller may not have it now. Other tools are

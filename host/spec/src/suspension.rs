@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{EnumString, IntoStaticStr};
 
 use super::{Binding, Content, InputResponses, InvocationId, Plan, Timestamp, Usage};
 
@@ -74,30 +75,27 @@ pub struct OpenQuestion {
 ///
 /// assert_eq!(SuspensionState::parse("waiting"), Some(SuspensionState::Waiting));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 pub enum SuspensionState {
     /// Its questions can be answered, and nothing has run since they were asked.
+    #[strum(serialize = "waiting")]
     Waiting,
     /// A run with the answers has begun.
+    #[strum(serialize = "running")]
     Claimed,
     /// The call was canceled, and cannot run any more.
+    #[strum(serialize = "canceled")]
     Withdrawn,
 }
 
 impl SuspensionState {
     /// Returns the word of the state, as it is stored.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Claimed => "running",
-            Self::Withdrawn => "canceled",
-        }
+        self.into()
     }
 
     /// Parses the word of a state; `None` for any other word.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Waiting, Self::Claimed, Self::Withdrawn]
-            .into_iter()
-            .find(|state| state.as_str() == word)
+        word.parse().ok()
     }
 }

@@ -43,7 +43,7 @@ pub struct TouchedThing {
     /// The path that the guest sees, or method, origin and path of a request, without its query.
     pub what: String,
     /// Status code of the response to a request; `None` if there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 

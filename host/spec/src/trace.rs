@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InvocationId, ToolInvocation, object};
+use super::{InvocationId, ToolInvocation, TypedFields, object};
 
 /// Length of a `traceparent` of version 00, in bytes.
 const PARENT_BYTES: usize = 55;
@@ -104,7 +104,7 @@ impl TraceContext {
 
     /// Reads what [`Self::fields`] wrote.
     fn read(fields: &Value) -> Option<Self> {
-        let word = |name: &str| fields.get(name).and_then(Value::as_str);
+        let word = |name: &str| fields.text(name);
         let parent = hex(word("parent_span_id"), 16).and_then(|parent| u64::try_from(parent).ok());
         Some(Self {
             trace_id: hex(word("trace_id"), 32)?,

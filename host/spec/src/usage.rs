@@ -86,6 +86,7 @@ pub struct ArtifactUsage {
 ///     Some((usage.wall_ms.used, usage.fuel.used))
 /// }
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest reads no
@@ -108,17 +109,13 @@ pub struct Usage {
     /// Maximum number of open files and folders of the host.
     pub descriptors_limit: u64,
     /// Present if the guest changed files, or tried to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileUsage>,
     /// Present if the guest sent a request, or tried to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUsage>,
     /// Present if the guest created an artifact, or tried to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<ArtifactUsage>,
     /// Present if the guest opened or changed a file, listed a folder, or sent a request. What calls that it made touched is
     /// in their own results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched: Option<TouchList>,
     /// Maximum size of the wasm stack, in bytes; overflow is a trap. The depth in use is not measured.
     pub stack_bytes_limit: u64,

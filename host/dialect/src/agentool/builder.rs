@@ -2,14 +2,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Number, Value, json};
 use toolcell_spec as record;
-use toolcell_spec::{ErrorClass, Extra, Timestamp, ToolInvocation};
+use toolcell_spec::{ErrorClass, Extra, Timestamp, ToolInvocation, TypedFields};
 
 use super::call::{bare_name, is_concealed};
 use super::{
     PostContent, ReasoningTrace, StepType, ToolCall, ToolResult, TraceEnd, TraceMetrics, TracePost,
     TraceStart, TraceStatus, TraceStep, Word,
 };
-use crate::block::string;
 use crate::{DialectNames, NameRule};
 
 /// Name of an agent that neither said who it is, nor was known when it called.
@@ -134,8 +133,7 @@ impl TraceBuilder {
             .iter()
             .filter(|block| block.kind == "handoff_ref")
         {
-            let text =
-                |name: &str| Some(Value::from(string(&block.fields, name).unwrap_or_default()));
+            let text = |name: &str| Some(Value::from(block.fields.text(name).unwrap_or_default()));
             let to_agent = text("to_agent");
             let message = text("message");
             self.step(
@@ -248,11 +246,7 @@ impl TraceBuilder {
     /// Numbers the steps, and names the tools: by the bare name if no other tool of the trace has it, else by the qualified
     /// one. Returns the names by the tools' ids.
     fn name_steps(&mut self) -> BTreeMap<String, String> {
-        let tool_id = |call: &ToolCall| {
-            string(&call.extra, "tool_id")
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let tool_id = |call: &ToolCall| call.extra.text("tool_id").unwrap_or_default().to_owned();
         let calls = self
             .steps
             .iter()

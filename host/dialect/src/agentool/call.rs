@@ -2,12 +2,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use toolcell_spec as record;
 use toolcell_spec::{
-    Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type,
+    Content, Extra, ResultStatus, ToolError, ToolInvocation, TypedFields, is_base64, media_type,
 };
 
 use super::{present, snake_case, to_value};
-use crate::block::{self, string};
-use crate::class_name;
+use crate::block;
 use crate::parts::native_id;
 
 /// Prefix of the digest of arguments some of which are in no record.
@@ -21,33 +20,24 @@ pub struct ToolCall {
     /// An object.
     pub arguments: Value,
     /// Absent in a step, which has a time of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// `tool_result` (AO-TR-01..05).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The `id` of the call.
     pub call_id: String,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub output: Option<Value>,
     /// A text, `class: message`; `null` or absent if the call succeeded.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub error: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<Number>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_tokens: Option<Number>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -151,7 +141,7 @@ pub(super) fn bare_name(tool_id: &str) -> String {
 
 /// `class: message`. The message is the one that a model may see; what is for developers stays in the record.
 fn error_text(error: &ToolError) -> String {
-    format!("{}: {}", class_name(error.error_class), error.message)
+    format!("{}: {}", error.error_class.as_str(), error.message)
 }
 
 /// The structured output, or else the text; `null` for an empty result, and for a call without a usable output.
@@ -184,7 +174,7 @@ fn output(result: &record::ToolResult) -> Value {
 fn block_text(block: &Content) -> String {
     if let Some(text) = block
         .as_text()
-        .or_else(|| string(block::resource(&block.fields), "text"))
+        .or_else(|| block::resource(&block.fields).text("text"))
     {
         return text.to_owned();
     }
@@ -198,10 +188,10 @@ fn block_text(block: &Content) -> String {
 
 fn uri(block: &Content) -> Option<String> {
     let fields = block::resource(&block.fields);
-    if let Some(uri) = string(fields, "uri") {
+    if let Some(uri) = fields.text("uri") {
         return Some(uri.to_owned());
     }
-    let data = string(fields, "data").filter(|data| is_base64(data))?;
+    let data = fields.text("data").filter(|data| is_base64(data))?;
     Some(format!(
         "data:{};base64,{data}",
         media_type(fields).unwrap_or("application/octet-stream")

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
-use toolcell_spec::{Extra, Timestamp};
+use toolcell_spec::{Extra, Timestamp, TypedFields};
 
 use super::{SpecDocument, TraceStatus, TraceStep};
 
@@ -20,28 +20,23 @@ pub enum PostContent {
 }
 
 /// `{"type": "start"}`: what the agent was asked. The first one counts.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStart {
     pub input: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Extra>,
 }
 
 /// `{"type": "end"}`: what the agent answered. The last one counts.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceEnd {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TraceStatus>,
     /// Tokens of all requests to the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_cost_usd: Option<Number>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Extra>,
 }
 
@@ -60,11 +55,7 @@ impl TracePost {
             Some(time) => Timestamp::deserialize(time)
                 .map_err(|_| "`timestamp` is not a time such as 2026-11-22T08:00:00Z".to_owned())?,
         };
-        let kind = fields
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
+        let kind = fields.text("type").unwrap_or_default().to_owned();
         let wrong = |error: serde_json::Error| error.to_string();
         let what = match kind.as_str() {
             "start" => {

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_spec::{Extra, Timestamp};
+use toolcell_spec::{Extra, Timestamp, TypedFields};
 
 use super::tool_spec::TOOL_ID;
 use super::{ToolSpec, Word, category, snake_case};
@@ -26,16 +26,14 @@ pub struct ToolRegistry {
 }
 
 /// One tool of a registry (AO-RG-02).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RegistryEntry {
     pub spec: ToolSpec,
     /// The URL that takes a `tool_call`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Word<Auth>>,
     /// The namespace of the tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     #[serde(default)]
     pub tags: Vec<String>,
@@ -155,11 +153,7 @@ impl RegistryEntry {
 
     /// Two names may be one in snake_case. The tool's id is unique.
     fn claim_name(&mut self, taken: &mut HashSet<String>) {
-        let id = self
-            .extra
-            .get(TOOL_ID)
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let id = self.extra.text(TOOL_ID).unwrap_or_default();
         self.spec.name = free(&self.spec.name, id, |name| !taken.contains(name));
         taken.insert(self.spec.name.clone());
     }

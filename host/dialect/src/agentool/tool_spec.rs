@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_spec::{Extra, ToolKind};
+use strum::IntoStaticStr;
+use toolcell_spec::{Extra, ToolKind, TypedFields};
 
 use super::{Word, present, to_value};
 use crate::{ListedTool, visible};
@@ -10,6 +11,7 @@ pub(super) const TOOL_ID: &str = "tool_id";
 const COMPONENT: &str = "component";
 
 /// `ToolSpec` (AO-TS-01..07).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Unique, in snake_case.
@@ -19,35 +21,29 @@ pub struct ToolSpec {
     /// JSON Schema of the arguments, of type `object`.
     pub parameters: Value,
     /// JSON Schema of the output.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub returns: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<SpecMetadata>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// `metadata` of a [`ToolSpec`].
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpecMetadata {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<Word<Category>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_tier: Option<Word<CostTier>>,
     /// `true` if calls change external state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_effects: Option<bool>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// `metadata.category` (AO-TS-05).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Category {
     Retrieval,
     Compute,
@@ -59,13 +55,7 @@ pub enum Category {
 impl Category {
     /// The word of the format.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Retrieval => "retrieval",
-            Self::Compute => "compute",
-            Self::Io => "io",
-            Self::SideEffect => "side_effect",
-            Self::Coordination => "coordination",
-        }
+        self.into()
     }
 }
 
@@ -113,7 +103,7 @@ impl ToolSpec {
     /// The id of the tool and the digest of the component that it was exported of (AO-P-01); `None` for a specification of
     /// another program.
     pub fn origin(&self) -> Option<(&str, &str)> {
-        let text = |name: &str| self.extra.get(name).and_then(Value::as_str);
+        let text = |name: &str| self.extra.text(name);
         text(TOOL_ID).zip(text(COMPONENT))
     }
 }

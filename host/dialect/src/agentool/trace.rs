@@ -1,10 +1,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
+use strum::IntoStaticStr;
 use toolcell_spec::Extra;
 
 use super::{ToolCall, ToolResult, Word, present};
 
 /// `ReasoningTrace` (AO-RT-01..11): the record of one execution of an agent.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasoningTrace {
     pub trace_id: String,
@@ -12,22 +14,14 @@ pub struct ReasoningTrace {
     pub session_id: String,
     pub started_at: String,
     /// Absent while the agent runs; so are `output` and `status`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
     /// `null` if it is not known.
     pub input: Value,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub output: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Word<TraceStatus>>,
     pub steps: Vec<TraceStep>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<TraceMetrics>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Extra>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -46,8 +40,9 @@ pub enum TraceStatus {
 }
 
 /// `type` of a step (AO-ST-01..06).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum StepType {
     Reasoning,
     ToolCall,
@@ -60,69 +55,36 @@ pub enum StepType {
 impl StepType {
     /// The word of the format.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reasoning => "reasoning",
-            Self::ToolCall => "tool_call",
-            Self::ToolResult => "tool_result",
-            Self::Handoff => "handoff",
-            Self::MemoryRead => "memory_read",
-            Self::MemoryWrite => "memory_write",
-        }
+        self.into()
     }
 }
 
 /// One step. Its type says which of the other fields it has.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
     pub kind: Word<StepType>,
     /// Of `reasoning` and `memory_write`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub content: Option<Value>,
     /// Of `memory_write`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub key: Option<Value>,
     /// Of `reasoning`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<Number>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCall>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_result: Option<ToolResult>,
     /// Of `handoff`; so is `message`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub to_agent: Option<Value>,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub message: Option<Value>,
     /// Of `memory_read`; so is `results`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub query: Option<Value>,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     pub results: Option<Value>,
     pub timestamp: String,
     #[serde(flatten)]

@@ -1,8 +1,8 @@
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
-use toolcell_spec::{ARTIFACT, Content, is_uri, media_type};
+use toolcell_spec::{ARTIFACT, Content, TypedFields, is_uri, media_type};
 
-use crate::block::{decoded_bytes, handoff, persisted, resource, string};
+use crate::block::{decoded_bytes, handoff, persisted, resource};
 
 /// One block of a result in Amplifier, which knows texts and images.
 pub(super) enum AmplifierBlock {
@@ -45,9 +45,10 @@ pub(super) fn block(content: &Content) -> AmplifierBlock {
             Some(image) => return image,
             None => media("image", fields),
         },
-        "text" => string(fields, "text").map(str::to_owned),
-        "diff" => string(fields, "diff")
-            .or(string(fields, "text"))
+        "text" => fields.text("text").map(str::to_owned),
+        "diff" => fields
+            .text("diff")
+            .or(fields.text("text"))
             .map(str::to_owned),
         kind @ ("audio" | "video" | "file") => media(kind, fields),
         "resource_link" | ARTIFACT => link(fields),
@@ -60,7 +61,7 @@ pub(super) fn block(content: &Content) -> AmplifierBlock {
 
 /// An image as `amplifier-core` accepts it: it refuses the whole result because of one image that is not valid.
 fn image(fields: &Map<String, Value>) -> Option<AmplifierBlock> {
-    let data = string(fields, "data")?;
+    let data = fields.text("data")?;
     let media_type = media_type(fields)?;
     is_image(media_type, data).then(|| AmplifierBlock::Image {
         media_type: media_type.to_owned(),
@@ -77,7 +78,9 @@ fn is_image(media_type: &str, data: &str) -> bool {
 }
 
 fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
-    let data = string(fields, "data").map(|data| omitted(kind, media_type(fields), data));
+    let data = fields
+        .text("data")
+        .map(|data| omitted(kind, media_type(fields), data));
     data.or_else(|| link(fields))
 }
 
@@ -91,9 +94,10 @@ fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
 }
 
 fn link(fields: &Map<String, Value>) -> Option<String> {
-    let uri = string(fields, "uri").filter(|uri| is_uri(uri))?;
-    let name = string(fields, "name")
-        .or(string(fields, "title"))
+    let uri = fields.text("uri").filter(|uri| is_uri(uri))?;
+    let name = fields
+        .text("name")
+        .or(fields.text("title"))
         .filter(|name| *name != uri);
     Some(name.map_or_else(
         || format!("[resource {uri}]"),
@@ -104,8 +108,8 @@ fn link(fields: &Map<String, Value>) -> Option<String> {
 /// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<String> {
     let fields = resource(fields);
-    let data = string(fields, "data").or(string(fields, "blob"));
-    let text = string(fields, "text").map(str::to_owned);
+    let data = fields.text("data").or(fields.text("blob"));
+    let text = fields.text("text").map(str::to_owned);
     text.or_else(|| data.map(|data| omitted("resource", media_type(fields), data)))
         .or_else(|| link(fields))
 }

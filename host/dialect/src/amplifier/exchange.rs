@@ -18,9 +18,9 @@ const CALL: &str = "tool_call";
 /// A `ChatResponse`, or a `Message` of an assistant.
 #[derive(Deserialize)]
 struct AmplifierResponse<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     tool_calls: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     content: Option<&'a RawValue>,
 }
 
@@ -29,13 +29,13 @@ struct AmplifierResponse<'a> {
 struct AmplifierCall<'a> {
     id: String,
     name: String,
-    #[serde(borrow, default, alias = "input")]
+    #[serde(borrow, alias = "input")]
     arguments: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct BlockKind {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     kind: Option<String>,
 }
 

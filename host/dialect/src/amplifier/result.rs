@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
+use strum::IntoStaticStr;
 use toolcell_spec::{ErrorClass, ToolError, ToolInvocation, ToolResult};
 
 use super::content::{AmplifierBlock, block};
-use crate::{block as shared, class_name, hint};
+use crate::{block as shared, hint};
 
 /// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub enum AmplifierMode {
 }
 
 /// `error.type`: the three words that Amplifier has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorType {
     Execution,
     Validation,
@@ -24,11 +26,7 @@ pub enum ErrorType {
 impl ErrorType {
     /// The word of the format.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Execution => "execution",
-            Self::Validation => "validation",
-            Self::Timeout => "timeout",
-        }
+        self.into()
     }
 }
 
@@ -167,7 +165,7 @@ fn is_all_said(value: &Value, blocks: &[AmplifierBlock]) -> bool {
 
 /// Formats an error for a model.
 fn line(error: &ToolError) -> String {
-    let class = class_name(error.error_class);
+    let class = error.error_class.as_str();
     let hint = hint(error.error_class);
     format!("{} [{class}/{}]\n{hint}", error.message, error.error_code)
 }

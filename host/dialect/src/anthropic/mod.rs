@@ -29,9 +29,9 @@ pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
 /// A message, or one block of it.
 #[derive(Deserialize)]
 struct MessageOrBlock<'a> {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     kind: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     content: Option<&'a RawValue>,
 }
 
@@ -39,7 +39,7 @@ struct MessageOrBlock<'a> {
 struct ToolUse<'a> {
     id: String,
     name: String,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 use toolcell_engine::catalog::BoundedSchema;
-use toolcell_spec::{JSON_VALUES_MAX, read_unique_json};
+use toolcell_spec::{JSON_VALUES_MAX, TypedFields, read_unique_json};
 
 use super::case::Assertion;
 use super::result::AssertionResult;
@@ -179,8 +179,7 @@ fn within(said: &str, measured: &Number, max: &Number) -> AssertionOutcome {
 fn text<'a>(assertion: &'a Assertion, name: &str) -> Result<&'a str, String> {
     let text = assertion
         .parameters
-        .get(name)
-        .and_then(Value::as_str)
+        .text(name)
         .filter(|text| !text.is_empty());
     text.ok_or_else(|| format!("the assertion has no text `{name}`"))
 }

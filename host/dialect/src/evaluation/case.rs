@@ -12,11 +12,11 @@ const CASES_MAX: usize = 1_000;
 const ASSERTIONS_MAX: usize = 100;
 
 /// A test case for an agent: `EvalCase`, with 8 fields.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvalCase {
     pub eval_id: String,
     pub case_id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The agent's task; `null` if the case has none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -26,7 +26,6 @@ pub struct EvalCase {
     pub assertions: Vec<Assertion>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difficulty: Option<String>,
     /// Fields that this version does not know.
     #[serde(flatten)]
@@ -39,7 +38,7 @@ pub struct Assertion {
     /// One of the seven types, or one that this version does not know.
     #[serde(rename = "type")]
     pub kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The parameters of its type, and fields that this version does not know.
     #[serde(flatten)]

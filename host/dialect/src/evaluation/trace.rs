@@ -17,7 +17,6 @@ pub struct EvaluationTrace {
     pub(super) output: Value,
     #[serde(default)]
     steps: Vec<EvaluatedStep>,
-    #[serde(default)]
     metrics: Option<Extra>,
     /// The trace as it was written, for a judge.
     #[serde(skip)]
@@ -30,9 +29,7 @@ struct EvaluatedStep {
     step_id: String,
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
     tool_call: Option<ToolCall>,
-    #[serde(default)]
     tool_result: Option<ToolResult>,
     #[serde(default)]
     context_tokens: Value,
@@ -40,7 +37,6 @@ struct EvaluatedStep {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolCall {
-    #[serde(default)]
     id: Option<String>,
     pub(super) name: String,
     #[serde(default)]
@@ -49,7 +45,6 @@ pub(super) struct ToolCall {
 
 #[derive(Debug, Deserialize)]
 struct ToolResult {
-    #[serde(default)]
     call_id: Option<String>,
     #[serde(default)]
     error: Value,

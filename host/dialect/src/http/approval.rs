@@ -42,7 +42,6 @@ pub struct ApprovalAnswer {
     #[schema(value_type = Option<Object>)]
     pub edit: Option<Box<RawValue>>,
     /// A note for the caller.
-    #[serde(default)]
     pub feedback: Option<String>,
 }
 

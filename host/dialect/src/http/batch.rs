@@ -15,7 +15,6 @@ pub struct BatchCallRequest {
     /// The name of the tool.
     pub tool: String,
     /// The arguments; none by default.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub input: Option<Box<RawValue>>,
     /// The ids of the calls that have to end first.

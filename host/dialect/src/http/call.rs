@@ -11,15 +11,12 @@ pub struct CallRequest {
     /// The name of the tool.
     pub tool: String,
     /// The arguments; none by default.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub input: Option<Box<RawValue>>,
     /// The caller's own id for the call; the record has it.
-    #[serde(default)]
     #[schema(min_length = 1, max_length = 256)]
     pub native_call_id: Option<String>,
     /// Milliseconds after which the call ends. It can only shorten the limit of the server.
-    #[serde(default)]
     #[schema(minimum = 1)]
     pub timeout_ms: Option<u64>,
     /// `false`: answer at once with the id of the call, as `Prefer: respond-async` does.
@@ -28,17 +25,16 @@ pub struct CallRequest {
 }
 
 /// The state of a call.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CallDocument {
     #[schema(value_type = String)]
     pub invocation_id: InvocationId,
     /// The tool, once its name is resolved.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
     /// `running`, `awaiting_approval`, or the status with which the call ended.
     pub status: String,
     /// The result, once the call has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub result: Option<Value>,
 }

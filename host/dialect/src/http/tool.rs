@@ -5,11 +5,11 @@ use utoipa::ToSchema;
 use crate::{ListedTool, visible};
 
 /// A tool that the caller can use.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ToolDocument {
     /// The name to call it by.
     pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     pub description: String,
     pub tool_id: String,
@@ -19,7 +19,6 @@ pub struct ToolDocument {
     #[schema(value_type = Object)]
     pub input_schema: Value,
     /// JSON Schema of the structured output.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub output_schema: Option<Value>,
     /// `true` if a call changes nothing.

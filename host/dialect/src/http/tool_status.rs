@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use toolcell_spec::{LoadingState, SurfaceReason};
 use utoipa::ToSchema;
 
 /// The status of a tool for one caller.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ToolStatusDocument {
     /// The fully qualified name of the tool.
@@ -15,11 +17,9 @@ pub struct ToolStatusDocument {
     #[schema(value_type = String)]
     pub loading_state: LoadingState,
     /// Why the tool is not loaded, as in a `tool_surface`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reason: Option<SurfaceReason>,
     /// The caller's own latest calls of the tool, at most 100, counted by status. Absent if the server keeps no log of calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_calls: Option<BTreeMap<String, u32>>,
 }
 
@@ -28,14 +28,14 @@ pub struct ToolStatusDocument {
 pub struct ToolReport {
     pub status: ReportedStatus,
     /// What happened: at most 1 KiB.
-    #[serde(default)]
     #[schema(max_length = 1024)]
     pub message: Option<String>,
 }
 
 /// The word of an agent for how a tool fared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ReportedStatus {
     Success,
     Failure,
@@ -44,10 +44,7 @@ pub enum ReportedStatus {
 impl ReportedStatus {
     /// The word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-        }
+        self.into()
     }
 }
 

@@ -2,10 +2,10 @@ use rmcp::model::{
     Annotations, ContentBlock, EmbeddedResource, MetaObject, Resource, ResourceContents,
 };
 use serde_json::{Map, Value};
-use toolcell_spec::{ARTIFACT, Content, is_base64, is_uri, media_type};
+use toolcell_spec::{ARTIFACT, Content, TypedFields, is_base64, is_uri, media_type};
 
 use super::payload_link;
-use crate::block::{self as shared, string};
+use crate::block as shared;
 
 /// Converts one block of a result into blocks of the protocol. A malformed block of a guest becomes text, so that a
 /// client that validates results does not drop the answer.
@@ -43,25 +43,26 @@ fn persisted(block: &Content) -> Vec<ContentBlock> {
 }
 
 fn text(fields: &Map<String, Value>, field: &str) -> Option<ContentBlock> {
-    string(fields, field).map(ContentBlock::text)
+    fields.text(field).map(ContentBlock::text)
 }
 
 fn media(fields: &Map<String, Value>) -> Option<(String, String)> {
-    let data = string(fields, "data").filter(|data| is_base64(data))?;
+    let data = fields.text("data").filter(|data| is_base64(data))?;
     Some((data.to_owned(), media_type(fields)?.to_owned()))
 }
 
 fn file(kind: &str, fields: &Map<String, Value>) -> Option<ContentBlock> {
-    let Some(data) = string(fields, "data").filter(|data| is_base64(data)) else {
+    let Some(data) = fields.text("data").filter(|data| is_base64(data)) else {
         return link(fields);
     };
-    let uri = string(fields, "uri")
+    let uri = fields
+        .text("uri")
         .filter(|uri| is_uri(uri))
         .map(str::to_owned);
     let uri = uri.unwrap_or_else(|| {
         format!(
             "toolcell:{kind}/{}",
-            escaped(string(fields, "name").unwrap_or("unnamed"))
+            escaped(fields.text("name").unwrap_or("unnamed"))
         )
     });
     let mime_type = media_type(fields).map(str::to_owned);
@@ -75,10 +76,10 @@ fn file(kind: &str, fields: &Map<String, Value>) -> Option<ContentBlock> {
 }
 
 fn link(fields: &Map<String, Value>) -> Option<ContentBlock> {
-    let uri = string(fields, "uri").filter(|uri| is_uri(uri))?;
-    let mut link = Resource::new(uri, string(fields, "name").unwrap_or(uri));
-    link.title = string(fields, "title").map(str::to_owned);
-    link.description = string(fields, "description").map(str::to_owned);
+    let uri = fields.text("uri").filter(|uri| is_uri(uri))?;
+    let mut link = Resource::new(uri, fields.text("name").unwrap_or(uri));
+    link.title = fields.text("title").map(str::to_owned);
+    link.description = fields.text("description").map(str::to_owned);
     link.mime_type = media_type(fields).map(str::to_owned);
     link.size = fields
         .get("size_bytes")
@@ -90,12 +91,13 @@ fn link(fields: &Map<String, Value>) -> Option<ContentBlock> {
 /// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
     let fields = shared::resource(fields);
-    let uri = string(fields, "uri").filter(|uri| is_uri(uri))?.to_owned();
+    let uri = fields.text("uri").filter(|uri| is_uri(uri))?.to_owned();
     let mime_type = media_type(fields).map(str::to_owned);
-    let blob = string(fields, "data")
-        .or(string(fields, "blob"))
+    let blob = fields
+        .text("data")
+        .or(fields.text("blob"))
         .filter(|data| is_base64(data));
-    let contents = match (string(fields, "text"), blob) {
+    let contents = match (fields.text("text"), blob) {
         (Some(text), _) => ResourceContents::TextResourceContents {
             uri,
             mime_type,
@@ -123,7 +125,7 @@ fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentB
     };
     let own = |key: &str| key.to_ascii_lowercase().starts_with("toolcell/");
     let meta = || {
-        let mut meta = fields.get("_meta").and_then(Value::as_object).cloned()?;
+        let mut meta = fields.fields("_meta").cloned()?;
         meta.retain(|key, _| !own(key));
         (!meta.is_empty()).then_some(MetaObject(meta))
     };

@@ -7,6 +7,7 @@ use rmcp::model::{
     LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
 };
 use serde_json::{Value, json};
+use toolcell_spec::TypedFields;
 
 /// Severity of a log message: the protocol's eight levels, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +39,7 @@ pub fn log_level(level: LoggingLevel) -> Level {
 
 /// Converts the data of a `tool.invocation.logged` event into a log message; `None` if it is less severe than `least`.
 pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNotificationParam> {
-    let (level, word) = match data.get("level").and_then(Value::as_str) {
+    let (level, word) = match data.text("level") {
         Some("trace" | "debug") => (Level::Debug, LoggingLevel::Debug),
         Some("warn") => (Level::Warning, LoggingLevel::Warning),
         Some("error") => (Level::Error, LoggingLevel::Error),

@@ -20,10 +20,9 @@ pub const PLAIN: MessageExchange = MessageExchange {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlainCall<'a> {
-    #[serde(default)]
     id: Option<String>,
     name: String,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 

@@ -4,7 +4,9 @@ use rmcp::model::{
     ResourceContents,
 };
 use serde_json::{Value, json};
-use toolcell_spec::{Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
+use toolcell_spec::{
+    Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult, TypedFields,
+};
 
 use super::both::complete;
 use super::content::blocks;
@@ -39,7 +41,7 @@ pub fn call_result(
         .filter(|value| structured_at(revision, value));
     answer.meta = Some(meta(result));
     let is_moved = |block: &Content| {
-        block.is_persisted() && block::string(&block.fields, "of") == Some("structured_content")
+        block.is_persisted() && block.fields.text("of") == Some("structured_content")
     };
     complete(
         &mut answer,

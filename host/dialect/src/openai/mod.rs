@@ -36,11 +36,10 @@ pub fn tool(listed: &ListedTool<'_>) -> Value {
 /// A response of the API, or one message of it.
 #[derive(Deserialize)]
 struct CompletionOrMessage<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
     role: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     tool_calls: Option<Vec<&'a RawValue>>,
 }
 
@@ -52,23 +51,23 @@ struct Choice<'a> {
 
 #[derive(Deserialize)]
 struct ChoiceMessage<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     tool_calls: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
 struct ChatCall<'a> {
     id: String,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     function: Option<FunctionCall<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     custom: Option<CustomCall<'a>>,
 }
 
 #[derive(Deserialize)]
 struct FunctionCall<'a> {
     name: String,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
@@ -76,7 +75,7 @@ struct FunctionCall<'a> {
 #[derive(Deserialize)]
 struct CustomCall<'a> {
     name: String,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
 

@@ -33,9 +33,9 @@ pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
 /// A response, or one item of it.
 #[derive(Deserialize)]
 struct ResponseOrItem<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     kind: Option<String>,
 }
 
@@ -43,7 +43,7 @@ struct ResponseOrItem<'a> {
 struct FunctionCallItem<'a> {
     call_id: String,
     name: String,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 

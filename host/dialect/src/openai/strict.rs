@@ -2,6 +2,7 @@
 //! one tool that is outside of it.
 
 use serde_json::{Map, Value};
+use toolcell_spec::TypedFields;
 
 use super::ListedTool;
 
@@ -72,7 +73,7 @@ fn fits(schema: &Value, depth: usize) -> bool {
 fn is_closed(fields: &Map<String, Value>) -> bool {
     let required = fields.get("required").and_then(Value::as_array);
     let is_required = |name: &String| required.is_some_and(|all| all.iter().any(|one| one == name));
-    let properties = fields.get("properties").and_then(Value::as_object);
+    let properties = fields.fields("properties");
     fields.get("additionalProperties") == Some(&Value::Bool(false))
         && properties.is_none_or(|properties| properties.keys().all(is_required))
 }

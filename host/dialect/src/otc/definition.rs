@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_spec::{ARTIFACT, OutputRetention, Strategy, ToolDeclaration};
+use toolcell_spec::{ARTIFACT, OutputRetention, Strategy, ToolDeclaration, TypedFields};
 
 use super::value_schema::Translation;
 use super::{OtcMode, OtcToolName, Requirement, secrets};
@@ -53,13 +53,10 @@ fn parameters(listed: &ListedTool<'_>, mode: OtcMode) -> (Vec<Value>, Option<Str
     let required = schema.get("required").and_then(Value::as_array);
     let is_required =
         |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
-    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = schema.fields("properties");
     let parameter = |(name, property): (&String, &Value)| {
         let shown = translation.value_schema(property);
-        let description = translation
-            .resolved(property)
-            .get("description")
-            .and_then(Value::as_str);
+        let description = translation.resolved(property).text("description");
         let mut description = description.map(visible).unwrap_or_default();
         if shown.is_lossy {
             let separator = if description.is_empty() { "" } else { " " };
@@ -144,10 +141,7 @@ fn output(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     if let Some(schema) = listed.output_schema {
         let translation = Translation::new(schema, mode);
         let shown = translation.value_schema(schema);
-        let description = translation
-            .resolved(schema)
-            .get("description")
-            .and_then(Value::as_str);
+        let description = translation.resolved(schema).text("description");
         let mut description = description.map(visible).unwrap_or_default();
         if shown
             .value_schema

@@ -3,8 +3,8 @@ use toolcell_spec::{ErrorClass, Recoverability, ToolError, ToolResult};
 
 use super::OtcMode;
 use crate::block::context;
+use crate::hint_without_loading;
 use crate::parts::output_text;
-use crate::{class_name, hint_without_loading};
 
 /// Maximum length of what an error says of the part that succeeded, and of a message for developers, in characters.
 const TEXT_CHARS_MAX: usize = 4_000;
@@ -43,7 +43,7 @@ pub(super) fn error(
 /// Class, code and hint, what hooks add for the model, and the part of the output that there is: an error has no room for
 /// it elsewhere.
 fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
-    let class = class_name(error.error_class);
+    let class = error.error_class.as_str();
     let hint = hint_without_loading(error.error_class);
     let mut prompt = format!("{class}/{}: {hint}", error.error_code);
     let Some(result) = result else { return prompt };

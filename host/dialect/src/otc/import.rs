@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell_spec::{
-    ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, Recoverability, Refusal, ToolError, is_uri,
+    ARTIFACT, Content, ErrorCode, GUEST_BLOCKS, Recoverability, Refusal, ToolError, TypedFields,
+    is_uri,
 };
 
 use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
@@ -88,7 +89,7 @@ fn of_artifact(artifact: &Value) -> Result<ImportedResponse, Refusal> {
 }
 
 fn of_error(error: &Value) -> Result<ImportedResponse, Refusal> {
-    let text = |name: &str| error.get(name).and_then(Value::as_str);
+    let text = |name: &str| error.text(name);
     let message = text("message").ok_or_else(|| bad("its error has no message"))?;
     let mut refusal = Refusal::new(ErrorCode::ToolFailed, message);
     let wait = error.get("retry_after_ms").and_then(Value::as_u64);
@@ -136,7 +137,7 @@ enum UnwrappedValue {
 
 /// Undoes what [`output`](super::output::output) did to a value. The second part is context for the model.
 fn unwrapped(value: &Value) -> (UnwrappedValue, Vec<Value>) {
-    let mark = value.get(MARK).and_then(Value::as_str).map(str::to_owned);
+    let mark = value.text(MARK).map(str::to_owned);
     let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) =
         (mark.as_deref(), value.clone())
     else {

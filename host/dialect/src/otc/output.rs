@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use toolcell_spec::{ARTIFACT, Content, PersistedRef, ToolResult, is_uri};
+use toolcell_spec::{ARTIFACT, Content, PersistedRef, ToolResult, TypedFields, is_uri};
 
 use super::{OtcMode, OtcReply};
 
@@ -85,7 +85,7 @@ fn artifact_arm(artifact: Value, mode: OtcMode) -> Value {
 
 /// The artifact that a block refers to (OTC-R-08); `None` for any other block.
 fn artifact(block: &Content, reply: &OtcReply<'_>) -> Option<Value> {
-    let text = |name: &str| block.fields.get(name).and_then(Value::as_str);
+    let text = |name: &str| block.fields.text(name);
     if block.is_persisted() {
         let reference = block.fields.get("persisted_ref").cloned();
         let reference: PersistedRef = serde_json::from_value(reference?).ok()?;

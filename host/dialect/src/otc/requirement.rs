@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use toolcell_spec::{CredentialUse, PermissionProfile};
+use toolcell_spec::{CredentialUse, PermissionProfile, TypedFields};
 
 use super::OtcMode;
 
@@ -36,7 +36,7 @@ impl Requirement {
         }
         let mut known = Map::new();
         for name in ["provider_id", "provider_type", "id"] {
-            if let Some(text) = demand.get(name).and_then(Value::as_str) {
+            if let Some(text) = demand.text(name) {
                 known.insert(name.to_owned(), text.into());
             }
         }

@@ -1,4 +1,5 @@
 use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 use toolcell_spec::{
     ErrorClass, ErrorCode, Refusal, Timestamp, ToolError, ToolInvocation, ToolResult,
 };
@@ -6,10 +7,10 @@ use toolcell_spec::{
 use super::error::error;
 use super::output::output;
 use super::{OtcMode, Requirement};
-use crate::class_name;
 
 /// Status of an authorization. The published schema leaves the words open (O-13).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum AuthorizationStatus {
     /// The credential is not there yet.
     Pending,
@@ -24,12 +25,7 @@ pub enum AuthorizationStatus {
 impl AuthorizationStatus {
     /// The word in a response.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-        }
+        self.into()
     }
 }
 
@@ -156,7 +152,7 @@ fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &Tool
         .unwrap_or(ErrorCode::ToolFailed.as_str());
     said.push_str(&format!(
         "; the host says: {}/{code}",
-        class_name(error.error_class)
+        error.error_class.as_str()
     ));
     said
 }

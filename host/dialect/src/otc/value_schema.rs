@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
+use toolcell_spec::TypedFields;
 
 use super::OtcMode;
 use crate::visible;
@@ -91,8 +92,7 @@ impl<'a> Translation<'a> {
         let mut schema = schema;
         for _ in 0..DEPTH_MAX {
             let target = schema
-                .get("$ref")
-                .and_then(Value::as_str)
+                .text("$ref")
                 .and_then(|reference| reference.strip_prefix('#'));
             match target.and_then(|pointer| self.root.pointer(pointer)) {
                 Some(target) => schema = target,
@@ -125,7 +125,7 @@ impl<'a> Translation<'a> {
     }
 
     fn of_fields(&self, fields: &Map<String, Value>, depth: usize) -> ValueSchema {
-        let kind = fields.get("type").and_then(Value::as_str);
+        let kind = fields.text("type");
         let values = fields.get("enum").and_then(Value::as_array);
         let texts =
             values.filter(|values| !values.is_empty() && values.iter().all(Value::is_string));
@@ -168,7 +168,7 @@ impl<'a> Translation<'a> {
             };
         };
         let item = self.shown(items, depth.saturating_sub(1));
-        let inner = item.value_schema.get("val_type").and_then(Value::as_str);
+        let inner = item.value_schema.text("val_type");
         // An array within an array is `json`, too.
         let inner = inner.filter(|inner| *inner != "array").unwrap_or("json");
         let mut array = json!({ "val_type": "array", "inner_val_type": inner });
@@ -202,8 +202,7 @@ impl<'a> Translation<'a> {
     ) -> (Map<String, Value>, bool) {
         let mut said = Map::new();
         let known = fields
-            .get("properties")
-            .and_then(Value::as_object)
+            .fields("properties")
             .filter(|known| !known.is_empty());
         let Some(properties) = known else {
             return (said, has_other(fields, &["properties"]));
@@ -219,10 +218,7 @@ impl<'a> Translation<'a> {
         for (name, property) in properties {
             let mut member = self.shown(property, depth);
             is_lossy |= member.is_lossy;
-            let description = self
-                .resolved(property)
-                .get("description")
-                .and_then(Value::as_str);
+            let description = self.resolved(property).text("description");
             if let (Some(text), Some(fields)) = (description, member.value_schema.as_object_mut()) {
                 fields.insert("description".to_owned(), visible(text).into());
             }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use toolcell_spec::read_json;
+use toolcell_spec::{TypedFields, read_json};
 
 use super::load::LoadBudget;
 use super::schema::AcceptedSchema;
@@ -115,13 +115,13 @@ impl InputForm {
 
 fn check_field(field: &Value) -> Result<(), &'static str> {
     let field = field.as_object().ok_or("is not a schema")?;
-    let format = field.get("format").and_then(Value::as_str);
+    let format = field.text("format");
     if !field.keys().all(|word| WORDS.contains(&word.as_str()))
         || format.is_some_and(|word| !FORMATS.contains(&word))
     {
         return Err("says what no form can");
     }
-    match field.get("type").and_then(Value::as_str) {
+    match field.text("type") {
         Some("string" | "number" | "integer" | "boolean") if !field.contains_key("items") => Ok(()),
         Some("array") if field.get("items").is_some_and(is_choice) => Ok(()),
         _ => Err("is not a string, number, integer, boolean or list of choices"),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::fields;
 use super::words::{SubschemaKind, below};
+use toolcell_spec::TypedFields;
 
 /// Maximum length of a place in an error, in characters.
 const PLACE_CHARS_MAX: usize = 300;
@@ -237,8 +238,7 @@ fn shows(schema: &mut Value, name: &str) -> bool {
         return false;
     };
     let mut found = words
-        .get("properties")
-        .and_then(Value::as_object)
+        .fields("properties")
         .is_some_and(|named| named.contains_key(name));
     for (word, value) in words.iter_mut() {
         each_below(word, value, &mut |inner| found |= shows(inner, name));

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use toolcell_spec::TypedFields;
+
 /// Maximum number of schemas that are looked at for one value.
 const SCHEMAS_MAX: usize = 64;
 /// Maximum depth of combinations of schemas, and of values.
@@ -68,11 +70,7 @@ fn spread<'s>(schema: &'s Value, parts: &mut Vec<&'s Value>, depth: usize) {
     }
     parts.push(schema);
     for word in ["allOf", "anyOf", "oneOf"] {
-        let inner = schema
-            .get(word)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let inner = schema.list(word).iter();
         inner.for_each(|inner| spread(inner, parts, depth + 1));
     }
 }
@@ -85,11 +83,7 @@ fn described<'s>(parts: &[&'s Value], name: &str) -> Vec<&'s Value> {
 }
 
 fn is_left_out(parts: &[&Value], name: &str) -> bool {
-    let required = |part: &&Value| {
-        part.get("required")
-            .and_then(Value::as_array)
-            .is_some_and(|all| all.iter().any(|one| one == name))
-    };
+    let required = |part: &&Value| part.list("required").iter().any(|one| one == name);
     let described = described(parts, name);
     !described.is_empty()
         && !described.iter().any(|schema| accepts_null(schema, 0))

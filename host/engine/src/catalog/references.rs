@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 use serde_json::{Map, Value};
 
 use super::words::{SubschemaKind, below};
+use toolcell_spec::TypedFields;
 
 /// Keywords that refer to a subschema.
 pub(super) const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
@@ -21,7 +22,7 @@ pub(super) struct SubschemaTargets<'s> {
 
 impl<'s> SubschemaTargets<'s> {
     pub(super) fn new(root: &'s Value) -> Self {
-        let id = root.get("$id").and_then(Value::as_str).unwrap_or_default();
+        let id = root.text("$id").unwrap_or_default();
         let mut anchors = HashMap::new();
         collect(root, &mut anchors);
         Self {
@@ -49,7 +50,7 @@ impl<'s> SubschemaTargets<'s> {
     pub(super) fn resolved(&self, schema: &'s Value) -> &'s Value {
         let mut at = schema;
         for _ in 0..8 {
-            let reference = at.get("$ref").and_then(Value::as_str);
+            let reference = at.text("$ref");
             match reference.and_then(|reference| self.find(reference)) {
                 Some(target) => at = target,
                 None => break,
@@ -62,7 +63,7 @@ impl<'s> SubschemaTargets<'s> {
 fn collect<'s>(schema: &'s Value, anchors: &mut HashMap<&'s str, &'s Value>) {
     let Value::Object(words) = schema else { return };
     for word in ["$anchor", "$dynamicAnchor"] {
-        if let Some(name) = words.get(word).and_then(Value::as_str) {
+        if let Some(name) = words.text(word) {
             anchors.insert(name, schema);
         }
     }
@@ -152,7 +153,7 @@ impl<'s> DeadReferences<'s> {
         let Value::Object(words) = schema else { return };
         self.above.push((schema, self.steps.len()));
         for word in REFERENCES {
-            if let Some(reference) = words.get(word).and_then(Value::as_str) {
+            if let Some(reference) = words.text(word) {
                 self.mend(word, reference);
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use toolcell_spec::decoded;
+use toolcell_spec::{TypedFields, decoded};
 
 use super::fields::{below, same_name};
 
@@ -62,7 +62,7 @@ pub(super) fn encoded(
 pub(super) fn names(schema: &Value, to: &mut BTreeSet<String>) {
     match schema {
         Value::Object(words) => {
-            let properties = words.get("properties").and_then(Value::as_object);
+            let properties = words.fields("properties");
             to.extend(
                 properties
                     .into_iter()
@@ -100,7 +100,7 @@ impl<'s> FieldWalk<'s> {
         }
         self.left -= 1;
         to.push(schema);
-        if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
+        if let Some(reference) = schema.text("$ref")
             && let Some(target) = reference
                 .strip_prefix('#')
                 .and_then(|pointer| self.root.pointer(pointer))
@@ -120,7 +120,7 @@ impl<'s> FieldWalk<'s> {
                 .into_iter()
                 .for_each(|schema| self.add(schema, to));
         }
-        let dependent = schema.get("dependentSchemas").and_then(Value::as_object);
+        let dependent = schema.fields("dependentSchemas");
         dependent
             .into_iter()
             .flat_map(|schemas| schemas.values())
@@ -136,8 +136,7 @@ impl<'s> FieldWalk<'s> {
     ) {
         match value {
             Value::Object(fields) => {
-                let properties =
-                    |schema: &&'s Value| schema.get("properties").and_then(Value::as_object);
+                let properties = |schema: &&'s Value| schema.fields("properties");
                 let names_any = schemas
                     .iter()
                     .filter_map(properties)
@@ -164,11 +163,7 @@ impl<'s> FieldWalk<'s> {
                         .get("items")
                         .into_iter()
                         .chain(schema.get("contains"));
-                    let first = schema
-                        .get("prefixItems")
-                        .and_then(Value::as_array)
-                        .into_iter()
-                        .flatten();
+                    let first = schema.list("prefixItems").iter();
                     each.chain(first)
                         .for_each(|schema| self.add(schema, &mut inner));
                 }
@@ -190,7 +185,7 @@ impl<'s> FieldWalk<'s> {
         {
             return self.add(named, to);
         }
-        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        let patterns = schema.fields("patternProperties");
         patterns
             .into_iter()
             .flat_map(|schemas| schemas.values())

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use toolcell_spec::TypedFields;
+
 /// Maximum number of properties of a branch that are taken for the one that decides.
 const CANDIDATES_MAX: usize = 64;
 /// Maximum number of constants in all branches of a union.
@@ -79,10 +81,7 @@ pub(super) fn choices(schema: &Value) -> Option<&[Value]> {
 
 /// Returns whether a value of `schema` needs the property `name`.
 pub(super) fn requires(schema: &Map<String, Value>, name: &str) -> bool {
-    schema
-        .get("required")
-        .and_then(Value::as_array)
-        .is_some_and(|all| all.iter().any(|one| one == name))
+    schema.list("required").iter().any(|one| one == name)
 }
 
 /// A constant as a reader knows it: without quotes, if it is a text of plain characters.

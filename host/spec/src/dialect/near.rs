@@ -48,7 +48,7 @@ pub struct Tool {
     /// JSON Schema of the arguments.
     pub input_schema: Value,
     /// JSON Schema of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<Credential>,
@@ -95,7 +95,7 @@ pub struct Credential {
 pub struct Audience {
     pub scheme: String,
     pub host: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 

@@ -22,17 +22,16 @@ pub const DOCS_SECTION: &str = "package-docs";
 /// assert!(Profile::read(r#"{"tools": {"files-list": {"readonly": true}}}"#).is_err());
 /// # Ok::<(), String>(())
 /// ```
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Namespace of the tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `true` if its functions are its tools, although it is a command.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub functions: bool,
     /// The most that all of them may ask for; `None`: what the component imports, and what the tools' profiles name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Ceiling>,
     /// Profile of each tool, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -55,17 +54,16 @@ pub struct Ceiling {
 }
 
 /// A profile's entry for one tool.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolProfile {
     /// Description for a model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `true` if the tool changes nothing: its folders are read-only, and its requests use only safe methods.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     /// `false`: the tool asks for no network, although its component imports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
     /// The arguments that name paths: a name, or a JSON Pointer. The tool asks for files then, and a call gets those alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

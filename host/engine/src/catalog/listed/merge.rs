@@ -8,6 +8,7 @@ use super::REFUSED_AT_TOP;
 use super::forms::{ArgumentForm, ArgumentForms};
 use super::inline::is_annotation;
 use crate::catalog::unions::{UnionTag, choices};
+use toolcell_spec::TypedFields;
 
 /// Maximum depth of unions within unions that become one object.
 const DEPTH_MAX: usize = 16;
@@ -213,10 +214,7 @@ impl ObjectSchema {
         let mut branch = |word: &str| at_depth(parts.shift_remove(word)?, depth + 1);
         let then = branch("then");
         let otherwise = branch("else");
-        let decides = condition
-            .get("properties")
-            .and_then(Value::as_object)
-            .filter(|all| all.len() == 1);
+        let decides = condition.fields("properties").filter(|all| all.len() == 1);
         let decides = decides
             .and_then(|all| all.iter().next())
             .and_then(|(name, schema)| Some((name, choices(schema)?)));
@@ -282,7 +280,7 @@ fn forms(branches: &[ObjectSchema]) -> (Vec<ArgumentForm>, Option<String>) {
         .map(|tag| tag.name.as_str())
         .unwrap_or_default();
     let form = |(at, branch): (usize, &ObjectSchema)| {
-        let said = branch.words.get("description").and_then(Value::as_str);
+        let said = branch.words.text("description");
         let of_tag = branch
             .properties
             .get(name)
@@ -411,9 +409,7 @@ fn asserts_the_same(one: &Value, other: &Value) -> bool {
 
 /// Appends `other`'s description to `schema`'s, unless it is already included.
 fn join_descriptions(schema: &mut Value, other: &Value) {
-    let (Value::Object(schema), Some(said)) =
-        (schema, other.get("description").and_then(Value::as_str))
-    else {
+    let (Value::Object(schema), Some(said)) = (schema, other.text("description")) else {
         return;
     };
     match schema.get_mut("description") {

@@ -9,6 +9,7 @@ use referencing::{Draft, Registry, Resolver, Retrieve, Uri};
 use serde_json::{Map, Value};
 
 use super::survey::{SchemaSurvey, same_resource};
+use toolcell_spec::TypedFields;
 use toolcell_spec::regex_search as search;
 
 /// Maximum number of subschemas of one schema.
@@ -145,7 +146,7 @@ impl SchemaGraph {
     /// Reads `schema`. An error names the place of what cannot be read or is too large.
     pub(super) fn read(schema: &Value) -> anyhow::Result<Self> {
         let survey = SchemaSurvey::from_schema(schema)?;
-        let id = schema.get("$id").and_then(Value::as_str).unwrap_or(BASE);
+        let id = schema.text("$id").unwrap_or(BASE);
         let base =
             referencing::uri::resolve_against(&referencing::uri::from_str(BASE)?.borrow(), id)?;
         let registry = Registry::new()
@@ -287,7 +288,7 @@ impl<'s> GraphReader<'s> {
                 .extend(self.named(id, fields, word, &resolver)?.into_values());
         }
         for word in REFERENCES {
-            if let Some(reference) = fields.get(word).and_then(Value::as_str) {
+            if let Some(reference) = fields.text(word) {
                 node.in_place
                     .push(self.target(id, word, reference, &resolver)?);
             }
@@ -348,11 +349,7 @@ impl<'s> GraphReader<'s> {
         }
         // Each name is looked up, even in a value that lacks it.
         for word in ["properties", "patternProperties", "dependentSchemas"] {
-            let names = fields
-                .get(word)
-                .and_then(Value::as_object)
-                .into_iter()
-                .flat_map(Map::keys);
+            let names = fields.fields(word).into_iter().flat_map(Map::keys);
             node.weight = node
                 .weight
                 .saturating_add(names.map(|name| text_units(name)).sum());
@@ -361,12 +358,11 @@ impl<'s> GraphReader<'s> {
             .iter()
             .filter(|word| fields.contains_key(**word));
         node.text_words = measured.count() as u64;
-        if let Some(pattern) = fields.get("pattern").and_then(Value::as_str) {
+        if let Some(pattern) = fields.text("pattern") {
             node.per_byte = self.pattern(pattern)?;
         }
         for pattern in fields
-            .get("patternProperties")
-            .and_then(Value::as_object)
+            .fields("patternProperties")
             .into_iter()
             .flat_map(Map::keys)
         {
@@ -397,12 +393,7 @@ impl<'s> GraphReader<'s> {
         word: &str,
         resolver: &Resolver<'s>,
     ) -> anyhow::Result<Vec<NodeId>> {
-        let items = fields
-            .get(word)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .enumerate();
+        let items = fields.list(word).iter().enumerate();
         items
             .map(|(at, inner)| {
                 self.node(Some(id), format!("/{word}/{at}"), inner, resolver.clone())
@@ -418,12 +409,7 @@ impl<'s> GraphReader<'s> {
         resolver: &Resolver<'s>,
     ) -> anyhow::Result<HashMap<String, NodeId>> {
         let mut named = HashMap::new();
-        for (name, inner) in fields
-            .get(word)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (name, inner) in fields.fields(word).into_iter().flatten() {
             // `dependencies` may hold lists of names.
             if inner.is_object() || inner.is_boolean() {
                 let short: String = name.chars().take(64).collect();

@@ -3,7 +3,7 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use referencing::Registry;
 use serde_json::Value;
 
-use toolcell_spec::Finding;
+use toolcell_spec::{Finding, TypedFields};
 
 use super::cut;
 use super::graph::NoOther;
@@ -56,10 +56,7 @@ impl RecordSchema {
 
 /// `schema`, and its `$id`.
 fn named(schema: &Value) -> anyhow::Result<(&str, &Value)> {
-    let id = schema
-        .get("$id")
-        .and_then(Value::as_str)
-        .context("a schema has no `$id`")?;
+    let id = schema.text("$id").context("a schema has no `$id`")?;
     Ok((id, schema))
 }
 

@@ -8,6 +8,7 @@ use referencing::Draft;
 use serde_json::{Map, Value};
 
 use crate::catalog::words::{SubschemaKind, below};
+use toolcell_spec::TypedFields;
 
 /// Maximum size of the JSON Pointers of all keywords of one schema, in bytes. The evaluator keeps one for each keyword,
 /// and a name of a megabyte is part of every pointer below it.
@@ -109,7 +110,7 @@ impl<'s> SchemaSurvey<'s> {
     fn names(&mut self, schema: &'s Value, fields: &'s Map<String, Value>) -> anyhow::Result<()> {
         let address = std::ptr::from_ref(schema);
         for word in ["$anchor", "$dynamicAnchor"] {
-            let Some(name) = fields.get(word).and_then(Value::as_str) else {
+            let Some(name) = fields.text(word) else {
                 continue;
             };
             let other = self
@@ -132,13 +133,13 @@ impl<'s> SchemaSurvey<'s> {
 /// refused too, because those begin a resource with another keyword.
 pub(super) fn same_resource(fields: &Map<String, Value>) -> anyhow::Result<()> {
     let shown = |text: &str| text.chars().take(100).collect::<String>();
-    if let Some(id) = fields.get("$id").and_then(Value::as_str) {
+    if let Some(id) = fields.text("$id") {
         bail!(
             "`$id` {:?} inside of a schema is not supported; leave it out, and refer to `#/$defs/..`",
             shown(id)
         );
     }
-    if let Some(draft) = fields.get("$schema").and_then(Value::as_str) {
+    if let Some(draft) = fields.text("$schema") {
         ensure!(
             Draft::from_schema_uri(draft) == Draft::Draft202012,
             "`$schema` {:?} inside of a schema is not supported; leave it out: all of a schema is read as draft 2020-12",

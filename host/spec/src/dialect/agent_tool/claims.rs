@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use serde::Deserialize;
-
-use crate::{ExternalMapping, SubjectField, SubjectKind, ToolInterface, is_subject, native_ids};
+use crate::{
+    ExternalMapping, SubjectField, SubjectKind, ToolInterface, TypedFields, is_subject, native_ids,
+};
 
 use super::findings::{Findings, ToolkitPlace};
-use super::references::{IndexedRecord, LinkedRecords, text};
+use super::references::{IndexedRecord, LinkedRecords};
 
 /// Schemas that both a declaration and its interface may have: contract and field, and the field of the interface.
 const SCHEMAS: [(&str, &str, &str); 3] = [
@@ -77,13 +78,13 @@ fn identity(
     place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
-    if let Some(of) = text(interface, "tool_id").filter(|of| *of != tool_id) {
+    if let Some(of) = interface.text("tool_id").filter(|of| *of != tool_id) {
         findings.error(
             &place.field("tool_id"),
             format!("the interface of {tool_id:?} names another tool: {of:?}"),
         );
     }
-    if let (Some(name), Some(known)) = (text(interface, "name"), text(declaration, "name"))
+    if let (Some(name), Some(known)) = (interface.text("name"), declaration.text("name"))
         && name != known
     {
         findings.error(
@@ -92,7 +93,7 @@ fn identity(
         );
     }
     if let (Some(namespace), Some(known)) =
-        (text(interface, "namespace"), text(declaration, "namespace"))
+        (interface.text("namespace"), declaration.text("namespace"))
         && namespace != known
     {
         let message = format!(
@@ -253,7 +254,10 @@ fn execution_profile(
     place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
-    let asked = text(execution.value, "sandbox_profile").filter(|asked| *asked != "granted");
+    let asked = execution
+        .value
+        .text("sandbox_profile")
+        .filter(|asked| *asked != "granted");
     if asked.is_some() && asked != profile_sandbox(tool).or_else(|| asked_sandbox(tool)) {
         let message = "has no effect here: name the same profile in sandbox_profile of the permission profile";
         findings.error(&place.field("sandbox_profile"), message);
@@ -262,12 +266,14 @@ fn execution_profile(
 
 /// The sandbox that the permission profile of the tool names.
 fn profile_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
-    text(tool.permission_profile?.value, "sandbox_profile")
+    tool.permission_profile?.value.text("sandbox_profile")
 }
 
 /// The sandbox that the interface of the tool names; `granted` asks for none.
 fn asked_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
-    text(tool.interface?.value, "sandbox_profile")
+    tool.interface?
+        .value
+        .text("sandbox_profile")
         .filter(|asked| !asked.is_empty() && *asked != "granted")
 }
 
@@ -277,10 +283,7 @@ fn permission_profile(
     place: &ToolkitPlace<'_>,
     findings: &mut Findings,
 ) {
-    let effects = profile
-        .get("write_effects")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let effects = profile.list("write_effects");
     if effects.len() > 1 && effects.iter().any(|effect| effect == "none") {
         findings.error(
             &place.field("write_effects"),

@@ -16,7 +16,7 @@ mod unknown;
 
 use serde_json::Value;
 
-use crate::{Finding, JSON_VALUES_MAX, Toolkit, read_unique_json};
+use crate::{Finding, JSON_VALUES_MAX, Toolkit, TypedFields, read_unique_json};
 
 use findings::{Findings, ToolkitPlace};
 
@@ -95,7 +95,7 @@ fn look(value: &Value, findings: &mut Findings) {
         "execution_profiles",
         "permission_profiles",
     ] {
-        if references::records(value, list).len() > RECORDS_MAX {
+        if value.list(list).len() > RECORDS_MAX {
             return findings.error(
                 &top.field(list),
                 format!("the list has more than {RECORDS_MAX} records"),

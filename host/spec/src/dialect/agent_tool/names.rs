@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{CONNECTION_HEADERS, CredentialUse, ExternalMapping, ToolKind};
+use crate::{CONNECTION_HEADERS, CredentialUse, ExternalMapping, ToolKind, TypedFields};
 
 use super::findings::{Findings, ToolkitPlace};
-use super::references::{records, text};
 
 /// Maximum length of a name or a namespace, in characters.
 const NAME_CHARS_MAX: usize = 64;
@@ -24,7 +23,7 @@ const CREDENTIALS_MAX: usize = 16;
 pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
     let top = ToolkitPlace::TOP;
     let list = top.field("declarations");
-    let declarations = records(toolkit, "declarations");
+    let declarations = toolkit.list("declarations");
     for (at, declaration) in declarations.iter().enumerate() {
         words(declaration, &list.item(at), findings);
     }
@@ -32,7 +31,7 @@ pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
     let mut schemes = Vec::new();
     for list in ["declarations", "interfaces"] {
         let place = top.field(list);
-        for (at, record) in records(toolkit, list).iter().enumerate() {
+        for (at, record) in toolkit.list(list).iter().enumerate() {
             let of_record = security_schemes(record);
             if of_record.len() > CREDENTIALS_MAX {
                 findings.error(
@@ -44,14 +43,15 @@ pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
         }
     }
     let list = top.field("permission_profiles");
-    for (at, profile) in records(toolkit, "permission_profiles").iter().enumerate() {
+    for (at, profile) in toolkit.list("permission_profiles").iter().enumerate() {
         credentials(profile, &schemes, &list.item(at), findings);
     }
 }
 
 /// The security schemes that the mappings of a declaration or an interface name (AT-MAP-02).
 fn security_schemes(record: &Value) -> Vec<String> {
-    records(record, "external_mappings")
+    record
+        .list("external_mappings")
         .iter()
         .filter_map(|mapping| ExternalMapping::deserialize(mapping).ok())
         .flat_map(|mapping| {
@@ -63,7 +63,7 @@ fn security_schemes(record: &Value) -> Vec<String> {
 
 /// Returns the id of a tool: the declared one, or `namespace.name`.
 pub(super) fn tool_id(declaration: &Value) -> String {
-    let of = |field| text(declaration, field).unwrap_or_default();
+    let of = |field| declaration.text(field).unwrap_or_default();
     match of("tool_id") {
         "" => format!("{}.{}", of("namespace"), of("name")),
         id => id.to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn tool_id(declaration: &Value) -> String {
 
 fn words(declaration: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     for field in ["name", "namespace"] {
-        if let Some(name) = text(declaration, field) {
+        if let Some(name) = declaration.text(field) {
             name_is_plain(name, field, &place.field(field), findings);
         }
     }
@@ -80,7 +80,7 @@ fn words(declaration: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings)
     for (at, alias) in items(declaration, "aliases").enumerate() {
         name_is_plain(alias, "alias", &aliases.item(at), findings);
     }
-    if let Some(description) = text(declaration, "description") {
+    if let Some(description) = declaration.text("description") {
         let place = place.field("description");
         if description.trim().is_empty() {
             findings.error(&place, "the description is empty");
@@ -91,7 +91,7 @@ fn words(declaration: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings)
             );
         }
     }
-    if let Some(hint) = text(declaration, "search_hint") {
+    if let Some(hint) = declaration.text("search_hint") {
         let words = hint.split_whitespace().count();
         if !(HINT_WORDS_MIN..=HINT_WORDS_MAX).contains(&words) {
             findings.note(
@@ -100,7 +100,7 @@ fn words(declaration: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings)
             );
         }
     }
-    match text(declaration, "tool_kind") {
+    match declaration.text("tool_kind") {
         Some("") => findings.error(&place.field("tool_kind"), "tool_kind is empty"),
         Some(kind) if !ToolKind(kind.to_owned()).is_known() => {
             findings.note(
@@ -138,7 +138,7 @@ fn unique(declarations: &[Value], list: &ToolkitPlace<'_>, findings: &mut Findin
     let mut ids = HashMap::new();
     for (at, declaration) in declarations.iter().enumerate() {
         let place = list.item(at);
-        if let Some(name) = text(declaration, "name")
+        if let Some(name) = declaration.text("name")
             && names.insert(name, at).is_some()
         {
             findings.error(
@@ -178,7 +178,7 @@ fn credentials(
     findings: &mut Findings,
 ) {
     let mut refs: Vec<&str> = items(profile, "credential_refs").collect();
-    let uses = records(profile, "credential_uses");
+    let uses = profile.list("credential_uses");
     for (field, length) in [
         ("credential_refs", refs.len()),
         ("credential_uses", uses.len()),
@@ -236,7 +236,7 @@ fn goes_into_a_request(named: &CredentialUse, refs: &[&str]) -> Result<(), Strin
 }
 
 fn items<'a>(record: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
-    records(record, field).iter().filter_map(Value::as_str)
+    record.list(field).iter().filter_map(Value::as_str)
 }
 
 #[cfg(test)]

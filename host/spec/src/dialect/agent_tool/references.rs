@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::findings::{Findings, ToolkitPlace};
+use crate::TypedFields;
 
 /// The lists of records beside the declarations: name, id field, and the field of a declaration that refers to it.
 const LISTS: [(&str, &str, &str); 3] = [
@@ -53,7 +54,7 @@ pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linke
     let mut tools = Vec::new();
     let top = ToolkitPlace::TOP;
     let declarations = top.field("declarations");
-    for (at, value) in records(toolkit, "declarations").iter().enumerate() {
+    for (at, value) in toolkit.list("declarations").iter().enumerate() {
         let place = declarations.item(at);
         let interface = interfaces.follow(&place, value, None, findings);
         let through = interface.map(|interface| interface.value);
@@ -72,12 +73,13 @@ pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linke
 
 /// Copies the references of a tool's interface to profiles into its declaration, if the declaration has none.
 pub(super) fn complete(toolkit: &mut Value) {
-    let interfaces: HashMap<String, [Option<String>; LISTS.len()]> = records(toolkit, "interfaces")
+    let interfaces: HashMap<String, [Option<String>; LISTS.len()]> = toolkit
+        .list("interfaces")
         .iter()
         .filter_map(|interface| {
             let references =
-                LISTS.map(|(_, _, reference)| text(interface, reference).map(str::to_owned));
-            Some((text(interface, "interface_id")?.to_owned(), references))
+                LISTS.map(|(_, _, reference)| interface.text(reference).map(str::to_owned));
+            Some((interface.text("interface_id")?.to_owned(), references))
         })
         .collect();
     let declarations = toolkit
@@ -88,7 +90,7 @@ pub(super) fn complete(toolkit: &mut Value) {
         .flatten()
         .filter_map(Value::as_object_mut)
     {
-        let named = declaration.get("interface_ref").and_then(Value::as_str);
+        let named = declaration.text("interface_ref");
         let Some(references) = named.and_then(|id| interfaces.get(id)) else {
             continue;
         };
@@ -102,19 +104,6 @@ pub(super) fn complete(toolkit: &mut Value) {
     }
 }
 
-/// The records of a list; empty if it is not a list.
-pub(super) fn records<'a>(toolkit: &'a Value, list: &str) -> &'a [Value] {
-    toolkit
-        .get(list)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
-/// The string in a field of a record.
-pub(super) fn text<'a>(record: &'a Value, field: &str) -> Option<&'a str> {
-    record.get(field).and_then(Value::as_str)
-}
-
 impl<'a> RecordList<'a> {
     fn new(
         toolkit: &'a Value,
@@ -122,13 +111,13 @@ impl<'a> RecordList<'a> {
         findings: &mut Findings,
     ) -> Self {
         let (list, id, reference) = list;
-        let records = records(toolkit, list);
+        let records = toolkit.list(list);
         let mut by_id = HashMap::new();
         let top = ToolkitPlace::TOP;
         let mut referred = vec![false; records.len()];
         let place = top.field(list);
         for (at, record) in records.iter().enumerate() {
-            let Some(named) = text(record, id) else {
+            let Some(named) = record.text(id) else {
                 continue;
             };
             if let Some(first) = by_id.get(named) {
@@ -162,8 +151,8 @@ impl<'a> RecordList<'a> {
         findings: &mut Findings,
     ) -> Option<IndexedRecord<'a>> {
         let field = self.reference;
-        let own = text(declaration, field);
-        let through = interface.and_then(|interface| text(interface, field));
+        let own = declaration.text(field);
+        let through = interface.and_then(|interface| interface.text(field));
         if let (Some(own), Some(through)) = (own, through)
             && own != through
         {

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::wrapping::pointer;
-use crate::{AccessKind, Finding, SchemaVersion, SubjectField, WriteEffect};
+use crate::{AccessKind, Finding, SchemaVersion, SubjectField, TypedFields, WriteEffect};
 
 use super::RECORDS_MAX;
 use super::findings::{Findings, ToolkitPlace};
@@ -453,11 +453,7 @@ impl<'a> ShortTool<'a> {
                     .insert("description".to_owned(), "unnamed".into());
             }
         }
-        let name = parts
-            .declaration
-            .get("name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let name = parts.declaration.text("name").unwrap_or_default();
         let tool_id = format!("{namespace}.{name}");
         let id = if ids.insert(tool_id.clone()) {
             tool_id.clone()
@@ -611,10 +607,7 @@ fn has(fields: &Map<String, Value>, name: &str) -> bool {
 
 /// The known words of a list. The checks of the records report the others.
 fn words<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Vec<T> {
-    let items = fields
-        .get(name)
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let items = fields.list(name);
     items
         .iter()
         .filter_map(|word| T::deserialize(word).ok())
