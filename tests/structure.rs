@@ -11,7 +11,7 @@ use toolcell_spec::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 14] = [
+const FREE_OF: [(&str, &[&str]); 12] = [
     (
         "toolcell-spec",
         &["wasmtime", "hyper", "clap", "rusqlite", "tokio", "rustix"],
@@ -60,8 +60,6 @@ const FREE_OF: [(&str, &[&str]); 14] = [
             "toolcell_config",
         ],
     ),
-    ("toolcell-command", &["clap_complete", "clap_mangen"]),
-    ("toolcell-inspect", &["clap_complete", "clap_mangen"]),
     (
         "toolcell-server",
         &["clap", "indicatif", "toolcell_toolchain"],
@@ -69,14 +67,12 @@ const FREE_OF: [(&str, &[&str]); 14] = [
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 14] = [
     "cli",
-    "command",
     "config",
     "dialect",
     "engine",
     "executor",
-    "inspect",
     "install",
     "journal",
     "policy",

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-use toolcell_command::exit::BadRequest;
-use toolcell_command::show;
+use crate::exit::BadRequest;
+use crate::show;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;

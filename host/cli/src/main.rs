@@ -1,10 +1,33 @@
-//! The `toolcell` program: `command` is the command-line interface.
+//! The `toolcell` program. `command` has a file for each subcommand; what several of them share is beside it.
 
 #[macro_use(guard)]
 extern crate toolcell_spec;
 
+mod agreed;
+mod ask;
+mod bundled;
+mod callable;
 mod command;
+mod compiling;
 mod diagnostics;
+mod exit;
+mod exporting;
+mod folder;
+mod hooks;
+mod interrupts;
+mod options;
+mod protected_sources;
+mod reload;
+mod retrying;
+mod runtime;
+mod serving;
+mod show;
+mod starting;
+mod surface;
+mod target;
+mod terminal;
+mod tool_configs;
+mod watching;
 
 use std::process::ExitCode;
 

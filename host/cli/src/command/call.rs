@@ -2,12 +2,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
+use crate::surface;
 use clap::Args;
 use toolcell::{
     CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, ToolSet, ToolTerms,
 };
-use toolcell_command::runtime::Runtime;
-use toolcell_command::surface;
 use toolcell_config::ConfigLayers;
 use toolcell_engine::pipeline::Callee;
 use toolcell_executor::canceled;

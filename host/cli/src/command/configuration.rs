@@ -1,7 +1,7 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
+use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Home};
-use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
 use toolcell_policy::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;

@@ -1,9 +1,9 @@
 //! `toolcell export`: tools in the terms of the APIs of models.
 
+use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::Value;
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
 use toolcell_dialect::Dialect;
 
 use super::exit::{self, Exit, Stop};

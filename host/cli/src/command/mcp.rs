@@ -1,10 +1,10 @@
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
 use toolcell_config::InstalledNames;
 
 use super::clients::{self, Client};

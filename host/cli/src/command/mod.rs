@@ -1,9 +1,13 @@
-//! The command line, with one file for each subcommand that is not in `toolcell-inspect`.
+//! The command line, with one file for each subcommand.
 
+mod approvals;
+mod artifact;
+mod backup;
 mod batch;
 mod build;
 mod bundle;
 mod call;
+mod calls;
 mod check;
 mod client_servers;
 mod clients;
@@ -12,30 +16,40 @@ mod configuration;
 mod deferred_args;
 mod describe;
 mod doctor;
+mod eval;
+mod events;
+mod explain;
 mod export;
 mod exported;
+mod family;
 mod groups;
 mod input;
 mod install;
+mod log;
 mod man;
 mod mcp;
 mod named_arguments;
 mod new;
 mod notes;
+mod page;
 mod policy;
 mod published;
 mod push;
+mod replay;
 mod reproduce;
 mod respond;
 mod saved;
+mod schema;
 mod search;
 mod secrets;
 mod serve;
 mod sign;
 mod signed;
 mod surface;
+mod trace;
 mod trust;
 mod verify;
+mod waiting;
 mod wrap;
 
 use std::process::ExitCode;
@@ -43,12 +57,12 @@ use std::process::ExitCode;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::diagnostics;
-use deferred_args::DeferredArgs;
-use toolcell_command::exit::{self, Exit};
-use toolcell_command::{
+use crate::exit::{self, Exit};
+use crate::{
     ask, bundled, callable, exporting, folder, hooks, interrupts, options, protected_sources,
     serving, show, starting, target, terminal, tool_configs,
 };
+use deferred_args::DeferredArgs;
 
 /// Run untrusted tools in a WebAssembly sandbox, with only the permissions you grant.
 #[derive(Debug, Parser)]
@@ -116,11 +130,11 @@ enum Command {
     /// Trust a project's toolcell.toml and toolcell.local.toml
     Trust(DeferredArgs<trust::TrustProject>),
     /// List and answer approval requests
-    Approvals(DeferredArgs<toolcell_inspect::Approvals>),
+    Approvals(DeferredArgs<approvals::Approvals>),
     /// Approve a call that waits
-    Approve(DeferredArgs<toolcell_inspect::Approve>),
+    Approve(DeferredArgs<approvals::Approve>),
     /// Deny a call that waits
-    Deny(DeferredArgs<toolcell_inspect::Deny>),
+    Deny(DeferredArgs<approvals::Deny>),
     /// Set, list and remove secrets for tools' requests
     Secrets(DeferredArgs<secrets::Secrets>),
     /// Make many calls, in parallel where that is safe
@@ -132,29 +146,29 @@ enum Command {
     /// Show which tools a caller sees, and why others are hidden
     Surface(DeferredArgs<surface::ShowSurface>),
     /// List recent and running calls
-    Calls(DeferredArgs<toolcell_inspect::Calls>),
+    Calls(DeferredArgs<calls::Calls>),
     /// Show what happened in one call
-    Show(DeferredArgs<toolcell_inspect::Show>),
+    Show(DeferredArgs<calls::Show>),
     /// Rerun a recorded call and compare its output
-    Replay(DeferredArgs<toolcell_inspect::Replay>),
+    Replay(DeferredArgs<replay::Replay>),
     /// Print call events, past or live
-    Events(DeferredArgs<toolcell_inspect::Events>),
+    Events(DeferredArgs<events::Events>),
     /// Check the call log for tampering
-    Log(DeferredArgs<toolcell_inspect::Log>),
+    Log(DeferredArgs<log::Log>),
     /// Copy all of toolcell's state, also while it is in use
-    Backup(DeferredArgs<toolcell_inspect::Backup>),
+    Backup(DeferredArgs<backup::Backup>),
     /// Fetch a stored result or artifact by its reference
-    Artifact(DeferredArgs<toolcell_inspect::Artifact>),
+    Artifact(DeferredArgs<artifact::Artifact>),
     /// Print a session's calls as an agentool reasoning trace, or add the agent's steps to it
-    Trace(DeferredArgs<toolcell_inspect::Trace>),
+    Trace(DeferredArgs<trace::Trace>),
     /// Score an agent's trace against eval cases
-    Eval(DeferredArgs<toolcell_inspect::Eval>),
+    Eval(DeferredArgs<eval::Eval>),
     /// Verify or prune the store of installed components
     Store(DeferredArgs<install::StoreCommand>),
     /// List, print or validate against toolcell's JSON Schemas
-    Schema(DeferredArgs<toolcell_inspect::Schema>),
+    Schema(DeferredArgs<schema::Schema>),
     /// Explain an error code and how to fix it
-    Explain(DeferredArgs<toolcell_inspect::Explain>),
+    Explain(DeferredArgs<explain::Explain>),
     /// Check this machine's setup and print fixes
     Doctor(DeferredArgs<doctor::Doctor>),
     /// Print a shell completion script

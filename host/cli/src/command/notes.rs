@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Grants, Home, Host};
-use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_spec::{ErrorCode, Finding, Refusal};
 use toolcell_system::component_file::read_component;

@@ -2,11 +2,11 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
+use crate::surface;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell::{CallExplanation, CallSpec, Home, ToolSet};
-use toolcell_command::runtime::Runtime;
-use toolcell_command::surface;
 use toolcell_policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Behavior, Refusal};

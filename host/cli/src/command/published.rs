@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::runtime::Runtime;
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_install::check::{CheckFinding, CheckInput, Severity, check};
 use toolcell_install::component::ComponentFile;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_registry;
 use toolcell_install::check::{CheckFinding, Severity};
 use toolcell_install::digest::Digest;

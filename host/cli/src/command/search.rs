@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::runtime::Runtime;
+use crate::surface;
 use clap::Args;
 use serde_json::json;
 use toolcell::{ComponentTools, Home, Host};
-use toolcell_command::runtime::Runtime;
-use toolcell_command::surface;
 use toolcell_config::{ConfigLayers, configured_compilation};
 use toolcell_engine::find::{RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
 use toolcell_spec::{Refusal, ToolSearchResult, UnavailableProvider};

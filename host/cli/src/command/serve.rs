@@ -3,13 +3,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use toolcell_command::runtime::Runtime;
 use toolcell_policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{

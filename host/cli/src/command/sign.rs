@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::io::Write;
 
+use crate::runtime::Runtime;
+use crate::surface;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
-use toolcell_command::surface;
 use toolcell_config as config;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
-use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayers, LayerOptions, identified};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;

@@ -5,11 +5,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home, Tool};
-use toolcell_command::runtime::Runtime;
 use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling};
 use toolcell_spec::Refusal;
 use toolcell_spec::dialect::near;

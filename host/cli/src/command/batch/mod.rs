@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
+use crate::surface;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
@@ -20,8 +22,6 @@ use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, CallContext, CallSpec, Cancellation, Home, Host,
     InterruptBehavior, OrderingPolicy, Refusal, SiblingFailurePolicy, ToolSet, YieldPolicy,
 };
-use toolcell_command::runtime::Runtime;
-use toolcell_command::surface;
 use toolcell_config::InstalledNames;
 use toolcell_dialect::{CallTerms, Dialect};
 use toolcell_engine::catalog::Surface;

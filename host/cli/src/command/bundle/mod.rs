@@ -7,13 +7,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, ToolTerms};
-use toolcell_command::runtime::Runtime;
 use toolcell_config::{ConfigLayers, configured_compilation};
 use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
 use toolcell_install::reference::ComponentReference;

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home};
-use toolcell_command::runtime::Runtime;
 use toolcell_config::{InstalledNames, configured_compilation};
 use toolcell_engine::catalog::Tool;
 use toolcell_spec::SchemaVersion;

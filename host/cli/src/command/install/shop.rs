@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Home, Refusal, Tool};
-use toolcell_command::runtime::Runtime;
 use toolcell_config::{
     self as config, ConfigLayers, DeclaredTool, LayerOptions, ProjectFiles, TrustStore,
     WITHOUT_FILES,

@@ -1,0 +1,46 @@
+//! The tools that come in the package of the program, which are called by their names.
+
+use std::path::{Component, Path, PathBuf};
+
+/// The folder of these tools, from the folder of the program. It is the same in every package.
+const FOLDER: &str = "../share/toolcell/tools";
+
+/// Returns the component of the tool that `path` names. `None` if `path` is more than a name, if there is such a file, or
+/// if no tool of this name was shipped.
+pub(crate) fn component(path: &Path) -> Option<PathBuf> {
+    let mut parts = path.components();
+    let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
+        return None;
+    };
+    if path.symlink_metadata().is_ok() {
+        return None;
+    }
+    let file = folder()?
+        .join(name)
+        .with_extension("wasm")
+        .canonicalize()
+        .ok()?;
+    // A name with a dot would lose what is behind it.
+    (file.is_file() && file.file_stem() == Some(name)).then_some(file)
+}
+
+/// The names of the tools that were shipped, in their order.
+pub(crate) fn names() -> Vec<String> {
+    let entries = folder()
+        .and_then(|folder| std::fs::read_dir(folder).ok())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));
+    let mut names: Vec<String> = files
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+fn folder() -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.join(FOLDER))
+}

@@ -1,0 +1,94 @@
+//! The tools that the tool of `toolcell call` may call: the values of `--with`, else of the configuration files.
+
+use std::path::{Path, PathBuf};
+
+use toolcell::{ComponentTools, Grants, Home, Host, Policy, Refusal};
+use toolcell_config::{ConfigLayers, InstalledNames};
+
+use super::serving::{self, NamedTool};
+use super::target::{BuildPermission, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
+
+/// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
+/// others.
+#[derive(Default)]
+pub(crate) struct Callables {
+    tools: Vec<(NamedTool, Result<PathBuf, Refusal>)>,
+}
+
+impl Callables {
+    /// Finds the components of the tools `typed`, or of the files' tools if there are none. If no call of a tool was
+    /// granted, it looks for none. A source folder has to be built before.
+    pub(crate) fn find(
+        home: &Home,
+        typed: &[String],
+        layers: &ConfigLayers,
+        grants: &Grants,
+    ) -> Result<Self, Refusal> {
+        let is_named = !typed.is_empty()
+            || layers
+                .files()
+                .iter()
+                .any(|layer| !layer.file.tools.is_empty() || !layer.file.declared.is_empty());
+        if grants.tools.is_empty() || !is_named {
+            return Ok(Self::default());
+        }
+        let find = |named: NamedTool| {
+            let file = named.target.locate(home, BuildPermission::No);
+            let file = file
+                .map(|file| std::path::absolute(&file).unwrap_or(file))
+                .map_err(|refusal| named.failed(refusal));
+            (named, file)
+        };
+        Ok(Self {
+            tools: serving::named(typed, layers)?
+                .into_iter()
+                .map(find)
+                .collect(),
+        })
+    }
+
+    /// The files of the components.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.tools
+            .iter()
+            .filter_map(|(_, file)| file.as_deref().ok())
+    }
+
+    /// Loads the tools, if `caller` can call tools at all.
+    pub(crate) async fn load(
+        &self,
+        host: &Host,
+        caller: &ComponentTools,
+        policy: &mut Policy,
+        (entries, configs): (&EntryPaths, &ToolConfigs),
+    ) -> Result<(), Refusal> {
+        if !caller.tools.iter().any(|tool| tool.calls_tools()) {
+            return Ok(());
+        }
+        for (named, file) in &self.tools {
+            let file = file.as_ref().map_err(Clone::clone)?;
+            let loaded = host
+                .load_file(file)
+                .await
+                .map_err(|refusal| named.failed(refusal))?;
+            named
+                .target
+                .check(&loaded)
+                .map_err(|refusal| named.failed(refusal))?;
+            named.target.name(policy, entries, &loaded);
+            configs
+                .give(&named.target.path, &loaded)
+                .map_err(|refusal| named.failed(refusal))?;
+        }
+        Ok(())
+    }
+}
+
+/// The targets of `typed`, whose sources no tool may change.
+pub(crate) fn targets(typed: &[String], names: &InstalledNames) -> Vec<Target> {
+    typed
+        .iter()
+        .map(|typed| Target::named(typed, names))
+        .collect()
+}

@@ -1,0 +1,274 @@
+//! Fetches what a reference in a record refers to.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+use toolcell::Home;
+use toolcell_journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
+
+use super::calls;
+use crate::exit::{BadRequest, Exit};
+use crate::show;
+
+/// Maximum size of a text that is printed on a terminal, in bytes.
+const TERMINAL_BYTES_MAX: u64 = 16 << 20;
+
+/// Fetches what the references in records refer to: large results, artifacts, partial results and inputs.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 1 if it was removed, has expired or is damaged, 3 if it was redacted."
+)]
+pub(crate) struct Artifact {
+    /// The reference, as a record has it: toolcell:payload/sha256:.., sha256:.., partial:sha256:..
+    reference: String,
+    /// Write it to this new file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Print what is known of it as JSON; its content goes to --output alone
+    #[arg(long)]
+    json: bool,
+}
+
+/// The state of the artifact that a reference names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Available,
+    /// A call on record refers to it, and it was removed.
+    Gone,
+    /// A call on record refers to it, and it was redacted before it was stored.
+    Redacted,
+    /// No call on record refers to it, and older calls were removed from the log.
+    Expired,
+    /// Its bytes on disk do not match its digest.
+    Damaged,
+    /// No call ever referred to it.
+    Unknown,
+}
+
+/// The bytes that a reference refers to.
+enum Content {
+    File(File, u64),
+    Text(String),
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Gone => "result_removed",
+            Self::Redacted => "redacted",
+            Self::Expired => "reference_expired",
+            Self::Damaged => "damaged",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn exit(self) -> Exit {
+        match self {
+            Self::Available => Exit::Succeeded,
+            Self::Gone | Self::Expired | Self::Damaged => Exit::ToolFailed,
+            Self::Redacted => Exit::Refused,
+            Self::Unknown => Exit::BadRequest,
+        }
+    }
+
+    fn why(self) -> &'static str {
+        match self {
+            Self::Available => "it is there",
+            Self::Gone => "a call on record refers to it, and it was removed since",
+            Self::Redacted => "it was redacted before it was stored",
+            Self::Expired => {
+                "no call on record refers to it, and older calls were removed from the log"
+            }
+            Self::Damaged => "the file was changed on disk",
+            Self::Unknown => {
+                "no call on record refers to it; `toolcell show` prints the references of a call"
+            }
+        }
+    }
+}
+
+impl Content {
+    fn size(&self) -> u64 {
+        match self {
+            Self::File(_, size) => *size,
+            Self::Text(text) => text.len() as u64,
+        }
+    }
+
+    fn copy(self, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::File(mut file, _) => io::copy(&mut file, out).map(drop),
+            Self::Text(text) => out.write_all(text.as_bytes()),
+        }
+    }
+
+    /// The content as text; `None` if it is none, or too large for a terminal.
+    fn text(self) -> io::Result<Option<String>> {
+        match self {
+            Self::Text(text) => Ok(Some(text)),
+            Self::File(_, size) if size > TERMINAL_BYTES_MAX => Ok(None),
+            Self::File(file, _) => {
+                let mut bytes = Vec::new();
+                file.take(TERMINAL_BYTES_MAX).read_to_end(&mut bytes)?;
+                Ok(String::from_utf8(bytes).ok())
+            }
+        }
+    }
+}
+
+impl Artifact {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let Self {
+            reference: text,
+            output,
+            force,
+            json,
+        } = self;
+        let wrong = || {
+            let forms =
+                "toolcell:payload/sha256:.., sha256:.., partial:sha256:.. or blake3-keyed:..";
+            BadRequest(format!(
+                "{text:?} is not a reference; give one as a record has it: {forms}"
+            ))
+        };
+        let reference = Reference::parse(&text).ok_or_else(wrong)?;
+        let (state, content, known) = find(&Home::find()?, &reference, json)?;
+        let size = content.as_ref().map(Content::size);
+        match (content, &output) {
+            (Some(content), Some(file)) => write_file(content, file, force)?,
+            (Some(content), None) if !json => return print(content),
+            _ => {}
+        }
+        if json {
+            let printed = show::json(&document(&text, state, &known, size, output.as_deref()));
+            return printed
+                .map(|()| state.exit())
+                .or_else(|error| show::closed(error).map(|_| state.exit()));
+        }
+        if state != State::Available {
+            show::say(&format!(
+                "error: cannot fetch {text}: {} [{}]",
+                state.why(),
+                state.word()
+            ));
+        }
+        Ok(state.exit())
+    }
+}
+
+/// Finds what `reference` refers to. The records of calls are searched if it is not a payload on disk, or to `describe` it.
+fn find(
+    home: &Home,
+    reference: &Reference,
+    describe: bool,
+) -> anyhow::Result<(State, Option<Content>, ReferenceInfo)> {
+    let log = calls::log(home)?;
+    let stored = match reference {
+        Reference::Digest(digest) => PayloadStore::new(home.payloads()).open(digest),
+        Reference::Partial(_) | Reference::Concealed(_) => Ok(StoredPayload::Missing),
+    };
+    let stored =
+        stored.with_context(|| format!("cannot read the payload {}", reference.as_str()))?;
+    let known = match (&stored, describe) {
+        (StoredPayload::Whole(..), false) => None,
+        _ => log.look_up(reference)?,
+    };
+    let (state, content) = match (stored, &known) {
+        (StoredPayload::Whole(file, size), _) => {
+            (State::Available, Some(Content::File(file, size)))
+        }
+        (StoredPayload::Changed, _) => (State::Damaged, None),
+        (StoredPayload::Missing, None) if log.was_pruned()? => (State::Expired, None),
+        (StoredPayload::Missing, None) => (State::Unknown, None),
+        (StoredPayload::Missing, Some(known)) => match &known.text {
+            Some(text) => (State::Available, Some(Content::Text(text.clone()))),
+            None if known.redacted => (State::Redacted, None),
+            None => (State::Gone, None),
+        },
+    };
+    Ok((state, content, known.unwrap_or_default()))
+}
+
+/// Prints the content: on a terminal only text, in which nothing acts on it.
+fn print(content: Content) -> anyhow::Result<Exit> {
+    let mut out = io::stdout().lock();
+    let size = content.size();
+    let printed = if out.is_terminal() {
+        let text = content.text()?.ok_or_else(|| {
+            BadRequest(format!(
+                "its {size} bytes are no text for a terminal; write them to a file: --output FILE"
+            ))
+        })?;
+        writeln!(
+            out,
+            "{}",
+            show::printable(text.strip_suffix('\n').unwrap_or(&text), true)
+        )
+    } else {
+        content.copy(&mut out)
+    };
+    printed
+        .and_then(|()| out.flush())
+        .map(|()| Exit::Succeeded)
+        .or_else(show::closed)
+}
+
+/// Writes the content to `file`, which appears whole or not at all, readable by its owner only.
+fn write_file(content: Content, file: &Path, force: bool) -> anyhow::Result<()> {
+    let exists = || BadRequest(format!("{} exists; --force replaces it", file.display()));
+    if !force && file.symlink_metadata().is_ok() {
+        return Err(exists().into());
+    }
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let draft = NamedTempFile::new_in(folder);
+    let mut draft = draft
+        .map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
+    content
+        .copy(&mut draft)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let kept = if force {
+        draft.persist(file)
+    } else {
+        draft.persist_noclobber(file)
+    };
+    match kept {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists().into()),
+        Err(error) => Err(error.error).with_context(|| format!("cannot write {}", file.display())),
+    }
+}
+
+fn document(
+    reference: &str,
+    state: State,
+    known: &ReferenceInfo,
+    size: Option<u64>,
+    file: Option<&Path>,
+) -> Value {
+    let mut document = Map::new();
+    document.insert("reference".to_owned(), json!(reference));
+    document.insert("state".to_owned(), json!(state.word()));
+    if let Some(media_type) = &known.media_type {
+        document.insert("media_type".to_owned(), json!(media_type));
+    }
+    if let Some(size) = size {
+        document.insert("size_bytes".to_owned(), json!(size));
+    }
+    document.insert("calls".to_owned(), json!(known.calls));
+    if let (Some(file), State::Available) = (file, state) {
+        document.insert("file".to_owned(), json!(file.to_string_lossy()));
+    }
+    Value::Object(document)
+}

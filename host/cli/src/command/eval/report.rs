@@ -1,0 +1,67 @@
+//! An evaluation's report for people.
+
+use std::io::{self, IsTerminal, Write};
+
+use toolcell_dialect::evaluation::{AssertionResult, EvalResult};
+
+use crate::show;
+
+/// Prints the row of a case, and one for each of its assertions.
+pub(super) fn case(result: &EvalResult) -> io::Result<()> {
+    let mut text = format!(
+        "{}  {:.3}  {}\n",
+        word(result.passed),
+        result.composite_score,
+        line(&result.case_id)
+    );
+    for AssertionResult {
+        assertion_type,
+        passed,
+        score,
+        reason,
+        ..
+    } in &result.assertion_results
+    {
+        text += &format!(
+            "  {}  {score:.3}  {}: {}\n",
+            word(*passed),
+            line(assertion_type),
+            line(reason)
+        );
+    }
+    print(&text)
+}
+
+/// Prints how many of `all` cases passed.
+pub(super) fn sum(passed: usize, all: usize) -> io::Result<()> {
+    print(&format!("{passed} of {all} cases passed\n"))
+}
+
+fn word(passed: bool) -> &'static str {
+    if passed { "pass" } else { "FAIL" }
+}
+
+/// `text` on one line, because a name or a judge's words with a line break would pass for a row of their own.
+fn line(text: &str) -> String {
+    text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let terminal = out.is_terminal();
+    out.write_all(show::printable(text, terminal).as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_reason_forges_no_row() {
+        assert_eq!(
+            super::line("a\npass  1.000  b\r\u{2028}c"),
+            "a pass  1.000  b  c"
+        );
+    }
+}

@@ -1,0 +1,771 @@
+//! The common part of the commands that serve: load the tools once, offer them, follow their changes, and end on a
+//! signal.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use toolcell::{Home, Host, HostBuilder, Limits, LogSettings, Policy, Tool, ToolSet, ToolTerms};
+use toolcell_config::{
+    self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
+};
+use toolcell_engine::catalog::{Surface, SurfaceConditions};
+use toolcell_engine::scheduler::{MemoryBudget, ResourceLocks};
+use toolcell_journal::{CallLog, Journal};
+use toolcell_sandbox::{Compilation, CompileWatch};
+use toolcell_server::telemetry::Telemetry;
+use toolcell_server::{
+    self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
+    InterruptFuture, OperatorLog, Provider, Server, ServerTools, ToolOffer,
+};
+use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
+use toolcell_system::machine::{memory_bytes, share_bytes};
+use tracing::info;
+
+use super::agreed::AgreedComponents;
+use super::ask::{self, Origins};
+use super::compiling;
+use super::exit::{BadRequest, Stop};
+use super::options::{ApprovalOptions, CallOptions, Settings};
+use super::protected_sources::{self, CommandFiles, KeptFile};
+use super::reload::Reload;
+use super::runtime::Runtime;
+use super::target::{self, BuildPermission, EntryPaths, Target};
+use super::tool_configs::ToolConfigs;
+use super::watching::{self, Stamp, WatchedFiles};
+use super::{exporting, folder, hooks, show};
+
+/// How long to wait before a reload is retried that failed because the host was busy.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Which tools a server offers, and with what.
+#[derive(Debug, Args)]
+pub(crate) struct ServingOptions {
+    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
+    /// one of its tools [default: the tools of toolcell.toml]
+    #[arg(value_name = "TOOL")]
+    pub(crate) tools: Vec<String>,
+    /// Number of tools to list up front [default: 125]; clients reach the rest through search_tools and load_tool
+    #[arg(long, value_name = "N")]
+    max_listed: Option<usize>,
+    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
+    /// Append the record of every call to FILE, one JSON line each
+    #[arg(long, value_name = "FILE")]
+    record_to: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: CallOptions,
+    /// Memory that all calls share. Each call reserves its --memory, its output limit and some overhead, and waits
+    /// until that is free [default: half of this machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
+    memory_total: Option<u64>,
+    /// The memory budget of this process's calls, also after the configuration is replaced.
+    #[arg(skip)]
+    memory: Mutex<Option<MemoryBudget>>,
+    /// The locks that the calls of this process share, also after the configuration was replaced.
+    #[arg(skip)]
+    locks: ResourceLocks,
+    /// The telemetry that the files set at the start; later ones do not change it.
+    #[arg(skip)]
+    telemetry: OnceLock<Option<Arc<Telemetry>>>,
+    /// The most access that each component could ask for when it was first served.
+    #[arg(skip)]
+    agreed: AgreedComponents,
+    /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
+    #[arg(skip)]
+    pub(crate) compiles: watch::Sender<usize>,
+    /// The files of the command that hold authority, such as token files.
+    #[arg(skip)]
+    pub(crate) kept: Vec<KeptFile>,
+    /// Those that hold a token of their own.
+    #[arg(skip = 1_usize)]
+    pub(crate) callers: usize,
+    /// `true` if clients come over a network: none may get the server killed.
+    #[arg(skip)]
+    pub(crate) listens: bool,
+    /// Where calls and refused access are told.
+    #[arg(skip)]
+    pub(crate) log: Option<Arc<OperatorLog>>,
+    #[command(flatten)]
+    approvals: ApprovalOptions,
+    /// Do not ask through the client; take answers only from `toolcell approvals`
+    #[arg(long, help_heading = "Approvals")]
+    no_elicitation: bool,
+    /// If the client cannot ask its user: wait for `toolcell approvals`, or return at once so that the client calls
+    /// again later [default: wait]
+    #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
+    if_client_cannot_ask: Option<AwayWord>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AwayWord {
+    Wait,
+    Return,
+}
+
+/// A server, and the state that it takes to follow changes on disk.
+pub(crate) struct ReloadableServer {
+    pub(crate) server: Arc<Server>,
+    pub(crate) serving: Arc<ServingOptions>,
+    pub(crate) home: Home,
+    pub(crate) components: Components,
+    pub(crate) watched: WatchedFiles,
+    /// Notified to read the configuration again, changed or not.
+    pub(crate) reload: Arc<Notify>,
+}
+
+/// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
+/// not built them.
+pub(crate) type Components = HashMap<PathBuf, PathBuf>;
+
+/// One tool to offer, as it was named.
+pub(crate) struct NamedTool {
+    pub(crate) target: Target,
+    /// How it was written, for messages.
+    pub(crate) typed: String,
+    pub(crate) timeout: Option<Duration>,
+    /// The folder of components that it was found in, if that was named, and its state before it was read.
+    folder: Option<(PathBuf, Stamp)>,
+}
+
+impl NamedTool {
+    /// The folder of components that it was found in, and its state.
+    pub(super) fn folder(&self) -> Option<(&PathBuf, Stamp)> {
+        self.folder.as_ref().map(|(folder, state)| (folder, *state))
+    }
+
+    /// Its component, with the name of the file or folder.
+    pub(crate) fn provider(&self) -> Provider {
+        let file = self.target.path.clone();
+        let name = match file.file_name() {
+            _ if self.target.is_installed() => self.target.shown(),
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => "a component".to_owned(),
+        };
+        Provider { name, file }
+    }
+
+    /// Its tools, which another process can call again by `origin`.
+    fn offer(
+        &self,
+        tools: Vec<Arc<Tool>>,
+        origin: Option<Arc<Value>>,
+    ) -> impl Iterator<Item = ToolOffer> {
+        let terms = ToolTerms {
+            wall: self.timeout,
+            origin,
+        };
+        let provider = Arc::new(self.provider());
+        let one = move |tool| ToolOffer {
+            tool,
+            terms: terms.clone(),
+            provider: Some(Arc::clone(&provider)),
+        };
+        tools.into_iter().map(one)
+    }
+
+    /// `true` if it is closed by itself, not with the folder that it was found in.
+    fn is_alone(&self) -> bool {
+        self.folder.is_none() || self.target.path.is_symlink()
+    }
+
+    /// Adds to the refusal which tool it is about.
+    pub(crate) fn failed(&self, refusal: Refusal) -> Refusal {
+        let message = format!("{}: {}", self.typed, refusal.message);
+        Refusal { message, ..refusal }
+    }
+}
+
+/// Does what [`NamedTool::failed`] does for the tool with the index `at`.
+pub(crate) fn failed(named: &[NamedTool], at: usize, refusal: Refusal) -> Refusal {
+    match named.get(at) {
+        Some(named) => named.failed(refusal),
+        None => refusal,
+    }
+}
+
+/// Loads the tools that `typed` names, for a command that calls none, and names them in `policy`.
+pub(crate) fn offered(
+    typed: &[String],
+    layers: &ConfigLayers,
+    policy: &mut Policy,
+    (home, host, runtime): (&Home, &Host, &Runtime),
+) -> Result<Vec<ToolOffer>, Refusal> {
+    let named = named(typed, layers)?;
+    let locate = |named: &NamedTool| {
+        named
+            .target
+            .locate(home, BuildPermission::No)
+            .map_err(|refusal| named.failed(refusal))
+    };
+    let components = named
+        .iter()
+        .map(locate)
+        .collect::<Result<Vec<PathBuf>, Refusal>>()?;
+    let loaded = runtime.block_on(host.load_files(&components));
+    let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
+    let entries = EntryPaths::new(layers);
+    let configs = ToolConfigs::new(home, layers);
+    let mut offered = Vec::new();
+    for (named, loaded) in named.iter().zip(&loaded) {
+        named.target.name(policy, &entries, loaded);
+        configs
+            .give(&named.target.path, loaded)
+            .map_err(|refusal| named.failed(refusal))?;
+        let tools = named
+            .target
+            .tools(loaded)
+            .map_err(|refusal| named.failed(refusal))?;
+        offered.extend(named.offer(tools, None));
+    }
+    Ok(offered)
+}
+
+/// `true` if `named` is one component, of its own file.
+fn is_one(named: &[NamedTool], paths: &[PathBuf]) -> bool {
+    paths.iter().all(|path| Some(path) == paths.first())
+        && named.iter().all(|tool| tool.folder().is_none())
+}
+
+impl ServingOptions {
+    pub(crate) fn settings(&self, home: &Home) -> anyhow::Result<server::ServerSettings> {
+        let recorder = self
+            .record_to
+            .as_deref()
+            .map(|file| CallRecorder::open(file, unwritable))
+            .transpose()?
+            .map(Arc::new);
+        let store = CallStore {
+            // For reading: the host of each offering has its own, which writes as its settings say.
+            calls: CallLog::new(home.journal(), home.calls_key(), LogSettings::default()),
+            approvals: Journal::new(home.journal(), home.journal_key()),
+        };
+        Ok(server::ServerSettings {
+            recorder,
+            announcer: Arc::new(ask::announce),
+            store: Some(store),
+            log: self.log.clone(),
+        })
+    }
+
+    /// Shows compilations, and notices them for this server.
+    fn compile_watch(&self) -> CompileWatch {
+        let compiles = self.compiles.clone();
+        let shown = compiling::shown();
+        Arc::new(move |step| {
+            if let Compilation::Begins { bytes } = step {
+                compiles.send_replace(bytes);
+            }
+            if let Some(shown) = &shown {
+                shown(step);
+            }
+        })
+    }
+
+    /// Reads the current configuration files, and loads every tool that they or the command line name. Adds what it reads
+    /// to `watched`, before it reads it, and tells `reload` how that goes.
+    pub(crate) async fn assemble(
+        &self,
+        home: &Home,
+        components: &mut Components,
+        watched: &mut WatchedFiles,
+        reload: Option<&Reload<'_>>,
+    ) -> Result<ServerTools, Stop> {
+        let mut settings = self.options.settings(home)?;
+        watched.add_layers(settings.layers.files());
+        let named = named(&self.tools, &settings.layers)?;
+        let approvals = self.approvals(&settings.layers)?;
+        let expire = self.approvals.expire(settings.expire);
+        let memory = self.budget(&settings.layers, &settings.limits)?;
+        let mut own = CommandFiles::from_targets(
+            named
+                .iter()
+                .filter(|tool| tool.is_alone())
+                .map(|tool| &tool.target),
+        );
+        own.sources.extend(watch_folders(&named, watched));
+        let selection = config::selection(&settings.layers, self.max_listed, self.role.as_deref())?;
+        let record = self.record_to.iter();
+        let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
+        own.files.extend(record.chain(self.kept.iter().cloned()));
+        let closed = protected_sources::close(home, &mut settings, &own);
+        let Settings {
+            mut grants,
+            limits,
+            mut policy,
+            layers,
+            ..
+        } = settings;
+        let telemetry = self
+            .telemetry
+            .get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
+        let mut host = target::host(home, |host| {
+            target::configure(host, &layers, &limits)
+                .pooled(true)
+                .calls_at_once(HostBuilder::CALLS_AT_ONCE)
+                .callers(self.callers)
+                .compile_watch(self.compile_watch())
+                .network(self.options.grants.network())
+                .memory(memory.clone())
+                .locks(self.locks.clone())
+                .approvals(true)
+                .listeners(exporting::listeners(telemetry.as_ref()))
+        })?;
+        hooks::add(&mut host, home, &layers, &closed).await?;
+        let entries = EntryPaths::new(&layers);
+        let configs = ToolConfigs::new(home, &layers);
+        let failed = |(at, refusal): (usize, Refusal)| {
+            if let Some(reload) = reload {
+                reload.failed(named.get(at), &refusal);
+            }
+            failed(&named, at, refusal)
+        };
+        let paths = Self::locate(home, &named, components).map_err(failed)?;
+        paths.iter().for_each(|path| watched.add(path.clone()));
+        grants.for_one = is_one(&named, &paths);
+        if let Some(reload) = reload {
+            reload.begins(&named, &paths);
+        }
+        let loaded = host.load_files(&paths).await.map_err(failed)?;
+        self.agreed
+            .check(named.iter().zip(&loaded))
+            .map_err(failed)?;
+        let origins = Origins::new(&own, &self.options, self.role.as_ref());
+        let mut offered = Vec::new();
+        for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
+            tool.target.name(&mut policy, &entries, loaded);
+            configs
+                .give(&tool.target.path, loaded)
+                .map_err(|refusal| failed((at, refusal)))?;
+            let tools = tool
+                .target
+                .tools(loaded)
+                .map_err(|refusal| failed((at, refusal)))?;
+            offered.extend(tool.offer(tools, origins.words(&path)));
+            components.insert(tool.target.path.clone(), path);
+        }
+        self.agreed.note(named.iter().zip(&loaded));
+        if !grants.secrets.is_empty() {
+            // A secret that is set later makes its tools available.
+            watched.add(home.secrets());
+        }
+        let missing = host.missing_secrets(&grants).await;
+        let conditions = SurfaceConditions {
+            policy: &policy,
+            missing_secrets: &missing,
+        };
+        let offers = ExposedTools::on(offered, |tools| {
+            Surface::build(tools, selection, &conditions)
+        });
+        let tools = ToolSet::new(Arc::new(host))
+            .grants(grants)
+            .policy(policy)
+            .limits(limits)
+            .expire(expire);
+        let mut offering = ServerTools::new(tools, offers, approvals);
+        offering.keep = layers.journal().keep;
+        offering.telemetry.clone_from(telemetry);
+        Ok(offering)
+    }
+
+    /// The memory budget of all calls: from the command line, else the lowest of the files, else a share of the
+    /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
+    /// count.
+    fn budget(&self, layers: &ConfigLayers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
+        let said = self.memory_total.or_else(|| layers.memory_total());
+        if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
+            let message = format!(
+                "all calls together get {total} bytes of memory, and one call may take {}: raise --memory-total, or lower \
+                 --memory or --max-output",
+                limits.host_bytes()
+            );
+            return Err(Refusal::new(ErrorCode::MemoryTotalTooSmall, message));
+        }
+        if self.listens {
+            fits(said, limits)?;
+        }
+        let wanted = MemoryBudget::new(said.unwrap_or_else(share_bytes));
+        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
+            Some(same) => Ok(same.clone()),
+            None => Ok(kept.insert(wanted).clone()),
+        }
+    }
+
+    /// Returns the `--config` option for the project's file if the tools come from it, or are installed beside it, because
+    /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming
+    /// it implies trust, and if there is a local file beside it, whose settings would be lost.
+    pub(crate) fn project_file(
+        &self,
+        names: &InstalledNames,
+        folder: &Path,
+    ) -> anyhow::Result<Vec<String>> {
+        let is_of_project = |tool: &String| {
+            names
+                .is_of_project(tool.split('#').next().unwrap_or_default())
+                .is_some()
+        };
+        let is_needed = self.tools.is_empty() || self.tools.iter().any(is_of_project);
+        if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
+            return Ok(Vec::new());
+        }
+        let Some(ProjectFiles {
+            shared: file,
+            local,
+        }) = ProjectFiles::find(folder)
+        else {
+            return Ok(Vec::new());
+        };
+        if local.symlink_metadata().is_ok() {
+            let message = format!(
+                "{} is read in its folder alone, and a client starts this command in another one: move its settings to \
+                 toolcell.toml or to your own file",
+                local.display()
+            );
+            return Err(BadRequest(message).into());
+        }
+        let bytes = config::project_bytes(&file)?.unwrap_or_default();
+        let file = file
+            .canonicalize()
+            .with_context(|| format!("cannot find {}", file.display()))?;
+        let trust = TrustStore::at(Home::find()?.trusted());
+        if trust.find(&file, &bytes)?.is_none() {
+            return Err(BadRequest(config::untrusted(&trust, &file, &bytes)).into());
+        }
+        Ok(vec![format!("--config={}", file.display())])
+    }
+
+    /// The approval settings: the command line takes precedence over the files. Disabling elicitation is the stricter
+    /// setting, so it counts wherever it is set.
+    fn approvals(&self, layers: &ConfigLayers) -> Result<ApprovalSettings, Refusal> {
+        let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
+        let silent =
+            self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
+        let away = match self.if_client_cannot_ask.or(away_of_files(layers)?) {
+            Some(AwayWord::Return) => ApprovalFallback::Return,
+            Some(AwayWord::Wait) | None => ApprovalFallback::Wait,
+        };
+        Ok(ApprovalSettings {
+            session: self.approvals.session(),
+            elicitation: !silent,
+            away,
+        })
+    }
+
+    /// The component files of `named`, in their order. A file that was found before is not looked for again. Fails with the
+    /// index of the first tool that has none.
+    fn locate(
+        home: &Home,
+        named: &[NamedTool],
+        components: &Components,
+    ) -> Result<Vec<PathBuf>, (usize, Refusal)> {
+        let locate = |(at, tool): (usize, &NamedTool)| match components.get(&tool.target.path) {
+            Some(component) => Ok(component.clone()),
+            None => tool
+                .target
+                .locate(home, BuildPermission::No)
+                .map_err(|refusal| (at, refusal)),
+        };
+        named.iter().enumerate().map(locate).collect()
+    }
+}
+
+/// Watches the folders of tools. Returns where they are: a component that a tool puts there would be served with the grants of
+/// all.
+fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf> {
+    let folders: BTreeMap<&PathBuf, Stamp> =
+        named.iter().rev().filter_map(NamedTool::folder).collect();
+    let places = folders
+        .keys()
+        .map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone()))
+        .collect();
+    for (folder, state) in folders {
+        watched.add_stamped(folder.clone(), state);
+    }
+    places
+}
+
+impl ReloadableServer {
+    /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
+    /// offering.
+    pub(crate) async fn follow(mut self) {
+        loop {
+            let changed = tokio::select! {
+                changed = self.watched.changed() => changed,
+                () = self.reload.notified() => Vec::new(),
+            };
+            let begun = Instant::now();
+            let reload = Reload::new(&self.server, &changed, &self.components);
+            let mut watched = WatchedFiles::new(&self.home, &self.serving.options.policy);
+            let assembled = loop {
+                match self
+                    .serving
+                    .assemble(
+                        &self.home,
+                        &mut self.components,
+                        &mut watched,
+                        Some(&reload),
+                    )
+                    .await
+                {
+                    // The change counts as seen, so it would be lost without a retry.
+                    Err(Stop::Refused(busy)) if busy.class == ErrorClass::RateLimited => {
+                        tokio::time::sleep(RETRY).await
+                    }
+                    assembled => break assembled,
+                }
+            };
+            info!(
+                changed = changed.len(),
+                is_new = assembled.is_ok(),
+                took = ?begun.elapsed(),
+                "the tools were loaded again"
+            );
+            match assembled {
+                Ok(offering) => {
+                    self.watched = watched;
+                    let changed = self.server.replace(offering).await;
+                    show::say("tools or configuration changed; now serving the new version");
+                    if let Some(reason) = changed {
+                        show::say(&format!(
+                            "the list of tools that clients can call changed ({reason})"
+                        ));
+                    }
+                }
+                Err(stop) => {
+                    // What could not be loaded is looked for again when it changes, or appears.
+                    self.watched.add_all(watched);
+                    reload.ends();
+                    match stop {
+                        Stop::Refused(refusal) => {
+                            kept(&format!("{} [{}]", refusal.message, refusal.code))
+                        }
+                        Stop::Failed(error) => kept(&format!("{error:#}")),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Checks whether the memory of this process suffices for a server whose calls together get `said` bytes, or as many as
+/// one of them may take: clients could get it killed otherwise.
+fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
+    let memory = memory_bytes();
+    let calls = said.unwrap_or_else(|| limits.host_bytes());
+    let beside = server::beside_calls_bytes(memory);
+    if calls.saturating_add(beside) <= memory {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let (whose, what_to_lower) = match said {
+        Some(_) => ("all calls together get", "--memory-total"),
+        None => ("one call may take", "--memory and --max-output"),
+    };
+    let message = format!(
+        "this process may have {} MiB of memory, {whose} {} MiB, and the server takes up to {} MiB beside them: give it {} \
+         MiB, or lower {what_to_lower}",
+        memory >> 20,
+        mib(calls),
+        mib(beside),
+        mib(calls.saturating_add(beside)),
+    );
+    Err(Refusal::new(ErrorCode::MemoryTooSmall, message))
+}
+
+/// The tools of the command line, else of the files.
+pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, Refusal> {
+    let mut named = Vec::new();
+    for typed in typed {
+        named.extend(each(
+            Target::named(typed, layers.names()),
+            typed.clone(),
+            None,
+        )?);
+    }
+    if typed.is_empty() {
+        for layer in layers.files() {
+            for entry in &layer.file.tools {
+                named.extend(of_entry(layer, entry, layers.names())?);
+            }
+            // Those that no entry names already.
+            let is_entry = |name: &str| {
+                layer
+                    .file
+                    .tools
+                    .iter()
+                    .any(|entry| entry.component.split('#').next() == Some(name))
+            };
+            for name in layer.file.declared.keys().filter(|name| !is_entry(name)) {
+                named.extend(each(
+                    Target::declared(layer, name, layers.names()),
+                    name.clone(),
+                    None,
+                )?);
+            }
+        }
+    }
+    if named.is_empty() {
+        let message = "no tools to serve: name an installed tool, a .wasm file or a source folder, or list tools under \
+         [tools] or [[tool]] in toolcell.toml";
+        return Err(Refusal::new(ErrorCode::NoTools, message));
+    }
+    Ok(named)
+}
+
+/// Checks the settings in the files that are for servers. Does not load the tools that they name.
+pub(crate) fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
+    let entries = layers
+        .files()
+        .iter()
+        .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
+    for (layer, entry) in entries {
+        of_entry(layer, entry, layers.names())?;
+    }
+    config::selection(layers, None, None)?;
+    away_of_files(layers).map(|_| ())
+}
+
+/// The `[approvals] if_client_cannot_ask` setting of the last file that has one.
+fn away_of_files(layers: &ConfigLayers) -> Result<Option<AwayWord>, Refusal> {
+    let mut away = None;
+    for layer in layers.files() {
+        if let Some(word) = &layer.file.approvals.if_client_cannot_ask {
+            away = Some(AwayWord::from_str(word, false).map_err(|_| {
+                unreadable(
+                    layer,
+                    &format!(
+                        "[approvals] if_client_cannot_ask = {word:?} is not one of: wait, return"
+                    ),
+                    word,
+                )
+            })?);
+        }
+    }
+    Ok(away)
+}
+
+fn kept(why: &str) {
+    show::say(&format!(
+        "warning: cannot load the change; still serving the previous version: {why}"
+    ));
+}
+
+fn of_entry(
+    layer: &ConfigLayer,
+    entry: &config::ToolEntry,
+    names: &InstalledNames,
+) -> Result<Vec<NamedTool>, Refusal> {
+    let path = hooks::path(layer, Path::new(&*entry.component));
+    if path.to_str().is_none() {
+        return Err(unreadable(
+            layer,
+            "the path of a tool is not UTF-8",
+            &entry.component,
+        ));
+    }
+    let timeout = entry.timeout.as_ref().map(|word| {
+        config::duration(word).map_err(|error| {
+            unreadable(
+                layer,
+                &format!("[[tool]] timeout = {word:?}: {error}"),
+                word,
+            )
+        })
+    });
+    let typed = String::from(&*entry.component);
+    each(
+        Target::of_entry(layer, &entry.component, names),
+        typed,
+        timeout.transpose()?,
+    )
+}
+
+/// The tools in `target`: one, or all in a folder of components.
+fn each(
+    target: Target,
+    typed: String,
+    timeout: Option<Duration>,
+) -> Result<Vec<NamedTool>, Refusal> {
+    let unreadable = |why: &str| {
+        let message = format!(
+            "{typed}: the folder of components cannot be read: {why}; name its files one by one"
+        );
+        Refusal::new(ErrorCode::FolderUnreadable, message)
+    };
+    let state = watching::stamp(&target.path);
+    let found = match target.name {
+        None if !target.is_installed() => {
+            folder::components(&target.path).map_err(|error| unreadable(&error.to_string()))?
+        }
+        _ => None,
+    };
+    let Some(files) = found else {
+        return Ok(vec![NamedTool {
+            target,
+            typed,
+            timeout,
+            folder: None,
+        }]);
+    };
+    let one = |file: PathBuf| -> Result<NamedTool, Refusal> {
+        let text = file
+            .to_str()
+            .ok_or_else(|| unreadable("the name of a file is not UTF-8"))?;
+        let folder = Some((target.path.clone(), state));
+        Ok(NamedTool {
+            target: Target::parse(text),
+            typed: text.to_owned(),
+            timeout,
+            folder,
+        })
+    };
+    files.into_iter().map(one).collect()
+}
+
+fn unreadable(layer: &ConfigLayer, why: &str, word: &ConfigText) -> Refusal {
+    let message = format!(
+        "the configuration cannot be read: {}: {why}",
+        layer.file.place_of(word)
+    );
+    Refusal::new(ErrorCode::PolicyUnreadable, message)
+}
+
+fn unwritable(error: &std::io::Error) {
+    show::say(&format!(
+        "warning: the records of calls cannot be written any more: {error}"
+    ));
+}
+
+/// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
+/// the server as soon as it reads that it is ready. Must be called within a runtime.
+pub(crate) fn interrupted() -> InterruptFuture {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    );
+    Box::pin(async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Writes the remaining records, and leaves the rest to the end of the process: dropping the engine would only take
+/// time, and a guest's blocking read must not delay the exit.
+pub(crate) fn finish(runtime: Runtime, server: Arc<Server>) {
+    runtime.shutdown_background();
+    server.close();
+    std::mem::forget(server);
+}

@@ -1,0 +1,680 @@
+//! Prints content on standard output, and everything else on standard error.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clap::builder::styling::AnsiColor;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Deserialize;
+use serde_json::Value;
+use toolcell::Listener;
+use toolcell_engine::approval::COLUMNS;
+use toolcell_spec::text::{Whitespace, visible, visible_json};
+use toolcell_spec::{
+    ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision,
+    Refusal, ToolError, ToolEvent, ToolHook, ToolResult,
+};
+
+use super::exit::{self, Exit};
+
+type LineTaker = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Takes the lines of [`say`] instead of standard error.
+static TAKES: OnceLock<LineTaker> = OnceLock::new();
+
+/// Gives the lines of [`say`] to `takes` from now on.
+pub(crate) fn say_through(takes: impl Fn(&str) + Send + Sync + 'static) {
+    let _ = TAKES.set(Box::new(takes));
+}
+
+/// Prints one line on standard error.
+pub(crate) fn say(line: &str) {
+    if let Some(takes) = TAKES.get() {
+        return takes(line);
+    }
+    let terminal = io::stderr().is_terminal();
+    let _ = writeln!(
+        io::stderr(),
+        "{}",
+        emphasized(&printable(line, terminal), terminal && wants_colours())
+    );
+}
+
+/// The line with `error:` at its start in the style of clap's own errors, if `colours`.
+fn emphasized(line: &str, colours: bool) -> Cow<'_, str> {
+    match line.strip_prefix("error:").filter(|_| colours) {
+        Some(rest) => {
+            let style = AnsiColor::Red.on_default().bold();
+            Cow::Owned(format!("{style}error:{style:#}{rest}"))
+        }
+        None => Cow::Borrowed(line),
+    }
+}
+
+/// Returns whether a terminal gets colours: reads NO_COLOR and TERM.
+pub(crate) fn wants_colours() -> bool {
+    wants_colours_by(variable)
+}
+
+fn wants_colours_by(variable: impl Fn(&str) -> Option<String>) -> bool {
+    variable("NO_COLOR").is_none_or(|value| value.is_empty())
+        && variable("TERM").is_some_and(|name| name != "dumb")
+}
+
+/// Returns whether the locale's character set is UTF-8, by its first variable that is set and not empty.
+fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(variable)
+        .find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        ["utf-8", "utf8"]
+            .iter()
+            .any(|name| locale.to_ascii_lowercase().contains(name))
+    })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The number of columns for standard output; 78 if its width is unknown.
+pub(crate) fn columns() -> usize {
+    let columns =
+        rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    // One less, because a terminal may wrap a row that fills the last column.
+    if columns == 0 { COLUMNS } else { columns - 1 }
+}
+
+/// Prints a refusal that is no result of a call, with the code that `toolcell explain` takes.
+pub(crate) fn refused(refusal: &Refusal) {
+    say(&format!("error: {} [{}]", refusal.message, refusal.code));
+}
+
+/// Prints what a refusal says to the operator alone: the last output of a tool that crashed while it was loaded.
+pub(crate) fn detail(refusal: &Refusal) {
+    refusal
+        .detail
+        .iter()
+        .flat_map(|detail| detail.lines())
+        .for_each(|line| say(&format!("detail| {line}")));
+}
+
+/// Prints what became of a command that makes one thing: `record` as JSON, if that is wanted, or else the refusal, or else
+/// `made`, which names the thing. Returns the exit code.
+pub(crate) fn outcome(
+    refusal: Option<&Refusal>,
+    record: Option<&Value>,
+    made: &str,
+) -> anyhow::Result<Exit> {
+    refusal.into_iter().for_each(detail);
+    let exit = refusal.map_or(Exit::Succeeded, exit::of_refusal);
+    let printed = match (record, refusal) {
+        (Some(record), _) => json(record),
+        (None, Some(refusal)) => {
+            refused(refusal);
+            Ok(())
+        }
+        (None, None) => writeln!(
+            io::stdout(),
+            "{}",
+            printable(made, io::stdout().is_terminal())
+        ),
+    };
+    printed.map(|()| exit).or_else(closed)
+}
+
+/// Treats a broken pipe as success, because the reader wants no more.
+pub(crate) fn closed(error: io::Error) -> anyhow::Result<Exit> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(Exit::Succeeded),
+        _ => Err(error.into()),
+    }
+}
+
+/// How the result of a call is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The content, for people.
+    People,
+    /// The `tool_result` record.
+    Result,
+    /// Everything that is known of the call.
+    Record,
+}
+
+/// Prints the result of a call, and returns the matching exit code.
+pub(crate) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+    let exit = exit::of_result(&record.result);
+    let printed = match form {
+        Form::People => {
+            aside_notes(&record.decisions);
+            people(record, "", "")
+        }
+        Form::Result => {
+            aside_notes(&record.decisions);
+            represented(&record.result).and_then(|result| json(&result))
+        }
+        Form::Record => whole(record).and_then(|record| json(&record)),
+    };
+    // The exit code is that of the call even if the reader closed the pipe.
+    printed
+        .map(|()| exit)
+        .or_else(|error| closed(error).map(|_| exit))
+}
+
+/// Prints the result of a call of a batch, and returns the matching exit code. Its grants are for all calls of the batch,
+/// so there are no notes on those that this one does not use.
+pub(crate) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+    let exit = exit::of_result(&record.result);
+    let printed = match form {
+        Form::People => {
+            // In front of every line, so that the output of one call cannot pass for that of another.
+            let id = visible(id, Whitespace::WrittenOut);
+            people(record, &format!("{id}| "), &format!("{id}: "))
+        }
+        Form::Result => represented(&record.result)
+            .and_then(|result| json(&serde_json::json!({ "id": id, "result": result }))),
+        Form::Record => whole(record).and_then(|record| json(&record)),
+    };
+    printed
+        .map(|()| exit)
+        .or_else(|error| closed(error).map(|_| exit))
+}
+
+/// Prints the context modifiers of a call of a batch that come after the results of all calls.
+pub(crate) fn modifiers_of_batch(
+    id: &str,
+    modifiers: &[ContextModifier],
+    form: Form,
+) -> anyhow::Result<()> {
+    let printed = match form {
+        Form::People => {
+            let prefix = format!("{}: ", visible(id, Whitespace::WrittenOut));
+            modifiers.iter().try_for_each(|modifier| {
+                writeln!(io::stderr(), "{prefix}{}", modifier_line(modifier))
+            })
+        }
+        Form::Result | Form::Record => {
+            json(&serde_json::json!({ "id": id, "context_modifiers": modifiers }))
+        }
+    };
+    printed.or_else(|error| closed(error).map(drop))
+}
+
+/// The line for a change of the context. Its key has letters, digits and a few signs.
+fn modifier_line(ContextModifier { key, value }: &ContextModifier) -> String {
+    format!(
+        "context| {key} = {}",
+        json_for_terminals(&value.to_string())
+    )
+}
+
+/// The result with the representations that its record does not hold (AT-REND-01..08).
+fn represented(result: &ToolResult) -> io::Result<Value> {
+    let mut value = serde_json::to_value(result)?;
+    if let (Value::Object(fields), Value::Object(more)) =
+        (&mut value, serde_json::to_value(result.representations())?)
+    {
+        fields.extend(more);
+    }
+    Ok(value)
+}
+
+/// Everything that is known of the call, with the representations of its result.
+fn whole(record: &CallRecord) -> io::Result<Value> {
+    let mut value = serde_json::to_value(record)?;
+    if let Some(result) = value.get_mut("result") {
+        *result = represented(&record.result)?;
+    }
+    Ok(value)
+}
+
+/// A result that was read back from the disk, as it was printed when the call ended.
+pub(crate) fn represent_again(result: &mut Value) {
+    let read = ToolResult::deserialize(&*result).ok();
+    if let Some(Ok(whole)) = read.as_ref().map(represented) {
+        *result = whole;
+    }
+}
+
+/// Prints what a person reads of a call. Lines on standard output begin with `out`, the others with `err`.
+fn people(record: &CallRecord, out: &str, err: &str) -> io::Result<()> {
+    hooks(&record.hooks, err);
+    content(&record.result, out)?;
+    aside(&record.result, err)
+}
+
+/// `text` with `prefix` before each line.
+fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
+    if prefix.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(
+        text.split('\n')
+            .map(|line| format!("{prefix}{line}"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
+}
+
+/// Writes `text`, with `prefix` before each line and a line break at its end.
+fn write_lines(out: &mut impl Write, text: &str, prefix: &str) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}",
+        prefixed(prefix, text.strip_suffix('\n').unwrap_or(text))
+    )
+}
+
+/// The notes of a decision: grants that give the call nothing.
+pub(crate) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
+    let notes = decision
+        .extra
+        .get("notes")
+        .and_then(|notes| notes.as_array());
+    notes.into_iter().flatten().filter_map(|note| note.as_str())
+}
+
+/// Prints notes on standard error, even if standard output is for programs, because they are for the person who granted
+/// access. A write error does not keep the result from being printed.
+fn aside_notes(decisions: &[PermissionDecision]) {
+    let mut err = io::stderr().lock();
+    for note in decisions.first().into_iter().flat_map(notes) {
+        let _ = writeln!(err, "note: {}", visible(note, Whitespace::WrittenOut));
+    }
+}
+
+/// Prints one line of JSON.
+pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{}",
+        json_for_terminals(&serde_json::to_string(value)?)
+    )?;
+    out.flush()
+}
+
+/// A number with its noun: `1 call`, `2 calls`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// One line of JSON with its end, safe for terminals: every `--json` prints through this function or [`json`].
+pub(crate) fn json_line(value: &Value) -> String {
+    format!("{}\n", json_for_terminals(&value.to_string()))
+}
+
+/// Prints the content of a result for a person.
+fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let terminal = out.is_terminal();
+    let mut shown = false;
+    for block in result
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+    {
+        let text = block_text(block);
+        // An artifact is what the call made beside its output.
+        shown |= block.kind != ARTIFACT;
+        if !(text.is_empty() && block.is_persisted()) {
+            write_lines(&mut out, &printable(&text, terminal), prefix)?;
+        }
+    }
+    if let (false, Some(structured)) = (shown, &result.structured_content) {
+        let text = serde_json::to_string_pretty(structured)?;
+        write_lines(&mut out, &json_for_terminals(&text), prefix)?;
+    }
+    out.flush()
+}
+
+/// Prints to standard error: where output is that was cut, the tool's own logs, its context modifiers, a summary, the error.
+fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    let terminal = err.is_terminal();
+    for line in result
+        .content
+        .iter()
+        .filter(|block| block.is_model_facing())
+        .filter_map(kept_line)
+    {
+        writeln!(err, "{prefix}{}", printable(&line, terminal))?;
+    }
+    for block in result
+        .content
+        .iter()
+        .filter(|block| !block.is_model_facing())
+    {
+        let stream = block
+            .fields
+            .get("stream")
+            .and_then(|stream| stream.as_str())
+            .unwrap_or("log");
+        for line in block_text(block).lines() {
+            writeln!(err, "{prefix}{stream}| {}", printable(line, terminal))?;
+        }
+    }
+    for modifier in &result.context_modifiers {
+        writeln!(err, "{prefix}{}", modifier_line(modifier))?;
+    }
+    if let Some(summary) = &result.ui_facing_summary {
+        writeln!(err, "{}", prefixed(prefix, &printable(summary, terminal)))?;
+    }
+    if let Some(error) = &result.error {
+        let line = printable(&error_line(error), terminal);
+        writeln!(
+            err,
+            "{}",
+            prefixed(prefix, &emphasized(&line, terminal && wants_colours()))
+        )?;
+    }
+    Ok(())
+}
+
+/// Prints the messages of hooks for people, and why a hook failed: the error does not say it, because a model may read
+/// that. As with [`aside_notes`], the result does not depend on it.
+fn hooks(runs: &[ToolHook], prefix: &str) {
+    let mut err = io::stderr().lock();
+    let terminal = err.is_terminal();
+    for run in runs {
+        let messages = run
+            .outputs
+            .iter()
+            .filter(|output| output.get("type").is_some_and(|kind| kind == "message"));
+        let messages = messages.filter_map(|message| message.get("text")?.as_str());
+        // A hook that was not loaded was reported before the call.
+        let failure = run
+            .error
+            .as_deref()
+            .filter(|_| run.outcome != HookOutcome::NotLoaded);
+        for line in messages.chain(failure).flat_map(str::lines) {
+            let _ = writeln!(
+                err,
+                "{prefix}hook {}| {}",
+                run.hook_id,
+                printable(line, terminal)
+            );
+        }
+    }
+}
+
+fn error_line(error: &ToolError) -> String {
+    let class = serde_json::to_value(error.error_class).ok();
+    let class = class
+        .as_ref()
+        .and_then(|class| class.as_str())
+        .unwrap_or("error");
+    format!("error: {} [{class}/{}]", error.message, error.error_code)
+}
+
+fn block_text(block: &Content) -> String {
+    if let Some(text) = block.as_text() {
+        return text.to_owned();
+    }
+    if block.kind == ARTIFACT {
+        let of = |field: &str| {
+            block
+                .fields
+                .get(field)
+                .and_then(|value| value.as_str())
+                .unwrap_or_default()
+        };
+        let size = block
+            .fields
+            .get("size_bytes")
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let name = of("name");
+        let media_type = of("media_type");
+        let uri = of("uri");
+        return format!("[artifact {name}: {size} bytes, {media_type}; toolcell artifact {uri}]");
+    }
+    if block.is_persisted() {
+        let preview = block
+            .fields
+            .get("preview")
+            .and_then(|preview| preview.as_str())
+            .unwrap_or_default();
+        return preview.to_owned();
+    }
+    serde_json::to_string(block).unwrap_or_default()
+}
+
+/// Where the whole of a block is, of which the result has a preview. Not on standard output, which has the output alone.
+fn kept_line(block: &Content) -> Option<String> {
+    let reference = block
+        .fields
+        .get("persisted_ref")
+        .filter(|_| block.is_persisted())?;
+    let size = reference
+        .get("size_bytes")
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let uri = reference
+        .get("uri")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let preview = block
+        .fields
+        .get("preview")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let what = if preview.is_empty() {
+        "the output is not shown"
+    } else {
+        "the output is cut"
+    };
+    Some(format!(
+        "note: {what}, {size} bytes in all; `toolcell artifact {uri}` prints them"
+    ))
+}
+
+/// Escapes control, bidirectional and invisible characters for a terminal. A file or a pipe gets the text unchanged.
+pub(crate) fn printable(text: &str, terminal: bool) -> String {
+    if terminal && guard!("terminal_escapes") {
+        visible(text, Whitespace::Kept)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The same JSON, safe for terminals: such characters occur in strings only, and JSON can escape them.
+pub(crate) fn json_for_terminals(text: &str) -> Cow<'_, str> {
+    if guard!("terminal_escapes") {
+        visible_json(text)
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Returns the style of a line of progress, in the characters that the locale has; `None` for a template that cannot be
+/// parsed.
+pub(crate) fn style(template: &str) -> Option<ProgressStyle> {
+    let style = ProgressStyle::with_template(template).ok()?;
+    Some(if is_utf8(variable) {
+        style
+    } else {
+        style.tick_chars("|/-\\ ").progress_chars("#-")
+    })
+}
+
+/// Shows progress on standard error while a tool runs: a spinner, and a bar once the tool says how far it is. A terminal
+/// that cannot move its cursor (`TERM=dumb`) shows nothing.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    /// The styles of a spinner and of a bar.
+    styles: [ProgressStyle; 2],
+    /// `true` if the bar moves by itself.
+    ticks: AtomicBool,
+}
+
+impl Bar {
+    /// Returns a bar if standard error is a terminal.
+    pub(crate) fn if_seen() -> Option<Arc<Self>> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let styles = [
+            style("{spinner} {msg}")?,
+            style("{spinner} {wide_bar} {pos:>3}% {msg}")?,
+        ];
+        Some(Arc::new(Self {
+            bar: ProgressBar::new(100),
+            styles,
+            ticks: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Shows one update of the tool. What the host says of a call that waits is not shown, because a question of the host
+    /// may be on the terminal.
+    fn update(&self, event: &ToolEvent) {
+        let field = |name: &str| event.data.pointer(&format!("/progress/{name}"));
+        if !field("status").is_some_and(|status| status == "running" || status == "partial_result")
+        {
+            return;
+        }
+        let percent = field("percent").and_then(|percent| percent.as_f64());
+        let first = !self.ticks.swap(true, Ordering::Relaxed);
+        let [spinner, bar] = &self.styles;
+        if let Some(percent) = percent {
+            self.bar.set_style(bar.clone());
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 to 100"
+            )]
+            self.bar.set_position(percent as u64);
+        } else if first {
+            self.bar.set_style(spinner.clone());
+        }
+        if let Some(message) = field("message")
+            .or(field("current_step"))
+            .and_then(|message| message.as_str())
+        {
+            self.bar.set_message(printable(message, true));
+        }
+        if first {
+            self.bar.enable_steady_tick(Duration::from_millis(120));
+        }
+    }
+}
+
+impl Listener for Bar {
+    fn event(&self, event: &ToolEvent) {
+        match event.event_type {
+            EventType::NeedsInput => {
+                // The user types on this line now.
+                self.ticks.store(false, Ordering::Relaxed);
+                self.bar.disable_steady_tick();
+                self.bar.finish_and_clear();
+                self.bar.set_draw_target(ProgressDrawTarget::hidden());
+            }
+            EventType::Resumed => {
+                self.bar.reset();
+                self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            EventType::Progress | EventType::PartialResult => self.update(event),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{emphasized, is_utf8, json_for_terminals, prefixed, printable, wants_colours_by};
+
+    /// The value of a variable among `variables`.
+    fn of<'a>(variables: &'a [(&str, &str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        move |name| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        }
+    }
+
+    #[test]
+    fn errors_have_colours_only_where_they_are_wanted() {
+        let has = |variables: &[(&str, &str)]| wants_colours_by(of(variables));
+        assert!(has(&[("TERM", "xterm")]) && has(&[("TERM", "xterm"), ("NO_COLOR", "")]));
+        assert!(
+            !has(&[("TERM", "xterm"), ("NO_COLOR", "1")]) && !has(&[("TERM", "dumb")]) && !has(&[])
+        );
+        assert_eq!(
+            emphasized("error: a error: b", true),
+            "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m a error: b"
+        );
+        assert_eq!(emphasized("error: a", false), "error: a");
+        assert_eq!(emphasized("note: error: a", true), "note: error: a");
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_names_the_character_set() {
+        let cases: [(&[(&str, &str)], bool); 6] = [
+            (&[("LANG", "en_US.UTF-8")], true),
+            (&[("LANG", "C.utf8")], true),
+            (&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")], false),
+            (
+                &[("LC_ALL", ""), ("LC_CTYPE", "de_DE.UTF-8"), ("LANG", "C")],
+                true,
+            ),
+            (&[("LC_CTYPE", "POSIX"), ("LANG", "en_US.UTF-8")], false),
+            (&[], false),
+        ];
+        for (variables, utf8) in cases {
+            assert_eq!(is_utf8(of(variables)), utf8, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn json_stays_the_same_and_spells_what_would_act() {
+        let value = serde_json::json!({"a\u{9b}31m": ["\u{202e}x\u{e0041}\u{7f}\n", "b\u{e9}"]});
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = json_for_terminals(&text);
+        assert!(
+            shown.contains("\\u009b31m")
+                && shown.contains("\\udb40\\udc41\\u007f")
+                && shown.contains('\u{e9}')
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            value
+        );
+    }
+
+    #[test]
+    fn a_prefix_is_before_every_line() {
+        assert_eq!(prefixed("a| ", "one\na| two\n"), "a| one\na| a| two\na| ");
+        assert_eq!(
+            (prefixed("", "one\n"), prefixed("a| ", "")),
+            ("one\n".into(), "a| ".into())
+        );
+        let written = |text| {
+            let mut out = Vec::new();
+            super::write_lines(&mut out, text, "").unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            ["", "one", "one\n", "\n"].map(written),
+            ["\n", "one\n", "one\n", "\n"]
+        );
+    }
+
+    #[test]
+    fn a_terminal_is_spared_what_would_act_on_it() {
+        assert_eq!(
+            printable("a\x1b[2Jb\u{202e}c\n", true),
+            "a\\u{1b}[2Jb\\u{202e}c\n"
+        );
+        assert_eq!(printable("a\x1b[2Jb", false), "a\x1b[2Jb");
+    }
+}

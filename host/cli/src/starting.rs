@@ -1,0 +1,174 @@
+//! The start of a server: with its tools, or, over standard streams, before a component of them is compiled.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use toolcell::{Home, ToolSet};
+use toolcell_engine::catalog::Surface;
+use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerTools};
+
+use super::exit::{self, Exit, Stop};
+use super::runtime::Runtime;
+use super::serving::{Components, ReloadableServer, ServingOptions};
+use super::watching::WatchedFiles;
+use super::{compiling, show, target};
+
+/// A server that is ready, or the exit code of a refusal that was printed on standard error.
+pub(crate) enum Ready {
+    Server(ReloadableServer),
+    Refused(Exit),
+}
+
+/// A server that may speak before it is ready.
+pub(crate) enum Early {
+    Ready(Ready),
+    Loading(LoadingServer),
+}
+
+/// A server whose tools are still loaded, because a component is compiled.
+pub(crate) struct LoadingServer {
+    pub(crate) server: Arc<Server>,
+    load: Load,
+}
+
+type Load = Pin<Box<dyn Future<Output = (Start, Result<ServerTools, Stop>)> + Send>>;
+
+/// The first loading of a server's tools.
+struct Start {
+    serving: Arc<ServingOptions>,
+    home: Home,
+    components: Components,
+    watched: WatchedFiles,
+}
+
+impl ServingOptions {
+    /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
+    /// surprise.
+    pub(crate) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
+        let (start, loaded) = runtime.block_on(Start::new(self)?.load());
+        start.ready(loaded, runtime)
+    }
+
+    /// Does what [`Self::server`] does, and returns early if a component has to be compiled for that.
+    pub(crate) fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
+        let start = Start::new(self)?;
+        let serving = Arc::clone(&start.serving);
+        let home = start.home.clone();
+        let mut compiles = serving.compiles.subscribe();
+        let mut load: Load = Box::pin(start.load());
+        let loaded = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                loaded = &mut load => Some(loaded),
+                _ = compiles.changed() => None,
+            }
+        });
+        if let Some((start, loaded)) = loaded {
+            return start.ready(loaded, runtime).map(Early::Ready);
+        }
+        let reason = compiling::running(*compiles.borrow());
+        let server = Server::loading(serving.settings(&home)?, interim(&home, &serving)?, reason);
+        Ok(Early::Loading(LoadingServer { server, load }))
+    }
+}
+
+impl Start {
+    fn new(serving: ServingOptions) -> anyhow::Result<Self> {
+        let home = Home::find()?;
+        let watched = WatchedFiles::new(&home, &serving.options.policy);
+        Ok(Self {
+            serving: Arc::new(serving),
+            home,
+            components: Components::new(),
+            watched,
+        })
+    }
+
+    async fn load(mut self) -> (Self, Result<ServerTools, Stop>) {
+        let loaded = self
+            .serving
+            .assemble(&self.home, &mut self.components, &mut self.watched, None)
+            .await;
+        (self, loaded)
+    }
+
+    fn ready(self, loaded: Result<ServerTools, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
+        let offering = match loaded {
+            Ok(offering) => offering,
+            Err(stop) => return refused(stop).map(Ready::Refused),
+        };
+        let server = Server::new(self.serving.settings(&self.home)?, offering);
+        runtime.block_on(server.announce());
+        Ok(Ready::Server(self.served(server)))
+    }
+
+    fn served(self, server: Arc<Server>) -> ReloadableServer {
+        let Self {
+            serving,
+            home,
+            components,
+            watched,
+        } = self;
+        ReloadableServer {
+            server,
+            serving,
+            home,
+            components,
+            watched,
+            reload: Arc::default(),
+        }
+    }
+}
+
+impl LoadingServer {
+    /// Loads the tools, and then follows their changes. The receiver gets what ends the server if they cannot be loaded,
+    /// and closes once they are.
+    pub(crate) fn spawn(self, runtime: &Runtime) -> oneshot::Receiver<anyhow::Result<Exit>> {
+        let (fails, failed) = oneshot::channel();
+        runtime.spawn(async move {
+            let Self { server, load } = self;
+            let (start, loaded) = load.await;
+            match loaded {
+                Ok(offering) => {
+                    server.loaded(offering).await;
+                    drop(fails);
+                    start.served(server).follow().await;
+                }
+                Err(stop) => {
+                    let _ = fails.send(refused(stop));
+                    server.not_loaded();
+                }
+            }
+        });
+        failed
+    }
+}
+
+/// Prints why a server does not start, and returns its exit code.
+fn refused(stop: Stop) -> anyhow::Result<Exit> {
+    let refusal = stop.refusal()?;
+    show::refused(&refusal);
+    show::detail(&refusal);
+    Ok(exit::of_refusal(&refusal))
+}
+
+/// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told
+/// of them.
+fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ServerTools> {
+    // What is wrong with the files is said when the tools are loaded.
+    let grants = serving
+        .options
+        .settings(home)
+        .map(|settings| settings.grants)
+        .unwrap_or_default();
+    let host = Arc::new(target::host(home, |settings| settings)?);
+    let offers = ExposedTools::on(Vec::new(), |tools| Surface::new(tools, 0));
+    let approvals = ApprovalSettings {
+        session: None,
+        elicitation: false,
+        away: ApprovalFallback::Return,
+    };
+    let tools = ToolSet::new(host).grants(grants);
+    Ok(ServerTools::new(tools, offers, approvals))
+}
