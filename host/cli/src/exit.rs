@@ -48,6 +48,13 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct BadRequest(pub String);
 
+impl From<anyhow::Error> for BadRequest {
+    /// An error that is the caller's mistake.
+    fn from(error: anyhow::Error) -> Self {
+        Self(format!("{error:#}"))
+    }
+}
+
 /// Why a command does not go on: a refusal, which is data, or an error.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -62,6 +69,14 @@ impl Stop {
             Self::Refused(refusal) => Ok(refusal),
             Self::Failed(error) => Err(error),
         }
+    }
+}
+
+/// Separates a refusal from an error, which ends the command.
+pub(crate) fn refusable<T>(done: Result<T, Stop>) -> anyhow::Result<Result<T, Refusal>> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(stop) => stop.refusal().map(Err),
     }
 }
 

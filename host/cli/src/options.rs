@@ -301,7 +301,6 @@ pub(crate) fn settings(
     limits: &LimitOptions,
     policy: &PolicyOptions,
 ) -> Result<Settings, Stop> {
-    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
     if let Some(file) = &grants.tls_ca {
         // Read here, because the sandbox, which reads it again, can only say that it cannot be set up.
         tls::client(std::slice::from_ref(file))
@@ -312,7 +311,7 @@ pub(crate) fn settings(
         cwd: cwd.clone(),
         ..Grants::default()
     };
-    grants.add_to(&mut granted).map_err(bad)?;
+    grants.add_to(&mut granted).map_err(BadRequest::from)?;
     let options = LayerOptions {
         file: policy.config.clone(),
         none: policy.no_config,
@@ -320,7 +319,7 @@ pub(crate) fn settings(
     let mut layers = ConfigLayers::read(home, cwd.as_deref(), &options)?;
     let expire = expiry_of_files(&layers)?;
     let selection = config::selection(&layers, None, None)?;
-    granted.extend(layers.grants()).map_err(bad)?;
+    granted.extend(layers.grants()).map_err(BadRequest::from)?;
     layers.note_changeable(&granted);
     let kept = protected_sources::of_settings(home, cwd.as_deref(), grants, policy, &layers);
     let mode = policy.mode.map(|mode| match mode {

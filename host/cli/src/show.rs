@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::styling::AnsiColor;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolcell::Listener;
 use toolcell_engine::approval::COLUMNS;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
@@ -103,6 +103,12 @@ pub(crate) fn detail(refusal: &Refusal) {
         .for_each(|line| say(&format!("detail| {line}")));
 }
 
+/// Prints a refusal that ends a command, and returns its exit code.
+pub(crate) fn refuse(refusal: &Refusal, as_json: bool) -> anyhow::Result<Exit> {
+    let error = json!({ "error": refusal.to_error() });
+    outcome(Some(refusal), as_json.then_some(&error), "")
+}
+
 /// Prints what became of a command that makes one thing: `record` as JSON, if that is wanted, or else the refusal, or else
 /// `made`, which names the thing. Returns the exit code.
 pub(crate) fn outcome(
@@ -112,19 +118,37 @@ pub(crate) fn outcome(
 ) -> anyhow::Result<Exit> {
     refusal.into_iter().for_each(detail);
     let exit = refusal.map_or(Exit::Succeeded, exit::of_refusal);
-    let printed = match (record, refusal) {
-        (Some(record), _) => json(record),
+    match (record, refusal) {
+        (Some(record), _) => done(json(record), exit),
         (None, Some(refusal)) => {
             refused(refusal);
-            Ok(())
+            Ok(exit)
         }
-        (None, None) => writeln!(
-            io::stdout(),
-            "{}",
-            printable(made, io::stdout().is_terminal())
-        ),
-    };
-    printed.map(|()| exit).or_else(closed)
+        (None, None) => print(printable(made, io::stdout().is_terminal()) + "\n"),
+    }
+}
+
+/// Prints `text` on standard output.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<Exit> {
+    done(io::stdout().write_all(text.as_ref()), Exit::Succeeded)
+}
+
+/// Prints lines of text that others wrote: each stays on its line.
+pub(crate) fn lines(lines: impl IntoIterator<Item = String>) -> anyhow::Result<Exit> {
+    let lines = lines.into_iter();
+    let lines = lines.map(|line| visible(&line, Whitespace::WrittenOut) + "\n");
+    print(lines.collect::<String>())
+}
+
+/// Prints one line of JSON, and nothing else.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
+    done(json(value), Exit::Succeeded)
+}
+
+/// Returns `exit`, also if the reader of what was `printed` closed the pipe.
+pub(crate) fn done(printed: io::Result<()>, exit: Exit) -> anyhow::Result<Exit> {
+    printed.or_else(|error| closed(error).map(drop))?;
+    Ok(exit)
 }
 
 /// Treats a broken pipe as success, because the reader wants no more.
@@ -160,10 +184,7 @@ pub(crate) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
         }
         Form::Record => whole(record).and_then(|record| json(&record)),
     };
-    // The exit code is that of the call even if the reader closed the pipe.
-    printed
-        .map(|()| exit)
-        .or_else(|error| closed(error).map(|_| exit))
+    done(printed, exit)
 }
 
 /// Prints the result of a call of a batch, and returns the matching exit code. Its grants are for all calls of the batch,
@@ -177,12 +198,10 @@ pub(crate) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyh
             people(record, &format!("{id}| "), &format!("{id}: "))
         }
         Form::Result => represented(&record.result)
-            .and_then(|result| json(&serde_json::json!({ "id": id, "result": result }))),
+            .and_then(|result| json(&json!({ "id": id, "result": result }))),
         Form::Record => whole(record).and_then(|record| json(&record)),
     };
-    printed
-        .map(|()| exit)
-        .or_else(|error| closed(error).map(|_| exit))
+    done(printed, exit)
 }
 
 /// Prints the context modifiers of a call of a batch that come after the results of all calls.
@@ -198,9 +217,7 @@ pub(crate) fn modifiers_of_batch(
                 writeln!(io::stderr(), "{prefix}{}", modifier_line(modifier))
             })
         }
-        Form::Result | Form::Record => {
-            json(&serde_json::json!({ "id": id, "context_modifiers": modifiers }))
-        }
+        Form::Result | Form::Record => json(&json!({ "id": id, "context_modifiers": modifiers })),
     };
     printed.or_else(|error| closed(error).map(drop))
 }
@@ -350,11 +367,8 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
         .iter()
         .filter(|block| !block.is_model_facing())
     {
-        let stream = block
-            .fields
-            .get("stream")
-            .and_then(|stream| stream.as_str())
-            .unwrap_or("log");
+        let stream = block.fields.get("stream").and_then(Value::as_str);
+        let stream = stream.unwrap_or("log");
         for line in block_text(block).lines() {
             writeln!(err, "{prefix}{stream}| {}", printable(line, terminal))?;
         }
@@ -404,12 +418,15 @@ fn hooks(runs: &[ToolHook], prefix: &str) {
 }
 
 fn error_line(error: &ToolError) -> String {
-    let class = serde_json::to_value(error.error_class).ok();
-    let class = class
-        .as_ref()
-        .and_then(|class| class.as_str())
-        .unwrap_or("error");
+    let class = json!(error.error_class);
+    let class = class.as_str().unwrap_or("error");
     format!("error: {} [{class}/{}]", error.message, error.error_code)
+}
+
+/// A field of a block that is a text.
+fn field<'b>(block: &'b Content, name: &str) -> &'b str {
+    let value = block.fields.get(name).and_then(Value::as_str);
+    value.unwrap_or_default()
 }
 
 fn block_text(block: &Content) -> String {
@@ -417,30 +434,14 @@ fn block_text(block: &Content) -> String {
         return text.to_owned();
     }
     if block.kind == ARTIFACT {
-        let of = |field: &str| {
-            block
-                .fields
-                .get(field)
-                .and_then(|value| value.as_str())
-                .unwrap_or_default()
-        };
-        let size = block
-            .fields
-            .get("size_bytes")
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let name = of("name");
-        let media_type = of("media_type");
-        let uri = of("uri");
+        let name = field(block, "name");
+        let size = block.fields.get("size_bytes").unwrap_or(&Value::Null);
+        let media_type = field(block, "media_type");
+        let uri = field(block, "uri");
         return format!("[artifact {name}: {size} bytes, {media_type}; toolcell artifact {uri}]");
     }
     if block.is_persisted() {
-        let preview = block
-            .fields
-            .get("preview")
-            .and_then(|preview| preview.as_str())
-            .unwrap_or_default();
-        return preview.to_owned();
+        return field(block, "preview").to_owned();
     }
     serde_json::to_string(block).unwrap_or_default()
 }
@@ -451,20 +452,9 @@ fn kept_line(block: &Content) -> Option<String> {
         .fields
         .get("persisted_ref")
         .filter(|_| block.is_persisted())?;
-    let size = reference
-        .get("size_bytes")
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let uri = reference
-        .get("uri")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let preview = block
-        .fields
-        .get("preview")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let what = if preview.is_empty() {
+    let size = &reference["size_bytes"];
+    let uri = reference["uri"].as_str().unwrap_or_default();
+    let what = if field(block, "preview").is_empty() {
         "the output is not shown"
     } else {
         "the output is cut"
@@ -556,10 +546,8 @@ impl Bar {
         } else if first {
             self.bar.set_style(spinner.clone());
         }
-        if let Some(message) = field("message")
-            .or(field("current_step"))
-            .and_then(|message| message.as_str())
-        {
+        let message = field("message").or(field("current_step"));
+        if let Some(message) = message.and_then(Value::as_str) {
             self.bar.set_message(printable(message, true));
         }
         if first {

@@ -8,7 +8,7 @@ use toolcell::{Home, ToolSet};
 use toolcell_engine::catalog::Surface;
 use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerTools};
 
-use super::exit::{self, Exit, Stop};
+use super::exit::{Exit, Stop};
 use super::runtime::Runtime;
 use super::serving::{Components, ReloadableServer, ServingOptions};
 use super::watching::WatchedFiles;
@@ -96,7 +96,7 @@ impl Start {
     fn ready(self, loaded: Result<ServerTools, Stop>, runtime: &Runtime) -> anyhow::Result<Ready> {
         let offering = match loaded {
             Ok(offering) => offering,
-            Err(stop) => return refused(stop).map(Ready::Refused),
+            Err(stop) => return show::refuse(&stop.refusal()?, false).map(Ready::Refused),
         };
         let server = Server::new(self.serving.settings(&self.home)?, offering);
         runtime.block_on(server.announce());
@@ -136,21 +136,14 @@ impl LoadingServer {
                     start.served(server).follow().await;
                 }
                 Err(stop) => {
-                    let _ = fails.send(refused(stop));
+                    let refused = stop.refusal();
+                    let _ = fails.send(refused.and_then(|refusal| show::refuse(&refusal, false)));
                     server.not_loaded();
                 }
             }
         });
         failed
     }
-}
-
-/// Prints why a server does not start, and returns its exit code.
-fn refused(stop: Stop) -> anyhow::Result<Exit> {
-    let refusal = stop.refusal()?;
-    show::refused(&refusal);
-    show::detail(&refusal);
-    Ok(exit::of_refusal(&refusal))
 }
 
 /// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolcell::{ComponentTools, Home, Host, HostBuilder, Limits, Policy};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
+    configured_compilation,
 };
 use toolcell_engine::approval::legible;
 use toolcell_engine::catalog::{Tool, pick};
@@ -21,6 +22,7 @@ use toolcell_toolchain::{
     ToolchainSearch,
 };
 
+use super::exit::BadRequest;
 use super::{bundled, folder, terminal};
 
 /// TOOL as it was typed: a path or an installed name, and the name of one of its tools.
@@ -414,6 +416,12 @@ pub(crate) fn host(
         None => settings,
     };
     Ok(change(settings).build()?)
+}
+
+/// Returns a host that loads components and calls none, as the user's own file says.
+pub(crate) fn loading_host(home: &Home) -> anyhow::Result<Host> {
+    let compilation = configured_compilation(home).map_err(BadRequest::from)?;
+    host(home, |settings| compilation.apply(settings))
 }
 
 /// Applies what the configuration files say of a host that runs calls with `limits`.

@@ -5,16 +5,18 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use toolcell_spec::dialect::sections;
 
-use super::find::{Toolchain, ToolchainSearch, ToolchainSource, find};
+use super::find::{Toolchain, ToolchainSearch, find};
+use super::language::quoted_path;
 use super::process::{self, OutputPipe};
 use super::record::{self, BuildResult};
 use super::sources::{SourceListing, SourceScope};
-use super::workspace::{CargoPackage, SDK, Workspace};
+use super::workspace::{CargoPackage, SDK, Workspace, manifest, setting};
 use super::{ProgressSink, TARGET, build_cache, c_code};
 
 /// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
@@ -24,7 +26,7 @@ const SPARE_MEMORY: u64 = 1 << 20;
 
 /// How a tool is built.
 pub struct BuildSettings {
-    /// How to find a toolchain. The build overwrites its `dir` and `offline`.
+    /// How to find a toolchain. The build overwrites its `dir`.
     pub search: ToolchainSearch,
     /// The folder of build records: see [`super::standing`].
     pub records: PathBuf,
@@ -33,12 +35,6 @@ pub struct BuildSettings {
     pub target_dir: Option<PathBuf>,
     /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
     pub sdk: Option<PathBuf>,
-    /// Fetches nothing.
-    pub offline: bool,
-    /// Refuses to change Cargo.lock.
-    pub locked: bool,
-    /// Maximum number of compilers at once; `None`: what cargo chooses.
-    pub jobs: Option<u32>,
     /// Reads the metadata of a tool's folder: names of custom sections, such as `version`, and their texts, which the
     /// build puts into the component. Default: nothing.
     pub sections: fn(&Path) -> Vec<(&'static str, String)>,
@@ -54,24 +50,41 @@ impl BuildSettings {
             records,
             target_dir: None,
             sdk: None,
-            offline: false,
-            locked: false,
-            jobs: None,
             sections,
         }
     }
 
-    /// The component in the file `made`, with what the manifest in `dir` says of it.
-    pub(super) fn described(&self, made: &Path, dir: &Path) -> Result<Vec<u8>> {
+    /// The search for the toolchain of the project in `dir`.
+    pub(super) fn search_in(&self, dir: &Path) -> ToolchainSearch {
+        ToolchainSearch {
+            dir: dir.to_owned(),
+            ..self.search.clone()
+        }
+    }
+
+    /// Keeps the component in the file `wasm` that a compilation in the folder `work` made, with what the manifest says of
+    /// it: the user's copy, and the record `made`.
+    pub(super) fn finish(
+        &self,
+        wasm: &Path,
+        made: BuildResult,
+        work: &Path,
+    ) -> Result<BuildOutcome> {
         let mut component =
-            std::fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
-        for (name, text) in (self.sections)(dir) {
+            std::fs::read(wasm).with_context(|| format!("cannot read {}", wasm.display()))?;
+        for (name, text) in (self.sections)(made.dir) {
             component =
                 sections::with_custom(&component, name, text.as_bytes()).map_err(|why| {
                     anyhow!("cannot write the section {name} of the component: {why}")
                 })?;
         }
-        Ok(component)
+        let built = BuildOutcome::keep(made.dir, made.name, &component, &made.sources)?;
+        record::write(&self.records, made, &component)?;
+        build_cache::touch(work);
+        if let Some(parent) = work.parent().filter(|_| !built.fresh) {
+            build_cache::prune(parent, build_cache::BYTES_MAX);
+        }
+        Ok(built)
     }
 }
 
@@ -86,96 +99,82 @@ pub struct BuildOutcome {
     pub fresh: bool,
     /// A digest of all its sources, in hex.
     pub sources: String,
-    /// How the toolchain was found.
-    pub source: ToolchainSource,
 }
 
-/// Builds the tool whose Cargo.toml is in `dir`.
+impl BuildOutcome {
+    /// Writes the user's copy of the component.
+    pub(super) fn keep(
+        dir: &Path,
+        name: &str,
+        component: &[u8],
+        sources: &SourceListing,
+    ) -> Result<Self> {
+        let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
+        let fresh = std::fs::read(&wasm).is_ok_and(|found| found == component);
+        record::replace(&wasm, component)?;
+        Ok(Self {
+            wasm,
+            name: name.to_owned(),
+            fresh,
+            sources: sources.digest(),
+        })
+    }
+}
+
+/// Builds the tool whose Cargo.toml is in `dir`, which is canonical.
 pub(super) fn build(
     dir: &Path,
     settings: &BuildSettings,
     say: ProgressSink,
 ) -> Result<BuildOutcome> {
-    let dir = std::fs::canonicalize(dir)
-        .with_context(|| format!("cannot find the folder {}", dir.display()))?;
-    if !dir.join("Cargo.toml").is_file() {
-        bail!(
-            "no Cargo.toml in {}: name a tool's folder, or make one with `toolcell new NAME`",
-            dir.display()
-        );
-    }
-    let search = ToolchainSearch {
-        dir: dir.clone(),
-        offline: settings.offline,
-        ..settings.search.clone()
-    };
+    let search = settings.search_in(dir);
     let toolchain = find(&search, say)?;
-    let c_compiler = c_code::compiler(&search, say)?;
-    let workspace = Workspace::read(&dir, &toolchain)?;
-    let package = workspace.package_at(&dir)?;
+    let workspace = Workspace::read(dir, &toolchain)?;
+    let package = workspace.package_at(dir)?;
     package.check_component()?;
     let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
     let sdk = sdk
         .map(std::path::absolute)
         .transpose()
         .context("cannot find the SDK")?;
-    let sdk = sdk.as_deref();
-    let c_compiler = c_compiler.as_deref();
     let job = PackageBuild {
-        dir: &dir,
+        dir,
         settings,
         toolchain: &toolchain,
         workspace: &workspace,
         package,
         sdk,
-        c_compiler,
+        c_compiler: c_code::compiler(&search, say)?,
     };
 
-    let _held = record::lock(&job.compiling(), &dir, say)?;
-    let earlier = record::read(&settings.records, &dir);
+    let _held = record::lock(&job.compiling(), dir, say)?;
+    let earlier = record::read(&settings.records, dir);
     let (known, memory) = earlier.map_or((SourceListing::default(), INITIAL_MEMORY), |r| {
         (r.sources, r.initial_memory)
     });
-    let before = SourceListing::read(&workspace.near(package, &dir), &known)?;
+    let before = SourceListing::read(&workspace.near(package, dir), &known)?;
     let (artifact, initial_memory) = job.compile_with(memory, say)?;
     let scope = job.scope(&artifact.wasm)?;
     let sources = SourceListing::read(&scope, &before)?;
     workspace.refuse_changes(&before, &sources)?;
 
-    let component = settings.described(&artifact.wasm, &dir)?;
-    let wasm = output_folder(&dir)?.join(format!("{}.wasm", package.name));
-    record::replace(&wasm, &component)?;
-    let digest = sources.digest();
-    let name = &package.name;
-    let key = String::new();
-    let around = workspace.around(&dir);
     let made = BuildResult {
-        dir: &dir,
-        component: &component,
-        name,
+        dir,
+        name: &package.name,
         initial_memory,
-        key,
+        key: String::new(),
         scope,
         sources,
-        around,
+        around: workspace.around(dir),
     };
-    record::write(&settings.records, made)?;
-    build_cache::touch(&job.target_dir());
-    if !artifact.fresh {
-        build_cache::prune(&job.compiling(), build_cache::BYTES_MAX);
-    }
-    Ok(BuildOutcome {
-        wasm,
-        name: name.clone(),
-        fresh: artifact.fresh,
-        sources: digest,
-        source: toolchain.source,
-    })
+    let built = settings.finish(&artifact.wasm, made, &job.target_dir())?;
+    let fresh = artifact.fresh;
+    Ok(BuildOutcome { fresh, ..built })
 }
 
 /// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
 /// in a workspace this is not the `target` that git already ignores.
-pub(super) fn output_folder(dir: &Path) -> Result<PathBuf> {
+fn output_folder(dir: &Path) -> Result<PathBuf> {
     let folder = dir.join("target").join("toolcell");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -201,9 +200,9 @@ struct PackageBuild<'a> {
     toolchain: &'a Toolchain,
     workspace: &'a Workspace,
     package: &'a CargoPackage,
-    sdk: Option<&'a Path>,
+    sdk: Option<PathBuf>,
     /// Folder of a compiler for C, if the package wants one.
-    c_compiler: Option<&'a Path>,
+    c_compiler: Option<PathBuf>,
 }
 
 struct CargoArtifact {
@@ -251,21 +250,10 @@ impl PackageBuild<'_> {
             "json-render-diagnostics",
         ]);
         command.arg("--target-dir").arg(self.target_dir());
-        for (flag, wanted) in [
-            ("--offline", self.settings.offline),
-            ("--locked", self.settings.locked),
-        ] {
-            if wanted {
-                command.arg(flag);
-            }
-        }
-        if let Some(jobs) = self.settings.jobs {
-            command.args(["--jobs", &jobs.to_string()]);
-        }
-        if let Some(sdk) = self.sdk {
+        if let Some(sdk) = &self.sdk {
             command.args(["--config", &patch(sdk)?]);
         }
-        if let Some(part) = self.c_compiler {
+        if let Some(part) = &self.c_compiler {
             c_code::use_in(&mut command, part, &self.target_dir())?;
         }
         command.args([
@@ -275,34 +263,22 @@ impl PackageBuild<'_> {
         ]);
 
         let mut artifact = None;
-        let mut complaint = String::new();
-        let status = process::run(command, None, &mut |stream, line| match stream {
-            OutputPipe::Out => artifact = self.artifact_in(line).or(artifact.take()),
-            OutputPipe::Err if is_status(line) => say(line),
-            OutputPipe::Err => {
-                complaint.push_str(line);
-                complaint.push('\n');
-            }
-        })?;
+        let mut on_out = |line: &str| artifact = self.artifact_in(line).or(artifact.take());
+        let (status, complaint) = run_cargo(command, &mut on_out, say)?;
+        let name = &self.package.name;
         if !status.success() {
-            return match memory_wanted(&complaint) {
-                Some(bytes) => Ok(CompileOutcome::NeedsMemory(bytes)),
-                None => {
-                    let advice = c_code::advice(&complaint).filter(|_| self.c_compiler.is_none());
-                    let advice = advice
-                        .map(|advice| format!("\n{advice}"))
-                        .unwrap_or_default();
-                    Err(anyhow!(
-                        "{} does not build:\n{}{advice}",
-                        self.package.name,
-                        complaint.trim_end()
-                    ))
-                }
-            };
+            if let Some(bytes) = memory_wanted(&complaint) {
+                return Ok(CompileOutcome::NeedsMemory(bytes));
+            }
+            let advice = c_code::advice(&complaint).filter(|_| self.c_compiler.is_none());
+            let advice = advice.map(|advice| format!("\n{advice}"));
+            bail!(
+                "{name} does not build:\n{complaint}{}",
+                advice.unwrap_or_default()
+            );
         }
         // Warnings, if any.
         complaint.lines().for_each(say);
-        let name = &self.package.name;
         artifact
             .map(CompileOutcome::Done)
             .ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
@@ -362,21 +338,14 @@ impl PackageBuild<'_> {
         let list = wasm.with_extension("d");
         let text = std::fs::read_to_string(&list)
             .with_context(|| format!("cannot read cargo's list {}", list.display()))?;
-        let phase_token = self.target_dir();
+        let made = self.target_dir();
         let mut scope = self.workspace.steering(self.dir);
         let mut packages = BTreeSet::from([self.dir.to_owned()]);
-        for file in sources_in(&text)
-            .into_iter()
-            .map(|file| self.dir.join(file))
-        {
+        for file in sources_in(&text) {
+            let file = self.dir.join(file);
             // What a build script wrote follows from the script.
-            if !file.starts_with(&phase_token) {
-                packages.extend(
-                    manifest_of(&file)
-                        .as_deref()
-                        .and_then(Path::parent)
-                        .map(Path::to_owned),
-                );
+            if !file.starts_with(&made) {
+                packages.extend(package_of(&file).map(Path::to_owned));
                 scope.add_file(file);
             }
         }
@@ -393,24 +362,17 @@ impl PackageBuild<'_> {
 }
 
 fn has_build_script(folder: &Path) -> bool {
-    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-    let manifest: toml::Table = toml::from_str(&manifest).unwrap_or_default();
-    match manifest
-        .get("package")
-        .and_then(|package| package.get("build"))
-    {
+    match setting(&manifest(folder), &["package", "build"]) {
         Some(toml::Value::Boolean(is_on)) => *is_on,
         Some(_) => true,
         None => folder.join("build.rs").is_file(),
     }
 }
 
-fn manifest_of(source: &Path) -> Option<PathBuf> {
-    source
-        .ancestors()
-        .skip(1)
-        .map(|folder| folder.join("Cargo.toml"))
-        .find(|file| file.is_file())
+/// The folder of the package that has the file `source`.
+fn package_of(source: &Path) -> Option<&Path> {
+    let mut folders = source.ancestors().skip(1);
+    folders.find(|folder| folder.join("Cargo.toml").is_file())
 }
 
 /// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's macros are a path dependency
@@ -420,51 +382,38 @@ fn patch(sdk: &Path) -> Result<String> {
     if !folder.join("Cargo.toml").is_file() {
         bail!("no SDK in {}", folder.display());
     }
-    let text = folder.to_str().with_context(|| {
-        format!(
-            "{} is not UTF-8, as cargo's settings must be",
-            folder.display()
-        )
-    })?;
-    Ok(format!("patch.crates-io.{SDK}.path={}", quoted(text)?))
-}
-
-/// `text` as a TOML string, which has the escapes of JSON.
-pub(super) fn quoted(text: &str) -> Result<String> {
-    serde_json::to_string(text).context("quote a path")
+    let path = quoted_path(&folder)?;
+    Ok(format!("patch.crates-io.{SDK}.path={path}"))
 }
 
 /// The files after the colon of a make rule; a space in a name is escaped.
 fn sources_in(rule: &str) -> Vec<PathBuf> {
-    let Some((_, files)) = rule
-        .lines()
-        .next()
-        .and_then(|line| line.split_once(".wasm: "))
-    else {
-        return Vec::new();
-    };
-    let mut names = vec![String::new()];
-    let mut letters = files.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match (letter, letters.peek(), names.last_mut()) {
-            ('\\', Some(' '), Some(name)) => {
-                name.push(' ');
-                letters.next();
-            }
-            (' ', ..) => names.push(String::new()),
-            (letter, _, Some(name)) => name.push(letter),
-            (_, _, None) => {}
-        }
-    }
-    names
-        .into_iter()
-        .filter(|name| !name.is_empty())
-        .map(PathBuf::from)
-        .collect()
+    let line = rule.lines().next().unwrap_or_default();
+    let files = line.split_once(".wasm: ").map_or("", |(_, files)| files);
+    // No path has a NUL.
+    let files = files.replace("\\ ", "\0");
+    let names = files.split(' ').filter(|name| !name.is_empty());
+    names.map(|name| name.replace('\0', " ").into()).collect()
+}
+
+/// Runs cargo, and passes its status lines to `say`, and each line of its standard output to `on_out`. Returns what else
+/// it printed.
+pub(super) fn run_cargo(
+    command: Command,
+    on_out: &mut dyn FnMut(&str),
+    say: ProgressSink,
+) -> Result<(ExitStatus, String)> {
+    let mut lines = Vec::new();
+    let status = process::run(command, None, &mut |stream, line| match stream {
+        OutputPipe::Out => on_out(line),
+        OutputPipe::Err if is_status(line) => say(line),
+        OutputPipe::Err => lines.push(line.to_owned()),
+    })?;
+    Ok((status, lines.join("\n").trim_end().to_owned()))
 }
 
 /// `true` if a line is a status line of cargo: a verb, right-aligned in twelve columns.
-pub(super) fn is_status(line: &str) -> bool {
+fn is_status(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(12) else {
         return false;
     };
@@ -482,29 +431,7 @@ fn memory_wanted(complaint: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Preference;
-    use super::super::shim::ShimPrograms;
     use super::*;
-
-    #[test]
-    fn a_folder_without_a_manifest_is_told_what_to_do() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = BuildSettings::new(
-            ShimPrograms::new().search(Preference::Installed),
-            folder.path().join("records"),
-        );
-        let error = build(folder.path(), &settings, &mut |_| ())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"),
-            "{error}"
-        );
-        let error = build(&folder.path().join("none"), &settings, &mut |_| ())
-            .unwrap_err()
-            .to_string();
-        assert!(error.starts_with("cannot find the folder "), "{error}");
-    }
 
     #[test]
     fn cargos_progress_is_told_from_the_compilers_words() {

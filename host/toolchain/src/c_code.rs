@@ -6,15 +6,16 @@
 //! c-compiler = true
 //! ```
 
-use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::find::ToolchainSearch;
-use super::language::{ZIG, zig_program};
+use super::language::{ZIG, ZIG_PROGRAM, utf8};
+use super::toolchain_cache::program;
+use super::workspace::{manifest, setting};
 use super::{ProgressSink, record};
 
 /// The variables by which the crate `cc` finds a compiler and an archiver, and the subcommand of Zig that is one.
@@ -25,21 +26,12 @@ const COMPLAINT: &str = "error occurred in cc-rs";
 
 /// `true` if a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
 pub(super) fn is_wanted(dir: &Path) -> bool {
-    std::env::var_os(COMPILER).is_none()
-        && std::fs::read_to_string(dir.join("Cargo.toml")).is_ok_and(|manifest| asks(&manifest))
+    std::env::var_os(COMPILER).is_none() && asks(&manifest(dir))
 }
 
-fn asks(manifest: &str) -> bool {
-    let Ok(manifest) = toml::from_str::<toml::Table>(manifest) else {
-        return false;
-    };
-    let package = manifest
-        .get("package")
-        .and_then(|package| package.get("metadata"));
-    let own = package.and_then(|metadata| metadata.get("toolcell"));
-    own.and_then(|own| own.get("c-compiler"))
-        .and_then(toml::Value::as_bool)
-        .unwrap_or_default()
+fn asks(manifest: &toml::Table) -> bool {
+    let wanted = setting(manifest, &["package", "metadata", "toolcell", "c-compiler"]);
+    wanted.and_then(toml::Value::as_bool).unwrap_or_default()
 }
 
 /// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
@@ -52,14 +44,7 @@ pub(super) fn compiler(search: &ToolchainSearch, say: ProgressSink) -> Result<Op
 /// Makes `cargo` compile C with the compiler in `part`. `target_dir`: where it compiles; the scripts that it calls stay
 /// there, because another path of the compiler would have everything compiled again.
 pub(super) fn use_in(cargo: &mut Command, part: &Path, target_dir: &Path) -> Result<()> {
-    let zig = zig_program(part);
-    if !zig.is_file() {
-        bail!(
-            "{} is missing: remove the folder {}",
-            zig.display(),
-            part.display()
-        );
-    }
+    let zig = program(part, ZIG_PROGRAM)?;
     let folder = target_dir.join("c-compiler");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -78,22 +63,14 @@ pub(super) fn use_in(cargo: &mut Command, part: &Path, target_dir: &Path) -> Res
 
 /// A script that is a compiler or an archiver to the crate `cc`, which gives a compiler the target in Rust's words.
 fn script_of(zig: &Path, subcommand: &str) -> Result<String> {
-    let zig = quoted(zig.as_os_str())?;
+    let zig = utf8(zig)?.replace('\'', r"'\''");
     Ok(match subcommand {
         "cc" => format!(
             "#!/bin/sh\nn=$#\nwhile [ $n -gt 0 ]; do\n  case $1 in --target=*) ;; *) set -- \"$@\" \"$1\" ;; esac\n  \
-             shift\n  n=$((n - 1))\ndone\nexec {zig} cc -target wasm32-wasi \"$@\"\n"
+             shift\n  n=$((n - 1))\ndone\nexec '{zig}' cc -target wasm32-wasi \"$@\"\n"
         ),
-        other => format!("#!/bin/sh\nexec {zig} {other} \"$@\"\n"),
+        other => format!("#!/bin/sh\nexec '{zig}' {other} \"$@\"\n"),
     })
-}
-
-/// A path as a word of the shell.
-fn quoted(path: &OsStr) -> Result<String> {
-    let text = path
-        .to_str()
-        .with_context(|| format!("{} is not UTF-8", path.display()))?;
-    Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
 /// The remedy for a build that failed for the lack of a compiler.
@@ -106,10 +83,13 @@ pub(super) fn advice(complaint: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
     fn a_package_asks_for_a_compiler_in_its_manifest() {
+        let asks = |text: &str| asks(&toml::from_str(text).unwrap_or_default());
         assert!(asks(
             "[package]\nname = \"a\"\n[package.metadata.toolcell]\nc-compiler = true\n"
         ));
@@ -128,7 +108,7 @@ mod tests {
     fn the_compiler_gets_every_argument_but_the_target_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let part = folder.path().join("it's a room");
-        let zig = zig_program(&part);
+        let zig = part.join(ZIG_PROGRAM);
         std::fs::create_dir_all(zig.parent().unwrap()).unwrap();
         std::fs::write(&zig, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
         std::fs::set_permissions(&zig, std::fs::Permissions::from_mode(0o755)).unwrap();

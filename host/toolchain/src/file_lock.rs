@@ -1,9 +1,12 @@
 //! A file lock between processes of toolcell.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
 
+use anyhow::{Context, Result};
 use toolcell_engine::approval::legible;
+use toolcell_system::private;
 
 use super::ProgressSink;
 
@@ -14,14 +17,16 @@ const WORDS_BYTES_MAX: u64 = 4096;
 pub(super) struct FileLock(File);
 
 impl FileLock {
-    /// Takes the lock of `file`, and says `occupied` if it has to wait for it, with what its holder is busy with. Writes
-    /// `busy_with` into the file for those that wait next.
+    /// Takes the lock of the file `path`, and says `occupied` if it has to wait for it, with what its holder is busy with.
+    /// Writes `busy_with` into the file for those that wait next.
     pub(super) fn take(
-        mut file: File,
+        path: &Path,
         occupied: &str,
         busy_with: &str,
         say: ProgressSink,
-    ) -> io::Result<Self> {
+    ) -> Result<Self> {
+        let mut file = private::open_or_create(path)
+            .with_context(|| format!("cannot open the lock {}", path.display()))?;
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let mut holder = Vec::new();
             // These words are for people alone, so that none is no reason to fail.
@@ -33,7 +38,8 @@ impl FileLock {
                 format!("{occupied}: {holder}")
             });
         }
-        file.lock()?;
+        file.lock()
+            .with_context(|| format!("cannot wait for the lock {}", path.display()))?;
         let _ = file
             .rewind()
             .and_then(|()| file.set_len(0))
@@ -57,27 +63,19 @@ mod tests {
     fn a_lock_ends_with_its_holder_although_a_forked_process_still_has_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let open = || {
-            File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-                .unwrap()
-        };
         let mut said = Vec::new();
-        let mut take = |file| {
-            FileLock::take(file, "occupied", "this", &mut |line| {
+        let mut take = || {
+            FileLock::take(&path, "occupied", "this", &mut |line| {
                 said.push(line.to_owned())
             })
             .unwrap()
         };
-        let first = open();
-        let inherited = first.try_clone().unwrap();
-        drop(take(first));
-        let second = take(open());
-        assert!(matches!(open().try_lock(), Err(TryLockError::WouldBlock)));
+        let first = take();
+        let inherited = first.0.try_clone().unwrap();
+        drop(first);
+        let second = take();
+        let third = File::open(&path).unwrap();
+        assert!(matches!(third.try_lock(), Err(TryLockError::WouldBlock)));
         drop((second, inherited));
         assert_eq!(said, Vec::<String>::new());
     }
@@ -86,23 +84,14 @@ mod tests {
     fn one_that_waits_says_for_what() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let open = || {
-            File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-                .unwrap()
-        };
-        let mut first = Some(FileLock::take(open(), "waiting", "/a/tool", &mut |_| {}).unwrap());
+        let mut first = Some(FileLock::take(&path, "waiting", "/a/tool", &mut |_| {}).unwrap());
         let mut said = Vec::new();
         // The first one ends when the second one says that it waits.
         let mut waiting = |line: &str| {
             said.push(line.to_owned());
             drop(first.take());
         };
-        drop(FileLock::take(open(), "waiting", "/b", &mut waiting).unwrap());
+        drop(FileLock::take(&path, "waiting", "/b", &mut waiting).unwrap());
         assert_eq!(said, ["waiting: /a/tool"]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "/b");
     }

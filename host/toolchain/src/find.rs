@@ -1,16 +1,14 @@
 //! Finds the Rust toolchain that builds guests: the first of three ways that works, or the one that the user forces.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use sha2::{Digest, Sha256};
 
-use super::process::{self, OutputPipe};
+use super::process;
 use super::{ProgressSink, TARGET, packages, sysroot};
 
 /// The environment variable that forces one way.
@@ -73,8 +71,6 @@ pub struct ToolchainSearch {
     pub cache_dir: PathBuf,
     /// The tool's folder, because rustup selects a toolchain by the current directory.
     pub dir: PathBuf,
-    /// Forbids downloads.
-    pub offline: bool,
     /// The PATH in which programs are looked up, and which they inherit.
     pub path: OsString,
 }
@@ -86,13 +82,18 @@ impl ToolchainSearch {
             preference,
             cache_dir: cache_dir.into(),
             dir: PathBuf::from("."),
-            offline: false,
             path: std::env::var_os("PATH").unwrap_or_default(),
         }
     }
 
     pub(super) fn which(&self, name: &str) -> Option<PathBuf> {
         process::which(name, &self.path)
+    }
+
+    /// The program `name` on PATH.
+    pub(super) fn program(&self, name: &str) -> Result<PathBuf> {
+        self.which(name)
+            .with_context(|| format!("no {name} on PATH"))
     }
 
     pub(super) fn command(&self, program: &Path) -> Command {
@@ -102,20 +103,9 @@ impl ToolchainSearch {
     }
 }
 
-/// The way on which a toolchain was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolchainSource {
-    Installed,
-    Rustup,
-    Packages,
-    /// In toolcell's own cache, from the registry of another language.
-    Room,
-}
-
 /// How to call the cargo that can build a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Toolchain {
-    pub(super) source: ToolchainSource,
     /// A hash that changes with the standard library. It is part of the target folder's name, because cargo does not
     /// detect such a change.
     pub(super) id: String,
@@ -127,14 +117,12 @@ pub(super) struct Toolchain {
 
 impl Toolchain {
     pub(super) fn new(
-        source: ToolchainSource,
         cargo: PathBuf,
         rustc: Option<PathBuf>,
         standard_library: &str,
         path: &OsStr,
     ) -> Self {
         Toolchain {
-            source,
             id: short_hash(standard_library),
             cargo,
             rustc,
@@ -154,12 +142,8 @@ impl Toolchain {
 }
 
 pub(super) fn short_hash(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest.iter().take(6).fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        write!(hex, "{byte:02x}").ok();
-        hex
-    })
+    let digest = blake3::hash(text.as_bytes()).to_hex();
+    digest.chars().take(12).collect()
 }
 
 /// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
@@ -171,15 +155,14 @@ pub(super) fn find(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolch
         Preference::Rustup => installed(search).or_else(|_| through_rustup(search, say)),
         Preference::Packages => packages::set_up(search, say),
     }
-    .with_context(|| match search.preference {
-        Preference::Any => "find a Rust toolchain that builds tools".to_owned(),
-        Preference::Installed => {
-            format!("use the installed Rust, as {PREFERENCE_VARIABLE}=installed says")
-        }
-        Preference::Rustup => format!("use rustup, as {PREFERENCE_VARIABLE}=rustup says"),
-        Preference::Packages => {
-            format!("use the system's packages, as {PREFERENCE_VARIABLE}=packages says")
-        }
+    .with_context(|| {
+        let (what, word) = match search.preference {
+            Preference::Any => return "find a Rust toolchain that builds tools".to_owned(),
+            Preference::Installed => ("the installed Rust", "installed"),
+            Preference::Rustup => ("rustup", "rustup"),
+            Preference::Packages => ("the system's packages", "packages"),
+        };
+        format!("use {what}, as {PREFERENCE_VARIABLE}={word} says")
     })
 }
 
@@ -228,29 +211,19 @@ pub(super) fn remedy(search: &ToolchainSearch) -> String {
 
 /// The user's own rustc, if it has the target's standard library.
 pub(super) fn installed(search: &ToolchainSearch) -> Result<Toolchain> {
-    let rustc = search
-        .which("rustc")
-        .ok_or_else(|| anyhow!("no rustc on PATH"))?;
-    let cargo = search
-        .which("cargo")
-        .ok_or_else(|| anyhow!("no cargo on PATH"))?;
+    let rustc = search.program("rustc")?;
+    let cargo = search.program("cargo")?;
     let mut question = search.command(&rustc);
     question
         .args(["--print", "target-libdir", "--target", TARGET])
         .env("RUSTUP_AUTO_INSTALL", "0");
-    let answer = process::output(question, PROBE)?;
-    if !answer.status.success() {
-        bail!(
-            "{} cannot build for {TARGET}: {}",
-            rustc.display(),
-            answer.reason()
-        );
-    }
-    let folder = PathBuf::from(answer.out.trim());
+    let answer = process::output(question, Some(PROBE))?.text();
+    let folder =
+        answer.with_context(|| format!("{} cannot build for {TARGET}", rustc.display()))?;
+    let folder = PathBuf::from(folder);
     let library = standard_library(&folder)
         .ok_or_else(|| anyhow!("{} has no standard library for {TARGET}", rustc.display()))?;
     Ok(Toolchain::new(
-        ToolchainSource::Installed,
         cargo,
         None,
         &library.to_string_lossy(),
@@ -260,51 +233,25 @@ pub(super) fn installed(search: &ToolchainSearch) -> Result<Toolchain> {
 
 /// `libstd-<hash>.rlib` in a target's library folder; its name changes with the toolchain's version.
 pub(super) fn standard_library(folder: &Path) -> Option<PathBuf> {
-    let files = std::fs::read_dir(folder).ok()?;
-    files.flatten().map(|file| file.path()).find(|file| {
-        let name = file
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+    let mut files = std::fs::read_dir(folder).ok()?.flatten();
+    let library = files.find(|file| {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
         name.starts_with("libstd-") && name.ends_with(".rlib")
-    })
+    });
+    Some(library?.path())
 }
 
 fn through_rustup(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
-    let rustup = search
-        .which("rustup")
-        .ok_or_else(|| anyhow!("no rustup on PATH"))?;
-    if search.offline {
-        bail!("rustup would have to download {TARGET}, and downloads are not allowed");
-    }
+    let rustup = search.program("rustup")?;
     say(&format!(
         "adding Rust's target {TARGET}, {TARGET_SIZE}: rustup target add {TARGET}"
     ));
     let mut add = search.command(&rustup);
     add.args(["target", "add", TARGET]);
-    let mut last = String::new();
-    let status = process::run(add, Some(DOWNLOAD), &mut |stream, line| {
-        if stream == OutputPipe::Err && !line.trim().is_empty() {
-            say(line);
-            line.trim().clone_into(&mut last);
-        }
-    })?;
-    if !status.success() {
-        bail!(
-            "rustup could not add {TARGET}: {}",
-            if last.is_empty() {
-                status.to_string()
-            } else {
-                last
-            }
-        );
-    }
-    let toolchain =
-        installed(search).context("rustup added the target, but rustc does not see it")?;
-    Ok(Toolchain {
-        source: ToolchainSource::Rustup,
-        ..toolchain
-    })
+    process::follow(add, Some(DOWNLOAD), say)
+        .with_context(|| format!("rustup could not add {TARGET}"))?;
+    installed(search).context("rustup added the target, but rustc does not see it")
 }
 
 #[cfg(test)]
@@ -360,10 +307,7 @@ mod tests {
         for preference in [Preference::Any, Preference::Installed, Preference::Rustup] {
             let (toolchain, said) = found(&programs.search(preference));
             let toolchain = toolchain.unwrap();
-            assert_eq!(
-                (toolchain.source, toolchain.rustc),
-                (ToolchainSource::Installed, None)
-            );
+            assert_eq!(toolchain.rustc, None);
             assert_eq!(toolchain.cargo, programs.dir().join("cargo"));
             assert!(said.is_empty(), "{said:?}");
         }
@@ -385,7 +329,7 @@ mod tests {
     fn a_missing_target_is_added_by_rustup() {
         let programs = programs().with("rustup", RUSTUP);
         let (toolchain, said) = found(&programs.search(Preference::Any));
-        assert_eq!(toolchain.unwrap().source, ToolchainSource::Rustup);
+        assert!(toolchain.is_ok());
         assert_eq!(
             said,
             [
@@ -451,21 +395,6 @@ mod tests {
             error.starts_with(
                 "use the system's packages, as TOOLCELL_GUEST_TOOLCHAIN=packages says: "
             ),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn offline_asks_nobody_for_a_download() {
-        let programs = programs().with("rustup", RUSTUP);
-        let search = ToolchainSearch {
-            offline: true,
-            ..programs.search(Preference::Rustup)
-        };
-        let (toolchain, said) = found(&search);
-        let error = format!("{:#}", toolchain.unwrap_err());
-        assert!(
-            error.contains("and downloads are not allowed") && said.is_empty(),
             "{error}"
         );
     }

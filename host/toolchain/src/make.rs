@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
-use super::build::{BuildOutcome, BuildSettings, output_folder};
-use super::find::{PROBE, ToolchainSearch, ToolchainSource, short_hash};
-use super::language::{EmbeddedFile, LanguageBackend, renew_local_files, write_local_files};
+use super::build::{BuildOutcome, BuildSettings};
+use super::find::{PROBE, ToolchainSearch, short_hash};
+use super::language::{EmbeddedFile, FetchedToolchain, LanguageRow, write_local_files};
 use super::record::{self, BuildResult, BuildState};
 use super::sources::SourceListing;
 use super::toolchain_cache::ToolchainPart;
@@ -81,11 +81,7 @@ impl CompileJob<'_> {
 
     /// A command of the program `name` on PATH, in the project's folder.
     pub(super) fn on_path(&self, name: &str) -> Result<Command> {
-        let program = self
-            .search
-            .which(name)
-            .ok_or_else(|| anyhow!("no {name} on PATH"))?;
-        Ok(self.command(&program))
+        Ok(self.command(&self.search.program(name)?))
     }
 
     /// Runs a step, and says what it printed: its failure has that instead, because it is the reason.
@@ -102,12 +98,8 @@ impl CompileJob<'_> {
 
     /// Runs a program, and returns what it printed.
     pub(super) fn output(&self, command: Command) -> Result<String> {
-        let output = process::output(command, PROBE)?;
-        if output.status.success() {
-            Ok(output.out)
-        } else {
-            bail!("{} does not build: {}", self.name, output.reason())
-        }
+        let printed = process::output(command, Some(PROBE))?.text();
+        printed.with_context(|| format!("{} does not build", self.name))
     }
 
     /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `part`.
@@ -160,20 +152,14 @@ impl CompileJob<'_> {
 
 /// Builds the project in `dir`, and keeps the record of what was built from which sources.
 pub(super) fn build(
-    language: &dyn LanguageBackend,
+    (language, toolchain): (&LanguageRow, &FetchedToolchain),
     dir: &Path,
     settings: &BuildSettings,
     compile: CompileFn,
     say: ProgressSink,
 ) -> Result<BuildOutcome> {
-    let search = ToolchainSearch {
-        dir: dir.to_owned(),
-        offline: settings.offline,
-        ..settings.search.clone()
-    };
-    for part in language.parts(&search) {
-        part.ready(&search, say)?;
-    }
+    let search = settings.search_in(dir);
+    toolchain.part.ready(&search, say)?;
     let sdk = settings
         .sdk
         .as_deref()
@@ -189,26 +175,24 @@ pub(super) fn build(
         .unwrap_or_else(|| search.cache_dir.join("builds"));
     let compiling = std::path::absolute(compiling).context("cannot find the folder of builds")?;
     let _held = record::lock(&compiling, dir, say)?;
-    let id = short_hash(&format!("{} {}", language.name(), dir.display()));
+    let id = short_hash(&format!("{} {}", language.name, dir.display()));
     let work = compiling.join(format!("{}{id}", build_cache::BUILD));
     std::fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-    renew_local_files(language, dir, &sdk)?;
     write_local_files(language, dir, &sdk)?;
 
     let earlier = record::read(&settings.records, dir);
-    let around = language.scope(dir);
+    let around = toolchain.scope(dir);
     let listed = earlier.as_ref().map(|record| record.sources.clone());
     let before = SourceListing::read(&around, &listed.unwrap_or_default())?;
-    let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
     let job = CompileJob {
-        language: language.name(),
+        language: language.name,
         dir,
         name,
         work,
         sdk: &sdk,
         search: &search,
     };
-    let key = if language.skips() {
+    let key = if toolchain.skips {
         key(&job, &before)
     } else {
         String::new()
@@ -218,18 +202,15 @@ pub(super) fn build(
     {
         let component = std::fs::read(&component)
             .with_context(|| format!("cannot read {}", component.display()))?;
-        record::replace(&wasm, &component)?;
-        let sources = record.sources.digest();
+        let built = BuildOutcome::keep(dir, name, &component, &record.sources)?;
         return Ok(BuildOutcome {
-            wasm,
-            name: name.to_owned(),
             fresh: true,
-            sources,
-            source: ToolchainSource::Room,
+            ..built
         });
     }
+
     let made = compile(&job, say)?;
-    let scope = language.read(&job)?;
+    let scope = toolchain.read(&job)?;
     let sources = SourceListing::read(&scope, &before)?;
     if let Some(path) = sources.edited(&before) {
         bail!(
@@ -237,14 +218,8 @@ pub(super) fn build(
             path.display()
         );
     }
-
-    let component = settings.described(&made, dir)?;
-    let fresh = std::fs::read(&wasm).is_ok_and(|found| found == component);
-    record::replace(&wasm, &component)?;
-    let digest = sources.digest();
-    let made = BuildResult {
+    let result = BuildResult {
         dir,
-        component: &component,
         name,
         initial_memory: 0,
         key,
@@ -252,18 +227,7 @@ pub(super) fn build(
         sources,
         around,
     };
-    record::write(&settings.records, made)?;
-    build_cache::touch(&job.work);
-    if !fresh {
-        build_cache::prune(&compiling, build_cache::BYTES_MAX);
-    }
-    Ok(BuildOutcome {
-        wasm,
-        name: name.to_owned(),
-        fresh,
-        sources: digest,
-        source: ToolchainSource::Room,
-    })
+    settings.finish(&made, result, &job.work)
 }
 
 /// A digest of everything that decides what a build makes: the sources, the SDK, the toolchain and this program.
@@ -272,29 +236,20 @@ fn key(job: &CompileJob, before: &SourceListing) -> String {
         before.digest(),
         job.sdk.display().to_string(),
         job.search.cache_dir.display().to_string(),
+        job.language.to_owned(),
+        env!("CARGO_PKG_VERSION").to_owned(),
     ];
-    let version = [job.language, env!("CARGO_PKG_VERSION")].map(str::to_owned);
-    blake3::hash(
-        parts
-            .iter()
-            .chain(&version)
-            .map(|part| format!("{part}\n"))
-            .collect::<String>()
-            .as_bytes(),
-    )
-    .to_hex()
-    .to_string()
+    blake3::hash(parts.join("\n").as_bytes()).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::project::ProjectKind;
     use super::super::record::{BuildState, standing};
     use super::super::shim::ShimPrograms;
     use super::super::{Preference, survey};
     use super::*;
 
-    const PART: ToolchainPart = ToolchainPart {
+    static PART: ToolchainPart = ToolchainPart {
         name: "maker-1.2",
         contents: "Maker 1.2",
         registry: "the test",
@@ -305,59 +260,28 @@ mod tests {
     };
 
     /// A language of the tests: its compiler copies the source.
-    struct Copied;
+    static COPIED: LanguageRow = LanguageRow {
+        name: "copied",
+        title: "Copied",
+        marks: &["tool.txt"],
+        tool: &[],
+        hook: &[],
+        local_files: |sdk| Ok(vec![("local/sdk".to_owned(), sdk.display().to_string())]),
+        refuses_name: |_| None,
+        sdk: &[],
+        test_command: "true",
+        fetched: Some(TOOLCHAIN),
+    };
 
-    impl LanguageBackend for Copied {
-        fn name(&self) -> &'static str {
-            "copied"
-        }
-
-        fn title(&self) -> &'static str {
-            "Copied"
-        }
-
-        fn marks(&self) -> &'static [&'static str] {
-            &["tool.txt"]
-        }
-
-        fn template(&self, _: ProjectKind) -> &'static [EmbeddedFile] {
-            &[]
-        }
-
-        fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-            Ok(vec![("local/sdk".to_owned(), sdk.display().to_string())])
-        }
-
-        fn sdk(&self) -> &'static [EmbeddedFile] {
-            &[]
-        }
-
-        fn test_command(&self) -> &'static str {
-            "true"
-        }
-
-        fn parts(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
-            static KEPT: ToolchainPart = PART;
-            vec![&KEPT]
-        }
-
-        fn made_beside(&self) -> &'static [&'static str] {
-            &["__cache__", "./local"]
-        }
-
-        fn steering(&self) -> &'static [&'static str] {
-            &["steering.json"]
-        }
-
-        fn build(
-            &self,
-            dir: &Path,
-            settings: &BuildSettings,
-            say: ProgressSink,
-        ) -> Result<BuildOutcome> {
-            build(self, dir, settings, &compile, say)
-        }
-    }
+    const TOOLCHAIN: FetchedToolchain = FetchedToolchain {
+        part: &PART,
+        made_beside: &["__cache__", "./local"],
+        steering: &["steering.json"],
+        beside: |_| Ok(Vec::new()),
+        read: |job| Ok(TOOLCHAIN.scope(job.dir)),
+        skips: false,
+        compile,
+    };
 
     fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
         let mut copy = job.command(&job.part_folder(&PART).join("copy"));
@@ -407,7 +331,7 @@ mod tests {
 
         fn build(&self) -> (Result<BuildOutcome>, Vec<String>) {
             let mut said = Vec::new();
-            let built = Copied.build(&self.dir(), &self.settings(), &mut |line| {
+            let built = COPIED.build(&self.dir(), &self.settings(), &mut |line| {
                 said.push(line.to_owned())
             });
             (built, said)
@@ -421,7 +345,7 @@ mod tests {
     #[test]
     fn what_is_fetched_is_said_before_and_fetched_once() {
         let place = Place::new();
-        let found = Copied.survey(&place.search());
+        let found = COPIED.survey(&place.search());
         let [survey::SurveyFinding { state, detail, .. }] = found.as_slice() else {
             panic!("{found:?}")
         };
@@ -446,7 +370,7 @@ mod tests {
         let (again, said) = place.build();
         assert!(again.unwrap().fresh && said.is_empty(), "{said:?}");
         assert_eq!(
-            Copied.survey(&place.search())[0].state,
+            COPIED.survey(&place.search())[0].state,
             survey::PartState::Ready
         );
     }
@@ -507,7 +431,7 @@ mod tests {
             sdk: Some(sdks.join(new)),
             ..place.settings()
         };
-        Copied.build(&place.dir(), &settings, &mut |_| ()).unwrap();
+        COPIED.build(&place.dir(), &settings, &mut |_| ()).unwrap();
         assert_eq!(
             std::fs::read_to_string(place.dir().join("local/sdk")).unwrap(),
             text(new)
@@ -533,25 +457,13 @@ mod tests {
     #[test]
     fn what_cannot_be_fetched_is_refused_with_what_to_do() {
         let place = Place::new();
-        let settings = BuildSettings {
-            offline: true,
-            ..place.settings()
-        };
-        let error = Copied
-            .build(&place.dir(), &settings, &mut |_| ())
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            "Maker 1.2 from the test: 1 MB, 2 MB on disk would have to be fetched, and downloads are not allowed"
-        );
         std::fs::remove_file(place.programs.dir().join("fetch")).unwrap();
         let error = place.build().0.unwrap_err().to_string();
         assert_eq!(
             error,
             "Maker 1.2 needs fetch, which is not on PATH: install fetch"
         );
-        let found = &Copied.survey(&place.search())[0];
+        let found = &COPIED.survey(&place.search())[0];
         assert_eq!(
             (found.state, found.fix.as_deref()),
             (survey::PartState::Missing, Some("install fetch"))
@@ -569,8 +481,14 @@ mod tests {
         std::fs::write(place.programs.dir().join("broken"), "").unwrap();
         let mut said = Vec::new();
         let mut say = |line: &str| said.push(line.to_owned());
-        let error =
-            build(&Copied, &place.dir(), &place.settings(), &failing, &mut say).unwrap_err();
+        let error = build(
+            (&COPIED, &TOOLCHAIN),
+            &place.dir(),
+            &place.settings(),
+            &failing,
+            &mut say,
+        )
+        .unwrap_err();
         let text = format!("{error:#}");
         assert!(
             text.ends_with(" does not build:\nfetched"),
@@ -582,7 +500,7 @@ mod tests {
             compile(job, say)
         };
         let error = build(
-            &Copied,
+            (&COPIED, &TOOLCHAIN),
             &place.dir(),
             &place.settings(),
             &editing,
@@ -599,7 +517,7 @@ mod tests {
             compile(job, say)
         };
         build(
-            &Copied,
+            (&COPIED, &TOOLCHAIN),
             &place.dir(),
             &place.settings(),
             &logging,

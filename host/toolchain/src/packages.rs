@@ -2,17 +2,15 @@
 //! a current C library for the guest from the same mirror. apt checks the signature of every package.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use toolcell_system::private;
+use anyhow::{Context, Result, bail, ensure};
 
-use super::file_lock::FileLock;
 use super::find::{Toolchain, ToolchainSearch};
-use super::process::{self, OutputPipe, ProgramOutput};
-use super::{ProgressSink, TARGET, sysroot};
+use super::language::utf8;
+use super::{ProgressSink, TARGET, process, sysroot, toolchain_cache};
 
 /// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
 /// cargo.
@@ -32,6 +30,8 @@ pub(super) const PACKAGES_SIZE: &str = "some 240 MB";
 const WASI_LIBC_SUITE: &str = "trixie-backports";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// Sets variables, for apt as root too.
+const ENV: &str = "/usr/bin/env";
 const QUESTION: Duration = Duration::from_secs(60);
 /// Time limit for an index of 310 KB, or a package of 1.1 MB.
 const DOWNLOAD: Duration = Duration::from_secs(120);
@@ -43,24 +43,15 @@ pub(super) fn set_up(search: &ToolchainSearch, say: ProgressSink) -> Result<Tool
         Err(reason) => reason,
     };
     let apt = Apt::find(search)?;
-    let home = sysroot::home(&search.cache_dir);
-    std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-    let lock =
-        private::open_or_create(&home.join("lock")).context("cannot open the toolchain's lock")?;
     let busy_with = format!("process {}", std::process::id());
-    let _held = FileLock::take(
-        lock,
-        "waiting for another toolcell that sets up the toolchain",
-        &busy_with,
-        say,
-    )
-    .context("cannot wait for the toolchain's lock")?;
+    let _held = toolchain_cache::lock(search, &busy_with, say)?;
     if let Ok(toolchain) = sysroot::ready(search) {
         return Ok(toolchain);
     }
     say(&format!(
         "setting up Rust for {TARGET} from the system's packages: {stale:#}"
     ));
+    let home = toolchain_cache::home(&search.cache_dir);
     remove_leftovers(&home);
     apt.install_missing(say)?;
     let wasi_libc = home.join("wasi-libc");
@@ -73,64 +64,41 @@ pub(super) fn set_up(search: &ToolchainSearch, say: ProgressSink) -> Result<Tool
 
 /// Removes what a killed run left behind. The caller holds the lock.
 fn remove_leftovers(home: &Path) {
-    let Ok(entries) = std::fs::read_dir(home) else {
-        return;
-    };
-    for entry in entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(".new-"))
-    {
-        std::fs::remove_dir_all(entry.path()).ok();
-    }
+    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".new-"))
+        .for_each(|entry| _ = std::fs::remove_dir_all(entry.path()));
 }
 
 fn has_libc(folder: &Path) -> bool {
     folder.join("VERSION").is_file() && folder.join("lib").join(TARGET).join("libc.a").is_file()
 }
 
-/// The programs of the system's package manager.
-pub(super) struct Apt<'a> {
-    search: &'a ToolchainSearch,
-    apt_get: PathBuf,
-    dpkg: PathBuf,
-    dpkg_query: PathBuf,
-    dpkg_deb: PathBuf,
-}
+/// The system's package manager.
+pub(super) struct Apt<'a>(&'a ToolchainSearch);
 
 impl<'a> Apt<'a> {
     pub(super) fn find(search: &'a ToolchainSearch) -> Result<Self> {
-        let program = |name: &str| {
-            search.which(name).ok_or_else(|| {
-                anyhow!("no {name} on PATH: this way exists on Debian and its kin only")
-            })
-        };
-        Ok(Apt {
-            search,
-            apt_get: program("apt-get")?,
-            dpkg: program("dpkg")?,
-            dpkg_query: program("dpkg-query")?,
-            dpkg_deb: program("dpkg-deb")?,
-        })
+        for name in ["apt-get", "dpkg", "dpkg-query", "dpkg-deb"] {
+            let program = search.program(name);
+            program.context("this way exists on Debian and its kin only")?;
+        }
+        Ok(Apt(search))
     }
 
     /// Returns the `names` that are not installed.
     pub(super) fn missing<'n>(&self, names: &[&'n str]) -> Result<Vec<&'n str>> {
-        let mut query = self.command(&self.dpkg_query);
+        let mut query = self.command("dpkg-query")?;
         // The command fails for an unknown name, but still lists the others.
         query
             .args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"])
             .args(names);
-        let answer = process::output(query, QUESTION)?.out;
-        let installed = |name: &str| {
-            answer
-                .lines()
-                .any(|line| line == format!("{name} installed"))
+        let answer = process::output(query, Some(QUESTION))?.out;
+        let is_missing = |name: &&str| {
+            let installed = format!("{name} installed");
+            !answer.lines().any(|line| line == installed)
         };
-        Ok(names
-            .iter()
-            .copied()
-            .filter(|name| !installed(name))
-            .collect())
+        Ok(names.iter().copied().filter(is_missing).collect())
     }
 
     fn install_missing(&self, say: ProgressSink) -> Result<()> {
@@ -165,19 +133,15 @@ impl<'a> Apt<'a> {
             "sudo apt-get update && sudo apt-get install {}",
             names.join(" ")
         );
-        if self.search.offline {
-            bail!("packages are missing, and downloads are not allowed. Run: {by_hand}");
-        }
-        let prefix = self
-            .as_root()
-            .with_context(|| format!("packages are missing. Run: {by_hand}"))?;
+        let sudo = self.sudo();
+        let sudo = sudo.with_context(|| format!("packages are missing. Run: {by_hand}"))?;
         // An unrelated package source may be broken; the installation shows whether the lists suffice.
-        if let Err(reason) = self.apt_get(&prefix, &["update"], say) {
+        if let Err(reason) = self.apt_get(sudo, &["update"], say) {
             say(&format!("{reason:#}; trying with the lists as they are"));
         }
         let mut words = vec!["install", "--yes", "--no-install-recommends", "--no-remove"];
         words.extend(names);
-        self.apt_get(&prefix, &words, say).with_context(|| {
+        self.apt_get(sudo, &words, say).with_context(|| {
             format!(
                 "install packages. Debian has them since release 12; where they clash with installed ones, nothing is \
                  removed. By hand: {by_hand}"
@@ -185,68 +149,46 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// The prefix that runs a command as root: nothing for root, else sudo without a prompt.
-    fn as_root(&self) -> Result<Vec<PathBuf>> {
+    /// Returns whether a command runs as root through sudo, without a prompt.
+    fn sudo(&self) -> Result<bool> {
         if rustix::process::geteuid().is_root() {
-            return Ok(Vec::new());
+            return Ok(false);
         }
-        let sudo = self
-            .search
-            .which("sudo")
-            .ok_or_else(|| anyhow!("only root may install them, and there is no sudo"))?;
-        let mut question = self.command(&sudo);
+        let question = self.command("sudo");
+        let mut question = question.context("only root may install them, and there is no sudo")?;
         question.args(["--non-interactive", "true"]);
-        if !process::output(question, QUESTION)?.status.success() {
-            bail!("only root may install them, and sudo asks for a password");
-        }
-        Ok(vec![sudo, PathBuf::from("--non-interactive")])
+        let answer = process::output(question, Some(QUESTION))?;
+        ensure!(
+            answer.status.success(),
+            "only root may install them, and sudo asks for a password"
+        );
+        Ok(true)
     }
 
     /// Runs apt-get without a time limit, because a package manager that is killed half-way leaves repairs to the user.
     /// With [`WAITS`] it gives up by itself.
-    fn apt_get(&self, prefix: &[PathBuf], words: &[&str], say: ProgressSink) -> Result<()> {
-        let mut line: Vec<&OsStr> = prefix.iter().map(|word| word.as_os_str()).collect();
+    fn apt_get(&self, sudo: bool, words: &[&str], say: ProgressSink) -> Result<()> {
         // sudo drops the environment, so env sets the variable.
-        line.extend([
-            OsStr::new("/usr/bin/env"),
-            OsStr::new("DEBIAN_FRONTEND=noninteractive"),
-            self.apt_get.as_os_str(),
-        ]);
-        let (program, rest) = line.split_first().context("an empty command")?;
-        let mut command = self.command(Path::new(program));
-        command.args(rest).args(WAITS).arg("-qq").args(words);
-        let mut last = String::new();
-        let status = process::run(command, None, &mut |stream, line| {
-            if stream == OutputPipe::Err && !line.trim().is_empty() {
-                say(line);
-                // Errors begin like this; the lines after them are advice.
-                if line.starts_with("E: ") || last.is_empty() {
-                    line.clone_into(&mut last);
-                }
-            }
-        })?;
-        if !status.success() {
-            let [verb, ..] = words else {
-                bail!("apt-get failed")
-            };
-            bail!(
-                "apt-get {verb} failed: {}",
-                if last.is_empty() {
-                    status.to_string()
-                } else {
-                    last
-                }
-            );
-        }
-        Ok(())
+        let mut command = if sudo {
+            let mut command = self.command("sudo")?;
+            command.args(["--non-interactive", ENV]);
+            command
+        } else {
+            process::command(Path::new(ENV), &self.0.path)
+        };
+        command
+            .args(["LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"])
+            .arg(self.0.program("apt-get")?)
+            .args(WAITS)
+            .arg("-qq")
+            .args(words);
+        let verb = words.first().copied().unwrap_or_default();
+        process::follow(command, None, say).with_context(|| format!("apt-get {verb} failed"))
     }
 
     /// Downloads and unpacks a current wasi-libc, with separate lists and archives, so that the system's stay
     /// unchanged.
     fn fetch_wasi_libc(&self, home: &Path, place: &Path, say: ProgressSink) -> Result<()> {
-        if self.search.offline {
-            bail!("wasi-libc is missing, and downloads are not allowed");
-        }
         if !Path::new(KEYRING).is_file() {
             bail!(
                 "the keys that sign Debian's packages are missing. Run: sudo apt-get install debian-archive-keyring"
@@ -260,7 +202,7 @@ impl<'a> Apt<'a> {
         for name in ["lists/partial", "archives/partial"] {
             std::fs::create_dir_all(folder.join(name))?;
         }
-        let architecture = self.text(self.command(&self.dpkg).arg("--print-architecture"))?;
+        let architecture = self.text(self.command("dpkg")?.arg("--print-architecture"))?;
         let mirror = self.mirror()?;
         let source = format!(
             "deb [signed-by={KEYRING} arch={architecture}] {mirror} {WASI_LIBC_SUITE} main\n"
@@ -270,31 +212,21 @@ impl<'a> Apt<'a> {
             "fetching wasi-libc, the guest's C library, from {WASI_LIBC_SUITE}"
         ));
         let why = || format!("fetch wasi-libc from {WASI_LIBC_SUITE} on the system's own mirror");
-        self.text(self.private_apt(&folder).arg("update"))
+        self.text(self.private_apt(&folder)?.arg("update"))
             .with_context(why)?;
-        self.text(self.private_apt(&folder).args(["download", "wasi-libc"]))
+        self.text(self.private_apt(&folder)?.args(["download", "wasi-libc"]))
             .with_context(why)?;
         self.unpack(&folder, place)
     }
 
     fn unpack(&self, folder: &Path, place: &Path) -> Result<()> {
-        let files = std::fs::read_dir(folder)?.flatten().map(|file| file.path());
-        let package = files
-            .into_iter()
-            .find(|file| file.extension() == Some(OsStr::new("deb")));
+        let mut files = std::fs::read_dir(folder)?.flatten().map(|file| file.path());
+        let package = files.find(|file| file.extension() == Some(OsStr::new("deb")));
         let package = package.context("apt-get download brought no package")?;
-        self.text(
-            self.command(&self.dpkg_deb)
-                .arg("-x")
-                .arg(&package)
-                .arg(folder.join("x")),
-        )?;
-        let version = self.text(
-            self.command(&self.dpkg_deb)
-                .arg("-f")
-                .arg(&package)
-                .arg("Version"),
-        )?;
+        let mut unpacking = self.command("dpkg-deb")?;
+        self.text(unpacking.arg("-x").arg(&package).arg(folder.join("x")))?;
+        let mut question = self.command("dpkg-deb")?;
+        let version = self.text(question.arg("-f").arg(&package).arg("Version"))?;
         let unpacked = folder.join("x/usr");
         std::fs::write(unpacked.join("VERSION"), format!("{version}\n"))?;
         if !has_libc(&unpacked) {
@@ -308,7 +240,7 @@ impl<'a> Apt<'a> {
 
     /// The system's own mirror of Debian, as apt reports it.
     fn mirror(&self) -> Result<String> {
-        let mut query = self.command(&self.apt_get);
+        let mut query = self.command("apt-get")?;
         query.args([
             "indextargets",
             "--format",
@@ -316,70 +248,57 @@ impl<'a> Apt<'a> {
             "Created-By: Packages",
         ]);
         let answer = self.text(&mut query)?;
-        mirror_in(&answer).map(str::to_owned).ok_or_else(|| {
-            anyhow!("no mirror of Debian among the system's package sources, so wasi-libc cannot be fetched")
-        })
+        let mirror = mirror_in(&answer).map(str::to_owned);
+        mirror.context("no mirror of Debian among the system's package sources, so wasi-libc cannot be fetched")
     }
 
-    fn private_apt(&self, folder: &Path) -> Command {
-        let mut command = self.command(&self.apt_get);
+    fn private_apt(&self, folder: &Path) -> Result<Command> {
+        let mut command = self.command("apt-get")?;
         command.current_dir(folder);
-        let mut set = |name: &str, value: &OsStr| {
-            let mut setting = std::ffi::OsString::from(format!("{name}="));
-            setting.push(value);
-            command.arg("-o").arg(setting);
-        };
-        set(
-            "Dir::Etc::sourcelist",
-            folder.join("sources.list").as_os_str(),
-        );
-        set("Dir::State::lists", folder.join("lists").as_os_str());
-        set("Dir::Cache::archives", folder.join("archives").as_os_str());
-        let fixed = [
-            ("Dir::Etc::sourceparts", "-"),
-            ("Dir::Etc::preferencesparts", "/dev/null"),
-            ("Dir::Etc::preferences", "/dev/null"),
-            ("Dir::State::status", "/dev/null"),
-            ("Dir::Cache::pkgcache", ""),
-            ("Dir::Cache::srcpkgcache", ""),
-            ("Acquire::Languages", "none"),
-            (
-                "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled",
-                "false",
-            ),
-            (
-                "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled",
-                "false",
-            ),
-            ("APT::Update::Error-Mode", "any"),
-        ];
-        for (name, value) in fixed {
-            set(name, OsStr::new(value));
+        // Of this folder, which is the current one of apt too.
+        let folder = utf8(folder)?;
+        for (name, value) in [
+            ("Dir::Etc::sourcelist", format!("{folder}/sources.list")),
+            ("Dir::State::lists", format!("{folder}/lists")),
+            ("Dir::Cache::archives", format!("{folder}/archives")),
+        ] {
+            command.arg("-o").arg(format!("{name}={value}"));
+        }
+        for setting in [
+            "Dir::Etc::sourceparts=-",
+            "Dir::Etc::preferencesparts=/dev/null",
+            "Dir::Etc::preferences=/dev/null",
+            "Dir::State::status=/dev/null",
+            "Dir::Cache::pkgcache=",
+            "Dir::Cache::srcpkgcache=",
+            "Acquire::Languages=none",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false",
+            "APT::Update::Error-Mode=any",
+        ] {
+            command.args(["-o", setting]);
         }
         if rustix::process::geteuid().is_root() {
             // apt's unprivileged user could not write into this folder.
-            set("APT::Sandbox::User", OsStr::new("root"));
+            command.args(["-o", "APT::Sandbox::User=root"]);
         }
         command.args(WAITS).arg("-qq");
-        command
+        Ok(command)
     }
 
-    fn command(&self, program: &Path) -> Command {
-        let mut command = process::command(program, &self.search.path);
+    fn command(&self, program: &str) -> Result<Command> {
+        let mut command = process::command(&self.0.program(program)?, &self.0.path);
         command.env("LC_ALL", "C.UTF-8");
-        command
+        Ok(command)
     }
 
     /// Runs a short command and returns what it prints. A failing command is an error.
     fn text(&self, command: &mut Command) -> Result<String> {
         let taken = std::mem::replace(command, Command::new(""));
         let shown = process::shown(&taken);
-        let answer: ProgramOutput = process::output(taken, DOWNLOAD)?;
-        if !answer.status.success() {
-            let short: String = shown.split(" -o ").next().unwrap_or_default().to_owned();
-            bail!("{short} failed: {}", answer.reason());
-        }
-        Ok(answer.out.trim().to_owned())
+        let short = shown.split(" -o ").next().unwrap_or_default();
+        let answer = process::output(taken, Some(DOWNLOAD))?.text();
+        answer.with_context(|| format!("{short} failed"))
     }
 }
 
@@ -468,20 +387,6 @@ mod tests {
             said.iter()
                 .any(|line| line.starts_with("installing rustc-web, cargo-web")),
             "{said:?}"
-        );
-    }
-
-    #[test]
-    fn offline_installs_nothing() {
-        let programs = debian().with("apt-get", "exit 1");
-        let search = ToolchainSearch {
-            offline: true,
-            ..programs.search(Preference::Packages)
-        };
-        let error = format!("{:#}", find(&search, &mut |_| ()).unwrap_err());
-        assert!(
-            error.contains("downloads are not allowed. Run: sudo apt-get update"),
-            "{error}"
         );
     }
 

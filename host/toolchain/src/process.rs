@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::ProgressSink;
+
 /// Interval at which a wait checks whether the child has exited or its time is up.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -34,6 +36,15 @@ pub(super) struct ProgramOutput {
 }
 
 impl ProgramOutput {
+    /// Returns what a program printed that succeeded. The error is its reason.
+    pub(super) fn text(self) -> Result<String> {
+        if self.status.success() {
+            Ok(self.out.trim().to_owned())
+        } else {
+            bail!(self.reason())
+        }
+    }
+
     /// Returns the last line that the program printed, where most programs put their reason.
     pub(super) fn reason(&self) -> String {
         last_line(&self.err)
@@ -118,19 +129,33 @@ fn leaks(name: &OsStr) -> bool {
 }
 
 /// Runs `command` for at most `limit`, and returns what it printed.
-pub(super) fn output(command: Command, limit: Duration) -> Result<ProgramOutput> {
+pub(super) fn output(command: Command, limit: Option<Duration>) -> Result<ProgramOutput> {
     let mut out = String::new();
     let mut err = String::new();
-    let status = run(command, Some(limit), &mut |stream, line| {
-        let text = if stream == OutputPipe::Out {
-            &mut out
-        } else {
-            &mut err
-        };
-        text.push_str(line);
-        text.push('\n');
+    let status = run(command, limit, &mut |stream, line| match stream {
+        OutputPipe::Out => out += &format!("{line}\n"),
+        OutputPipe::Err => err += &format!("{line}\n"),
     })?;
     Ok(ProgramOutput { status, out, err })
+}
+
+/// Runs `command`, and passes what it prints on standard error to `say`. Its failure is the last line of that; of apt's,
+/// the last one that begins as its errors do, because advice follows.
+pub(super) fn follow(command: Command, limit: Option<Duration>, say: ProgressSink) -> Result<()> {
+    let mut last = String::new();
+    let status = run(command, limit, &mut |stream, line| {
+        if stream == OutputPipe::Err && !line.trim().is_empty() {
+            say(line);
+            if line.starts_with("E: ") || !last.starts_with("E: ") {
+                line.trim().clone_into(&mut last);
+            }
+        }
+    })?;
+    match (status.success(), last.is_empty()) {
+        (true, _) => Ok(()),
+        (false, true) => bail!("{status}"),
+        (false, false) => bail!(last),
+    }
 }
 
 /// Runs `command` and passes each line to `on_line` as it arrives. With a `limit`, the program gets a process group of
@@ -330,7 +355,7 @@ mod tests {
     fn a_daemon_that_keeps_the_output_open_does_not_keep_us() {
         let programs = ShimPrograms::new().with("leaver", "sleep 5 & echo done");
         let started = Instant::now();
-        let output = output(programs.command("leaver"), Duration::from_secs(60)).unwrap();
+        let output = output(programs.command("leaver"), Some(Duration::from_secs(60))).unwrap();
         assert_eq!(output.out, "done\n");
         assert!(output.status.success() && started.elapsed() < Duration::from_secs(4));
     }
@@ -341,7 +366,7 @@ mod tests {
             "fails",
             "echo fine; echo 'error: no route' >&2; echo >&2; exit 3",
         );
-        let output = output(programs.command("fails"), Duration::from_secs(60)).unwrap();
+        let output = output(programs.command("fails"), Some(Duration::from_secs(60))).unwrap();
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(output.reason(), "error: no route");
     }

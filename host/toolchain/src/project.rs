@@ -23,7 +23,7 @@ pub fn new_project(
     sdk: Option<&Path>,
 ) -> Result<PathBuf> {
     check_name(name)?;
-    if let Some(why) = lang.0.refuses_name(name) {
+    if let Some(why) = (lang.0.refuses_name)(name) {
         bail!("{name:?} cannot be a project's name: {why}");
     }
     let files = lang.0.template(kind);

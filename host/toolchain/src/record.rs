@@ -71,7 +71,7 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<BuildState, String> 
         .map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
     let mut record = read(records, &dir).ok_or("it was never built here")?;
     let component = folder(records, &dir).join(&record.component);
-    let made = SourceListing::read(&SourceScope::of_file(&component), &record.made)
+    let made = SourceListing::read(&SourceScope::of_files([component.clone()]), &record.made)
         .map_err(|error| format!("{error:#}"))?;
     if made.is_empty() {
         return Err("its component was removed".to_owned());
@@ -136,11 +136,9 @@ pub(super) fn read(records: &Path, dir: &Path) -> Option<BuildRecord> {
 /// of one name could take each other's output.
 pub(super) fn lock(compiling: &Path, dir: &Path, say: ProgressSink) -> Result<FileLock> {
     make_folder(compiling)?;
-    let file = private::open_or_create(&compiling.join("lock"));
-    let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
     let busy_with = format!("{} (process {})", dir.display(), std::process::id());
-    FileLock::take(file, "waiting for another build", &busy_with, say)
-        .context("cannot wait for another build")
+    let lock = compiling.join("lock");
+    FileLock::take(&lock, "waiting for another build", &busy_with, say)
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
@@ -150,7 +148,6 @@ fn make_folder(folder: &Path) -> Result<()> {
 /// The result of a build, to be recorded.
 pub(super) struct BuildResult<'a> {
     pub(super) dir: &'a Path,
-    pub(super) component: &'a [u8],
     /// The package's name.
     pub(super) name: &'a str,
     pub(super) initial_memory: u64,
@@ -161,10 +158,9 @@ pub(super) struct BuildResult<'a> {
 }
 
 /// Writes the component, and then the record that vouches for it.
-pub(super) fn write(records: &Path, made: BuildResult) -> Result<()> {
+pub(super) fn write(records: &Path, made: BuildResult, component: &[u8]) -> Result<()> {
     let folder = folder(records, made.dir);
     make_folder(&folder)?;
-    let component = PathBuf::from(format!("{}.wasm", made.name));
     // The old record must not vouch for the new component.
     match std::fs::remove_file(folder.join(FILE)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -172,28 +168,19 @@ pub(super) fn write(records: &Path, made: BuildResult) -> Result<()> {
         }
         _ => {}
     }
-    let file = folder.join(&component);
-    replace(&file, made.component)?;
-    let BuildResult {
-        dir,
-        initial_memory,
-        key,
-        scope,
-        sources,
-        around,
-        ..
-    } = made;
-    let made = SourceListing::read(&SourceScope::of_file(&file), &SourceListing::default())?;
+    let name = PathBuf::from(format!("{}.wasm", made.name));
+    let file = folder.join(&name);
+    replace(&file, component)?;
     let record = BuildRecord {
         format: FORMAT,
-        dir: dir.to_owned(),
-        component,
-        made,
-        initial_memory,
-        key,
-        scope,
-        sources,
-        around,
+        dir: made.dir.to_owned(),
+        component: name,
+        made: SourceListing::read(&SourceScope::of_files([file]), &SourceListing::default())?,
+        initial_memory: made.initial_memory,
+        key: made.key,
+        scope: made.scope,
+        sources: made.sources,
+        around: made.around,
     };
     keep(records, &record)?;
     remove_orphans(records);
@@ -208,15 +195,14 @@ fn keep(records: &Path, record: &BuildRecord) -> Result<()> {
 
 /// Removes the records of folders that are gone.
 fn remove_orphans(records: &Path) {
+    #[derive(Deserialize)]
+    struct RecordedFolder {
+        dir: PathBuf,
+    }
     for entry in std::fs::read_dir(records).into_iter().flatten().flatten() {
-        #[derive(Deserialize)]
-        struct RecordedFolder {
-            dir: PathBuf,
-        }
         let bytes = std::fs::read(entry.path().join(FILE)).unwrap_or_default();
-        if serde_json::from_slice::<RecordedFolder>(&bytes)
-            .is_ok_and(|recorded| !recorded.dir.exists())
-        {
+        let recorded = serde_json::from_slice::<RecordedFolder>(&bytes);
+        if recorded.is_ok_and(|recorded| !recorded.dir.exists()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -285,7 +271,6 @@ mod tests {
             let initial_memory = 2 << 20;
             let made = BuildResult {
                 dir: &dir,
-                component,
                 name: "tool",
                 initial_memory,
                 key,
@@ -293,7 +278,7 @@ mod tests {
                 sources,
                 around,
             };
-            write(self.records.path(), made).unwrap();
+            write(self.records.path(), made, component).unwrap();
         }
 
         fn standing(&self) -> BuildState {

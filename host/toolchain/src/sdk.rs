@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
 
 use super::language::{EmbeddedFile, LANGUAGES};
 
@@ -26,7 +25,7 @@ pub(super) const CONTRACT: &[EmbeddedFile] = files![
 fn carried() -> impl Iterator<Item = &'static EmbeddedFile> {
     LANGUAGES
         .iter()
-        .flat_map(|language| language.sdk())
+        .flat_map(|language| language.sdk)
         .chain(CONTRACT)
 }
 
@@ -63,19 +62,12 @@ pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
 }
 
 fn content_hash() -> String {
-    let mut hasher = Sha256::new();
-    for (path, text) in carried() {
-        for part in [path, text] {
-            hasher.update(part.len().to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
+    let mut hasher = blake3::Hasher::new();
+    for part in carried().flat_map(|(path, text)| [path, text]) {
+        hasher.update(&part.len().to_le_bytes());
+        hasher.update(part.as_bytes());
     }
-    hasher
-        .finalize()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hasher.finalize().to_hex().chars().take(16).collect()
 }
 
 #[cfg(test)]

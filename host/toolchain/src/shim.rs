@@ -42,7 +42,6 @@ impl ShimPrograms {
             preference,
             cache_dir: self.dir().join("cache"),
             dir: self.dir().to_owned(),
-            offline: false,
             path: self.dir().as_os_str().to_owned(),
         }
     }

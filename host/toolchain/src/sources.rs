@@ -163,8 +163,13 @@ impl SourceScope {
 
     /// Adds the files that configure cargo in `folder` and in the folders above it.
     pub(super) fn add_steering(&mut self, folder: &Path) {
+        self.add_above(folder, &STEERING);
+    }
+
+    /// Adds the files with these names in `folder` and in the folders above it.
+    pub(super) fn add_above(&mut self, folder: &Path, names: &[&str]) {
         for folder in folder.ancestors() {
-            STEERING
+            names
                 .iter()
                 .for_each(|name| self.add_file(folder.join(name)));
         }
@@ -207,12 +212,19 @@ impl SourceScope {
         self.refused.get_or_insert_with(|| format!("{why:#}"));
     }
 
-    /// A single file.
-    pub(super) fn of_file(file: &Path) -> Self {
+    /// Single files.
+    pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
         Self {
-            files: BTreeSet::from([file.to_owned()]),
+            files: files.into_iter().collect(),
             ..Self::default()
         }
+    }
+
+    /// The folder of a project that cargo builds, before any build of it.
+    pub(super) fn of_cargo(dir: &Path) -> Self {
+        let mut scope = Self::default();
+        scope.add(dir);
+        scope
     }
 
     /// Every place of this scope.

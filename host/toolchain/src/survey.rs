@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use super::find::{PREFERENCE_VARIABLE, PROBE, TARGET_SIZE, ToolchainSearch, installed, remedy};
 use super::packages::{Apt, NAMES, PACKAGES_SIZE};
 use super::{Preference, TARGET, process, sysroot};
 
 /// Readiness of a part of a toolchain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PartState {
     /// Works as it is.
     Ready,
@@ -18,50 +21,78 @@ pub enum PartState {
 }
 
 /// A row of the report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SurveyFinding {
     pub subject: String,
     pub state: PartState,
     pub detail: String,
     /// The command that fixes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// All ways to a toolchain, in the order in which a build tries them.
-fn ways(search: &ToolchainSearch) -> [SurveyFinding; 3] {
-    let installed = by_installed(search);
-    let rustup = by_rustup(search, installed.state);
-    [installed, rustup, by_packages(search)]
+impl SurveyFinding {
+    pub fn new(subject: impl Into<String>, state: PartState, detail: impl Into<String>) -> Self {
+        SurveyFinding {
+            subject: subject.into(),
+            state,
+            detail: detail.into(),
+            fix: None,
+        }
+    }
+
+    pub fn ready(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(subject, PartState::Ready, detail)
+    }
+
+    /// A problem, and the command that fixes it.
+    pub fn missing(
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self::new(subject, PartState::Missing, detail).fixed_by(fix)
+    }
+
+    /// The same with the command that fixes it.
+    #[must_use]
+    pub fn fixed_by(self, fix: impl Into<String>) -> Self {
+        let fix = Some(fix.into());
+        SurveyFinding { fix, ..self }
+    }
 }
 
-/// The ways that the user allows.
-fn allowed(
-    preference: Preference,
-    [installed, rustup, packages]: &[SurveyFinding; 3],
-) -> Vec<&SurveyFinding> {
-    match preference {
-        Preference::Any => vec![installed, rustup, packages],
-        Preference::Installed => vec![installed],
-        Preference::Rustup => vec![installed, rustup],
-        Preference::Packages => vec![packages],
-    }
+/// All ways to a toolchain, in the order in which a build tries them, and the indices of those that the user allows.
+fn ways(search: &ToolchainSearch) -> ([SurveyFinding; 3], std::ops::Range<usize>) {
+    let installed = match installed(search) {
+        Ok(toolchain) => SurveyFinding::ready(INSTALLED, toolchain.cargo.display().to_string()),
+        Err(reason) => missing(INSTALLED, format!("{reason:#}")),
+    };
+    let rustup = by_rustup(search, installed.state);
+    let allowed = match search.preference {
+        Preference::Any => 0..3,
+        Preference::Installed => 0..1,
+        Preference::Rustup => 0..2,
+        Preference::Packages => 2..3,
+    };
+    ([installed, rustup, by_packages(search)], allowed)
 }
 
 /// The download of a build, with the size, if no way is ready yet; `None` if one is, or if there is none.
 pub(super) fn fetches(search: &ToolchainSearch) -> Option<String> {
-    let ways = ways(search);
-    let allowed = allowed(search.preference, &ways);
+    let (ways, allowed) = ways(search);
+    let allowed = ways.get(allowed).unwrap_or_default();
     if allowed.iter().any(|way| way.state == PartState::Ready) {
         return None;
     }
     let possible = allowed.iter().filter(|way| way.state == PartState::Absent);
     let parts: Vec<String> = possible
-        .filter_map(|way| match way.subject.as_str() {
-            RUSTUP => Some(format!("Rust's target {TARGET} from rustup: {TARGET_SIZE}")),
-            PACKAGES => Some(format!(
-                "packages of the system, which root installs: {PACKAGES_SIZE}"
-            )),
-            _ => None,
+        .map(|way| {
+            if way.subject == RUSTUP {
+                format!("Rust's target {TARGET} from rustup: {TARGET_SIZE}")
+            } else {
+                format!("packages of the system, which root installs: {PACKAGES_SIZE}")
+            }
         })
         .collect();
     (!parts.is_empty()).then(|| parts.join(", or else "))
@@ -69,35 +100,28 @@ pub(super) fn fetches(search: &ToolchainSearch) -> Option<String> {
 
 /// Returns the verdict first, then each way to a toolchain.
 pub(super) fn survey(search: &ToolchainSearch) -> Vec<SurveyFinding> {
-    let ways = ways(search);
-    let allowed = allowed(search.preference, &ways);
-    let ready = allowed
-        .iter()
-        .find(|finding| finding.state == PartState::Ready);
-    let possible = allowed
-        .iter()
-        .find(|finding| finding.state == PartState::Absent);
-    let verdict = match (ready, possible) {
-        (Some(way), _) => SurveyFinding {
-            subject: "building tools".to_owned(),
-            state: PartState::Ready,
-            detail: format!("through {}", way.subject),
-            fix: None,
-        },
-        (None, Some(way)) => SurveyFinding {
-            subject: "building tools".to_owned(),
-            state: PartState::Absent,
-            detail: format!("the first build sets up {}", way.subject),
+    const SUBJECT: &str = "building tools";
+    let (ways, allowed) = ways(search);
+    let allowed = ways.get(allowed).unwrap_or_default();
+    let first = |state| allowed.iter().find(|way| way.state == state);
+    let verdict = if let Some(way) = first(PartState::Ready) {
+        SurveyFinding::ready(SUBJECT, format!("through {}", way.subject))
+    } else if let Some(way) = first(PartState::Absent) {
+        let detail = format!("the first build sets up {}", way.subject);
+        SurveyFinding {
             fix: way.fix.clone(),
-        },
-        (None, None) => SurveyFinding {
-            subject: "building tools".to_owned(),
-            state: PartState::Missing,
-            detail: format!("no Rust here builds for {TARGET}"),
-            fix: Some(remedy(search)),
-        },
+            ..SurveyFinding::new(SUBJECT, PartState::Absent, detail)
+        }
+    } else {
+        let detail = format!("no Rust here builds for {TARGET}");
+        SurveyFinding::missing(SUBJECT, detail, remedy(search))
     };
     std::iter::once(verdict).chain(ways).collect()
+}
+
+/// A way that is not there, of which the verdict says how to get one.
+fn missing(subject: &str, detail: String) -> SurveyFinding {
+    SurveyFinding::new(subject, PartState::Missing, detail)
 }
 
 /// The part that each way needs beyond installed programs: a Rust without the target is not a missing Rust.
@@ -105,51 +129,25 @@ const INSTALLED: &str = "the installed Rust's target";
 const RUSTUP: &str = "the target from rustup";
 const PACKAGES: &str = "the target from the system's packages";
 
-fn by_installed(search: &ToolchainSearch) -> SurveyFinding {
-    match installed(search) {
-        Ok(toolchain) => SurveyFinding {
-            subject: INSTALLED.to_owned(),
-            state: PartState::Ready,
-            detail: toolchain.cargo.display().to_string(),
-            fix: None,
-        },
-        Err(reason) => SurveyFinding {
-            subject: INSTALLED.to_owned(),
-            state: PartState::Missing,
-            detail: format!("{reason:#}"),
-            fix: None,
-        },
-    }
-}
-
 /// Reports if rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether
 /// the rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
 fn by_rustup(search: &ToolchainSearch, installed: PartState) -> SurveyFinding {
-    let finding = |state, detail, fix| SurveyFinding {
-        subject: RUSTUP.to_owned(),
-        state,
-        detail,
-        fix,
-    };
     let Some(rustup) = search.which("rustup") else {
-        return finding(PartState::Missing, "no rustup on PATH".to_owned(), None);
+        return missing(RUSTUP, "no rustup on PATH".to_owned());
     };
     let program = rustup.display();
     match (rustup_has_target(search, &rustup), installed) {
-        (true, PartState::Ready) => finding(PartState::Ready, program.to_string(), None),
-        (true, _) => {
-            let detail = format!(
+        (true, PartState::Ready) => SurveyFinding::ready(RUSTUP, program.to_string()),
+        (true, _) => missing(
+            RUSTUP,
+            format!(
                 "{program} has it, and the rustc on PATH is another: put rustup's folder first in PATH"
-            );
-            finding(PartState::Missing, detail, None)
-        }
+            ),
+        ),
         (false, _) => {
-            let fix = format!("rustup target add {TARGET}");
-            finding(
-                PartState::Absent,
-                format!("{program} has not installed it"),
-                Some(fix),
-            )
+            let detail = format!("{program} has not installed it");
+            SurveyFinding::new(RUSTUP, PartState::Absent, detail)
+                .fixed_by(format!("rustup target add {TARGET}"))
         }
     }
 }
@@ -160,54 +158,30 @@ fn rustup_has_target(search: &ToolchainSearch, rustup: &Path) -> bool {
     question
         .args(["target", "list", "--installed"])
         .env("RUSTUP_AUTO_INSTALL", "0");
-    let answer = process::output(question, PROBE);
-    answer.is_ok_and(|answer| {
-        answer.status.success() && answer.out.lines().any(|line| line.trim() == TARGET)
-    })
+    let answer = process::output(question, Some(PROBE)).and_then(process::ProgramOutput::text);
+    answer.is_ok_and(|answer| answer.lines().any(|line| line.trim() == TARGET))
 }
 
 fn by_packages(search: &ToolchainSearch) -> SurveyFinding {
     let not_ready = match sysroot::ready(search) {
         Ok(toolchain) => {
-            let detail = toolchain.rustc.unwrap_or_default().display().to_string();
-            return SurveyFinding {
-                subject: PACKAGES.to_owned(),
-                state: PartState::Ready,
-                detail,
-                fix: None,
-            };
+            let rustc = toolchain.rustc.unwrap_or_default();
+            return SurveyFinding::ready(PACKAGES, rustc.display().to_string());
         }
         Err(reason) => reason,
     };
-    match Apt::find(search).and_then(|apt| apt.missing(&NAMES)) {
-        Ok(missing) => {
-            let detail = match missing.as_slice() {
-                [] => format!(
-                    "{not_ready:#}; its packages are installed, so a build compiles it from them"
-                ),
-                names => format!(
-                    "{not_ready:#}; packages that are not installed: {}",
-                    names.join(", ")
-                ),
-            };
-            let fix = Some(format!(
-                "{}=packages toolcell build DIR",
-                PREFERENCE_VARIABLE
-            ));
-            SurveyFinding {
-                subject: PACKAGES.to_owned(),
-                state: PartState::Absent,
-                detail,
-                fix,
-            }
-        }
-        Err(reason) => SurveyFinding {
-            subject: PACKAGES.to_owned(),
-            state: PartState::Missing,
-            detail: format!("{reason:#}"),
-            fix: None,
-        },
-    }
+    let missing = match Apt::find(search).and_then(|apt| apt.missing(&NAMES)) {
+        Ok(missing) => missing.join(", "),
+        Err(reason) => return missing(PACKAGES, format!("{reason:#}")),
+    };
+    let packages = if missing.is_empty() {
+        "its packages are installed, so a build compiles it from them".to_owned()
+    } else {
+        format!("packages that are not installed: {missing}")
+    };
+    let detail = format!("{not_ready:#}; {packages}");
+    SurveyFinding::new(PACKAGES, PartState::Absent, detail)
+        .fixed_by(format!("{PREFERENCE_VARIABLE}=packages toolcell build DIR"))
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
 //! A private sysroot that adds the guest's target to the system's Rust: a wrapper of the packaged compiler, links to
 //! its libraries, and a standard library compiled once from the packaged sources. Nothing below /usr is changed.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::build::is_status;
-use super::find::{Toolchain, ToolchainSearch, ToolchainSource, standard_library};
-use super::process::{self, OutputPipe};
-use super::{ProgressSink, TARGET};
+use super::build::run_cargo;
+use super::find::{Toolchain, ToolchainSearch, standard_library};
+use super::{ProgressSink, TARGET, process, toolchain_cache};
 
 /// Paths of the distribution's packages. PATH is not searched, because rustup's proxies usually come first there.
 pub(super) const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
@@ -23,54 +22,48 @@ pub(super) const SYSTEM_LINKER: &str = "/usr/bin/rust-lld";
 const FORMAT: u32 = 1;
 const QUESTION: Duration = Duration::from_secs(20);
 
+/// Written last into a finished sysroot, which is usable only while this still holds.
+#[derive(Serialize, Deserialize)]
+struct SysrootStamp {
+    /// Identifies this build, so that two builds of the same versions do not share compiled guests.
+    id: String,
+    #[serde(flatten)]
+    system: SystemRust,
+}
+
+/// The system's compiler, as it was when the sysroot was made.
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+struct SystemRust {
+    format: u32,
+    system_rustc: FileMark,
+    system_linker: Option<PathBuf>,
+}
+
 /// A system file as `stat` reports it; both fields are `None` if the file does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct FileMark {
     /// Nanoseconds since 1970.
-    modified: Option<u64>,
+    modified: Option<i64>,
     bytes: Option<u64>,
 }
 
-impl FileMark {
-    fn read(file: &Path) -> Self {
-        let nanos = |time: SystemTime| {
-            let since_epoch = time
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap_or_default();
-            u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
-        };
-        match std::fs::metadata(file) {
-            Ok(meta) => Self {
-                modified: Some(meta.modified().map_or(0, nanos)),
-                bytes: Some(meta.len()),
+impl SystemRust {
+    fn now() -> Self {
+        let rustc = std::fs::metadata(SYSTEM_RUSTC).ok();
+        let modified = |file: &Metadata| file.mtime() * 1_000_000_000 + file.mtime_nsec();
+        Self {
+            format: FORMAT,
+            system_rustc: FileMark {
+                modified: rustc.as_ref().map(modified),
+                bytes: rustc.map(|file| file.len()),
             },
-            Err(_) => Self {
-                modified: None,
-                bytes: None,
-            },
+            system_linker: std::fs::canonicalize(SYSTEM_LINKER).ok(),
         }
     }
 }
 
-/// Written last into a finished sysroot, which is usable only while this still holds.
-#[derive(Serialize, Deserialize)]
-struct SysrootStamp {
-    format: u32,
-    /// Identifies this build, so that two builds of the same versions do not share compiled guests.
-    id: String,
-    rustc: String,
-    wasi_libc: String,
-    system_rustc: FileMark,
-    system_linker: PathBuf,
-}
-
-/// The folder of everything that `toolcell` sets up itself.
-pub(super) fn home(cache_dir: &Path) -> PathBuf {
-    cache_dir.join("toolchain")
-}
-
 fn folder(cache_dir: &Path) -> PathBuf {
-    home(cache_dir).join("rust")
+    toolchain_cache::home(cache_dir).join("rust")
 }
 
 /// Returns the finished sysroot, checked with a few stat calls and without a process. The error says what is missing or
@@ -78,19 +71,15 @@ fn folder(cache_dir: &Path) -> PathBuf {
 pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
     let root = folder(&search.cache_dir);
     // An absolute path, because cargo runs rustc in other folders.
-    let root = std::fs::canonicalize(&root).map_err(|_| anyhow!("no sysroot was set up yet"))?;
+    let root = std::fs::canonicalize(&root)
+        .ok()
+        .context("no sysroot was set up yet")?;
     let text =
         std::fs::read_to_string(root.join("stamp.json")).context("the sysroot has no stamp")?;
     let stamp: SysrootStamp =
         serde_json::from_str(&text).context("the sysroot's stamp cannot be read")?;
-    if stamp.format != FORMAT {
-        bail!("the sysroot is of another version of toolcell");
-    }
-    if stamp.system_rustc != FileMark::read(Path::new(SYSTEM_RUSTC)) {
-        bail!("the system's rustc has changed since");
-    }
-    if std::fs::canonicalize(SYSTEM_LINKER).ok().as_ref() != Some(&stamp.system_linker) {
-        bail!("the system's linker has changed since");
+    if stamp.system != SystemRust::now() {
+        bail!("the system's Rust, or toolcell, has changed since");
     }
     let rustc = root.join("bin/rustc");
     let library = root.join("lib/rustlib").join(TARGET).join("lib");
@@ -101,21 +90,14 @@ pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
     if !process::is_executable(&cargo) {
         bail!("{SYSTEM_CARGO} is gone");
     }
-    Ok(Toolchain::new(
-        ToolchainSource::Packages,
-        cargo,
-        Some(rustc),
-        &stamp.id,
-        &search.path,
-    ))
+    Ok(Toolchain::new(cargo, Some(rustc), &stamp.id, &search.path))
 }
 
 /// Compiles the standard library and puts the sysroot in place. The caller holds the lock.
 pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSink) -> Result<()> {
-    let home = home(&search.cache_dir);
     let temporary = tempfile::Builder::new()
         .prefix(".new-")
-        .tempdir_in(&home)
+        .tempdir_in(toolchain_cache::home(&search.cache_dir))
         .context("cannot create a folder for Rust")?;
     let root = std::fs::canonicalize(temporary.path())?.join("rust");
     let version = ask(search, &["--version"])?;
@@ -136,18 +118,11 @@ pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSin
     let since_epoch = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    let wasi_libc = std::fs::read_to_string(wasi_libc.join("VERSION"))
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
+    let wasi_libc = std::fs::read_to_string(wasi_libc.join("VERSION")).unwrap_or_default();
+    let wasi_libc = wasi_libc.trim();
     let stamp = SysrootStamp {
-        format: FORMAT,
         id: format!("{version} {wasi_libc} {}", since_epoch.as_nanos()),
-        rustc: version,
-        wasi_libc,
-        system_rustc: FileMark::read(Path::new(SYSTEM_RUSTC)),
-        system_linker: std::fs::canonicalize(SYSTEM_LINKER)
-            .with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
+        system: SystemRust::now(),
     };
     std::fs::write(root.join("stamp.json"), serde_json::to_vec_pretty(&stamp)?)
         .context("cannot write the stamp")?;
@@ -169,11 +144,8 @@ pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSin
 fn ask(search: &ToolchainSearch, args: &[&str]) -> Result<String> {
     let mut question = process::command(Path::new(SYSTEM_RUSTC), &search.path);
     question.args(args);
-    let answer = process::output(question, QUESTION)?;
-    if !answer.status.success() {
-        bail!("{SYSTEM_RUSTC} does not work: {}", answer.reason());
-    }
-    Ok(answer.out.trim().to_owned())
+    let answer = process::output(question, Some(QUESTION))?.text();
+    answer.with_context(|| format!("{SYSTEM_RUSTC} does not work"))
 }
 
 fn lay_out(search: &ToolchainSearch, root: &Path, wasi_libc: &Path) -> Result<()> {
@@ -220,7 +192,7 @@ fn compile(search: &ToolchainSearch, root: &Path, seed: &Path, say: ProgressSink
     std::fs::write(seed.join("src/lib.rs"), "")?;
     // The dependencies of std come from cargo's registry, checked against the checksums in the sources' own lock file,
     // because the packaged copies lack a prebuilt part.
-    let mut command: Command = process::command(Path::new(SYSTEM_CARGO), &search.path);
+    let mut command = process::command(Path::new(SYSTEM_CARGO), &search.path);
     command.args([
         "build",
         "--release",
@@ -230,9 +202,6 @@ fn compile(search: &ToolchainSearch, root: &Path, seed: &Path, say: ProgressSink
         "--target",
         TARGET,
     ]);
-    if search.offline {
-        command.arg("--offline");
-    }
     // Bitcode lets guests use link-time optimisation. \x1f separates the flags, because a path may contain spaces.
     let flags = [
         "-Cembed-bitcode=yes",
@@ -246,21 +215,12 @@ fn compile(search: &ToolchainSearch, root: &Path, seed: &Path, say: ProgressSink
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", seed.join("target"))
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-    let mut complaint = String::new();
-    let status = process::run(command, None, &mut |stream, line| {
-        if is_status(line) {
-            // Leaves out the folder of each package, which is temporary.
-            say(line.split_once(" (").map_or(line, |(short, _)| short));
-        } else if stream == OutputPipe::Err {
-            complaint.push_str(line);
-            complaint.push('\n');
-        }
+    let (status, complaint) = run_cargo(command, &mut |_| (), &mut |line| {
+        // Leaves out the folder of each package, which is temporary.
+        say(line.split_once(" (").map_or(line, |(short, _)| short));
     })?;
     if !status.success() {
-        bail!(
-            "the standard library did not compile:\n{}",
-            complaint.trim_end()
-        );
+        bail!("the standard library did not compile:\n{complaint}");
     }
     Ok(())
 }

@@ -1,17 +1,17 @@
 //! Parts of toolchains that toolcell keeps in its cache, each fetched from the registry of its language, in a pinned
 //! version. A part is native code of others: only a build that the user agreed to sets one up.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use toolcell_system::private;
 
 use super::ProgressSink;
 use super::file_lock::FileLock;
 use super::find::ToolchainSearch;
-use super::process::{self, OutputPipe};
+use super::process;
 use super::survey::{PartState, SurveyFinding};
 
 /// Written into a part's folder as its last file. It has the part's name as content.
@@ -19,6 +19,23 @@ const COMPLETE: &str = "toolcell-complete";
 
 /// Time limit for one program that fetches: some 100 MB over a slow connection.
 const FETCH: Duration = Duration::from_secs(15 * 60);
+
+/// The folder of everything that `toolcell` sets up itself.
+pub(super) fn home(cache_dir: &Path) -> PathBuf {
+    cache_dir.join("toolchain")
+}
+
+/// Takes the lock of this folder, and creates both. `busy_with` tells those that wait what for.
+pub(super) fn lock(
+    search: &ToolchainSearch,
+    busy_with: &str,
+    say: ProgressSink,
+) -> Result<FileLock> {
+    let home = home(&search.cache_dir);
+    std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
+    let occupied = "waiting for another toolcell that sets up a toolchain";
+    FileLock::take(&home.join("lock"), occupied, busy_with, say)
+}
 
 /// One part of a toolchain, which several languages may share.
 pub(super) struct ToolchainPart {
@@ -46,7 +63,7 @@ pub(super) struct SetUp<'a> {
 
 impl ToolchainPart {
     pub(super) fn folder(&self, search: &ToolchainSearch) -> PathBuf {
-        search.cache_dir.join("toolchain").join(self.name)
+        home(&search.cache_dir).join(self.name)
     }
 
     pub(super) fn is_ready(&self, search: &ToolchainSearch) -> bool {
@@ -83,26 +100,9 @@ impl ToolchainPart {
                 self.contents
             );
         }
-        let parent = search.cache_dir.join("toolchain");
-        std::fs::create_dir_all(&parent)
-            .with_context(|| format!("cannot create {}", parent.display()))?;
-        let lock = private::open_or_create(&parent.join("lock"))
-            .context("cannot open the toolchain's lock")?;
-        let _held = FileLock::take(
-            lock,
-            "waiting for another toolcell that sets up a toolchain",
-            self.contents,
-            say,
-        )
-        .context("cannot wait for the toolchain's lock")?;
+        let _held = lock(search, self.contents, say)?;
         if self.is_ready(search) {
             return Ok(folder);
-        }
-        if search.offline {
-            bail!(
-                "{} would have to be fetched, and downloads are not allowed",
-                self.sentence()
-            );
         }
         say(&format!("fetching {}", self.sentence()));
         // Left by a run that was interrupted: the stamp is missing.
@@ -112,14 +112,11 @@ impl ToolchainPart {
         }
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        (self.set_up)(
-            &SetUp {
-                folder: &folder,
-                search,
-            },
-            say,
-        )
-        .with_context(|| format!("set up {}", self.contents))?;
+        let empty = SetUp {
+            folder: &folder,
+            search,
+        };
+        (self.set_up)(&empty, say).with_context(|| format!("set up {}", self.contents))?;
         std::fs::write(folder.join(COMPLETE), self.name)
             .context("cannot complete the toolchain")?;
         say(&format!("{} is in {}", self.contents, folder.display()));
@@ -130,23 +127,32 @@ impl ToolchainPart {
 impl SetUp<'_> {
     /// A command for the program `name` on PATH, in the part's folder.
     pub(super) fn command(&self, name: &str) -> Result<Command> {
-        let program = self
-            .search
-            .which(name)
-            .with_context(|| format!("no {name} on PATH"))?;
+        let program = self.search.program(name)?;
         let mut command = process::command(&program, &self.search.path);
         command.current_dir(self.folder);
         Ok(command)
     }
 
-    /// Runs a program that fetches, and passes what it prints to `say`.
+    /// Runs a program that fetches, and passes what it prints to `say`. Its failure has the last lines of that.
     pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
-        checked(
-            command,
-            Some(FETCH),
-            &[OutputPipe::Out, OutputPipe::Err],
-            say,
-        )
+        const LINES_MAX: usize = 60;
+        let shown = process::shown(&command);
+        let mut last: VecDeque<String> = VecDeque::new();
+        let status = process::run(command, Some(FETCH), &mut |_, line| {
+            if line.trim().is_empty() {
+                return;
+            }
+            say(line);
+            if last.len() == LINES_MAX {
+                last.pop_front();
+            }
+            last.push_back(line.to_owned());
+        })?;
+        if !status.success() {
+            let last = Vec::from(last).join("\n");
+            bail!("`{shown}` failed ({status}):\n{last}");
+        }
+        Ok(())
     }
 
     /// Installs pinned packages of PyPI into `python/` of the part: `requirements` has a line
@@ -204,90 +210,39 @@ impl SetUp<'_> {
     }
 }
 
-/// Runs `command`, passes the lines of the streams `said` to `say`, and fails with its last lines if it does.
-pub(super) fn checked(
-    command: Command,
-    limit: Option<Duration>,
-    said: &[OutputPipe],
-    say: ProgressSink,
-) -> Result<()> {
-    const LINES_MAX: usize = 60;
-    let shown = process::shown(&command);
-    let mut last: Vec<String> = Vec::new();
-    let status = process::run(command, limit, &mut |stream, line| {
-        if line.trim().is_empty() {
-            return;
-        }
-        if said.contains(&stream) {
-            say(line);
-        }
-        if last.len() == LINES_MAX {
-            last.remove(0);
-        }
-        last.push(line.to_owned());
-    })?;
-    if !status.success() {
-        bail!("`{shown}` failed ({status}):\n{}", last.join("\n"));
+/// The program at `path` in the folder `part`.
+pub(super) fn program(part: &Path, path: &str) -> Result<PathBuf> {
+    let program = part.join(path);
+    if !program.is_file() {
+        bail!(
+            "{} is missing: remove the folder {}",
+            program.display(),
+            part.display()
+        );
     }
-    Ok(())
+    Ok(program)
 }
 
-/// A sentence for each of `parts` that a build fetches.
-pub(super) fn missing(parts: &[&ToolchainPart], search: &ToolchainSearch) -> Vec<String> {
-    parts
-        .iter()
-        .filter(|part| !part.is_ready(search))
-        .map(|part| part.sentence())
-        .collect()
-}
-
-/// The report of `toolcell doctor` on a language whose toolchain is in `parts`.
+/// The report of `toolcell doctor` on a language whose toolchain is `part`.
 pub(super) fn finding(
     title: &str,
-    parts: &[&ToolchainPart],
+    part: &ToolchainPart,
     search: &ToolchainSearch,
 ) -> SurveyFinding {
     // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");
-    let missing: Vec<&&ToolchainPart> =
-        parts.iter().filter(|part| !part.is_ready(search)).collect();
-    let lacking = missing
-        .iter()
-        .find_map(|part| Some((part, part.lacks(search)?)));
-    if let Some((part, (program, remedy))) = lacking {
-        let detail = format!("{} needs {program}, which is not on PATH", part.contents);
-        return SurveyFinding {
-            subject,
-            state: PartState::Missing,
-            detail,
-            fix: Some(remedy.to_owned()),
-        };
+    if part.is_ready(search) {
+        return SurveyFinding::ready(subject, part.contents);
     }
-    let list = |of: &dyn Fn(&ToolchainPart) -> String, parts: &[&&ToolchainPart]| {
-        parts
-            .iter()
-            .map(|part| of(part))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
-    if missing.is_empty() {
-        let all: Vec<&&ToolchainPart> = parts.iter().collect();
-        return SurveyFinding {
-            subject,
-            state: PartState::Ready,
-            detail: list(&|part| part.contents.to_owned(), &all),
-            fix: None,
-        };
-    }
-    let detail = format!(
-        "the first build fetches {}",
-        list(&ToolchainPart::sentence, &missing)
-    );
-    SurveyFinding {
-        subject,
-        state: PartState::Absent,
-        detail,
-        fix: None,
+    match part.lacks(search) {
+        Some((program, remedy)) => {
+            let detail = format!("{} needs {program}, which is not on PATH", part.contents);
+            SurveyFinding::missing(subject, detail, remedy)
+        }
+        None => {
+            let detail = format!("the first build fetches {}", part.sentence());
+            SurveyFinding::new(subject, PartState::Absent, detail)
+        }
     }
 }
 

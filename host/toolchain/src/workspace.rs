@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
 use super::find::Toolchain;
-use super::process::{self, OutputPipe};
+use super::process;
 use super::sources::{SourceListing, SourceScope};
 
 /// The package of the SDK.
@@ -54,25 +54,15 @@ impl Workspace {
             "--color",
             "never",
         ]);
-        let mut text = String::new();
-        let mut complaint = String::new();
-        let status = process::run(command, None, &mut |stream, line| {
-            let text = if stream == OutputPipe::Out {
-                &mut text
-            } else {
-                &mut complaint
-            };
-            text.push_str(line);
-            text.push('\n');
-        })?;
-        if !status.success() {
+        let answer = process::output(command, None)?;
+        if !answer.status.success() {
             bail!(
                 "cargo cannot read {}:\n{}",
                 dir.join("Cargo.toml").display(),
-                complaint.trim_end()
+                answer.err.trim_end()
             );
         }
-        serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
+        serde_json::from_str(&answer.out).context("cannot read the answer of `cargo metadata`")
     }
 
     pub(super) fn package_at(&self, dir: &Path) -> Result<&CargoPackage> {
@@ -106,20 +96,16 @@ impl Workspace {
     /// Everything that decides what a build of the tool in `dir` runs, as far as it is known before: the whole workspace,
     /// its path dependencies, and the configuration of cargo.
     pub(super) fn around(&self, dir: &Path) -> SourceScope {
-        let mut scope = SourceScope::default();
-        scope.add(dir);
+        let mut scope = SourceScope::of_cargo(dir);
         scope.add(&self.workspace_root);
-        self.packages
-            .iter()
-            .filter_map(CargoPackage::folder)
-            .for_each(|folder| scope.add(folder));
-        let beside = self
-            .packages
-            .iter()
-            .flat_map(|package| &package.dependencies);
-        beside
-            .filter_map(|dependency| dependency.path.as_deref())
-            .for_each(|folder| scope.add(folder));
+        for package in &self.packages {
+            let beside = package.dependencies.iter();
+            package
+                .folder()
+                .into_iter()
+                .chain(beside.filter_map(|dependency| dependency.path.as_deref()))
+                .for_each(|folder| scope.add(folder));
+        }
         scope.add_cargo_home();
         scope
     }
@@ -192,31 +178,29 @@ impl Workspace {
                     .as_deref()
                     .is_some_and(|source| source.starts_with("registry+"))
         };
-        let manifest =
-            std::fs::read_to_string(self.workspace_root.join("Cargo.toml")).unwrap_or_default();
         self.packages
             .iter()
             .any(|package| package.dependencies.iter().any(from_registry))
-            && !patches_sdk(&manifest)
+            && !patches_sdk(&manifest(&self.workspace_root))
     }
 }
 
+/// The manifest in `folder`, as far as it can be read.
+pub(super) fn manifest(folder: &Path) -> toml::Table {
+    let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    toml::from_str(&text).unwrap_or_default()
+}
+
+/// The value at `path` in a manifest.
+pub(super) fn setting<'m>(manifest: &'m toml::Table, path: &[&str]) -> Option<&'m toml::Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter()
+        .try_fold(manifest.get(*first)?, |value, key| value.get(key))
+}
+
 /// `true` if a manifest patches the registry's SDK. A patch on the command line would override it.
-fn patches_sdk(manifest: &str) -> bool {
-    let mut section = String::new();
-    manifest.lines().map(str::trim).any(|line| {
-        if line.starts_with('[') {
-            section = line
-                .chars()
-                .filter(|letter| !matches!(letter, '"' | '\'' | ' '))
-                .collect();
-        }
-        let is_key = line
-            .split(['=', '.', ' '])
-            .next()
-            .is_some_and(|key| key.trim_matches(['"', '\'']) == SDK);
-        section == format!("[patch.crates-io.{SDK}]") || (section == "[patch.crates-io]" && is_key)
-    })
+fn patches_sdk(manifest: &toml::Table) -> bool {
+    setting(manifest, &["patch", "crates-io", SDK]).is_some()
 }
 
 impl CargoPackage {
@@ -325,14 +309,20 @@ mod tests {
             "[patch.crates-io.toolcell-guest]\npath = \"../sdk\"",
             "[patch.\"crates-io\"]\n\"toolcell-guest\" = { path = \"../sdk\" }",
         ] {
-            assert!(patches_sdk(manifest), "{manifest}");
+            assert!(
+                patches_sdk(&toml::from_str(manifest).unwrap()),
+                "{manifest}"
+            );
         }
         for manifest in [
             "[dependencies]\ntoolcell-guest = \"0.1\"",
             "[patch.crates-io]\ntoolcell-guest-macros = { path = \"m\" }\n[dependencies]\ntoolcell-guest = \"0.1\"",
             "",
         ] {
-            assert!(!patches_sdk(manifest), "{manifest}");
+            assert!(
+                !patches_sdk(&toml::from_str(manifest).unwrap()),
+                "{manifest}"
+            );
         }
     }
 }

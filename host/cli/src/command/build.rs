@@ -39,8 +39,7 @@ impl Build {
         if self.watch {
             return self.follow(&home);
         }
-        let built =
-            target::build(&self.dir, &home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let built = target::build(&self.dir, &home).map_err(BadRequest::from)?;
         Ok(self.report(&home, &built)?.unwrap_or(Exit::Succeeded))
     }
 
@@ -66,7 +65,7 @@ impl Build {
             };
             let mut watch = match after {
                 Some(watch) => watch,
-                None => before.map_err(|error| BadRequest(format!("{error:#}")))?,
+                None => before.map_err(BadRequest::from)?,
             };
             show::say("waiting for a change");
             let (path, what) = watch.wait();
@@ -79,41 +78,31 @@ impl Build {
 
     /// Prints what was built, and what the component says of itself. `None` if the reader of the output is gone.
     fn report(&self, home: &Home, built: &BuildOutcome) -> anyhow::Result<Option<Exit>> {
-        let (notes, refusal) = match notes::of_component(home, &built.wasm)? {
-            Ok(notes) => (notes, None),
-            Err(refusal) => (Vec::new(), Some(refusal)),
-        };
-        refusal.iter().for_each(show::detail);
-        let error = refusal.as_ref().map(Refusal::to_error);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
+        let loaded = notes::of_component(home, &built.wasm)?;
+        let refusal = loaded.as_ref().err();
+        let notes = loaded.as_deref().unwrap_or_default();
+        refusal.into_iter().for_each(show::detail);
+        let exit = refusal.map_or(Exit::Succeeded, exit::of_refusal);
         let line = if self.json {
-            json!({
+            // The escapes of JSON mean the same to a script.
+            show::json_line(&json!({
                 "name": built.name, "wasm": built.wasm, "fresh": built.fresh, "sources": built.sources, "notes": notes,
-                "error": error,
-            })
-            .to_string()
+                "error": refusal.map(Refusal::to_error),
+            }))
         } else {
-            // A script takes the path as it is.
             notes
                 .iter()
                 .for_each(|note| show::say(&format!("note: {note}")));
-            if let Some(error) = &error {
+            if let Some(refusal) = refusal {
                 // Nothing on standard output, which a script takes for a component that can be called.
-                show::say(&format!("error: {} [{}]", error.message, error.error_code));
+                show::refused(refusal);
                 return Ok(Some(exit));
             }
-            show::printable(
-                &built.wasm.display().to_string(),
-                std::io::stdout().is_terminal(),
-            )
+            // A script takes the path as it is.
+            let path = built.wasm.display().to_string();
+            show::printable(&path, std::io::stdout().is_terminal()) + "\n"
         };
-        // The escapes of JSON mean the same to a script.
-        let line = if self.json {
-            show::json_for_terminals(&line)
-        } else {
-            line.as_str().into()
-        };
-        match writeln!(std::io::stdout(), "{line}") {
+        match std::io::stdout().write_all(line.as_bytes()) {
             Ok(()) => Ok(Some(exit)),
             Err(error) => show::closed(error).map(|_| None),
         }

@@ -1,6 +1,5 @@
 //! `toolcell check`: what keeps a tool from being published, and what its users would stumble over.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -35,47 +34,35 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let (published, refusal) =
-            match CheckedTool::examine(&home, &self.path, BuildPermission::No) {
-                Ok(published) => (Some(published), None),
-                Err(stop) => (None, Some(stop.refusal()?)),
-            };
-        refusal.iter().for_each(show::detail);
-        let failed = published.as_ref().is_some_and(CheckedTool::has_errors);
-        let exit = match &refusal {
-            Some(refusal) => exit::of_refusal(refusal),
-            None if failed => Exit::ToolFailed,
-            None => Exit::Succeeded,
+        let checked = CheckedTool::examine(&home, &self.path, BuildPermission::No);
+        let checked = exit::refusable(checked)?;
+        let published = checked.as_ref().ok();
+        let exit = match &checked {
+            Err(refusal) => exit::of_refusal(refusal),
+            Ok(published) if published.has_errors() => Exit::ToolFailed,
+            Ok(_) => Exit::Succeeded,
         };
-        let found = published
-            .as_ref()
-            .map(|published| published.found.as_slice())
-            .unwrap_or_default();
+        let found = published.map_or(&[][..], |published| &published.found);
         if self.json {
+            let refusal = checked.as_ref().err();
+            refusal.into_iter().for_each(show::detail);
             let printed = show::json(&json!({
                 "checked": self.path.to_string_lossy(),
-                "component": published.as_ref().map(|published| published.digest),
-                "size": published.as_ref().map(|published| published.component.size),
+                "component": published.map(|published| published.digest),
+                "size": published.map(|published| published.component.size),
                 "findings": found,
-                "error": refusal.as_ref().map(Refusal::to_error),
+                "error": refusal.map(Refusal::to_error),
             }));
-            return printed.map(|()| exit).or_else(show::closed);
+            return show::done(printed, exit);
         }
-        if let Some(refusal) = &refusal {
-            show::refused(refusal);
-            return Ok(exit);
+        if let Err(refusal) = &checked {
+            return show::refuse(refusal, false);
         }
-        for found in found {
-            if let Err(error) = writeln!(io::stdout(), "{}", published::line(found)) {
-                return show::closed(error);
-            }
-        }
+        let lines = found.iter().map(|found| published::line(found) + "\n");
+        show::print(lines.collect::<String>())?;
         let count = |noun, severity| {
-            let count = found
-                .iter()
-                .filter(|found| found.severity == severity)
-                .count();
-            show::counted(count as u64, noun)
+            let found = found.iter().filter(|found| found.severity == severity);
+            show::counted(found.count() as u64, noun)
         };
         let errors = count("error", Severity::Error);
         let warnings = count("warning", Severity::Warning);

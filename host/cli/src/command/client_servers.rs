@@ -13,8 +13,9 @@ use serde_json::Value;
 use toolcell::Home;
 use toolcell_system::named_file;
 
+use toolcell_toolchain::SurveyFinding as Check;
+
 use super::ask::ACTOR_VARIABLE;
-use super::doctor::Check;
 use super::exit::BadRequest;
 use super::options::SESSION_VARIABLE;
 
@@ -34,7 +35,7 @@ const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
 /// its tools. Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`,
 /// because the state holds compiled code and the key that vouches for it.
 pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
-    let servers = servers(file).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let servers = servers(file).map_err(BadRequest::from)?;
     let mut checks = Vec::new();
     for (name, server) in &servers {
         let command = server
@@ -47,24 +48,23 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
         {
             continue;
         }
-        let fix = |words: &str| words.to_owned();
+        let missing = |error: anyhow::Error, fix: &str| {
+            Check::missing("server", format!("{name}: {error:#}"), fix)
+        };
         checks.push(match program(command, named) {
-            Err(error) => {
-                let fix = fix(
-                    "look at it; then: toolcell doctor --mcp-config=FILE --allow-program=PROGRAM",
-                );
-                Check::missing("server", format!("{name}: {error:#}"), fix)
-            }
+            Err(error) => missing(
+                error,
+                "look at it; then: toolcell doctor --mcp-config=FILE --allow-program=PROGRAM",
+            ),
             Ok(program) => match start(&program, server, home) {
                 Ok(()) => Check::ready(
                     "server",
                     format!("{name} starts and offers its tools ({})", program.display()),
                 ),
-                Err(error) => {
-                    let fix =
-                        fix("make the entry anew: toolcell mcp --print-config=CLIENT TOOL...");
-                    Check::missing("server", format!("{name}: {error:#}"), fix)
-                }
+                Err(error) => missing(
+                    error,
+                    "make the entry anew: toolcell mcp --print-config=CLIENT TOOL...",
+                ),
             },
         });
     }
@@ -76,7 +76,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
         checks.push(Check::missing(
             "server",
             detail,
-            "toolcell mcp --print-config=CLIENT TOOL...".to_owned(),
+            "toolcell mcp --print-config=CLIENT TOOL...",
         ));
     }
     Ok(checks)

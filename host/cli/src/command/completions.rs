@@ -1,5 +1,3 @@
-use std::io::Write;
-
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
 
@@ -25,9 +23,6 @@ impl Completions {
         // Into memory first, because the generator panics if it cannot write.
         let mut script = Vec::new();
         generate(self.shell, &mut command, name, &mut script);
-        std::io::stdout()
-            .write_all(&script)
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        show::print(&script)
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Home};
-use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry, configured_compilation};
+use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry};
 use toolcell_policy::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::machine::{memory_bytes, share_bytes};
 
-use super::doctor::Check;
+use toolcell_toolchain::SurveyFinding as Check;
+
 use super::hooks;
 use super::options::{PolicyOptions, Settings};
 use super::target::{self, BuildPermission, Target};
@@ -83,7 +84,7 @@ fn memory(settings: &Settings) -> Check {
         return Check::missing(
             "memory",
             detail,
-            "raise memory_total in [limits], or lower memory".to_owned(),
+            "raise memory_total in [limits], or lower memory",
         );
     }
     let memory = memory_bytes();
@@ -100,7 +101,7 @@ fn memory(settings: &Settings) -> Check {
         return Check::missing(
             "memory",
             detail,
-            "give it more memory, or lower memory in [limits]".to_owned(),
+            "give it more memory, or lower memory in [limits]",
         );
     }
     let calls = (total / each.max(1)).max(1);
@@ -132,8 +133,7 @@ fn tool(
         }
         Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
     };
-    let compilation = configured_compilation(home)?;
-    let host = target::host(home, |settings| compilation.apply(settings))?;
+    let host = target::loading_host(home)?;
     let loaded = Runtime::on_this_thread()?.block_on(async {
         let loaded = host.load_file(&component).await?;
         ToolConfigs::of_entry(home, layer, entry, names).give(&target.path, &loaded)?;
@@ -166,7 +166,7 @@ fn declared(home: &Home, layer: &ConfigLayer, name: &str, names: &InstalledNames
         Err(refusal) => Check::missing(
             "tool",
             format!("{name}: {}", refusal.message),
-            "toolcell install".to_owned(),
+            "toolcell install",
         ),
     }
 }
@@ -198,7 +198,7 @@ fn secrets(home: &Home, layer: &ConfigLayer) -> Vec<Check> {
             return vec![Check::missing(
                 "secrets",
                 format!("{error:#}"),
-                "toolcell secrets list".to_owned(),
+                "toolcell secrets list",
             )];
         }
     };

@@ -1,14 +1,15 @@
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use toolcell::{Home, Keep, Limits};
 use toolcell_config::{configured_compilation, configured_journal};
 use toolcell_journal::CallLog;
 use toolcell_sandbox::{ENGINE_VERSION, FEATURES_OFF, cached_bytes};
 use toolcell_spec::text::{Whitespace, visible};
-use toolcell_toolchain::{Language, PartState, Preference, ToolchainSearch};
+use toolcell_toolchain::{
+    Language, PartState, Preference, SurveyFinding as Check, ToolchainSearch,
+};
 
 use super::exit::Exit;
 use super::options::PolicyOptions;
@@ -31,39 +32,6 @@ pub(super) struct Doctor {
     policy: PolicyOptions,
 }
 
-/// The result of one check.
-#[derive(Debug, Serialize)]
-pub(super) struct Check {
-    subject: String,
-    /// `ready`, `absent` (not needed, or made when needed), or `missing`.
-    state: &'static str,
-    detail: String,
-    /// The command that fixes it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fix: Option<String>,
-}
-
-impl Check {
-    pub(super) fn ready(subject: &str, detail: String) -> Self {
-        Self {
-            subject: subject.to_owned(),
-            state: "ready",
-            detail,
-            fix: None,
-        }
-    }
-
-    /// A problem, and the command that fixes it.
-    pub(super) fn missing(subject: &str, detail: String, fix: String) -> Self {
-        Self {
-            subject: subject.to_owned(),
-            state: "missing",
-            detail,
-            fix: Some(fix),
-        }
-    }
-}
-
 impl Doctor {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
@@ -84,20 +52,7 @@ impl Doctor {
             dir: "/".into(),
             ..ToolchainSearch::new(Preference::from_env()?, home.cache())
         };
-        checks.extend(
-            Language::all()
-                .flat_map(|lang| lang.survey(&search))
-                .map(|finding| Check {
-                    subject: finding.subject,
-                    state: match finding.state {
-                        PartState::Ready => "ready",
-                        PartState::Absent => "absent",
-                        PartState::Missing => "missing",
-                    },
-                    detail: finding.detail,
-                    fix: finding.fix,
-                }),
-        );
+        checks.extend(Language::all().flat_map(|lang| lang.survey(&search)));
         checks.extend(configuration::of_files(&home, &self.policy)?);
         if let Some(file) = &self.mcp_config {
             checks.extend(client_servers::look(
@@ -106,38 +61,37 @@ impl Doctor {
                 &home,
             )?);
         }
-        let sound = checks
-            .iter()
-            .all(|check| check.state != "missing" || check.subject.starts_with("the "));
-        self.print(&checks).or_else(show::closed)?;
-        Ok(if sound {
-            Exit::Succeeded
-        } else {
+        let is_fault =
+            |check: &Check| check.state == PartState::Missing && !check.subject.starts_with("the ");
+        let exit = if checks.iter().any(is_fault) {
             Exit::ToolFailed
-        })
+        } else {
+            Exit::Succeeded
+        };
+        let text = if self.json {
+            let text = serde_json::to_string_pretty(&json!({ "checks": checks }))?;
+            format!("{}\n", show::json_for_terminals(&text))
+        } else {
+            checks.iter().map(line).collect()
+        };
+        show::print(text).map(|_| exit)
     }
+}
 
-    fn print(&self, checks: &[Check]) -> std::io::Result<Exit> {
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let text = serde_json::to_string_pretty(&serde_json::json!({ "checks": checks }))?;
-            writeln!(out, "{}", show::json_for_terminals(&text))?;
-            return Ok(Exit::Succeeded);
-        }
-        for check in checks {
-            // Details may quote files with several lines; each further line is marked.
-            let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
-            writeln!(out, "{:<8} {}: {detail}", check.state, check.subject)?;
-            if let Some(fix) = &check.fix {
-                writeln!(
-                    out,
-                    "         fix: {}",
-                    visible(fix, Whitespace::WrittenOut)
-                )?;
-            }
-        }
-        Ok(Exit::Succeeded)
-    }
+fn line(check: &Check) -> String {
+    let state = match check.state {
+        PartState::Ready => "ready",
+        PartState::Absent => "absent",
+        PartState::Missing => "missing",
+    };
+    // Details may quote files with several lines; each further line is marked.
+    let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
+    let fix = check.fix.as_deref().map(|fix| {
+        let fix = visible(fix, Whitespace::WrittenOut);
+        format!("         fix: {fix}\n")
+    });
+    let fix = fix.unwrap_or_default();
+    format!("{state:<8} {}: {detail}\n{fix}", check.subject)
 }
 
 fn writable(home: &Home) -> Check {
@@ -149,12 +103,11 @@ fn writable(home: &Home) -> Check {
         .unwrap_or(folder);
     match tempfile::tempfile_in(nearest) {
         Ok(_) => Check::ready("state", folder.display().to_string()),
-        Err(error) => Check {
-            subject: "state".to_owned(),
-            state: "missing",
-            detail: format!("{} cannot be written: {error}", folder.display()),
-            fix: Some(format!("export {}=DIR", toolcell::Home::VARIABLE)),
-        },
+        Err(error) => Check::missing(
+            "state",
+            format!("{} cannot be written: {error}", folder.display()),
+            format!("export {}=DIR", Home::VARIABLE),
+        ),
     }
 }
 
@@ -176,7 +129,7 @@ fn cache(home: &Home) -> Check {
         Err(error) => Check::missing(
             "cache",
             format!("{error:#}"),
-            "correct what the message names".to_owned(),
+            "correct what the message names",
         ),
     }
 }
@@ -189,10 +142,7 @@ fn journal(home: &Home) -> Check {
                 Keep::All => "all calls stay on record",
                 Keep::Failures => "of calls that succeed, only their start stays on record",
                 Keep::None => {
-                    return Check::ready(
-                        "journal",
-                        "turned off: no call stays on record".to_owned(),
-                    );
+                    return Check::ready("journal", "turned off: no call stays on record");
                 }
             };
             if let Err(error) = CallLog::new(home.journal(), home.calls_key(), settings).check() {
@@ -215,7 +165,7 @@ fn journal(home: &Home) -> Check {
         Err(error) => Check::missing(
             "journal",
             format!("{error:#}"),
-            "correct what the message names".to_owned(),
+            "correct what the message names",
         ),
     }
 }
@@ -232,13 +182,13 @@ fn kernel() -> Vec<Check> {
     ]
 }
 
-fn check(subject: &str, there: bool, detail: String) -> Check {
-    Check {
-        subject: subject.to_owned(),
-        state: if there { "ready" } else { "absent" },
-        detail,
-        fix: None,
-    }
+fn check(subject: &str, there: bool, detail: impl Into<String>) -> Check {
+    let state = if there {
+        PartState::Ready
+    } else {
+        PartState::Absent
+    };
+    Check::new(subject, state, detail)
 }
 
 /// Makes the system call, because a seccomp filter may block it whatever the kernel version.
@@ -253,11 +203,9 @@ fn openat2() -> Check {
     );
     // `XDEV` is expected: the path leads out of the folder, which the call detects.
     match opened {
-        Err(rustix::io::Errno::XDEV) | Ok(_) => check(
-            "openat2",
-            true,
-            "opens paths inside a folder in one step".to_owned(),
-        ),
+        Err(rustix::io::Errno::XDEV) | Ok(_) => {
+            check("openat2", true, "opens paths inside a folder in one step")
+        }
         Err(error) => check(
             "openat2",
             false,
@@ -318,12 +266,10 @@ fn seccomp() -> Check {
     } else {
         "no filter of system calls around toolcell; fine on a desktop, and a second barrier on a server"
     };
-    // Container runtimes set one by themselves, so only a service outside of a container has something to do.
-    let fix = (!filtered).then(|| {
-        "on a server, run toolcell in a container, or set SystemCallFilter= in its unit".to_owned()
-    });
-    Check {
-        fix,
-        ..check("seccomp", filtered, detail.to_owned())
+    let found = check("seccomp", filtered, detail);
+    if filtered {
+        return found;
     }
+    // Container runtimes set one by themselves, so only a service outside of a container has something to do.
+    found.fixed_by("on a server, run toolcell in a container, or set SystemCallFilter= in its unit")
 }

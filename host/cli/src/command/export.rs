@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolcell::Home;
 use toolcell_dialect::Dialect;
 
-use super::exit::{self, Exit, Stop};
+use super::exit::{Exit, Stop};
 use super::exported::{self, DialectTools, SurfaceOptions};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target;
@@ -39,12 +39,7 @@ impl Export {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (tools, left_out) = match self.tools() {
             Ok(described) => described,
-            Err(stop) => {
-                let refusal = stop.refusal()?;
-                show::refused(&refusal);
-                show::detail(&refusal);
-                return Ok(exit::of_refusal(&refusal));
-            }
+            Err(stop) => return show::refuse(&stop.refusal()?, false),
         };
         if left_out > 0 {
             let dialect = self.dialect.as_str();
@@ -52,9 +47,7 @@ impl Export {
                 "note: {left_out} deferred tools are not in the list, because {dialect} has no words for them there"
             ));
         }
-        show::json(&tools)
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        show::print_json(&tools)
     }
 
     fn tools(&self) -> Result<(Vec<Value>, usize), Stop> {

@@ -70,7 +70,7 @@ fn bounded(subject: &str, what: &str, from: Box<dyn Read>) -> Result<String, Bad
     let mut text = String::new();
     let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
     read.with_context(|| format!("cannot read the {subject} from {what}"))
-        .map_err(|error| BadRequest(format!("{error:#}")))?;
+        .map_err(BadRequest::from)?;
     if text.len() as u64 > INPUT_BYTES_MAX {
         return Err(BadRequest(format!(
             "cannot read the {subject} from {what}: more than {INPUT_BYTES_MAX} bytes"

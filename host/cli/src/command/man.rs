@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, CommandFactory};
@@ -29,10 +28,7 @@ impl ManPages {
             None => {
                 let mut page = Vec::new();
                 Man::new(command).render(&mut page)?;
-                std::io::stdout()
-                    .write_all(&page)
-                    .map(|()| Exit::Succeeded)
-                    .or_else(show::closed)
+                show::print(&page)
             }
         }
     }

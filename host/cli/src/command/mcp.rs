@@ -1,4 +1,4 @@
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
@@ -93,8 +93,6 @@ impl Mcp {
                 .map_err(|refusal| BadRequest(refusal.message))?;
         }
         show::say(&format!("paste this into {}:", client.file()));
-        write!(std::io::stdout(), "{}", show::json_for_terminals(&text))
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        show::print(show::json_for_terminals(&text).as_bytes())
     }
 }

@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
@@ -45,17 +44,13 @@ impl New {
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         let folder = toolchain::new_project(parent, &name, self.lang, kind, Some(&sdk))
-            .map_err(|error| BadRequest(format!("{error:#}")))?;
+            .map_err(BadRequest::from)?;
         let text = match (self.json, kind) {
-            (true, _) => show::json_line(&json!({ "name": name, "folder": folder }))
-                .trim_end()
-                .to_owned(),
+            (true, _) => return show::print_json(&json!({ "name": name, "folder": folder })),
             (false, ProjectKind::Tool) => show::printable(&self.tool(), true),
             (false, ProjectKind::Hook) => show::printable(&self.hook(&home.user_file()?)?, true),
         };
-        writeln!(std::io::stdout(), "{text}")
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        show::print(format!("{text}\n"))
     }
 
     fn tool(&self) -> String {

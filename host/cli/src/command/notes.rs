@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Grants, Home, Host};
-use toolcell_config::configured_compilation;
 use toolcell_spec::{ErrorCode, Finding, Refusal};
 use toolcell_system::component_file::read_component;
 
@@ -20,8 +19,7 @@ pub(super) fn of_component(
     home: &Home,
     file: &Path,
 ) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
-    let compilation = configured_compilation(home)?;
-    let host = target::host(home, |settings| compilation.apply(settings))?;
+    let host = target::loading_host(home)?;
     Ok(Runtime::on_this_thread()?.block_on(load(&host, file)))
 }
 

@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
@@ -92,10 +91,7 @@ impl Check {
                 (exit::of_refusal(refusal), show::printable(&line, true))
             }
         };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| exit)
-            .or_else(|error| show::closed(error).map(|_| exit))
+        show::print(text).map(|_| exit)
     }
 
     fn foretell(

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::runtime::Runtime;
 use toolcell::Home;
-use toolcell_config::configured_compilation;
 use toolcell_install::check::{CheckFinding, CheckInput, Severity, check};
 use toolcell_install::component::ComponentFile;
 use toolcell_install::digest::Digest;
@@ -12,7 +11,7 @@ use toolcell_install::package::PackageInfo;
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use toolcell_system::component_file::read_component;
 
-use super::exit::{BadRequest, Stop};
+use super::exit::Stop;
 use super::show;
 use super::target::{self, BuildPermission, Target};
 
@@ -38,9 +37,7 @@ impl CheckedTool {
         // The path is taken as it is: it names no tool of a component.
         let mut target = Target::parse(&path.to_string_lossy());
         (target.path, target.name) = (path.to_owned(), None);
-        let compilation =
-            configured_compilation(home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(home, |settings| compilation.apply(settings))?;
+        let host = target::loading_host(home)?;
         let file = target.locate(home, building)?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load_file(&file))?;
         let bytes = read_component(&file)?;

@@ -17,7 +17,7 @@ use toolcell_install::source::REFERRER_BYTES_MAX;
 use toolcell_install::verifier::Signer;
 use toolcell_spec::{ErrorCode, Refusal};
 
-use super::exit::{BadRequest, Exit, Stop};
+use super::exit::{self, BadRequest, Exit, Stop};
 use super::published::{self, CheckedTool};
 use super::reproduce::Again;
 use super::target::BuildPermission;
@@ -83,15 +83,9 @@ struct Report {
 impl Push {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let mut report = Report::default();
-        let refusal = match self.push(&mut report) {
-            Ok(()) => None,
-            Err(stop) => Some(stop.refusal()?),
-        };
-        let pushed = report
-            .to
-            .as_ref()
-            .zip(report.digest)
-            .filter(|_| refusal.is_none());
+        let refusal = exit::refusable(self.push(&mut report))?.err();
+        let pushed = report.to.as_ref().zip(report.digest);
+        let pushed = pushed.filter(|_| refusal.is_none());
         let pushed = pushed.map(|(to, digest)| format!("oci://{}", to.pinned(digest)));
         let record = self.json.then(|| {
             json!({
@@ -129,8 +123,7 @@ impl Push {
     fn push(&self, report: &mut Report) -> Result<(), Stop> {
         let mut to = self.target()?;
         let home = Home::find()?;
-        let settings =
-            configured_registry(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let settings = configured_registry(&home).map_err(BadRequest::from)?;
         let key = self
             .sign
             .as_deref()

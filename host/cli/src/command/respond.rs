@@ -68,9 +68,7 @@ impl Respond {
             if form.is_some() {
                 return Ok(Exit::Succeeded);
             }
-            return show::json(&(exchange.answers)(&[]))
-                .map(|()| Exit::Succeeded)
-                .or_else(show::closed);
+            return show::print_json(&(exchange.answers)(&[]));
         }
         let output = Arc::new(Output::new(
             form,
@@ -98,9 +96,7 @@ impl Respond {
             .iter()
             .map(|record| (&record.invocation, &record.result))
             .collect();
-        show::json(&(exchange.answers)(&ended))
-            .map(|()| exit)
-            .or_else(|error| show::closed(error).map(|_| exit))
+        show::done(show::json(&(exchange.answers)(&ended)), exit)
     }
 }
 

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
-use serde_json::json;
 use toolcell::{ComponentTools, Home, Host};
-use toolcell_config::{ConfigLayers, configured_compilation};
+use toolcell_config::ConfigLayers;
 use toolcell_engine::find::{RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
 use toolcell_spec::{Refusal, ToolSearchResult, UnavailableProvider};
 
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{Exit, Stop};
 use super::options::{PolicyOptions, Settings};
 use super::serving::{self, NamedTool};
 use super::show;
@@ -62,32 +61,20 @@ impl Search {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let found = match self.search() {
             Ok(found) => found,
-            Err(stop) => {
-                let refusal = stop.refusal()?;
-                let error = refusal.to_error();
-                if self.json {
-                    show::json(&json!({ "error": error }))?
-                } else {
-                    show::say(&format!("error: {} [{}]", error.message, error.error_code))
-                }
-                show::detail(&refusal);
-                return Ok(exit::of_refusal(&refusal));
-            }
+            Err(stop) => return show::refuse(&stop.refusal()?, self.json),
         };
         let printed = if self.json {
             show::json(&found.result)
         } else {
             found.for_people()
         };
-        printed.map(|()| Exit::Succeeded).or_else(show::closed)
+        show::done(printed, Exit::Succeeded)
     }
 
     fn search(&self) -> Result<FoundTools, Stop> {
         let query = ToolQuery::parse(&self.query)?;
         let home = Home::find()?;
-        let compilation =
-            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(&home, |settings| compilation.apply(settings))?;
+        let host = target::loading_host(&home)?;
         let (named, settings) = self.named(&home)?;
         let mut tools = Vec::new();
         let mut typed = HashMap::new();

@@ -1,4 +1,4 @@
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -42,12 +42,12 @@ impl Secrets {
     }
 
     fn set(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
-        SecretStore::check_name(name).map_err(bad_request)?;
+        SecretStore::check_name(name).map_err(BadRequest::from)?;
         let value = read_value(name)?;
-        SecretStore::check_value(&value).map_err(bad_request)?;
+        SecretStore::check_value(&value).map_err(BadRequest::from)?;
         let replaced = store.set(name, &value)?;
         if self.json {
-            return print(&json!({ "name": name, "replaced": replaced }));
+            return show::print_json(&json!({ "name": name, "replaced": replaced }));
         }
         show::say(&format!(
             "{} the secret {name}",
@@ -59,17 +59,14 @@ impl Secrets {
     fn list(&self, store: &SecretStore) -> anyhow::Result<Exit> {
         let secrets = store.list()?;
         if self.json {
-            return print(&json!({ "secrets": secrets }));
+            return show::print_json(&json!({ "secrets": secrets }));
         }
-        let mut out = io::stdout().lock();
-        let listed = secrets
-            .iter()
-            .try_for_each(|entry| writeln!(out, "{:<24} set {}", entry.name, entry.set_at));
-        listed.map(|()| Exit::Succeeded).or_else(show::closed)
+        let secrets = secrets.iter();
+        show::lines(secrets.map(|entry| format!("{:<24} set {}", entry.name, entry.set_at)))
     }
 
     fn remove(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
-        SecretStore::check_name(name).map_err(bad_request)?;
+        SecretStore::check_name(name).map_err(BadRequest::from)?;
         if !store.remove(name)? {
             return Err(BadRequest(format!(
                 "there is no secret {name}; `toolcell secrets list` lists them"
@@ -77,15 +74,11 @@ impl Secrets {
             .into());
         }
         if self.json {
-            return print(&json!({ "name": name, "removed": true }));
+            return show::print_json(&json!({ "name": name, "removed": true }));
         }
         show::say(&format!("removed the secret {name}"));
         Ok(Exit::Succeeded)
     }
-}
-
-fn bad_request(error: anyhow::Error) -> BadRequest {
-    BadRequest(format!("{error:#}"))
 }
 
 /// Reads the value: typed without echo on a terminal, else all of standard input without the line end that a pipe adds.
@@ -112,10 +105,4 @@ fn read_value(name: &str) -> anyhow::Result<SecretValue> {
     // The error itself is dropped, because it could quote the value.
     read.map_err(|_| BadRequest("the value on standard input is not UTF-8 text".to_owned()))?;
     Ok(value)
-}
-
-fn print(value: &serde_json::Value) -> anyhow::Result<Exit> {
-    writeln!(io::stdout().lock(), "{value}")
-        .map(|()| Exit::Succeeded)
-        .or_else(show::closed)
 }

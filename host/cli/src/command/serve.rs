@@ -185,12 +185,13 @@ impl Serve {
 
     /// The secret of an Arcade engine.
     fn worker(&self) -> anyhow::Result<Option<WorkerSecret>> {
-        let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
         let Some(file) = &self.arcade_secret_file else {
             return Ok(None);
         };
-        let text = read_private(file, "secret of the Arcade engine").map_err(wrong)?;
-        Ok(Some(WorkerSecret::new(text.trim()).map_err(wrong)?))
+        let text = read_private(file, "secret of the Arcade engine").map_err(BadRequest::from)?;
+        Ok(Some(
+            WorkerSecret::new(text.trim()).map_err(BadRequest::from)?,
+        ))
     }
 
     /// The lines about calls and refused access. As JSON, every other line is one of them, too.
@@ -255,17 +256,16 @@ impl Serve {
 
 impl TokenSource {
     fn read(&self) -> anyhow::Result<Tokens> {
-        let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
         let [callers, approvers] = &self.files;
         let tokens = match callers {
-            Some(file) => Tokens::read(file).map_err(wrong)?,
+            Some(file) => Tokens::read(file).map_err(BadRequest::from)?,
             None => self.callers.clone(),
         };
         let Some(file) = approvers else {
             return Ok(tokens);
         };
-        let approvers = Tokens::read(file).map_err(wrong)?;
-        Ok(tokens.with_approvers(approvers).map_err(wrong)?)
+        let approvers = Tokens::read(file).map_err(BadRequest::from)?;
+        Ok(tokens.with_approvers(approvers).map_err(BadRequest::from)?)
     }
 }
 

@@ -17,7 +17,7 @@ use toolcell_install::source::ComponentSource;
 use toolcell_spec::{ErrorCode, Refusal};
 use zeroize::Zeroizing;
 
-use super::exit::{BadRequest, Exit, Stop};
+use super::exit::{self, BadRequest, Exit, Stop};
 use super::{install, show, signed, wrap};
 
 /// Signs a component with the user's own key.
@@ -62,26 +62,21 @@ struct NewSignature {
 
 impl Sign {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let (done, refusal) = match self.sign() {
-            Ok(done) => (Some(done), None),
-            Err(stop) => (None, Some(stop.refusal()?)),
-        };
+        let signed = exit::refusable(self.sign())?;
+        let done = signed.as_ref().ok();
         let record = self.json.then(|| {
             json!({
-                "signed": done.as_ref().map(|done| &done.signed),
-                "digest": done.as_ref().map(|done| done.digest),
-                "signer": done.as_ref().map(|done| done.key.signer()),
-                "error": refusal.as_ref().map(Refusal::to_error),
+                "signed": done.map(|done| &done.signed),
+                "digest": done.map(|done| done.digest),
+                "signer": done.map(|done| done.key.signer()),
+                "error": signed.as_ref().err().map(Refusal::to_error),
             })
         });
-        if let Some(done) = done.as_ref().filter(|_| !self.json) {
+        if let Some(done) = done.filter(|_| !self.json) {
             show::say(&format!("signed by {}", done.key.signer()));
         }
-        let signed = done
-            .as_ref()
-            .map(|done| done.signed.as_str())
-            .unwrap_or_default();
-        show::outcome(refusal.as_ref(), record.as_ref(), signed)
+        let made = done.map_or("", |done| &done.signed);
+        show::outcome(signed.as_ref().err(), record.as_ref(), made)
     }
 
     fn sign(&self) -> Result<NewSignature, Stop> {
@@ -100,7 +95,7 @@ impl Sign {
 
     fn sign_file(&self, file: &Path) -> Result<NewSignature, Stop> {
         // It says how large a component may be.
-        configured_compilation(&Home::find()?).map_err(|error| BadRequest(format!("{error:#}")))?;
+        configured_compilation(&Home::find()?).map_err(BadRequest::from)?;
         let bytes = signed::component(file)?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();

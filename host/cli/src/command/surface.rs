@@ -1,18 +1,15 @@
 //! `toolcell surface`: which tools the calls of a server could select.
 
 use std::collections::HashSet;
-use std::io::Write;
 
 use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
-use serde_json::json;
 use toolcell::Home;
-use toolcell_config as config;
-use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
-use super::exit::{self, Exit, Stop};
+use super::exit::{Exit, Stop};
+use super::exported::SurfaceOptions;
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target;
 use super::{serving, show};
@@ -28,12 +25,8 @@ pub(super) struct ShowSurface {
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
-    /// How many tools are loaded from the start [default: 125]
-    #[arg(long, value_name = "N")]
-    max_listed: Option<usize>,
-    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
-    #[arg(long, value_name = "NAME")]
-    role: Option<String>,
+    #[command(flatten)]
+    surface: SurfaceOptions,
     /// Print the tool_surface record
     #[arg(long)]
     json: bool,
@@ -47,27 +40,13 @@ impl ShowSurface {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let surface = match self.surface() {
             Ok(surface) => surface,
-            Err(stop) => {
-                let refusal = stop.refusal()?;
-                let error = refusal.to_error();
-                if self.json {
-                    show::json(&json!({ "error": error }))?
-                } else {
-                    show::say(&show::printable(
-                        &format!("error: {} [{}]", error.message, error.error_code),
-                        true,
-                    ))
-                }
-                show::detail(&refusal);
-                return Ok(exit::of_refusal(&refusal));
-            }
+            Err(stop) => return show::refuse(&stop.refusal()?, self.json),
         };
-        let printed = if self.json {
-            show::json(&surface)
+        if self.json {
+            show::print_json(&surface)
         } else {
-            for_people(&surface)
-        };
-        printed.map(|()| Exit::Succeeded).or_else(show::closed)
+            show::lines(for_people(&surface))
+        }
     }
 
     fn surface(&self) -> Result<ToolSurface, Stop> {
@@ -80,7 +59,7 @@ impl ShowSurface {
             layers,
             ..
         } = settings;
-        let selection = config::selection(&layers, self.max_listed, self.role.as_deref())?;
+        let selection = self.surface.selection(&layers)?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = Runtime::on_this_thread()?;
         let offered =
@@ -109,8 +88,8 @@ impl ShowSurface {
     }
 }
 
-/// One line for each tool. Names and rules are foreign text.
-fn for_people(surface: &ToolSurface) -> std::io::Result<()> {
+/// One line for each tool.
+fn for_people(surface: &ToolSurface) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: {} loaded, {} deferred, {} blocked, {} excluded",
         surface.surface_id,
@@ -119,35 +98,15 @@ fn for_people(surface: &ToolSurface) -> std::io::Result<()> {
         surface.blocked_tools.len(),
         surface.excluded_tools.len()
     )];
-    lines.extend(
-        surface
-            .loaded_tools
-            .iter()
-            .map(|id| format!("  loaded    {id}")),
-    );
-    lines.extend(
-        surface
-            .deferred_tools
-            .iter()
-            .map(|tool| format!("  deferred  {}", tool.tool_id)),
-    );
-    lines.extend(
-        surface
-            .blocked_tools
-            .iter()
-            .map(|tool| format!("  blocked   {}", why(tool))),
-    );
-    lines.extend(
-        surface
-            .excluded_tools
-            .iter()
-            .map(|tool| format!("  excluded  {}", why(tool))),
-    );
-    let text: String = lines
-        .iter()
-        .map(|line| visible(line, Whitespace::WrittenOut) + "\n")
-        .collect();
-    std::io::stdout().write_all(text.as_bytes())
+    let loaded = surface.loaded_tools.iter();
+    lines.extend(loaded.map(|id| format!("  loaded    {id}")));
+    let deferred = surface.deferred_tools.iter();
+    lines.extend(deferred.map(|tool| format!("  deferred  {}", tool.tool_id)));
+    let blocked = surface.blocked_tools.iter();
+    lines.extend(blocked.map(|tool| format!("  blocked   {}", why(tool))));
+    let excluded = surface.excluded_tools.iter();
+    lines.extend(excluded.map(|tool| format!("  excluded  {}", why(tool))));
+    lines
 }
 
 fn why(tool: &WithheldTool) -> String {

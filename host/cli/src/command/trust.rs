@@ -1,4 +1,3 @@
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -7,7 +6,6 @@ use serde_json::json;
 use toml::{Table, Value};
 use toolcell::Home;
 use toolcell_config::{self as config, ConfigLayers, ProjectFile, ProjectFiles, TrustStore};
-use toolcell_spec::text::{Whitespace, visible};
 
 use super::exit::{BadRequest, Exit};
 use super::{options, serving, show};
@@ -38,10 +36,9 @@ impl TrustProject {
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
     let project = project_files(dir)?;
-    let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
     let mut files = Vec::new();
     for (source, path) in project.sources() {
-        if let Some(bytes) = config::project_bytes(path).map_err(bad)? {
+        if let Some(bytes) = config::project_bytes(path).map_err(BadRequest::from)? {
             let path = path
                 .canonicalize()
                 .with_context(|| format!("cannot find {}", path.display()))?;
@@ -53,7 +50,7 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         }
     }
     // A file that refuses every call is not worth trusting.
-    let (layers, trusted) = ConfigLayers::of_project(&home, &files).map_err(bad)?;
+    let (layers, trusted) = ConfigLayers::of_project(&home, &files).map_err(BadRequest::from)?;
     let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
     understood.map_err(|refusal| BadRequest(refusal.message))?;
     let trust = TrustStore::at(home.trusted());
@@ -64,7 +61,7 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         lines.push(format!("trusted: {}", file.path.display()));
         lines.extend(marked(before, &file.bytes));
     }
-    print(lines)
+    show::lines(lines)
 }
 
 /// Ends the trust in the project's files in `dir`.
@@ -83,7 +80,7 @@ fn revoke(dir: &Path) -> anyhow::Result<Exit> {
         };
         lines.push(format!("{said}: {}", path.display()));
     }
-    print(lines)
+    show::lines(lines)
 }
 
 /// The files of the project in `dir`, or in the nearest folder above it.
@@ -143,16 +140,4 @@ fn marked(before: Option<Vec<u8>>, now: &[u8]) -> Vec<String> {
         .map(|line| format!("- {line}"));
     let mark = |line: &String| format!("{} {line}", if before.contains(line) { ' ' } else { '+' });
     gone.chain(now.iter().map(mark)).collect()
-}
-
-/// Prints `lines`. Their words come from files of others, so each stays on its line.
-fn print(lines: impl IntoIterator<Item = String>) -> anyhow::Result<Exit> {
-    let text: String = lines
-        .into_iter()
-        .map(|line| visible(&line, Whitespace::WrittenOut) + "\n")
-        .collect();
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map(|()| Exit::Succeeded)
-        .or_else(show::closed)
 }

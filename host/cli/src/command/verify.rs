@@ -74,10 +74,7 @@ struct Report {
 impl Verify {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let mut report = Report::default();
-        let refusal = match self.verify(&mut report) {
-            Ok(()) => None,
-            Err(stop) => Some(stop.refusal()?),
-        };
+        let refusal = exit::refusable(self.verify(&mut report))?.err();
         let is_named = report
             .verdict
             .as_ref()
@@ -88,11 +85,9 @@ impl Verify {
             None => Exit::WouldAsk,
         };
         if self.json {
-            return show::json(&document(&report, refusal.as_ref()))
-                .map(|()| exit)
-                .or_else(show::closed);
+            return show::done(show::json(&document(&report, refusal.as_ref())), exit);
         }
-        print(&report).map(|()| exit).or_else(show::closed)?;
+        show::done(print(&report), exit)?;
         if let Some(refusal) = &refusal {
             show::refused(refusal);
         }
@@ -157,7 +152,7 @@ impl Verify {
         let (signer, place) = match (&self.key, &self.identity, &self.issuer) {
             (Some(file), _, _) => (public_key(file)?, "--key"),
             (None, Some(identity), Some(issuer)) => (
-                identified(identity, issuer).map_err(|error| BadRequest(format!("{error:#}")))?,
+                identified(identity, issuer).map_err(BadRequest::from)?,
                 "--identity",
             ),
             _ => return Ok(of_files.clone()),

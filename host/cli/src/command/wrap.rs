@@ -1,7 +1,7 @@
 //! `toolcell wrap`: writes into a copy of a component what its file does not say of its tools.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home, Tool};
-use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling};
+use toolcell_config::{extension_manifest, policy_ceiling};
 use toolcell_spec::Refusal;
 use toolcell_spec::dialect::near;
 use toolcell_spec::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
@@ -19,7 +19,7 @@ use toolcell_system::component_file::read_component;
 use toolcell_system::named_file;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
-use super::exit::{BadRequest, Exit, Stop};
+use super::exit::{self, BadRequest, Exit, Stop};
 use super::{show, target};
 
 /// Maximum size of all WIT files that are read, in bytes.
@@ -78,22 +78,18 @@ pub(super) struct Wrap {
 
 impl Wrap {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let (loaded, refusal) = match self.wrap() {
-            Ok(loaded) => (Some(loaded), None),
-            Err(stop) => (None, Some(stop.refusal()?)),
-        };
-        let notes = loaded
-            .as_ref()
-            .map(|loaded| ComponentTools::notes(&loaded.tools))
-            .unwrap_or_default();
-        let tools = loaded.iter().flat_map(|loaded| &loaded.tools);
+        let wrapped = exit::refusable(self.wrap())?;
+        let refusal = wrapped.as_ref().err();
+        let tools = wrapped.as_ref().map_or(&[][..], |loaded| &loaded.tools);
+        let notes = ComponentTools::notes(tools);
         let record = self.json.then(|| {
+            let names = tools.iter().map(|tool| tool.declaration().qualified_name());
             json!({
-                "wrapped": loaded.is_some().then(|| self.output.to_string_lossy()),
-                "component": tools.clone().next().map(|tool| tool.component()),
-                "tools": tools.map(|tool| tool.declaration().qualified_name()).collect::<Vec<_>>(),
+                "wrapped": wrapped.is_ok().then(|| self.output.to_string_lossy()),
+                "component": tools.first().map(|tool| tool.component()),
+                "tools": names.collect::<Vec<_>>(),
                 "notes": notes,
-                "error": refusal.as_ref().map(Refusal::to_error),
+                "error": refusal.map(Refusal::to_error),
             })
         });
         if !self.json {
@@ -101,11 +97,8 @@ impl Wrap {
                 .iter()
                 .for_each(|note| show::say(&format!("note: {note}")));
         }
-        show::outcome(
-            refusal.as_ref(),
-            record.as_ref(),
-            &self.output.display().to_string(),
-        )
+        let made = self.output.display().to_string();
+        show::outcome(refusal, record.as_ref(), &made)
     }
 
     /// Writes the copy, if it can be loaded with what was written into it.
@@ -123,10 +116,8 @@ impl Wrap {
             return Err(exists(&self.output).into());
         }
         let home = Home::find()?;
-        let compilation =
-            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::loading_host(&home)?;
         let wrapped = self.wrapped(read_component(&self.file)?)?;
-        let host = target::host(&home, |settings| compilation.apply(settings))?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
             let shown = self.file.display();
@@ -155,8 +146,7 @@ impl Wrap {
             with_custom(component, name, content).map_err(refused)
         };
         if let Some(manifest) = &self.manifest {
-            let manifest =
-                extension_manifest(manifest).map_err(|error| BadRequest(format!("{error:#}")))?;
+            let manifest = extension_manifest(manifest).map_err(BadRequest::from)?;
             return Ok(section(
                 &component,
                 near::SECTION,
@@ -184,8 +174,7 @@ impl Wrap {
                 )
                 .into());
             }
-            profile.ceiling =
-                Some(policy_ceiling(policy).map_err(|error| BadRequest(format!("{error:#}")))?);
+            profile.ceiling = Some(policy_ceiling(policy).map_err(BadRequest::from)?);
         }
         // A profile that has no ceiling must not remove one.
         profile.ceiling = profile.ceiling.or(known.ceiling);
@@ -214,23 +203,9 @@ fn written(component: &[u8]) -> Result<Profile, String> {
 }
 
 /// Reads a small file of text.
-fn text(file: &Path) -> anyhow::Result<String> {
-    let unreadable =
-        |error: io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
-    let mut text = String::new();
-    let read = named_file::open(file).and_then(|open| {
-        open.take(SECTION_BYTES_MAX as u64 + 1)
-            .read_to_string(&mut text)
-    });
-    let bytes = read.map_err(unreadable)?;
-    if bytes > SECTION_BYTES_MAX {
-        let message = format!(
-            "{} is larger than {SECTION_BYTES_MAX} bytes; write a smaller profile",
-            file.display()
-        );
-        return Err(BadRequest(message).into());
-    }
-    Ok(text)
+fn text(file: &Path) -> Result<String, BadRequest> {
+    named_file::read_text(file, SECTION_BYTES_MAX as u64)
+        .map_err(|error| BadRequest(format!("cannot read {}: {error}", file.display())))
 }
 
 /// The documentation of a WIT package, and of the interfaces of others that its worlds export, as a section has it.

@@ -1,6 +1,5 @@
 //! C, and what C++ and Zig share with it: Zig's compiler, the SDK's functions, and the world of a component.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,9 +11,9 @@ use super::super::make::CompileJob;
 use super::super::record;
 use super::super::sdk::files;
 use super::super::sources::{FileGroup, SourceScope};
-use super::super::toolchain_cache::ToolchainPart;
-use super::EmbeddedFile;
-use super::fetched::{FetchedLanguage, every_name, outside, reached};
+use super::super::toolchain_cache::{ToolchainPart, program};
+use super::fetched::{FetchedToolchain, outside, reached};
+use super::{EmbeddedFile, LanguageRow, every_name, utf8};
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
 pub(in super::super) static ZIG: ToolchainPart = ToolchainPart {
@@ -81,22 +80,25 @@ const TOOL: &[EmbeddedFile] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-pub(super) static C: FetchedLanguage = FetchedLanguage {
+pub(super) static C: LanguageRow = LanguageRow {
     name: "c",
     title: "C",
     marks: &["tool.c"],
     tool: TOOL,
+    hook: &[],
     local_files: |sdk| local_files(sdk, &["c"]),
     refuses_name: every_name,
     sdk: SDK,
     test_command: "make test",
-    part: &ZIG,
-    made_beside: &["./target"],
-    steering: &[],
-    beside: |dir| included(dir, "c"),
-    read: |job| graph(job, "c"),
-    skips: false,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &ZIG,
+        made_beside: &["./target"],
+        steering: &[],
+        beside: |dir| included(dir, "c"),
+        read: |job| graph(job, "c"),
+        skips: false,
+        compile,
+    }),
 };
 
 fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
@@ -143,26 +145,14 @@ pub(super) const STRIPPED: [&str; 2] = [
     "-Wl,-z,stack-size=2097152",
 ];
 
-/// Zig's program in the folder `part`.
-pub(in super::super) fn program(part: &Path) -> PathBuf {
-    part.join("python")
-        .join("ziglang")
-        .join(format!("zig{}", std::env::consts::EXE_SUFFIX))
-}
+/// Zig's program in the folder of its part.
+pub(crate) const ZIG_PROGRAM: &str = "python/ziglang/zig";
 
 /// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its part, for
 /// all projects.
 pub(super) fn zig(job: &CompileJob, subcommand: &str) -> Result<Command> {
     let part = job.part_folder(&ZIG);
-    let program = program(&part);
-    if !program.is_file() {
-        bail!(
-            "{} is missing: remove the folder {}",
-            program.display(),
-            part.display()
-        );
-    }
-    let mut command = job.command(&program);
+    let mut command = job.command(&program(&part, ZIG_PROGRAM)?);
     command.arg(subcommand);
     command
         .env("ZIG_GLOBAL_CACHE_DIR", part.join("cache"))
@@ -234,12 +224,9 @@ pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
 /// Files that a compilation of C or C++ reads: the project's sources, and their includes.
 pub(super) fn graph(job: &CompileJob, extension: &str) -> Result<SourceScope> {
     let group = sources(job.dir, extension);
-    let files = named(job.dir, group.files()?)?.into_iter().collect();
-    Ok(SourceScope {
-        groups: BTreeSet::from([group]),
-        files,
-        ..SourceScope::default()
-    })
+    let mut scope = SourceScope::of_files(named(job.dir, group.files()?)?);
+    scope.groups.insert(group);
+    Ok(scope)
 }
 
 /// The paths in a line that includes files.
@@ -270,9 +257,7 @@ pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String,
     let folder = std::path::absolute(sdk)
         .context("cannot find the SDK")?
         .join("guest-sdk");
-    let text = folder
-        .to_str()
-        .with_context(|| format!("{} is not UTF-8", folder.display()))?;
+    let text = utf8(&folder)?;
     if text.contains(['\n', '\r', '"', '`']) {
         bail!(
             "{text} contains characters that a Makefile cannot: choose another folder with TOOLCELL_HOME"
@@ -296,16 +281,12 @@ pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String,
 
 /// Tells `make test` where the compiler is, in `target/FILE`, so that no other one has to be installed.
 pub(super) fn note_program(dir: &Path, file: &str, variable: &str, program: &Path) -> Result<()> {
-    let text = program
-        .to_str()
-        .with_context(|| format!("{} is not UTF-8", program.display()))?;
+    let text = for_make(utf8(program)?);
     let folder = dir.join("target");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
-    record::replace(
-        &folder.join(file),
-        format!("{variable} ?= {}\n", for_make(text)).as_bytes(),
-    )
+    let line = format!("{variable} ?= {text}\n");
+    record::replace(&folder.join(file), line.as_bytes())
 }
 
 fn for_make(text: &str) -> String {

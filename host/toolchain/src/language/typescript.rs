@@ -2,16 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::super::ProgressSink;
-use super::super::build::quoted;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
 use super::super::sources::SourceScope;
 use super::super::toolchain_cache::ToolchainPart;
-use super::EmbeddedFile;
-use super::fetched::{FetchedLanguage, NAMED_MAX, every_name, listed, outside, reached};
+use super::fetched::{FetchedToolchain, NAMED_MAX, listed, outside, reached};
+use super::{EmbeddedFile, LanguageRow, every_name, quoted_path, sdk_folder, utf8};
 
 const TOOL: &[EmbeddedFile] = &[
     (
@@ -94,22 +93,25 @@ pub(super) static PART: ToolchainPart = ToolchainPart {
 /// The folder of a project where it finds the SDK, by the `imports` of its package.json.
 const LOCAL: &str = ".toolcell";
 
-pub(super) static TYPESCRIPT: FetchedLanguage = FetchedLanguage {
+pub(super) static TYPESCRIPT: LanguageRow = LanguageRow {
     name: "typescript",
     title: "TypeScript",
     marks: &["package.json", "tsconfig.json"],
     tool: TOOL,
+    hook: &[],
     local_files,
     refuses_name: every_name,
     sdk: SDK,
     test_command: "npm test",
-    part: &PART,
-    made_beside: MADE_BESIDE,
-    steering: STEERING,
-    beside: |dir| Ok(outside(dir, extended(dir)?)),
-    read,
-    skips: false,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &PART,
+        made_beside: MADE_BESIDE,
+        steering: STEERING,
+        beside: |dir| Ok(outside(dir, extended(dir)?)),
+        read,
+        skips: false,
+        compile,
+    }),
 };
 
 /// `build.mjs` refuses modules of this folder.
@@ -189,18 +191,8 @@ fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
 
 /// Modules that lead to the SDK's, for editors and for tests that run natively.
 pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
-    let folder = std::path::absolute(sdk)
-        .context("cannot find the SDK")?
-        .join("guest-sdk")
-        .join("typescript");
-    let path = |file: &str| -> Result<String> {
-        let whole = folder.join(file);
-        quoted(
-            whole
-                .to_str()
-                .with_context(|| format!("{} is not UTF-8", whole.display()))?,
-        )
-    };
+    let folder = sdk_folder(sdk, "typescript")?;
+    let path = |file: &str| quoted_path(&folder.join(file));
     // Node reads what it imports as a URL; tsc reads a path.
     let url = |file: &str| {
         path(file).map(|text| {
@@ -209,20 +201,13 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
                 .replace('#', "%23")
         })
     };
+    let export = |from: String| format!("export * from {from};\n");
+    let register = url("register.js")?;
     let texts = [
-        ("index.js", format!("export * from {};\n", url("index.js")?)),
-        (
-            "index.d.ts",
-            format!("export * from {};\n", path("index.js")?),
-        ),
-        (
-            "testing.js",
-            format!("export * from {};\n", url("testing.js")?),
-        ),
-        (
-            "testing.d.ts",
-            format!("export * from {};\n", path("testing.js")?),
-        ),
+        ("index.js", export(url("index.js")?)),
+        ("index.d.ts", export(path("index.js")?)),
+        ("testing.js", export(url("testing.js")?)),
+        ("testing.d.ts", export(path("testing.js")?)),
         (
             "globals.d.ts",
             format!("/// <reference path={} />\n", path("globals.d.ts")?),
@@ -230,8 +215,7 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
         (
             "register.js",
             format!(
-                "import {{ register }} from {};\n\nregister(new URL('toolchain', import.meta.url));\n",
-                url("register.js")?
+                "import {{ register }} from {register};\n\nregister(new URL('toolchain', import.meta.url));\n"
             ),
         ),
         ("package.json", "{ \"type\": \"module\" }\n".to_owned()),
@@ -273,9 +257,7 @@ fn component(job: &CompileJob) -> PathBuf {
 /// The local files, and where tests find the toolchain.
 fn write_local_files(job: &CompileJob, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
-    let place = toolchain
-        .to_str()
-        .with_context(|| format!("{} is not UTF-8", toolchain.display()))?;
+    let place = utf8(toolchain)?;
     texts.push((format!("{LOCAL}/toolchain"), format!("{place}\n")));
     job.refresh(texts)
 }

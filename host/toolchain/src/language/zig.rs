@@ -9,12 +9,12 @@ use super::super::ProgressSink;
 use super::super::make::CompileJob;
 use super::super::sdk::files;
 use super::super::sources::SourceScope;
-use super::EmbeddedFile;
 use super::c::{
     C_STANDARD, STACK, WORLD, ZIG, include, included, local_files, named, note_program,
     sdk_sources, zig,
 };
-use super::fetched::{FetchedLanguage, every_name};
+use super::fetched::FetchedToolchain;
+use super::{EmbeddedFile, LanguageRow, every_name};
 
 const TOOL: &[EmbeddedFile] = &[
     ("tool.zig", include_str!("../template/zig/tool.zig")),
@@ -23,35 +23,32 @@ const TOOL: &[EmbeddedFile] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-pub(super) static LANGUAGE: FetchedLanguage = FetchedLanguage {
+pub(super) static LANGUAGE: LanguageRow = LanguageRow {
     name: "zig",
     title: "Zig",
     marks: &["tool.zig"],
     tool: TOOL,
+    hook: &[],
     local_files: |sdk| local_files(sdk, &["c"]),
     refuses_name: every_name,
     // Its own file. Those of C are carried for C.
     sdk: files!["guest-sdk/zig/toolcell.zig"],
     test_command: "make test",
-    part: &ZIG,
-    made_beside: &["./target", ".zig-cache", "zig-out"],
-    steering: &[],
-    beside: |dir| included(dir, "zig"),
-    read,
-    skips: true,
-    compile,
+    fetched: Some(FetchedToolchain {
+        part: &ZIG,
+        made_beside: &["./target", ".zig-cache", "zig-out"],
+        steering: &[],
+        beside: |dir| included(dir, "zig"),
+        read,
+        skips: true,
+        compile,
+    }),
 };
 
 /// The root module, and what it and the files that it names import, embed and include. Zig takes names that are written
 /// out alone.
 fn read(job: &CompileJob) -> Result<SourceScope> {
-    let files = named(job.dir, vec![job.dir.join("tool.zig")])?
-        .into_iter()
-        .collect();
-    Ok(SourceScope {
-        files,
-        ..SourceScope::default()
-    })
+    named(job.dir, vec![job.dir.join("tool.zig")]).map(SourceScope::of_files)
 }
 
 fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {

@@ -14,7 +14,7 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, ToolTerms};
-use toolcell_config::{ConfigLayers, configured_compilation};
+use toolcell_config::ConfigLayers;
 use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
 use toolcell_install::reference::ComponentReference;
 use toolcell_server::{ExposedTools, ToolOffer};
@@ -23,7 +23,7 @@ use toolcell_system::component_file::read_component;
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;
-use super::exit::{BadRequest, Exit, Stop};
+use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, NamedTool};
 use super::target::{self, BuildPermission};
@@ -113,27 +113,22 @@ struct WrittenBundle {
 
 impl Bundle {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let (made, refusal) = match self.make() {
-            Ok(made) => (Some(made), None),
-            Err(stop) => (None, Some(stop.refusal()?)),
-        };
+        let bundled = exit::refusable(self.make())?;
+        let refusal = bundled.as_ref().err();
+        let made = bundled.as_ref().ok();
         let record = self.json.then(|| {
-            let made = made.as_ref();
             let server_json = self.server_json.as_ref().filter(|_| made.is_some());
             json!({
                 "bundled": made.map(|_| self.output.to_string_lossy()),
                 "sha256": made.map(|made| &made.sha256),
                 "bytes": made.map(|made| made.bytes),
-                "tools": made.map(|made| made.tools.as_slice()).unwrap_or_default(),
+                "tools": made.map_or(&[][..], |made| &made.tools),
                 "server_json": server_json.map(|file| file.to_string_lossy()),
-                "error": refusal.as_ref().map(Refusal::to_error),
+                "error": refusal.map(Refusal::to_error),
             })
         });
-        show::outcome(
-            refusal.as_ref(),
-            record.as_ref(),
-            &self.output.display().to_string(),
-        )
+        let output = self.output.display().to_string();
+        show::outcome(refusal, record.as_ref(), &output)
     }
 
     fn make(&self) -> Result<WrittenBundle, Stop> {
@@ -158,10 +153,7 @@ impl Bundle {
         }
         let registry = self.registry()?;
         let folders = self.folders()?;
-        let mut options = self
-            .grants
-            .typed()
-            .map_err(|error| BadRequest(format!("{error:#}")))?;
+        let mut options = self.grants.typed().map_err(BadRequest::from)?;
         options.extend(self.limits.typed());
         let (program, platform) = self.program()?;
         let parts = self.parts()?;
@@ -265,9 +257,7 @@ impl Bundle {
     /// Loads the tools, none of which runs, and names their files.
     fn parts(&self) -> Result<Parts, Stop> {
         let home = Home::find()?;
-        let compilation =
-            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(&home, |settings| compilation.apply(settings))?;
+        let host = target::loading_host(&home)?;
         let runtime = Runtime::on_this_thread()?;
         let mut parts = Parts {
             files: Vec::new(),

@@ -5,18 +5,17 @@ mod overview;
 mod schema;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home};
-use toolcell_config::{InstalledNames, configured_compilation};
+use toolcell_config::InstalledNames;
 use toolcell_engine::catalog::Tool;
 use toolcell_spec::SchemaVersion;
 
-use super::exit::{self, BadRequest, Exit};
+use super::exit::Exit;
 use super::show;
 use super::target::{self, BuildPermission, Target};
 
@@ -33,40 +32,24 @@ pub(super) struct Describe {
 impl Describe {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let compilation =
-            configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
-        let host = target::host(&home, |settings| compilation.apply(settings))?;
+        let host = target::loading_host(&home)?;
         let target = Target::named(&self.tool, &InstalledNames::here(&home, None));
         let loaded = Runtime::on_this_thread()?.block_on(async {
             let component = target.locate(&home, BuildPermission::No)?;
-            host.load_file(&component).await
-        });
-        let chosen = loaded.and_then(|loaded| {
+            let loaded = host.load_file(&component).await?;
             let tools = target.tools(&loaded)?;
             Ok((loaded, tools))
         });
-        let (loaded, tools) = match chosen {
-            Ok(chosen) => chosen,
-            Err(refusal) => {
-                let error = refusal.to_error();
-                if self.json {
-                    show::json(&json!({ "error": error }))?
-                } else {
-                    show::say(&format!("error: {} [{}]", error.message, error.error_code))
-                }
-                show::detail(&refusal);
-                return Ok(exit::of_refusal(&refusal));
-            }
+        let (loaded, tools) = match loaded {
+            Ok(loaded) => loaded,
+            Err(refusal) => return show::refuse(&refusal, self.json),
         };
         let text = if self.json {
             show::json_line(&records(&loaded, &tools))
         } else {
             for_people(&target, &loaded, &tools)
         };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        show::print(&text)
     }
 }
 

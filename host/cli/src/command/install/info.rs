@@ -44,7 +44,7 @@ impl Info {
         let home = Home::find()?;
         match self.look(&home) {
             Ok((lines, value)) => report::print(&value, &lines, self.json),
-            Err(stop) => report::refused(&stop.refusal()?, self.json),
+            Err(stop) => show::refuse(&stop.refusal()?, self.json),
         }
     }
 

@@ -9,6 +9,7 @@ use toolcell_spec::ErrorCode;
 
 use super::super::bundled;
 use super::super::exit::Exit;
+use super::super::show;
 use super::options::PlaceOptions;
 use super::{report, shop};
 
@@ -35,7 +36,7 @@ impl List {
         for place in places {
             let installed = match place.read() {
                 Ok(installed) => installed,
-                Err(refusal) => return report::refused(&refusal, self.json),
+                Err(refusal) => return show::refuse(&refusal, self.json),
             };
             let locked = installed
                 .lock

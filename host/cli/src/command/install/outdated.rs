@@ -10,6 +10,7 @@ use toolcell_install::source::ComponentSink;
 use toolcell_system::component_size::component_bytes_max;
 
 use super::super::exit::{self, Exit, Stop};
+use super::super::show;
 use super::options::{PlaceOptions, SourceOptions};
 use super::report;
 use super::shop::Shop;
@@ -44,7 +45,7 @@ impl Outdated {
                     exit::of_refusals(&failed)
                 })
             }
-            Err(stop) => report::refused(&stop.refusal()?, self.json),
+            Err(stop) => show::refuse(&stop.refusal()?, self.json),
         }
     }
 

@@ -22,7 +22,7 @@ pub(in crate::command) fn sources(
     options: &SourceOptions,
 ) -> Result<ComponentSources, BadRequest> {
     let roots: Vec<PathBuf> = options.tls_ca.iter().cloned().collect();
-    let tls = tls::client(&roots).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let tls = tls::client(&roots).map_err(BadRequest::from)?;
     let local = {
         let home = home.clone();
         LocalSource::new(move |path: &Path| component(&home, path))
@@ -44,8 +44,7 @@ pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadReque
 
 /// As [`registries`], with the certificates of the command line and of the file.
 fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> {
-    let mut settings =
-        configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let mut settings = configured_registry(home).map_err(BadRequest::from)?;
     settings.roots.extend(roots);
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }

@@ -1,6 +1,5 @@
 //! Reports of a command, for people and programs.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -131,31 +130,15 @@ impl Report {
                 json!({ "lock": self.lock, "dry_run": self.is_dry, "tools": self.tools, "errors": errors })
             }
         };
-        show::json(&printed)
-            .map(|()| exit)
-            .or_else(|error| show::closed(error).map(|_| exit))
+        show::done(show::json(&printed), exit)
     }
-}
-
-/// Prints a refusal, as every command does, and returns its exit code.
-pub(super) fn refused(refusal: &Refusal, json: bool) -> anyhow::Result<Exit> {
-    let mut report = Report::new(json, false);
-    report.failed.push(refusal.clone());
-    report.end(Ok(()))
 }
 
 /// Prints `value`, or else `lines`, whose words come from others.
 pub(super) fn print(value: &Value, lines: &[String], json: bool) -> anyhow::Result<Exit> {
-    let text = if json {
-        show::json_line(value)
-    } else {
-        lines
-            .iter()
-            .map(|line| show::printable(line, true) + "\n")
-            .collect()
-    };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map(|()| Exit::Succeeded)
-        .or_else(show::closed)
+    if json {
+        return show::print_json(value);
+    }
+    let lines = lines.iter().map(|line| show::printable(line, true) + "\n");
+    show::print(lines.collect::<String>())
 }

@@ -35,7 +35,7 @@ impl StoreCommand {
         };
         match done {
             Ok(exit) => Ok(exit),
-            Err(stop) => report::refused(&stop.refusal()?, self.json),
+            Err(stop) => show::refuse(&stop.refusal()?, self.json),
         }
     }
 
