@@ -8,6 +8,8 @@ use toolcell_engine::catalog::{ListedSchema, Tool};
 use toolcell_spec::AccessKind;
 use toolcell_spec::text::deceives;
 
+use Severity::{Error, Note, Warning};
+
 use crate::component::ComponentFile;
 use crate::package::PackageInfo;
 
@@ -101,9 +103,26 @@ pub struct CheckInput<'a> {
     pub is_folder: bool,
 }
 
+/// What was found so far.
+#[derive(Default)]
+struct Findings(Vec<CheckFinding>);
+
+impl Findings {
+    fn add(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        place: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.0
+            .push(CheckFinding::new(severity, code, place, message));
+    }
+}
+
 /// Checks a tool. Returns what matters most first.
 pub fn check(checked: &CheckInput<'_>) -> Vec<CheckFinding> {
-    let mut found = Vec::new();
+    let mut found = Findings::default();
     for tool in checked.tools {
         let name = tool.declaration().qualified_name();
         description(&name, &tool.declaration().description, &mut found);
@@ -112,56 +131,37 @@ pub fn check(checked: &CheckInput<'_>) -> Vec<CheckFinding> {
         schema(&name, tool.contract().listed_schema(), &mut found);
         output(&name, tool, &mut found);
         ceiling(&name, tool, checked.component, &mut found);
-        let notes = tool.notes().iter().take(PLACES_MAX);
-        let noted = |place: &str, message: &str| {
-            CheckFinding::new(
-                Severity::Note,
-                "without_effect",
-                format!("{name}{place}"),
-                message.to_owned(),
-            )
-        };
-        found.extend(notes.map(|note| noted(&note.path, &note.message)));
+        for note in tool.notes().iter().take(PLACES_MAX) {
+            let place = format!("{name}{}", note.path);
+            found.add(Note, "without_effect", place, note.message.as_str());
+        }
     }
     component(checked.component, &mut found);
     package(checked, &mut found);
-    found.sort_by_key(|found| std::cmp::Reverse(found.severity));
     found
+        .0
+        .sort_by_key(|found| std::cmp::Reverse(found.severity));
+    found.0
 }
 
-fn description(name: &str, text: &str, found: &mut Vec<CheckFinding>) {
+fn description(name: &str, text: &str, found: &mut Findings) {
     let place = || format!("{name}/description");
     match text.trim().chars().count() {
         0 => {
             let message = "the tool has no description, so that no model knows when to call it; write one sentence";
-            found.push(CheckFinding::new(
-                Severity::Error,
-                "description_missing",
-                place(),
-                message,
-            ));
+            found.add(Error, "description_missing", place(), message);
         }
         length if length < DESCRIPTION_MIN => {
             let message = format!(
                 "the description has {length} characters; say what the tool does, and with what"
             );
-            found.push(CheckFinding::new(
-                Severity::Warning,
-                "description_short",
-                place(),
-                message,
-            ));
+            found.add(Warning, "description_short", place(), message);
         }
         length if length > DESCRIPTION_MAX => {
             let message = format!(
                 "the description has {length} characters, which every call of a model pays for; shorten it"
             );
-            found.push(CheckFinding::new(
-                Severity::Warning,
-                "description_long",
-                place(),
-                message,
-            ));
+            found.add(Warning, "description_long", place(), message);
         }
         _ => {}
     }
@@ -169,7 +169,7 @@ fn description(name: &str, text: &str, found: &mut Vec<CheckFinding>) {
 
 /// Looks at every text and every name of the declaration and of the interface, because all of them can reach a model: each of
 /// the two can have the schemas.
-fn texts(name: &str, tool: &Tool, found: &mut Vec<CheckFinding>) {
+fn texts(name: &str, tool: &Tool, found: &mut Findings) {
     let mut hidden = Vec::new();
     let mut instructions = Vec::new();
     let mut look = |place: &str, text: &str| {
@@ -201,24 +201,14 @@ fn texts(name: &str, tool: &Tool, found: &mut Vec<CheckFinding>) {
     for place in hidden {
         let message = "the text has control characters or invisible ones, which a person does not see and a model reads; \
                        remove them";
-        found.push(CheckFinding::new(
-            Severity::Error,
-            "text_hidden",
-            format!("{name}{place}"),
-            message,
-        ));
+        found.add(Error, "text_hidden", format!("{name}{place}"), message);
     }
     for (place, phrase) in instructions {
         let message = format!(
             "the text says \"{phrase}\", as texts do that instruct a model instead of describing a tool; say what the \
              tool does"
         );
-        found.push(CheckFinding::new(
-            Severity::Warning,
-            "text_instructs",
-            format!("{name}{place}"),
-            message,
-        ));
+        found.add(Warning, "text_instructs", format!("{name}{place}"), message);
     }
 }
 
@@ -248,42 +238,27 @@ fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
 }
 
 /// Checks how the schema of the arguments appears in the listing that a model reads.
-fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<CheckFinding>) {
+fn listing(name: &str, listed: &ListedSchema, found: &mut Findings) {
     let place = || format!("{name}/input");
     if !listed.is_possible() {
         let message = "the schema of the arguments accepts no object, so that the tool cannot be listed for a model, and no \
                        call of it can succeed; arguments are an object: describe its properties";
-        found.push(CheckFinding::new(
-            Severity::Error,
-            "listing_impossible",
-            place(),
-            message,
-        ));
+        found.add(Error, "listing_impossible", place(), message);
     }
     if listed.is_cut() {
         let message = "what the schema of the arguments refers to takes more than 128 KiB where it is used, so that some \
                        arguments are listed as any value; use fewer and smaller definitions";
-        found.push(CheckFinding::new(
-            Severity::Warning,
-            "listing_cut",
-            place(),
-            message,
-        ));
+        found.add(Warning, "listing_cut", place(), message);
     }
 }
 
-fn schema(name: &str, schema: &Value, found: &mut Vec<CheckFinding>) {
+fn schema(name: &str, schema: &Value, found: &mut Findings) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let place = || format!("{name}/input");
     if properties.is_none() && schema.get("type").is_none() && schema.get("$ref").is_none() {
         let message = "the schema of the arguments accepts anything, so that no model knows what to write; name the \
                        arguments and their types";
-        found.push(CheckFinding::new(
-            Severity::Warning,
-            "schema_open",
-            place(),
-            message,
-        ));
+        found.add(Warning, "schema_open", place(), message);
     }
     let is_silent =
         |field: &Value| field.get("description").is_none() && field.get("$ref").is_none();
@@ -300,17 +275,12 @@ fn schema(name: &str, schema: &Value, found: &mut Vec<CheckFinding>) {
             "no description says what {} means; a model reads it before it writes a value",
             silent.join(", ")
         );
-        found.push(CheckFinding::new(
-            Severity::Warning,
-            "argument_undescribed",
-            place(),
-            message,
-        ));
+        found.add(Warning, "argument_undescribed", place(), message);
     }
 }
 
 /// A text beside structured output that has facts alone: then the text is what the tool answers, and the output does not say it.
-fn output(name: &str, tool: &Tool, found: &mut Vec<CheckFinding>) {
+fn output(name: &str, tool: &Tool, found: &mut Findings) {
     let contract = tool.declaration().output_contract.as_ref();
     let says_text =
         contract.is_some_and(|contract| contract.content_types.iter().any(|kind| kind == "text"));
@@ -337,17 +307,17 @@ fn output(name: &str, tool: &Tool, found: &mut Vec<CheckFinding>) {
     if properties.is_some_and(|fields| !fields.is_empty() && fields.values().all(is_fact)) {
         let message = "the tool answers with text beside structured output that has facts alone; clients that give a model the \
                        structured output alone get the text as an added property `text`: let the output have it";
-        found.push(CheckFinding::new(
-            Severity::Note,
+        found.add(
+            Note,
             "text_beside_output",
             format!("{name}/output"),
             message,
-        ));
+        );
     }
 }
 
 /// Checks for access that the profile asks for and the component cannot use: users would approve it for nothing.
-fn ceiling(name: &str, tool: &Tool, component: &ComponentFile, found: &mut Vec<CheckFinding>) {
+fn ceiling(name: &str, tool: &Tool, component: &ComponentFile, found: &mut Findings) {
     let profile = tool.permission_profile();
     let asks = |kind: &AccessKind| profile.access_kinds.contains(kind);
     for (asked, what, imports) in [
@@ -375,55 +345,43 @@ fn ceiling(name: &str, tool: &Tool, component: &ComponentFile, found: &mut Vec<C
                 "the profile asks for {what}, and the component imports nothing that could use it ({}); ask for less",
                 imports.join(", ")
             );
-            found.push(CheckFinding::new(
-                Severity::Warning,
+            found.add(
+                Warning,
                 "ceiling_too_large",
                 format!("{name}/permissions"),
                 message,
-            ));
+            );
         }
     }
 }
 
-fn component(component: &ComponentFile, found: &mut Vec<CheckFinding>) {
+fn component(component: &ComponentFile, found: &mut Findings) {
     let size = component.size;
     let debug = component.debug_bytes;
     if size > SIZE_LARGE {
         let message =
             format!("the component has {size} bytes; each user fetches and compiles them");
-        found.push(CheckFinding::new(
-            Severity::Warning,
-            "component_large",
-            "component",
-            message,
-        ));
+        found.add(Warning, "component_large", "component", message);
     }
     if debug > 0 {
         let message = format!(
             "{debug} of {size} bytes are debug information; build for release, with `strip`"
         );
-        found.push(CheckFinding::new(
-            Severity::Warning,
-            "debug_information",
-            "component",
-            message,
-        ));
+        found.add(Warning, "debug_information", "component", message);
     }
 }
 
-fn package(checked: &CheckInput<'_>, found: &mut Vec<CheckFinding>) {
+fn package(checked: &CheckInput<'_>, found: &mut Findings) {
     let package = checked.package;
     let place = if checked.is_folder {
         "package"
     } else {
         "component"
     };
-    let mut add = |severity, code, message: &str| {
-        found.push(CheckFinding::new(severity, code, place, message))
-    };
+    let mut add = |severity, code, message: &str| found.add(severity, code, place, message);
     if package.version.is_none() {
         add(
-            Severity::Warning,
+            Warning,
             "version_missing",
             "no manifest says the version; users see it, and a downgrade is told by it",
         );
@@ -434,18 +392,18 @@ fn package(checked: &CheckInput<'_>, found: &mut Vec<CheckFinding>) {
         } else {
             "without a licence, its users have no right to use it; write its SPDX expression into the manifest"
         };
-        add(Severity::Warning, "licence_missing", message);
+        add(Warning, "licence_missing", message);
     }
     if package.description.is_none() {
         add(
-            Severity::Note,
+            Note,
             "package_undescribed",
             "no manifest says in a sentence what the package is",
         );
     }
     if checked.is_folder && !package.has_readme {
         add(
-            Severity::Warning,
+            Warning,
             "readme_missing",
             "there is no README; say what the tool does, and which grants it needs",
         );
@@ -461,9 +419,9 @@ mod tests {
     #[test]
     fn descriptions_say_enough_and_not_too_much() {
         let code = |text: &str| {
-            let mut found = Vec::new();
+            let mut found = Findings::default();
             description("a.b", text, &mut found);
-            found.first().map(|found| (found.code, found.severity))
+            found.0.first().map(|found| (found.code, found.severity))
         };
         assert_eq!(code(" \n"), Some(("description_missing", Severity::Error)));
         assert_eq!(
@@ -490,9 +448,9 @@ mod tests {
     #[test]
     fn a_schema_names_and_describes_its_arguments() {
         let codes = |value: Value| {
-            let mut found = Vec::new();
+            let mut found = Findings::default();
             schema("a.b", &value, &mut found);
-            found.iter().map(|found| found.code).collect::<Vec<_>>()
+            found.0.iter().map(|found| found.code).collect::<Vec<_>>()
         };
         assert_eq!(codes(json!({})), ["schema_open"]);
         assert_eq!(

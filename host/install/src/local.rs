@@ -1,6 +1,5 @@
 //! Files, and source folders that were built, as a source of components.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use toolcell_spec::{ErrorCode, Refusal};
-use toolcell_system::BoxFuture;
 use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
+use crate::signature::beside;
 use crate::source::{
-    ComponentSink, ComponentSource, MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind,
-    ResolvedReference, SIGSTORE_BUNDLE, too_large,
+    ComponentSink, MINISIGN, REFERRER_BYTES_MAX, Referrer, ResolvedReference, SIGSTORE_BUNDLE,
+    too_large,
 };
 
 /// The endings of the files that a signature beside a component has, and what they are.
@@ -38,70 +37,39 @@ impl LocalSource {
         }
     }
 
-    fn file(&self, reference: &ComponentReference) -> Result<PathBuf, Refusal> {
-        match reference {
-            ComponentReference::Path(path) => (self.locate)(path),
-            other => Err(Refusal::host_fault(format!("{other} is not a path"))),
+    pub(crate) fn resolve(&self, path: &Path) -> Result<ResolvedReference, Refusal> {
+        let bytes = self.read(path)?;
+        Ok(ResolvedReference {
+            component: Some(Digest::of(&bytes)),
+            size: Some(bytes.len() as u64),
+            ..ResolvedReference::new(ComponentReference::Path(path.to_owned()))
+        })
+    }
+
+    pub(crate) fn fetch(&self, path: &Path, sink: &mut ComponentSink<'_>) -> Result<(), Refusal> {
+        sink.write(&self.read(path)?)
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>, Refusal> {
+        read(&(self.locate)(path)?, component_bytes_max())
+    }
+
+    /// The signatures beside the component of `path`.
+    pub(crate) fn signatures(&self, path: &Path) -> Result<Vec<Referrer>, Refusal> {
+        let file = (self.locate)(path)?;
+        let mut found = Vec::new();
+        for (ending, media_type) in SIGNATURES {
+            let beside = beside::path(&file, ending);
+            if beside.symlink_metadata().is_ok() {
+                let bytes = read(&beside, REFERRER_BYTES_MAX)?;
+                found.push(Referrer {
+                    media_type: media_type.to_owned(),
+                    found: beside.display().to_string(),
+                    bytes,
+                });
+            }
         }
-    }
-}
-
-impl ComponentSource for LocalSource {
-    fn resolve<'a>(
-        &'a self,
-        reference: &'a ComponentReference,
-    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>> {
-        Box::pin(async move {
-            let bytes = read(&self.file(reference)?, component_bytes_max())?;
-            Ok(ResolvedReference {
-                reference: reference.clone(),
-                manifest: None,
-                component: Some(Digest::of(&bytes)),
-                size: Some(bytes.len() as u64),
-                annotations: BTreeMap::new(),
-            })
-        })
-    }
-
-    fn fetch<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        sink: &'a mut ComponentSink<'_>,
-    ) -> BoxFuture<'a, Result<(), Refusal>> {
-        Box::pin(async move {
-            sink.write(&read(
-                &self.file(&resolved.reference)?,
-                component_bytes_max(),
-            )?)
-        })
-    }
-
-    fn referrers<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        kind: ReferrerKind,
-    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
-        Box::pin(async move {
-            let mut found = Vec::new();
-            if kind == ReferrerKind::Sbom {
-                return Ok(found);
-            }
-            let file = self.file(&resolved.reference)?;
-            for (ending, media_type) in SIGNATURES {
-                let mut name = file.clone().into_os_string();
-                name.push(ending);
-                let beside = PathBuf::from(name);
-                if beside.symlink_metadata().is_ok() {
-                    let bytes = read(&beside, REFERRER_BYTES_MAX)?;
-                    found.push(Referrer {
-                        media_type: media_type.to_owned(),
-                        found: beside.display().to_string(),
-                        bytes,
-                    });
-                }
-            }
-            Ok(found)
-        })
+        Ok(found)
     }
 }
 

@@ -1,14 +1,15 @@
 //! A lock and what this user confirmed of it. A lock comes from anywhere, with a project, and a tool may be able to write
 //! to it: an entry counts only if this user has installed it as it is.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use tempfile::NamedTempFile;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::private::{self, OnDisk, OthersAccess};
 
@@ -17,7 +18,7 @@ use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};
 
 /// Folder of confirmed entries, in the state folder.
 pub(crate) const FOLDER: &str = "installed";
-/// The draft of a lock, beside it. Locked by the process that changes the lock.
+/// The draft of a lock, beside it.
 const DRAFT: &str = ".toolcell.lock.draft";
 /// How long a process waits for others to change the lock, which takes each of them milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,59 +39,6 @@ pub struct InstalledTools {
     pub lock: ToolLock,
     /// Entries that this user confirmed. Between two steps of an install, a name has two.
     confirmed: Vec<LockEntry>,
-}
-
-/// The next lock, while it is written. Removed on drop, unless it became the lock.
-struct LockDraft {
-    /// Locked.
-    file: File,
-    path: PathBuf,
-    is_lock: bool,
-}
-
-impl LockDraft {
-    /// Replaces `lock` with `text`: when this returns, the disk has it.
-    fn replace(&mut self, lock: &Path, text: &str) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.write_all(text.as_bytes())?;
-        self.file.sync_all()?;
-        std::fs::rename(&self.path, lock)?;
-        self.is_lock = true;
-        File::open(lock.parent().unwrap_or(Path::new("/")))?.sync_all()
-    }
-}
-
-/// Locks a file with `lock`, for this process. Other processes may have it until `until`.
-fn wait_for(
-    lock: impl Fn() -> Result<(), TryLockError>,
-    name: &str,
-    until: Instant,
-) -> io::Result<()> {
-    loop {
-        match lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                std::thread::sleep(POLL);
-            }
-            Err(TryLockError::WouldBlock) => {
-                let message = format!(
-                    "another process keeps {name} locked for more than {} s",
-                    PATIENCE.as_secs()
-                );
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-    }
-}
-
-impl Drop for LockDraft {
-    fn drop(&mut self) {
-        if !self.is_lock {
-            // If this fails, the next process reuses it.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }
 
 impl InstalledTools {
@@ -237,7 +185,7 @@ impl LockLocation {
         change: impl FnOnce(&mut InstalledTools) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
-        let mut draft = self.draft(PATIENCE).map_err(|error| failed(&error))?;
+        let _alone = self.alone(PATIENCE).map_err(|error| failed(&error))?;
         let before = self.read()?;
         let mut after = before.clone();
         change(&mut after)?;
@@ -246,6 +194,7 @@ impl LockLocation {
         }
         let text = after.lock.to_text()?;
         lock::fits(&after.lock, &text).map_err(|why| failed(&io::Error::other(why)))?;
+        let draft = self.draft(&text).map_err(|error| failed(&error))?;
         let settled = after.settled();
         self.confirm(
             before
@@ -254,51 +203,50 @@ impl LockLocation {
                 .chain(settled.iter().cloned())
                 .collect(),
         )?;
-        draft
-            .replace(&self.lock, &text)
-            .map_err(|error| failed(&error))?;
+        let replace = || -> io::Result<()> {
+            draft.persist(&self.lock)?;
+            File::open(self.folder())?.sync_all()
+        };
+        replace().map_err(|error| failed(&error))?;
         self.confirm(settled)
     }
 
-    /// The draft, locked by this process only, also against other users. One of these could keep it locked, so the wait
-    /// for it ends after `patience`.
-    fn draft(&self, patience: Duration) -> io::Result<LockDraft> {
-        let path = self.folder().join(DRAFT);
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // As the other files of a project, less what the user's mask takes.
-        let owner = Mode::RUSR | Mode::WUSR;
-        let mode = owner | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+    /// Locks the folder, so that no other process changes the lock meanwhile, also of another user. One of these could keep it
+    /// locked, so the wait for it ends after `patience`.
+    fn alone(&self, patience: Duration) -> io::Result<File> {
+        let folder = File::open(self.folder())?;
         let until = Instant::now() + patience;
         loop {
-            let file = File::from(rustix::fs::open(&path, flags, mode)?);
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other(format!("{DRAFT} is not a regular file")));
-            }
-            wait_for(|| file.try_lock(), DRAFT, until)?;
-            // The process that had it may have made it the lock.
-            let ours = file.metadata()?;
-            let there = path.symlink_metadata();
-            if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                let draft = LockDraft {
-                    file,
-                    path,
-                    is_lock: false,
-                };
-                return self.wait_for_last(until).map(|()| draft);
+            match folder.try_lock() {
+                Ok(()) => return Ok(folder),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(POLL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let seconds = patience.as_secs();
+                    let message = format!(
+                        "another process keeps its folder locked for more than {seconds} s"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
             }
         }
     }
 
-    /// Waits for the process whose draft is the lock by now: it keeps it locked until it has confirmed what it wrote.
-    fn wait_for_last(&self, until: Instant) -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match rustix::fs::open(&self.lock, flags, Mode::empty()).map(File::from) {
-            // Shared, because NFS gives no other lock of a file that is open to read.
-            Ok(last) => wait_for(|| last.try_lock_shared(), lock::FILE_NAME, until),
-            // The next reader says why it cannot be read.
-            Err(_) => Ok(()),
-        }
+    /// Writes `text` into a file beside the lock, onto the disk.
+    fn draft(&self, text: &str) -> io::Result<NamedTempFile> {
+        // A killed process may have left one. No other process writes one now.
+        let _ = std::fs::remove_file(self.folder().join(DRAFT));
+        let mut draft = tempfile::Builder::new()
+            .prefix(DRAFT)
+            .rand_bytes(0)
+            // As the other files of a project, less what the user's mask takes.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(self.folder())?;
+        draft.write_all(text.as_bytes())?;
+        draft.as_file().sync_all()?;
+        Ok(draft)
     }
 
     fn confirm(&self, entries: Vec<LockEntry>) -> Result<(), Refusal> {

@@ -7,43 +7,82 @@ use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
+use crate::local::LocalSource;
 use crate::reference::ComponentReference;
+use crate::registry::Registries;
 use crate::signature::SignatureVerifier;
-use crate::source::{ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference};
+use crate::source::{ComponentSink, Referrer, ReferrerKind, ResolvedReference};
 use crate::store::{self, ComponentDraft, ComponentStore};
 use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
+use crate::web::WebSource;
 
 /// The sources of the three kinds of references.
 pub struct ComponentSources {
     /// Registries.
-    pub registry: Box<dyn ComponentSource>,
+    pub registry: Registries,
     /// URLs.
-    pub web: Box<dyn ComponentSource>,
+    pub web: WebSource,
     /// Files and folders.
-    pub local: Box<dyn ComponentSource>,
+    pub local: LocalSource,
     /// If `true`, only files of this machine are read.
     pub offline: bool,
 }
 
 impl ComponentSources {
-    /// The source of `reference`.
+    /// Finds out what `reference` stands for, without fetching the component.
     ///
     /// # Errors
     ///
-    /// A reference that needs the network, if that is not to be used.
-    pub fn for_reference(
+    /// A reference that leads nowhere, or that needs the network, if that is not to be used; a source that cannot be
+    /// reached, an artifact that is not one component.
+    pub async fn resolve(
         &self,
         reference: &ComponentReference,
-    ) -> Result<&dyn ComponentSource, Refusal> {
+    ) -> Result<ResolvedReference, Refusal> {
+        if self.offline && !reference.is_path() {
+            let message = format!("{reference} is not on this machine; fetch it without --offline");
+            return Err(Refusal::new(ErrorCode::Offline, message));
+        }
         match reference {
-            ComponentReference::Path(_) => Ok(&*self.local),
-            _ if self.offline => {
-                let message =
-                    format!("{reference} is not on this machine; fetch it without --offline");
-                Err(Refusal::new(ErrorCode::Offline, message))
-            }
-            ComponentReference::Registry(_) => Ok(&*self.registry),
-            ComponentReference::Url(_) => Ok(&*self.web),
+            ComponentReference::Registry(_) => self.registry.resolve(reference).await,
+            // A URL says nothing of its bytes.
+            ComponentReference::Url(_) => Ok(ResolvedReference::new(reference.clone())),
+            ComponentReference::Path(path) => self.local.resolve(path),
+        }
+    }
+
+    /// Writes the component into `sink`, which counts and hashes it.
+    ///
+    /// # Errors
+    ///
+    /// A source that cannot be reached or stalls, and what [`ComponentSink::write`] refuses.
+    pub async fn fetch(
+        &self,
+        resolved: &ResolvedReference,
+        sink: &mut ComponentSink<'_>,
+    ) -> Result<(), Refusal> {
+        match &resolved.reference {
+            ComponentReference::Registry(_) => self.registry.fetch(resolved, sink).await,
+            ComponentReference::Url(url) => self.web.fetch(url, sink).await,
+            ComponentReference::Path(path) => self.local.fetch(path, sink),
+        }
+    }
+
+    /// Returns what is attached to the artifact, at most [`REFERRERS_MAX`](crate::source::REFERRERS_MAX), of bounded sizes.
+    ///
+    /// # Errors
+    ///
+    /// A source that cannot be reached, and referrers that exceed the bounds.
+    pub async fn referrers(
+        &self,
+        resolved: &ResolvedReference,
+        kind: ReferrerKind,
+    ) -> Result<Vec<Referrer>, Refusal> {
+        match (&resolved.reference, kind) {
+            (ComponentReference::Registry(_), _) => self.registry.referrers(resolved, kind).await,
+            (_, ReferrerKind::Sbom) => Ok(Vec::new()),
+            (ComponentReference::Url(url), _) => self.web.signatures(url).await,
+            (ComponentReference::Path(path), _) => self.local.signatures(path),
         }
     }
 }
@@ -104,12 +143,13 @@ pub async fn obtain(
     (store, home): (&ComponentStore, &Path),
 ) -> Result<VerifiedComponent, Refusal> {
     let reference = wanted.reference;
-    let source = sources.for_reference(reference)?;
-    let resolved = source.resolve(reference).await?;
+    let resolved = sources.resolve(reference).await?;
     if let (Some((locked, _)), Some(found)) = (wanted.pinned, resolved.digest()) {
         check(reference, &locked, &found)?;
     }
-    let found = source.referrers(&resolved, ReferrerKind::Signature).await?;
+    let found = sources
+        .referrers(&resolved, ReferrerKind::Signature)
+        .await?;
     let verify = |digest, bytes: &[u8], found: &[Referrer]| {
         let FetchRequest {
             is_unsigned_allowed,
@@ -131,7 +171,7 @@ pub async fn obtain(
         Some(manifest) => Some(verify(manifest.digest, &manifest.bytes, &found)?),
         None => None,
     };
-    let (component, bytes, draft) = fetch(source, &resolved, (store, home)).await?;
+    let (component, bytes, draft) = fetch(sources, &resolved, (store, home)).await?;
     if let Some((_, locked)) = wanted.pinned {
         check(reference, &locked, &component)?;
     }
@@ -150,7 +190,7 @@ pub async fn obtain(
 
 /// Takes the component out of the store, or else fetches it into a draft.
 async fn fetch(
-    source: &dyn ComponentSource,
+    sources: &ComponentSources,
     resolved: &ResolvedReference,
     (store, home): (&ComponentStore, &Path),
 ) -> Result<(Digest, Vec<u8>, Option<ComponentDraft>), Refusal> {
@@ -162,7 +202,7 @@ async fn fetch(
     let mut draft = store.draft()?;
     let bytes_max = resolved.size.unwrap_or(component_bytes_max());
     let mut sink = ComponentSink::new(draft.target(), bytes_max);
-    source.fetch(resolved, &mut sink).await?;
+    sources.fetch(resolved, &mut sink).await?;
     let digest = sink.finish();
     if let Some(expected) = resolved.component {
         check(&resolved.reference, &expected, &digest)?;

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use semver::Prerelease;
 use serde::Serialize;
 use toolcell_engine::approval::legible;
 use toolcell_spec::{ErrorCode, Refusal, Timestamp};
@@ -285,17 +286,15 @@ fn compare(one: &str, other: &str) -> Option<Ordering> {
         numbers.resize(length, 0);
         numbers
     };
-    let by_pre = match (one_pre.is_empty(), other_pre.is_empty()) {
-        (true, true) => Ordering::Equal,
-        (true, false) => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        (false, false) => pre(one_pre, other_pre),
-    };
-    Some(padded(one).cmp(&padded(other)).then(by_pre))
+    Some(
+        padded(one)
+            .cmp(&padded(other))
+            .then_with(|| one_pre.cmp(&other_pre)),
+    )
 }
 
 /// The numbers of a version, and what follows `-`.
-fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
+fn numbers(version: &str) -> Option<(Vec<u64>, Prerelease)> {
     let version = version.strip_prefix('v').unwrap_or(version);
     let version = version
         .split_once('+')
@@ -305,28 +304,7 @@ fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
         .split('.')
         .map(|number| number.parse().ok())
         .collect();
-    Some((numbers?, pre))
-}
-
-fn pre(one: &str, other: &str) -> Ordering {
-    let mut one = one.split('.');
-    let mut other = other.split('.');
-    loop {
-        let order = match (one.next(), other.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => Ordering::Less,
-            (Some(_), None) => Ordering::Greater,
-            (Some(one), Some(other)) => match (one.parse::<u64>(), other.parse::<u64>()) {
-                (Ok(one), Ok(other)) => one.cmp(&other),
-                (Ok(_), Err(_)) => Ordering::Less,
-                (Err(_), Ok(_)) => Ordering::Greater,
-                (Err(_), Err(_)) => one.cmp(other),
-            },
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
+    Some((numbers?, Prerelease::new(pre).ok()?))
 }
 
 #[cfg(test)]

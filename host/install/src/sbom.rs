@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use data_encoding::{BASE64, HEXLOWER};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::digest::Digest;
@@ -62,27 +63,15 @@ impl Sbom {
             is_same
         });
         listed.truncate(DEPENDENCIES_MAX);
-        let mut own = json!({
+        let licence = package.licence.as_ref();
+        let own = without_nulls(json!({
             "type": "application",
             "bom-ref": component.to_string(),
             "name": package.name,
             "hashes": [{ "alg": "SHA-256", "content": component.hex() }],
-        });
-        if let Some(fields) = own.as_object_mut() {
-            fields.extend(
-                package
-                    .version
-                    .iter()
-                    .map(|version| ("version".to_owned(), json!(version))),
-            );
-            let licences = |licence| {
-                (
-                    "licenses".to_owned(),
-                    json!([{ "license": { "name": licence } }]),
-                )
-            };
-            fields.extend(package.licence.iter().map(licences));
-        }
+            "version": package.version,
+            "licenses": licence.map(|licence| json!([{ "license": { "name": licence } }])),
+        }));
         let toolcell = json!({ "type": "application", "name": "toolcell", "version": env!("CARGO_PKG_VERSION") });
         let json = json!({
             "bomFormat": "CycloneDX",
@@ -100,6 +89,17 @@ impl Sbom {
 }
 
 impl PinnedDependency {
+    /// A dependency from the public registry of its kind, without hashes.
+    fn new(kind: &'static str, name: &str, version: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            kind,
+            elsewhere: None,
+            hashes: Vec::new(),
+        }
+    }
+
     /// Its id in the document: its package URL, or else name, version and a digest of the source, which can contain a
     /// credential or a path of the author's machine.
     fn reference(&self) -> String {
@@ -119,27 +119,28 @@ impl PinnedDependency {
     }
 
     fn json(&self) -> Value {
-        let mut json = json!({
+        let hashes: Vec<Value> = self
+            .hashes
+            .iter()
+            .map(|(alg, content)| json!({ "alg": alg, "content": content }))
+            .collect();
+        without_nulls(json!({
             "type": "library",
             "bom-ref": self.reference(),
             "name": self.name,
             "version": self.version,
-        });
-        let Some(fields) = json.as_object_mut() else {
-            return json;
-        };
-        if self.elsewhere.is_none() {
-            fields.insert("purl".to_owned(), self.reference().into());
-        }
-        if !self.hashes.is_empty() {
-            let hashes = self
-                .hashes
-                .iter()
-                .map(|(alg, content)| json!({ "alg": alg, "content": content }));
-            fields.insert("hashes".to_owned(), hashes.collect());
-        }
-        json
+            "purl": self.elsewhere.is_none().then(|| self.reference()),
+            "hashes": (!hashes.is_empty()).then_some(hashes),
+        }))
     }
+}
+
+/// An object without the fields that are not there.
+fn without_nulls(mut fields: Value) -> Value {
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    fields
 }
 
 /// Dependencies pinned by the lock file of `folder`, and that file's name.
@@ -171,74 +172,72 @@ const CRATES_IO: [&str; 2] = [
     "sparse+https://index.crates.io/",
 ];
 
+#[derive(Deserialize)]
+struct CargoLock {
+    package: Vec<CargoPackage>,
+}
+
+#[derive(Deserialize)]
+struct CargoPackage {
+    name: String,
+    version: String,
+    source: Option<String>,
+    checksum: Option<String>,
+    #[serde(default)]
+    dependencies: Vec<String>,
+}
+
+impl CargoPackage {
+    /// `true` if `need`, an entry of `dependencies`, means this package: `name`, or `name version` where several are pinned, or
+    /// with the source in parentheses.
+    fn is(&self, need: &str) -> bool {
+        // The package has the commit of a repository after `#`, and what needs it does not.
+        let plain = |text: &str| text.split('#').next().unwrap_or_default().to_owned();
+        let mut words = need.split(' ');
+        let is_named = words.next() == Some(&self.name);
+        let is_of_version = words.next().is_none_or(|version| version == self.version);
+        let source = self.source.as_deref().map(plain);
+        is_named
+            && is_of_version
+            && words.next().is_none_or(|wanted| {
+                source.is_some_and(|source| source == plain(wanted.trim_matches(['(', ')'])))
+            })
+    }
+}
+
 /// The packages of `Cargo.lock` that the package needs, directly or through others.
 fn of_cargo(lock: &str, package: &PackageInfo) -> Option<Vec<PinnedDependency>> {
-    let lock: toml::Table = toml::from_str(lock).ok()?;
-    let packages = lock.get("package")?.as_array()?;
-    let field = |entry: &toml::Value, name: &str| Some(entry.get(name)?.as_str()?.to_owned());
-    let mut by_name: BTreeMap<String, Vec<&toml::Value>> = BTreeMap::new();
-    for entry in packages {
-        by_name
-            .entry(field(entry, "name")?)
-            .or_default()
-            .push(entry);
+    let lock: CargoLock = toml::from_str(lock).ok()?;
+    let mut by_name: BTreeMap<&str, Vec<&CargoPackage>> = BTreeMap::new();
+    for entry in &lock.package {
+        by_name.entry(&entry.name).or_default().push(entry);
     }
     let own = by_name
-        .get(&package.name)?
+        .get(package.name.as_str())?
         .iter()
-        .find(|entry| entry.get("source").is_none())
-        .copied()?;
-    let mut waiting = vec![own];
+        .find(|entry| entry.source.is_none())?;
+    let mut waiting = vec![*own];
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     while let Some(entry) = waiting.pop() {
-        let needs = entry
-            .get("dependencies")
-            .and_then(toml::Value::as_array)
-            .into_iter()
-            .flatten();
-        for need in needs.filter_map(toml::Value::as_str) {
-            // `name`, or `name version` where several are pinned, or with the source in parentheses.
-            let mut words = need.split(' ');
-            let name = words.next().unwrap_or_default();
-            let version = words.next();
-            let source = words.next();
-            let source = source.map(|source| source.trim_matches(['(', ')']));
-            // The package has the commit of a repository after `#`, and what needs it does not.
-            let plain = |text: &str| text.split('#').next().unwrap_or_default().to_owned();
-            let is = |one: &toml::Value, name: &str, wanted: Option<&str>| {
-                wanted.is_none_or(|wanted| {
-                    field(one, name).is_some_and(|found| plain(&found) == plain(wanted))
-                })
-            };
-            let named = by_name.get(name).into_iter().flatten();
-            for one in named
-                .copied()
-                .filter(|one| is(one, "version", version) && is(one, "source", source))
-            {
-                let (Some(name), Some(version)) = (field(one, "name"), field(one, "version"))
-                else {
-                    continue;
-                };
-                let source = field(one, "source").unwrap_or_else(|| "path".to_owned());
-                if seen.insert((name.clone(), version.clone(), source.clone()))
-                    && found.len() < DEPENDENCIES_MAX
+        for need in &entry.dependencies {
+            let name = need.split(' ').next().unwrap_or_default();
+            let named = by_name.get(name).into_iter().flatten().copied();
+            for one in named.filter(|one| one.is(need)) {
+                if !seen.insert((&one.name, &one.version, &one.source))
+                    || found.len() >= DEPENDENCIES_MAX
                 {
-                    let hashes = field(one, "checksum")
-                        .map(|hash| ("SHA-256", hash))
-                        .into_iter()
-                        .collect();
-                    let is_public = CRATES_IO.iter().any(|start| source.starts_with(start));
-                    let elsewhere = Some(source).filter(|_| !is_public);
-                    found.push(PinnedDependency {
-                        name,
-                        version,
-                        kind: "cargo",
-                        elsewhere,
-                        hashes,
-                    });
-                    waiting.push(one);
+                    continue;
                 }
+                let source = one.source.clone().unwrap_or_else(|| "path".to_owned());
+                let is_public = CRATES_IO.iter().any(|start| source.starts_with(start));
+                let hash = one.checksum.clone().map(|hash| ("SHA-256", hash));
+                found.push(PinnedDependency {
+                    elsewhere: Some(source).filter(|_| !is_public),
+                    hashes: hash.into_iter().collect(),
+                    ..PinnedDependency::new("cargo", &one.name, &one.version)
+                });
+                waiting.push(one);
             }
         }
     }
@@ -254,8 +253,8 @@ fn of_npm(lock: &str) -> Option<Vec<PinnedDependency>> {
         .iter()
         .filter(|(_, entry)| !is(entry, "dev") && !is(entry, "link"));
     let dependency = |(path, entry): (&String, &Value)| {
-        let name = path.rsplit_once("node_modules/")?.1.to_owned();
-        let version = entry.get("version")?.as_str()?.to_owned();
+        let name = path.rsplit_once("node_modules/")?.1;
+        let version = entry.get("version")?.as_str()?;
         let hash = || {
             let hash = entry.get("integrity")?.as_str()?.strip_prefix("sha512-")?;
             Some((
@@ -269,11 +268,9 @@ fn of_npm(lock: &str) -> Option<Vec<PinnedDependency>> {
             .filter(|place| !place.starts_with("https://"))
             .map(str::to_owned);
         Some(PinnedDependency {
-            name,
-            version,
-            kind: "npm",
             elsewhere,
             hashes: hash().into_iter().collect(),
+            ..PinnedDependency::new("npm", name, version)
         })
     };
     Some(kept.filter_map(dependency).collect())
@@ -283,16 +280,10 @@ fn of_npm(lock: &str) -> Option<Vec<PinnedDependency>> {
 fn of_go(lock: &str) -> Vec<PinnedDependency> {
     let dependency = |line: &str| {
         let mut words = line.split_whitespace();
-        let name = words.next()?.to_owned();
-        let version = words.next()?.to_owned();
+        let name = words.next()?;
+        let version = words.next()?;
         let is_module = !version.ends_with("/go.mod");
-        is_module.then_some(PinnedDependency {
-            name,
-            version,
-            kind: "golang",
-            elsewhere: None,
-            hashes: Vec::new(),
-        })
+        is_module.then(|| PinnedDependency::new("golang", name, version))
     };
     lock.lines().filter_map(dependency).collect()
 }
@@ -314,17 +305,13 @@ fn of_python(lock: &str) -> Vec<PinnedDependency> {
             .trim()
             .to_ascii_lowercase()
             .replace(['_', '.'], "-");
-        let version = rest.split([' ', ';']).next()?.to_owned();
+        let version = rest.split([' ', ';']).next()?;
         let hashes = rest
             .split_whitespace()
             .filter_map(|word| word.strip_prefix(PYTHON_HASH));
-        let hashes = hashes.map(|hash| ("SHA-256", hash.to_owned())).collect();
         Some(PinnedDependency {
-            name,
-            version,
-            kind: "pypi",
-            elsewhere: None,
-            hashes,
+            hashes: hashes.map(|hash| ("SHA-256", hash.to_owned())).collect(),
+            ..PinnedDependency::new("pypi", &name, version)
         })
     };
     joined.lines().filter_map(dependency).collect()

@@ -1,11 +1,10 @@
-//! Where components come from: the trait that registries, URLs and files implement, and the bounds that hold for all.
+//! What registries, URLs and files have in common as sources of components, and the bounds that hold for all.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use toolcell_spec::text::deceives;
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
-use toolcell_system::BoxFuture;
 use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 
 use crate::digest::{Digest, DigestHasher};
@@ -52,6 +51,17 @@ pub(crate) fn is_version(text: &str) -> bool {
 }
 
 impl ResolvedReference {
+    /// A reference of which nothing is known before its component is fetched.
+    pub(crate) fn new(reference: ComponentReference) -> Self {
+        Self {
+            reference,
+            manifest: None,
+            component: None,
+            size: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+
     /// The version that the publisher gives, if it is one. Untrusted, unless the manifest is signed.
     pub fn version(&self) -> Option<&str> {
         self.annotations
@@ -93,41 +103,6 @@ pub struct Referrer {
 pub const MINISIGN: &str = "application/vnd.toolcell.minisign";
 /// Media type of a sigstore bundle, version 0.3.
 pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-
-/// A kind of place that components come from.
-pub trait ComponentSource: Send + Sync {
-    /// Finds out what `reference` stands for, without fetching the component.
-    ///
-    /// # Errors
-    ///
-    /// A reference that leads nowhere, a source that cannot be reached, an artifact that is not one component.
-    fn resolve<'a>(
-        &'a self,
-        reference: &'a ComponentReference,
-    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>>;
-
-    /// Writes the component into `sink`, which counts and hashes it.
-    ///
-    /// # Errors
-    ///
-    /// A source that cannot be reached or stalls, and what [`ComponentSink::write`] refuses.
-    fn fetch<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        sink: &'a mut ComponentSink<'_>,
-    ) -> BoxFuture<'a, Result<(), Refusal>>;
-
-    /// Returns what is attached to the artifact, at most [`REFERRERS_MAX`] of at most [`REFERRER_BYTES_MAX`] each.
-    ///
-    /// # Errors
-    ///
-    /// A source that cannot be reached, and referrers that exceed the bounds.
-    fn referrers<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        kind: ReferrerKind,
-    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>>;
-}
 
 /// Takes the bytes of a component: counts them against a bound, and hashes them on their way.
 pub struct ComponentSink<'a> {

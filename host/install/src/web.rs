@@ -1,7 +1,6 @@
 //! URLs as a source of components. A URL says nothing of its bytes before they are fetched, and a server may answer with
 //! anything: redirects, sizes and times are bounded.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,16 +9,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use toolcell_policy::network::{reached, special};
 use toolcell_spec::{ErrorCode, Refusal};
-use toolcell_system::BoxFuture;
 use url::Url;
 
 use crate::exchange::{self, ExchangeFailure, HttpCall, HttpReply, PATIENCE, REDIRECTS_MAX};
 use crate::local::SIGNATURES;
-use crate::reference::{ComponentReference, is_loopback};
-use crate::source::{
-    ComponentSink, ComponentSource, REFERRER_BYTES_MAX, Referrer, ReferrerKind, ResolvedReference,
-    too_large,
-};
+use crate::reference::is_loopback;
+use crate::source::{ComponentSink, REFERRER_BYTES_MAX, Referrer, too_large};
 
 /// How a server says that there is nothing.
 const ABSENT: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
@@ -35,6 +30,35 @@ impl WebSource {
         Self {
             tls: TlsConnector::from(Arc::new(config)),
         }
+    }
+
+    pub(crate) async fn fetch(
+        &self,
+        url: &Url,
+        sink: &mut ComponentSink<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(reply) = self.get(url, &ABSENT).await? else {
+            let message = format!("there is nothing at {url}: check the URL");
+            return Err(Refusal::new(ErrorCode::ReferenceNotFound, message));
+        };
+        pour(reply, url, sink).await
+    }
+
+    /// The signatures beside `url`.
+    pub(crate) async fn signatures(&self, url: &Url) -> Result<Vec<Referrer>, Refusal> {
+        let mut found = Vec::new();
+        for (ending, media_type) in SIGNATURES {
+            let mut beside = url.clone();
+            beside.set_path(&format!("{}{ending}", url.path()));
+            if let Some(bytes) = self.all(&beside, REFERRER_BYTES_MAX).await? {
+                found.push(Referrer {
+                    media_type: media_type.to_owned(),
+                    found: beside.to_string(),
+                    bytes,
+                });
+            }
+        }
+        Ok(found)
     }
 
     /// Requests `url`, and follows redirects. `None` if the server answers with one of `absent`: that there is nothing.
@@ -147,71 +171,6 @@ async fn pour(reply: HttpReply, url: &Url, sink: &mut ComponentSink<'_>) -> Resu
             |part| sink.write(part),
         )
         .await
-}
-
-impl ComponentSource for WebSource {
-    fn resolve<'a>(
-        &'a self,
-        reference: &'a ComponentReference,
-    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>> {
-        Box::pin(async move {
-            Ok(ResolvedReference {
-                reference: reference.clone(),
-                manifest: None,
-                component: None,
-                size: None,
-                annotations: BTreeMap::new(),
-            })
-        })
-    }
-
-    fn fetch<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        sink: &'a mut ComponentSink<'_>,
-    ) -> BoxFuture<'a, Result<(), Refusal>> {
-        Box::pin(async move {
-            let url = web_url(&resolved.reference)?;
-            let Some(reply) = self.get(url, &ABSENT).await? else {
-                let message = format!("there is nothing at {url}: check the URL");
-                return Err(Refusal::new(ErrorCode::ReferenceNotFound, message));
-            };
-            pour(reply, url, sink).await
-        })
-    }
-
-    fn referrers<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        kind: ReferrerKind,
-    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
-        Box::pin(async move {
-            let url = web_url(&resolved.reference)?;
-            let mut found = Vec::new();
-            for (ending, media_type) in SIGNATURES {
-                if kind == ReferrerKind::Sbom {
-                    break;
-                }
-                let mut beside = url.clone();
-                beside.set_path(&format!("{}{ending}", url.path()));
-                if let Some(bytes) = self.all(&beside, REFERRER_BYTES_MAX).await? {
-                    found.push(Referrer {
-                        media_type: media_type.to_owned(),
-                        found: beside.to_string(),
-                        bytes,
-                    });
-                }
-            }
-            Ok(found)
-        })
-    }
-}
-
-fn web_url(reference: &ComponentReference) -> Result<&Url, Refusal> {
-    match reference {
-        ComponentReference::Url(url) => Ok(url),
-        other => Err(Refusal::host_fault(format!("{other} is not a URL"))),
-    }
 }
 
 /// A URL without its query: a redirect's query can have a signature in it, which is a credential.

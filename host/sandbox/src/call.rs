@@ -321,32 +321,25 @@ async fn look(
     let mut store = store.map_err(|error| not_started(&error))?;
     let tool = check.tool.to_owned();
     let input = input.to_owned();
-    let result = {
-        let _running = engine.running();
-        let meter = store.data().limiter.meter();
-        let work = pin!(async {
-            let guest = validating.instantiate_async(&mut store).await?;
-            let guest = guest.toolcell_tool_validation();
-            if values
-                && let Err(error) = guest
-                    .call_validate_values(&mut store, &tool, &input)
-                    .await?
-            {
-                return Ok(Err(error));
-            }
-            if preflight {
-                guest.call_preflight(&mut store, &tool, &input).await
-            } else {
-                Ok(Ok(()))
-            }
-        });
-        bounded((meter, work), limits.wall, check.cancellation, None).await
+    let work = async |store: &mut Store<StoreState>| {
+        let guest = validating.instantiate_async(&mut *store).await?;
+        let guest = guest.toolcell_tool_validation();
+        if values
+            && let Err(error) = guest
+                .call_validate_values(&mut *store, &tool, &input)
+                .await?
+        {
+            return Ok(Err(error));
+        }
+        if preflight {
+            guest.call_preflight(store, &tool, &input).await
+        } else {
+            Ok(Ok(()))
+        }
     };
-    match result {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(guest_error(error, ErrorClass::InvalidArguments)),
-        Err(error) => Err(verdict(&error, &store, limits)),
-    }
+    run(engine, &mut store, limits, check.cancellation, work)
+        .await?
+        .map_err(|error| guest_error(error, ErrorClass::InvalidArguments))
 }
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
@@ -359,17 +352,13 @@ pub(super) async fn classify(
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
     let tool = check.tool.to_owned();
     let input = check.input.to_owned();
-    let _running = engine.running();
-    let meter = store.data().limiter.meter();
-    let work = pin!(async {
-        let guest = classifying.instantiate_async(&mut store).await?;
-        guest
-            .toolcell_tool_classification()
-            .call_classify(&mut store, &tool, &input)
-            .await
-    });
+    let work = async |store: &mut Store<StoreState>| {
+        let guest = classifying.instantiate_async(&mut *store).await?;
+        let guest = guest.toolcell_tool_classification();
+        guest.call_classify(store, &tool, &input).await
+    };
     // If anything stopped the guest, its claims are unknown.
-    let facts = bounded((meter, work), check.limits.wall, check.cancellation, None)
+    let facts = run(engine, &mut store, check.limits, check.cancellation, work)
         .await
         .ok()?;
     let plain = |claim| match claim {
@@ -385,13 +374,44 @@ pub(super) async fn classify(
     })
 }
 
+/// Runs `work`, a guest, in `store`, within its time and until it is canceled.
+pub(super) async fn run<T>(
+    engine: &GuestEngine,
+    store: &mut Store<StoreState>,
+    limits: &Limits,
+    cancellation: &Cancellation,
+    work: impl AsyncFnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
+) -> Result<T, Refusal> {
+    let _running = engine.running();
+    let meter = store.data().limiter.meter();
+    let result = bounded(
+        (meter, pin!(work(&mut *store))),
+        limits.wall,
+        cancellation,
+        None,
+    )
+    .await;
+    result.map_err(|error| verdict(&error, store, limits))
+}
+
+/// Runs `work`, a guest that is asked what it is, in an empty world.
+pub(super) async fn examine<T>(
+    engine: &GuestEngine,
+    limits: &Limits,
+    work: impl AsyncFnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
+) -> Result<T, Refusal> {
+    let cancellation = crate::never();
+    let mut store = empty_world(engine, limits, &cancellation)?;
+    run(engine, &mut store, limits, &cancellation, work).await
+}
+
 pub(super) fn empty_world(
     engine: &GuestEngine,
     limits: &Limits,
     cancellation: &Cancellation,
 ) -> Result<Store<StoreState>, Refusal> {
     offline(engine, &Capability::default(), limits, cancellation)
-        .map_err(|error| Refusal::host_fault(format!("{error:#}")))
+        .map_err(|error| host_fault(&error))
 }
 
 /// Returns a store with the files and variables of `capability`, for a run without network and without an observer.
@@ -463,7 +483,7 @@ pub(super) struct CancelGrace {
 
 /// Runs the guest `work`, whose stacks `meter` counts, until it is done, out of time, or canceled. With `grace`, it is told at
 /// either of the latter, and stopped after that time.
-pub(super) async fn bounded<T>(
+async fn bounded<T>(
     (meter, work): (
         Arc<MemoryMeter>,
         Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
@@ -552,6 +572,10 @@ async fn unless<T>(
         }
     })
     .await
+}
+
+pub(super) fn host_fault(error: &wasmtime::Error) -> Refusal {
+    Refusal::host_fault(format!("{error:#}"))
 }
 
 fn reason(cancellation: &Cancellation) -> AbortReason {
@@ -683,11 +707,7 @@ fn failed_after(
     failed
 }
 
-pub(super) fn verdict(
-    error: &wasmtime::Error,
-    store: &Store<StoreState>,
-    limits: &Limits,
-) -> Refusal {
+fn verdict(error: &wasmtime::Error, store: &Store<StoreState>, limits: &Limits) -> Refusal {
     let state = store.data();
     let seen = TrapContext {
         limits,

@@ -18,7 +18,7 @@ use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 use wasmtime::OptLevel;
 
 use super::adapt::{self, NoCommand};
-use super::component::{invalid, starts_too_large};
+use super::component::starts_too_large;
 use super::confine;
 use super::engine::{Concurrency, config};
 use super::imports::{self, NotAvailable};
@@ -307,8 +307,10 @@ impl Compiler {
         match status.code() {
             Some(0) => return Ok((Concurrency::Off, code)),
             Some(CONCURRENT) => return Ok((Concurrency::On, code)),
-            Some(FAULTY) => return Err(invalid(ErrorCode::ComponentInvalid, faulty(said))),
-            Some(NO_COMMAND) => return Err(invalid(ErrorCode::ComponentInvalid, said.to_owned())),
+            Some(FAULTY) => return Err(Refusal::new(ErrorCode::ComponentInvalid, faulty(said))),
+            Some(NO_COMMAND) => {
+                return Err(Refusal::new(ErrorCode::ComponentInvalid, said.to_owned()));
+            }
             Some(NOT_AVAILABLE) => {
                 return Err(Refusal::new(ErrorCode::ImportNotAvailable, said));
             }
@@ -482,7 +484,7 @@ fn faulty(said: &str) -> String {
 /// Refuses native code, too many bytes, and what is neither a component nor a core module, without a compiler.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
-        return Err(invalid(
+        return Err(Refusal::new(
             ErrorCode::ComponentPrecompiled,
             "native code is never accepted; give the .wasm file".to_owned(),
         ));
@@ -500,7 +502,7 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
         Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => Ok(()),
         // The compiler's process looks at it.
         _ if adapt::is_module(bytes) => Ok(()),
-        _ => Err(invalid(
+        _ => Err(Refusal::new(
             ErrorCode::ComponentInvalid,
             "this is not a WebAssembly component".to_owned(),
         )),

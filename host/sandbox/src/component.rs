@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use toolcell_policy::Limits;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::file_state::FileState;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{CacheEntry, CacheNote};
+use super::call::host_fault;
 use super::engine::{Concurrency, GuestEngine};
 use super::linking;
 use super::loads::ComponentLoads;
@@ -102,6 +103,8 @@ pub(super) struct LinkedComponent {
 
 /// The import of IronClaw's tools, through which they send requests and read the clock.
 const NEAR_HOST: &str = "near:agent/host";
+/// The contract of toolcell's own components.
+pub(super) const TOOL_CONTRACT: &str = "toolcell:tool@0.2.0";
 const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
@@ -166,10 +169,7 @@ impl LoadedComponent {
             .exports(engine.wasmtime())
             .map(|(name, _)| name.to_owned())
             .collect();
-        let imports: Vec<String> = kind
-            .imports(engine.wasmtime())
-            .map(|(name, _)| name.to_owned())
-            .collect();
+        let imports = imports(component);
         let world = world::WorldKind::find(&exports, &imports)?.chosen(&exports, bytes);
         let namespace = world.heed_profile(bytes)?;
         let mut description = ComponentDescription {
@@ -186,6 +186,7 @@ impl LoadedComponent {
             engine,
             component,
             bytes,
+            imports: &description.imports,
             limits,
             namespace: namespace.as_deref(),
         };
@@ -196,7 +197,7 @@ impl LoadedComponent {
                 let message = format!(
                     "the tool describes itself differently each time: {what}; ask its author to correct it"
                 );
-                return Err(invalid(ErrorCode::DescriptionChanges, message));
+                return Err(Refusal::new(ErrorCode::DescriptionChanges, message));
             }
             Ok(toolkit) => toolkit,
         };
@@ -272,20 +273,14 @@ impl LinkedComponent {
         let linker = description
             .world
             .linker(engine.wasmtime(), &description.imports);
-        let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
+        let linker = linker.map_err(|error| host_fault(&error))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
             let is_newer = description.imports.iter().any(|import| linking::is_of_wasi_0_3(import));
             let hint = if is_newer { linking::WASI_0_3_HINT } else { "" };
             Refusal::new(ErrorCode::ImportNotAvailable,
                 format!("the component imports an interface that toolcell does not provide: {error:#}{hint}"))
         })?;
-        let mismatch = |error: wasmtime::Error| {
-            let contract = description.world.contract();
-            invalid(
-                ErrorCode::ContractMismatch,
-                format!("the component does not follow {contract}: {error:#}"),
-            )
-        };
+        let mismatch = |error| mismatch(description.world.contract(), &error);
         let validating = optional(
             description.exports.validation,
             &instance,
@@ -312,6 +307,41 @@ impl LinkedComponent {
             classifying,
         })
     }
+}
+
+/// The interfaces that a component imports.
+fn imports(component: &Component) -> Vec<String> {
+    let kind = component.component_type();
+    kind.imports(component.engine())
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// Links a component that is no tool, but exports `handler`, and binds it.
+pub(super) fn link_handler<T>(
+    engine: &GuestEngine,
+    component: &Component,
+    (what, code, handler): (&str, ErrorCode, &str),
+    linker: fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<StoreState>>,
+    bind: fn(InstancePre<StoreState>) -> wasmtime::Result<T>,
+) -> Result<T, Refusal> {
+    if component.get_export_index(None, handler).is_none() {
+        let message = format!("the component is not a {what}: it does not export {handler}");
+        return Err(Refusal::new(code, message));
+    }
+    let linker =
+        linker(engine.wasmtime(), &imports(component)).map_err(|error| host_fault(&error))?;
+    let instance = linker.instantiate_pre(component).map_err(|error| {
+        let message = format!("the {what} asks for what no {what} gets: {error:#}");
+        Refusal::new(ErrorCode::ImportNotAvailable, message)
+    })?;
+    bind(instance).map_err(|error| mismatch(TOOL_CONTRACT, &error))
+}
+
+/// The refusal of a component whose exports have other types than those of `contract`.
+pub(super) fn mismatch(contract: &str, error: &wasmtime::Error) -> Refusal {
+    let message = format!("the component does not follow {contract}: {error:#}");
+    Refusal::new(ErrorCode::ContractMismatch, message)
 }
 
 fn optional<T>(
@@ -362,10 +392,6 @@ fn not_loadable(error: &wasmtime::Error) -> Refusal {
 pub(super) fn starts_too_large(code: ErrorCode, detail: String) -> Refusal {
     let message = "the component starts with more than any call may use";
     Refusal::new(code, message).detail(detail)
-}
-
-pub(super) fn invalid(code: ErrorCode, message: String) -> Refusal {
-    Refusal::new(code, message)
 }
 
 #[cfg(test)]

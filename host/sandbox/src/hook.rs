@@ -1,25 +1,24 @@
 //! Hook components: the world `hook`, run with the machinery of tools and with a world and limits of their own. Each
 //! event gets a fresh store.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcell_executor::Cancellation;
 use toolcell_executor::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput,
 };
-use toolcell_policy::{Capability, HookPermit, Limits};
+use toolcell_policy::{HookPermit, Limits};
 use toolcell_spec::{
     Behavior, Content, ErrorCode, HookEvent, Input, PermissionResult, Refusal, check_numbers,
 };
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::Store;
+use wasmtime::component::Component;
 
 use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
 use super::compile::CompileEffort;
-use super::component::invalid;
+use super::component::link_handler;
 use super::engine::GuestEngine;
 use super::loader::CachedCode;
 use super::state::StoreState;
@@ -103,11 +102,6 @@ impl SandboxedHook {
         })
     }
 
-    /// The hook's name for itself.
-    pub fn claimed_id(&self) -> &str {
-        &self.description.id
-    }
-
     async fn run(&self, call: wit::HookCall) -> HookAnswer {
         let _place = self.sandbox.checks.acquire().await;
         let limits = self.permit.limits();
@@ -123,29 +117,17 @@ impl SandboxedHook {
                 .into();
             }
         };
-        let result = {
-            let _running = engine.running();
-            let meter = store.data().limiter.meter();
-            let work = pin!(async {
-                let guest = self.component.instantiate_async(&mut store).await?;
-                guest
-                    .toolcell_tool_hook_handler()
-                    .call_handle(&mut store, &call)
-                    .await
-            });
-            call::bounded((meter, work), limits.wall, &cancellation, None).await
+        let work = async |store: &mut Store<StoreState>| {
+            let guest = self.component.instantiate_async(&mut *store).await?;
+            let guest = guest.toolcell_tool_hook_handler();
+            guest.call_handle(store, &call).await
         };
-        let outputs = match result {
+        let outputs = match call::run(engine, &mut store, limits, &cancellation, work).await {
             Ok(Ok(outputs)) => accept(outputs, limits.output_bytes),
             Ok(Err(why)) => Err(call::cut(why, call::MESSAGE_CHARS_MAX)),
-            Err(error) => {
-                let refusal = call::verdict(&error, &store, limits);
-                Err([Some(refusal.message), refusal.detail]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join(": "))
-            }
+            Err(Refusal {
+                message, detail, ..
+            }) => Err(detail.map_or(message.clone(), |detail| format!("{message}: {detail}"))),
         };
         let unsettled = store.data_mut().unsettled();
         let logs = store.into_data().logs.into_content();
@@ -185,32 +167,8 @@ fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
 }
 
 fn link(engine: &GuestEngine, component: &Component) -> Result<HookPre<StoreState>, Refusal> {
-    let kind = component.component_type();
-    if !kind
-        .exports(engine.wasmtime())
-        .any(|(name, _)| name == HANDLER)
-    {
-        return Err(invalid(
-            ErrorCode::NotAHook,
-            format!("the component is not a hook: it does not export {HANDLER}"),
-        ));
-    }
-    let imports: Vec<String> = kind
-        .imports(engine.wasmtime())
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    let linker = linking::for_hook(engine.wasmtime(), &imports)
-        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-    let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
-        let message = format!("the hook asks for what no hook gets: {error:#}");
-        Refusal::new(ErrorCode::ImportNotAvailable, message)
-    })?;
-    HookPre::new(instance).map_err(|error| {
-        invalid(
-            ErrorCode::ContractMismatch,
-            format!("the component does not follow toolcell:tool@0.2.0: {error:#}"),
-        )
-    })
+    let what = ("hook", ErrorCode::NotAHook, HANDLER);
+    link_handler(engine, component, what, linking::for_hook, HookPre::new)
 }
 
 /// Calls `describe` twice, in an empty world, and refuses different results.
@@ -221,13 +179,13 @@ async fn examine(
 ) -> Result<HookDescription, Refusal> {
     let first = describe(engine, component, limits).await?;
     if first != describe(engine, component, limits).await? {
-        return Err(invalid(
+        return Err(Refusal::new(
             ErrorCode::DescriptionChanges,
             "the hook describes itself differently each time".to_owned(),
         ));
     }
     if first.events.is_empty() {
-        return Err(invalid(
+        return Err(Refusal::new(
             ErrorCode::DescriptionInvalid,
             "the hook wants to hear of no event".to_owned(),
         ));
@@ -240,22 +198,12 @@ async fn describe(
     component: &HookPre<StoreState>,
     limits: &Limits,
 ) -> Result<HookDescription, Refusal> {
-    let cancellation: Cancellation = never();
-    let mut store = call::offline(engine, &Capability::default(), limits, &cancellation)
-        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-    let result = {
-        let _running = engine.running();
-        let meter = store.data().limiter.meter();
-        let work = pin!(async {
-            let guest = component.instantiate_async(&mut store).await?;
-            guest
-                .toolcell_tool_hook_handler()
-                .call_describe(&mut store)
-                .await
-        });
-        call::bounded((meter, work), limits.wall, &cancellation, None).await
+    let work = async |store: &mut Store<StoreState>| {
+        let guest = component.instantiate_async(&mut *store).await?;
+        let guest = guest.toolcell_tool_hook_handler();
+        guest.call_describe(store).await
     };
-    let said = result.map_err(|error| call::verdict(&error, &store, limits))?;
+    let said = call::examine(engine, limits, work).await?;
     let events = HookEvent::ALL
         .into_iter()
         .filter(|event| said.events.contains(&event_of(*event)))

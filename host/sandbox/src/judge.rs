@@ -1,16 +1,16 @@
 //! Judge components: the world `judge`, run with the machinery of tools in an empty world. Each question gets a fresh
 //! store, so that no trace is seen beside another.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use toolcell_policy::HookPermit;
 use toolcell_spec::{ErrorCode, Refusal};
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::Store;
+use wasmtime::component::Component;
 
 use super::bindings::judge::JudgePre;
 use super::compile::CompileEffort;
-use super::component::invalid;
+use super::component::link_handler;
 use super::engine::GuestEngine;
 use super::loader::CachedCode;
 use super::state::StoreState;
@@ -76,50 +76,19 @@ impl Judge {
         let cancellation = never();
         let mut store = call::offline(engine, self.permit.capability(), limits, &cancellation)
             .map_err(|error| format!("cannot start the judge: {error:#}"))?;
-        let result = {
-            let _running = engine.running();
-            let meter = store.data().limiter.meter();
-            let work = pin!(async {
-                let guest = self.component.instantiate_async(&mut store).await?;
-                guest
-                    .toolcell_tool_judge_handler()
-                    .call_assess(&mut store, &request)
-                    .await
-            });
-            call::bounded((meter, work), limits.wall, &cancellation, None).await
+        let work = async |store: &mut Store<StoreState>| {
+            let guest = self.component.instantiate_async(&mut *store).await?;
+            let guest = guest.toolcell_tool_judge_handler();
+            guest.call_assess(store, &request).await
         };
-        match result {
+        match call::run(engine, &mut store, limits, &cancellation, work).await {
             Ok(answer) => answer.map_err(|why| call::cut(why, call::MESSAGE_CHARS_MAX)),
-            Err(error) => Err(call::verdict(&error, &store, limits).message),
+            Err(refusal) => Err(refusal.message),
         }
     }
 }
 
 fn link(engine: &GuestEngine, component: &Component) -> Result<JudgePre<StoreState>, Refusal> {
-    let kind = component.component_type();
-    if !kind
-        .exports(engine.wasmtime())
-        .any(|(name, _)| name == HANDLER)
-    {
-        return Err(invalid(
-            ErrorCode::NotAJudge,
-            format!("the component is not a judge: it does not export {HANDLER}"),
-        ));
-    }
-    let imports: Vec<String> = kind
-        .imports(engine.wasmtime())
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    let linker = linking::for_judge(engine.wasmtime(), &imports)
-        .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-    let instance: InstancePre<StoreState> = linker.instantiate_pre(component).map_err(|error| {
-        let message = format!("the judge imports what no judge gets: {error:#}");
-        Refusal::new(ErrorCode::ImportNotAvailable, message)
-    })?;
-    JudgePre::new(instance).map_err(|error| {
-        invalid(
-            ErrorCode::ContractMismatch,
-            format!("the component does not follow toolcell:tool@0.2.0: {error:#}"),
-        )
-    })
+    let what = ("judge", ErrorCode::NotAJudge, HANDLER);
+    link_handler(engine, component, what, linking::for_judge, JudgePre::new)
 }

@@ -40,7 +40,7 @@ use std::collections::{HashMap, hash_map};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -107,7 +107,7 @@ pub struct Sandbox {
 }
 
 /// Components by their digest.
-type LoadedComponents = RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>;
+type LoadedComponents = Mutex<HashMap<Arc<str>, Arc<LoadedComponent>>>;
 
 /// Maximum size of all components that wait to be compiled again, in KiB. Others are compiled thoroughly at once.
 const AGAIN_KIB_MAX: u32 = 64 << 10;
@@ -225,10 +225,7 @@ impl Sandbox {
             let Some(loaded) = loaded.upgrade() else {
                 return;
             };
-            loaded
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(component.digest().into(), Arc::new(better));
+            locked(&loaded).insert(component.digest().into(), Arc::new(better));
         });
     }
 
@@ -317,7 +314,7 @@ impl Sandbox {
     }
 
     fn keep(&self, component: LoadedComponent) -> Arc<LoadedComponent> {
-        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = locked(&self.loaded);
         match loaded.entry(component.digest().into()) {
             hash_map::Entry::Occupied(known) => {
                 // One that was recalled takes this code, so that its first call need not load it.
@@ -331,11 +328,7 @@ impl Sandbox {
     }
 
     fn get(&self, digest: &str) -> Option<Arc<LoadedComponent>> {
-        self.loaded
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(digest)
-            .cloned()
+        locked(&self.loaded).get(digest).cloned()
     }
 
     fn known(&self, digest: &str) -> Result<Arc<LoadedComponent>, Refusal> {
@@ -398,6 +391,11 @@ impl Executor for Sandbox {
             call::invoke(self, &component, permit, run).await
         })
     }
+}
+
+/// Locks `mutex`, also after a panic of another thread: what it guards is whole at every moment.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The execution of a call whose component cannot be used.

@@ -1,13 +1,14 @@
 //! A guest's output and logs: captured, limited, and separate from the host's own streams.
 
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use toolcell_spec::Content;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
+use super::locked;
 use super::trap::ExceededLimit;
 
 /// Maximum size of one write of a guest, in bytes.
@@ -52,7 +53,7 @@ impl GuestLogs {
     }
 
     fn inner(&self) -> MutexGuard<'_, LogBuffer> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Fails if a command prints more than it may, because its output would be wrong without the rest.

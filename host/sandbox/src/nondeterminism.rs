@@ -3,7 +3,7 @@
 //! The random numbers of one call come from one seed, through streams of ChaCha20 that tell nothing of each other. A
 //! replay gives the recorded readings of each clock, one after the other.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use chacha20::ChaCha20Rng;
@@ -14,6 +14,7 @@ use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, WallClock};
 
 use super::component::HostImports;
+use super::locked;
 
 /// Streams of the generator: one for each interface of `wasi:random`.
 const SECURE: u64 = 0;
@@ -52,15 +53,8 @@ impl NondeterminismSources {
                     clocks: Arc::default(),
                 };
                 if self.clocks {
-                    builder.wall_clock(RecordedWall {
-                        real: WallClock::new(),
-                        clocks: Arc::clone(&recorder.clocks),
-                    });
-                    let clocks = Arc::clone(&recorder.clocks);
-                    builder.monotonic_clock(RecordedMonotonic {
-                        real: MonotonicClock::new(),
-                        clocks,
-                    });
+                    builder.wall_clock(RecordedClock::new(&recorder.clocks));
+                    builder.monotonic_clock(RecordedClock::new(&recorder.clocks));
                 }
                 if !self.random {
                     return Ok(Some(recorder));
@@ -111,7 +105,7 @@ impl ReplayRecorder {
 
     /// The data for a replay, after the run.
     pub(super) fn into_data(self) -> ReplayData {
-        let clocks = std::mem::take(&mut *lock(&self.clocks));
+        let clocks = std::mem::take(&mut *locked(&self.clocks));
         let read = |readings: ClockReadings| (!readings.is_empty()).then_some(readings);
         ReplayData {
             random_seed: self.seed.filter(|_| self.asked_for_random),
@@ -145,44 +139,47 @@ fn stream(seed: &RandomSeed, number: u64) -> ChaCha20Rng {
     random
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-struct RecordedWall {
-    real: WallClock,
+/// A clock whose readings are recorded.
+struct RecordedClock {
+    wall: WallClock,
+    monotonic: MonotonicClock,
     clocks: Arc<Mutex<RecordedClocks>>,
 }
 
-impl HostWallClock for RecordedWall {
+impl RecordedClock {
+    fn new(clocks: &Arc<Mutex<RecordedClocks>>) -> Self {
+        Self {
+            wall: WallClock::new(),
+            monotonic: MonotonicClock::new(),
+            clocks: Arc::clone(clocks),
+        }
+    }
+}
+
+impl HostWallClock for RecordedClock {
     fn resolution(&self) -> Duration {
-        self.real.resolution()
+        self.wall.resolution()
     }
 
     fn now(&self) -> Duration {
-        let now = self.real.now();
-        lock(&self.clocks).wall.push(nanoseconds(now));
+        let now = self.wall.now();
+        locked(&self.clocks).wall.push(nanoseconds(now));
         now
     }
 }
 
-struct RecordedMonotonic {
-    real: MonotonicClock,
-    clocks: Arc<Mutex<RecordedClocks>>,
-}
-
-impl HostMonotonicClock for RecordedMonotonic {
+impl HostMonotonicClock for RecordedClock {
     fn resolution(&self) -> u64 {
-        self.real.resolution()
+        self.monotonic.resolution()
     }
 
     fn now(&self) -> u64 {
-        let now = self.real.now();
-        lock(&self.clocks).monotonic.push(now);
+        let now = self.monotonic.now();
+        locked(&self.clocks).monotonic.push(now);
         now
     }
 }
@@ -209,7 +206,7 @@ impl ReplayedClock {
     }
 
     fn read(&self) -> u64 {
-        let mut playback = lock(&self.0);
+        let mut playback = locked(&self.0);
         if let Some(reading) = playback.left.next() {
             playback.last = reading;
             return reading;
@@ -283,7 +280,7 @@ mod tests {
         assert_eq!(recorder(false).into_data(), ReplayData::default());
         let mut asking = recorder(false);
         asking.asks_for_random();
-        lock(&asking.clocks).wall.push(3);
+        locked(&asking.clocks).wall.push(3);
         let data = asking.into_data();
         assert!(
             data.random_seed.is_some()

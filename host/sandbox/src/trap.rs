@@ -10,7 +10,6 @@ use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
-use super::component::invalid;
 use super::world::EVENTS_MAX;
 
 /// Maximum length of the engine's own words in a record, in characters.
@@ -303,7 +302,7 @@ fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
         );
     }
     if has(&["failed to convert function to given type"]) {
-        return invalid(
+        return Refusal::new(
             ErrorCode::ContractMismatch,
             format!("the component does not follow toolcell:tool@0.2.0: {text}"),
         );

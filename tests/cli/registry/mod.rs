@@ -10,9 +10,7 @@ use std::time::Duration;
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Registries, RegistrySettings};
-use toolcell_install::source::{
-    ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference,
-};
+use toolcell_install::source::{ComponentSink, Referrer, ReferrerKind, ResolvedReference};
 use toolcell_spec::Refusal;
 
 pub(crate) use pushing::edited;

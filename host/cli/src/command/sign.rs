@@ -13,7 +13,6 @@ use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
 use toolcell_install::signature::beside;
 use toolcell_install::signature::sign::{SignatureFile, SigningKey};
-use toolcell_install::source::ComponentSource;
 use toolcell_spec::{ErrorCode, Refusal};
 use zeroize::Zeroizing;
 

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 use toolcell_install::digest::Digest;
+use toolcell_install::obtain::ComponentSources;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::sign::KEY_BYTES_MAX;
-use toolcell_install::source::{ComponentSink, ComponentSource, Referrer, ReferrerKind, too_large};
+use toolcell_install::source::{ComponentSink, Referrer, ReferrerKind, too_large};
 use toolcell_spec::Refusal;
 use toolcell_system::component_size::component_bytes_max;
 
@@ -23,10 +24,12 @@ pub(super) struct Artifact {
 /// Gets what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
 pub(super) async fn artifact(
     reference: &ComponentReference,
-    source: &dyn ComponentSource,
+    sources: &ComponentSources,
 ) -> Result<Artifact, Refusal> {
-    let resolved = source.resolve(reference).await?;
-    let signatures = source.referrers(&resolved, ReferrerKind::Signature).await?;
+    let resolved = sources.resolve(reference).await?;
+    let signatures = sources
+        .referrers(&resolved, ReferrerKind::Signature)
+        .await?;
     if let Some(manifest) = resolved.manifest {
         return Ok(Artifact {
             digest: manifest.digest,
@@ -36,7 +39,7 @@ pub(super) async fn artifact(
     }
     let mut bytes = Vec::new();
     let mut sink = ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
-    source.fetch(&resolved, &mut sink).await?;
+    sources.fetch(&resolved, &mut sink).await?;
     let digest = sink.finish();
     Ok(Artifact {
         digest,

@@ -108,10 +108,8 @@ impl Verify {
         let layers = ConfigLayers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
         let sources = install::sources(&home, &self.sources)?;
-        let mut artifact = Runtime::on_this_thread()?.block_on(signed::artifact(
-            &reference,
-            sources.for_reference(&reference)?,
-        ))?;
+        let mut artifact =
+            Runtime::on_this_thread()?.block_on(signed::artifact(&reference, &sources))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }

@@ -65,20 +65,17 @@ pub struct RegistrySettings {
 
 impl Default for RegistrySettings {
     fn default() -> Self {
-        let plain_http = Vec::new();
-        let token_servers = Vec::new();
-        let roots = Vec::new();
         Self {
-            plain_http,
-            token_servers,
-            roots,
+            plain_http: Vec::new(),
+            token_servers: Vec::new(),
+            roots: Vec::new(),
             patience: PATIENCE,
             credentials: RegistryCredentials::default(),
         }
     }
 }
 
-/// All registries: a [`ComponentSource`](crate::source::ComponentSource) of components.
+/// All registries: a source of components.
 pub struct Registries {
     wire: RegistryClient,
     settings: RegistrySettings,

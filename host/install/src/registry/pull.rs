@@ -6,15 +6,12 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
 use toolcell_spec::Refusal;
-use toolcell_system::BoxFuture;
 use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::{Digest, DigestHasher};
 use crate::exchange::HttpCall;
 use crate::reference::ComponentReference;
-use crate::source::{
-    self, ComponentSink, ComponentSource, Referrer, ReferrerKind, ResolvedReference,
-};
+use crate::source::{self, ComponentSink, Referrer, ReferrerKind, ResolvedReference};
 
 use super::auth::RepositoryAction;
 use super::manifest::{MANIFEST_BYTES_MAX, ManifestDocument};
@@ -37,88 +34,89 @@ pub(super) struct FetchedManifest {
     pub(super) content_type: Option<String>,
 }
 
-impl ComponentSource for Registries {
-    fn resolve<'a>(
-        &'a self,
-        reference: &'a ComponentReference,
-    ) -> BoxFuture<'a, Result<ResolvedReference, Refusal>> {
-        Box::pin(async move {
-            let registry = of_registry(reference)?;
-            let repository = self.repository(registry, RepositoryAction::Pull)?;
-            let sent = repository.manifest(&registry.version()).await?;
-            let shown = registry.to_string();
-            let document =
-                ManifestDocument::parse(&sent.bytes, sent.content_type.as_deref(), &shown)?;
-            let layer = document.component(&shown)?;
-            if layer.size > component_bytes_max() {
-                return Err(source::too_large(component_bytes_max()));
-            }
-            Ok(ResolvedReference {
-                reference: reference.clone(),
-                manifest: Some(source::RegistryManifest {
-                    digest: sent.digest,
-                    bytes: sent.bytes,
-                }),
-                component: Some(layer.digest),
-                size: Some(layer.size),
-                annotations: document.annotations.unwrap_or_default(),
-            })
-        })
-    }
-
-    fn fetch<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        sink: &'a mut ComponentSink<'_>,
-    ) -> BoxFuture<'a, Result<(), Refusal>> {
-        Box::pin(async move {
-            let registry = of_registry(&resolved.reference)?;
-            let repository = self.repository(registry, RepositoryAction::Pull)?;
-            let manifest = resolved
-                .manifest
-                .as_ref()
-                .map_or(&[][..], |manifest| manifest.bytes.as_slice());
-            let layer = ManifestDocument::parse(manifest, None, &registry.to_string())?
-                .component(&registry.to_string())?;
-            let mut hasher = DigestHasher::default();
-            repository
-                .blob(layer.digest, layer.size, |part| {
-                    hasher.update(part);
-                    sink.write(part)
-                })
-                .await?;
-            check_digest("the component", layer.digest, hasher.finish())
-        })
-    }
-
-    fn referrers<'a>(
-        &'a self,
-        resolved: &'a ResolvedReference,
-        kind: ReferrerKind,
-    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
-        Box::pin(async move {
-            let registry = of_registry(&resolved.reference)?;
-            let Some(manifest) = &resolved.manifest else {
-                return Ok(Vec::new());
-            };
-            let repository = self.repository(registry, RepositoryAction::Pull)?;
-            let found = timeout(
-                self.attached_time(),
-                repository.attached(manifest.digest, kind),
-            )
-            .await;
-            found.unwrap_or_else(|_| {
-                let why = format!(
-                    "did not give what is attached within {} s",
-                    self.attached_time().as_secs()
-                );
-                Err(refusal::too_slow(&registry.host, &why))
-            })
-        })
-    }
-}
-
 impl Registries {
+    /// Finds out what `reference` stands for.
+    ///
+    /// # Errors
+    ///
+    /// A reference of no registry, a registry that cannot be reached, an artifact that is not one component.
+    pub async fn resolve(
+        &self,
+        reference: &ComponentReference,
+    ) -> Result<ResolvedReference, Refusal> {
+        let registry = of_registry(reference)?;
+        let repository = self.repository(registry, RepositoryAction::Pull)?;
+        let sent = repository.manifest(&registry.version()).await?;
+        let shown = registry.to_string();
+        let document = ManifestDocument::parse(&sent.bytes, sent.content_type.as_deref(), &shown)?;
+        let layer = document.component(&shown)?;
+        if layer.size > component_bytes_max() {
+            return Err(source::too_large(component_bytes_max()));
+        }
+        Ok(ResolvedReference {
+            reference: reference.clone(),
+            manifest: Some(source::RegistryManifest {
+                digest: sent.digest,
+                bytes: sent.bytes,
+            }),
+            component: Some(layer.digest),
+            size: Some(layer.size),
+            annotations: document.annotations.unwrap_or_default(),
+        })
+    }
+
+    /// Writes the component into `sink`.
+    ///
+    /// # Errors
+    ///
+    /// A registry that cannot be reached, and a component that is not what its manifest says.
+    pub async fn fetch(
+        &self,
+        resolved: &ResolvedReference,
+        sink: &mut ComponentSink<'_>,
+    ) -> Result<(), Refusal> {
+        let registry = of_registry(&resolved.reference)?;
+        let repository = self.repository(registry, RepositoryAction::Pull)?;
+        let manifest = resolved
+            .manifest
+            .as_ref()
+            .map_or(&[][..], |manifest| manifest.bytes.as_slice());
+        let layer = ManifestDocument::parse(manifest, None, &registry.to_string())?
+            .component(&registry.to_string())?;
+        let mut hasher = DigestHasher::default();
+        repository
+            .blob(layer.digest, layer.size, |part| {
+                hasher.update(part);
+                sink.write(part)
+            })
+            .await?;
+        check_digest("the component", layer.digest, hasher.finish())
+    }
+
+    /// Returns what of this kind is attached to the artifact.
+    ///
+    /// # Errors
+    ///
+    /// A registry that cannot be reached, and attachments that exceed the bounds.
+    pub async fn referrers(
+        &self,
+        resolved: &ResolvedReference,
+        kind: ReferrerKind,
+    ) -> Result<Vec<Referrer>, Refusal> {
+        let registry = of_registry(&resolved.reference)?;
+        let Some(manifest) = &resolved.manifest else {
+            return Ok(Vec::new());
+        };
+        let repository = self.repository(registry, RepositoryAction::Pull)?;
+        let attached = repository.attached(manifest.digest, kind);
+        let found = timeout(self.attached_time(), attached).await;
+        found.unwrap_or_else(|_| {
+            let seconds = self.attached_time().as_secs();
+            let why = format!("did not give what is attached within {seconds} s");
+            Err(refusal::too_slow(&registry.host, &why))
+        })
+    }
+
     /// Maximum time for everything that is attached to an artifact: each part alone may use up the patience.
     fn attached_time(&self) -> Duration {
         self.settings.patience.saturating_mul(ATTACHED_PATIENCE)

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use sigstore_verify::types::bundle::{MediaType, VerificationMaterialContent};
 use sigstore_verify::types::{Bundle, HashAlgorithm, SignatureContent};
-use toolcell_spec::{Refusal, read_unique_json};
+use toolcell_spec::{ErrorCode, Refusal, read_unique_json};
 
 use super::key::ManagedKey;
-use super::refusal::SignatureProblem;
+use super::refusal::problem;
 use super::root::SigstoreRoot;
 use super::{SIGNATURE_BYTES_MAX, ValidSignature, keyless, managed};
 use crate::digest::Digest;
@@ -24,7 +24,7 @@ pub(super) fn check(
     root: &SigstoreRoot,
     found: &str,
 ) -> Result<ValidSignature, Refusal> {
-    let bundle = read(bytes).map_err(|(problem, why)| problem.refusal(found, &why))?;
+    let bundle = read(bytes).map_err(|(code, why)| problem(code, found, &why))?;
     match &bundle.verification_material.content {
         VerificationMaterialContent::PublicKey(hint) => {
             managed::check(&bundle, &hint.hint, subject, keys, root, found)
@@ -34,16 +34,16 @@ pub(super) fn check(
 }
 
 /// Reads a bundle of any version. It proves nothing.
-pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (SignatureProblem, String)> {
+pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (ErrorCode, String)> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         if error.is_eof() {
-            (SignatureProblem::Truncated, String::new())
+            (ErrorCode::SignatureTruncated, String::new())
         } else {
-            (SignatureProblem::Malformed, error.to_string())
+            (ErrorCode::SignatureMalformed, error.to_string())
         }
     })?;
     if let Some(why) = ambiguity(bytes, &value).filter(|_| guard!("bundle_ambiguity")) {
-        return Err((SignatureProblem::Malformed, why));
+        return Err((ErrorCode::SignatureMalformed, why));
     }
     let media_type = value
         .get("mediaType")
@@ -52,11 +52,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (SignatureProblem, String)> {
         .to_owned();
     if media_type.parse::<MediaType>().is_err() {
         return Err((
-            SignatureProblem::FormatUnknown,
+            ErrorCode::SignatureFormatUnknown,
             format!("its media type is `{media_type}`"),
         ));
     }
-    serde_json::from_value(value).map_err(|error| (SignatureProblem::Malformed, error.to_string()))
+    serde_json::from_value(value)
+        .map_err(|error| (ErrorCode::SignatureMalformed, error.to_string()))
 }
 
 /// Why the bundle in `bytes` could mean two things: another verifier would read the other one of two values.

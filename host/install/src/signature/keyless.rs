@@ -5,10 +5,10 @@ use sigstore_verify::types::{Bundle, Sha256Hash, SignatureContent};
 use sigstore_verify::{
     CertificateError, Error, TransparencyLogError, VerificationPolicy, Verifier,
 };
-use toolcell_spec::Refusal;
+use toolcell_spec::{ErrorCode, Refusal};
 
 use super::bundle::claimed;
-use super::refusal::{self, SignatureProblem};
+use super::refusal::{self, problem};
 use super::root::SigstoreRoot;
 use super::{ValidSignature, statement};
 use crate::verifier::{SignatureSubject, Signer};
@@ -21,7 +21,8 @@ pub(super) fn check(
     found: &str,
 ) -> Result<ValidSignature, Refusal> {
     if let Some(algorithm) = unsupported(bundle) {
-        return Err(SignatureProblem::FormatUnknown.refusal(
+        return Err(problem(
+            ErrorCode::SignatureFormatUnknown,
             found,
             &format!("its certificate has a key for {algorithm:?}"),
         ));
@@ -38,9 +39,11 @@ pub(super) fn check(
         statement::check(envelope.payload.as_bytes(), subject, found)?;
     }
     let (Some(identity), Some(issuer)) = (result.identity(), result.issuer()) else {
-        return Err(
-            SignatureProblem::Malformed.refusal(found, "its certificate does not say who signed")
-        );
+        return Err(problem(
+            ErrorCode::SignatureMalformed,
+            found,
+            "its certificate does not say who signed",
+        ));
     };
     let earliest = result.verified_timestamps().iter().min();
     Ok(ValidSignature {
@@ -79,29 +82,31 @@ pub(super) fn refusal(
     if let Error::ArtifactMismatch(_) = error {
         return mismatch(bundle, verifier, subject, found);
     }
-    let problem = match error {
-        Error::SignatureInvalid(_) => SignatureProblem::Invalid,
-        Error::Certificate(_) if is_expired(bundle, verifier, subject) => SignatureProblem::Expired,
+    let code = match error {
+        Error::SignatureInvalid(_) => ErrorCode::SignatureInvalid,
+        Error::Certificate(_) if is_expired(bundle, verifier, subject) => {
+            ErrorCode::SignatureExpired
+        }
         Error::Certificate(
             CertificateError::Expired { .. } | CertificateError::NotYetValid { .. },
         )
         | Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) => {
-            SignatureProblem::Expired
+            ErrorCode::SignatureExpired
         }
-        Error::Certificate(CertificateError::Malformed(_)) => SignatureProblem::Malformed,
+        Error::Certificate(CertificateError::Malformed(_)) => ErrorCode::SignatureMalformed,
         Error::Certificate(CertificateError::Sct(_)) | Error::TransparencyLog(_) => {
-            SignatureProblem::NotLogged
+            ErrorCode::SignatureNotLogged
         }
-        Error::Certificate(_) => SignatureProblem::AuthorityUnknown,
-        Error::Timestamp(_) => SignatureProblem::TimeUnproven,
-        Error::Bundle(_) if !bundle.has_inclusion_proof() => SignatureProblem::NotLogged,
+        Error::Certificate(_) => ErrorCode::SignatureAuthorityUnknown,
+        Error::Timestamp(_) => ErrorCode::SignatureTimeUnproven,
+        Error::Bundle(_) if !bundle.has_inclusion_proof() => ErrorCode::SignatureNotLogged,
         Error::UnsupportedBundle(_) | Error::UnsupportedArtifact(_) => {
-            SignatureProblem::FormatUnknown
+            ErrorCode::SignatureFormatUnknown
         }
         Error::InvalidTrustRoot(why) => return refusal::root_invalid("for this signature", why),
-        _ => SignatureProblem::Malformed,
+        _ => ErrorCode::SignatureMalformed,
     };
-    problem.refusal(found, &error.to_string())
+    problem(code, found, &error.to_string())
 }
 
 /// `true` if a log entry or a timestamp shows that the signature was made while the certificate was not valid. The
@@ -143,7 +148,7 @@ fn mismatch(
 ) -> Refusal {
     let SignatureContent::DsseEnvelope(_) = &bundle.content else {
         let Some(other) = claimed(bundle) else {
-            return SignatureProblem::WrongDigest.refusal(found, "");
+            return problem(ErrorCode::SignatureWrongDigest, found, "");
         };
         let policy = VerificationPolicy::any_identity().skip_sct();
         let is_genuine = verifier
@@ -152,14 +157,16 @@ fn mismatch(
         return if is_genuine {
             refusal::replayed(found, &other.to_string(), &subject.digest)
         } else {
-            SignatureProblem::WrongDigest.refusal(
+            problem(
+                ErrorCode::SignatureWrongDigest,
                 found,
                 &format!("it names {other}, and this is {}", subject.digest),
             )
         };
     };
     // The signature over the statement was checked before its digest.
-    SignatureProblem::Replayed.refusal(
+    problem(
+        ErrorCode::SignatureReplayed,
         found,
         &format!("its statement does not name {}", subject.digest),
     )

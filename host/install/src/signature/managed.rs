@@ -11,7 +11,7 @@ use super::ValidSignature;
 use super::bundle::claimed;
 use super::key::ManagedKey;
 use super::keyless;
-use super::refusal::{self, SignatureProblem};
+use super::refusal::{self, problem};
 use super::root::SigstoreRoot;
 use super::statement::{self, PAYLOAD_TYPE};
 use crate::verifier::SignatureSubject;
@@ -50,7 +50,11 @@ pub(super) fn check(
         }
     }
     let unknown = || {
-        SignatureProblem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"))
+        problem(
+            ErrorCode::SignerUnknown,
+            found,
+            &format!("the key with the hint `{hint}`"),
+        )
     };
     Err(broken.unwrap_or_else(unknown))
 }
@@ -71,18 +75,18 @@ fn check_with(
             )
             .is_ok();
             if !holds && guard!("managed_key") {
-                return Err(SignatureProblem::Invalid.refusal(found, ""));
+                return Err(problem(ErrorCode::SignatureInvalid, found, ""));
             }
             if envelope.payload_type != PAYLOAD_TYPE {
                 let why = format!("its payload is of the type `{}`", envelope.payload_type);
-                return Err(SignatureProblem::FormatUnknown.refusal(found, &why));
+                return Err(problem(ErrorCode::SignatureFormatUnknown, found, &why));
             }
             statement::check(envelope.payload.as_bytes(), subject, found)
         }
         SignatureContent::MessageSignature(message) => {
             check_message(key, bundle, message, subject, found)
         }
-        _ => Err(SignatureProblem::FormatUnknown.refusal(found, "")),
+        _ => Err(problem(ErrorCode::SignatureFormatUnknown, found, "")),
     }
 }
 
@@ -96,8 +100,11 @@ fn check_message(
     if let Some(digest) = &message.message_digest
         && digest.algorithm != HashAlgorithm::Sha2256
     {
-        return Err(SignatureProblem::FormatUnknown
-            .refusal(found, &format!("its digest is {}", digest.algorithm)));
+        return Err(problem(
+            ErrorCode::SignatureFormatUnknown,
+            found,
+            &format!("its digest is {}", digest.algorithm),
+        ));
     }
     if let Some(other) = claimed(bundle).filter(|claimed| *claimed != subject.digest) {
         let hash = Sha256Hash::from(*other.bytes());
@@ -108,7 +115,8 @@ fn check_message(
             refusal::replayed(found, &other.to_string(), &subject.digest)
         } else {
             // With Ed25519 nothing can be said of bytes that are not there, so the hint has to do.
-            SignatureProblem::WrongDigest.refusal(
+            problem(
+                ErrorCode::SignatureWrongDigest,
                 found,
                 &format!("it names {other}, and this is {}", subject.digest),
             )
@@ -119,7 +127,11 @@ fn check_message(
     {
         Ok(())
     } else {
-        Err(SignatureProblem::Invalid.refusal(found, unsupported(key)))
+        Err(problem(
+            ErrorCode::SignatureInvalid,
+            found,
+            unsupported(key),
+        ))
     }
 }
 

@@ -3,11 +3,11 @@
 use data_encoding::{BASE64, HEXUPPER};
 use minisign_verify::{Error, Signature};
 use ring::signature::{ED25519, UnparsedPublicKey};
-use toolcell_spec::Refusal;
+use toolcell_spec::{ErrorCode, Refusal};
 
 use super::ValidSignature;
 use super::key::MinisignKey;
-use super::refusal::SignatureProblem;
+use super::refusal::problem;
 use crate::verifier::SignatureSubject;
 
 /// How a signature begins.
@@ -33,16 +33,19 @@ pub(super) fn check(
     keys: &[&MinisignKey],
     found: &str,
 ) -> Result<ValidSignature, Refusal> {
-    let parts = parts(text).map_err(|problem| problem.refusal(found, ""))?;
+    let parts = parts(text).map_err(|code| problem(code, found, ""))?;
     let signature = Signature::decode(text).map_err(|error| match error {
-        Error::UnsupportedAlgorithm => SignatureProblem::FormatUnknown.refusal(found, ""),
-        other => SignatureProblem::Malformed.refusal(found, &other.to_string()),
+        Error::UnsupportedAlgorithm => problem(ErrorCode::SignatureFormatUnknown, found, ""),
+        other => problem(ErrorCode::SignatureMalformed, found, &other.to_string()),
     })?;
     // Several keys can have the id of a signature, because an id can be chosen.
     let mut known = keys.iter().filter(|key| key.id() == parts.id).peekable();
     if known.peek().is_none() {
-        return Err(SignatureProblem::SignerUnknown
-            .refusal(found, &format!("the minisign key {}", parts.id)));
+        return Err(problem(
+            ErrorCode::SignerUnknown,
+            found,
+            &format!("the minisign key {}", parts.id),
+        ));
     }
     let mut genuine = false;
     for key in known {
@@ -57,12 +60,12 @@ pub(super) fn check(
         }
         genuine |= parts.is_genuine(key);
     }
-    let problem = if genuine {
-        SignatureProblem::Replayed
+    let code = if genuine {
+        ErrorCode::SignatureReplayed
     } else {
-        SignatureProblem::Invalid
+        ErrorCode::SignatureInvalid
     };
-    Err(problem.refusal(found, &parts.comment))
+    Err(problem(code, found, &parts.comment))
 }
 
 impl SignatureParts {
@@ -76,21 +79,21 @@ impl SignatureParts {
     }
 }
 
-fn parts(text: &str) -> Result<SignatureParts, SignatureProblem> {
+fn parts(text: &str) -> Result<SignatureParts, ErrorCode> {
     let lines: Vec<&str> = text.lines().collect();
     let [_, signature, comment, global, ..] = *lines.as_slice() else {
-        return Err(SignatureProblem::Truncated);
+        return Err(ErrorCode::SignatureTruncated);
     };
     let decoded = |line: &str, length: usize| match BASE64.decode(line.as_bytes()) {
         Ok(bytes) if bytes.len() == length => Ok(bytes),
-        _ if line.len() < length.div_ceil(3) * 4 => Err(SignatureProblem::Truncated),
-        _ => Err(SignatureProblem::Malformed),
+        _ if line.len() < length.div_ceil(3) * 4 => Err(ErrorCode::SignatureTruncated),
+        _ => Err(ErrorCode::SignatureMalformed),
     };
     let [signature_bytes, global_bytes] = LINES;
     let signature = decoded(signature, signature_bytes)?;
     let comment = comment
         .strip_prefix(TRUSTED)
-        .ok_or(SignatureProblem::Malformed)?
+        .ok_or(ErrorCode::SignatureMalformed)?
         .to_owned();
     let global = decoded(global, global_bytes)?;
     let mut id: Vec<u8> = signature.iter().skip(2).take(8).copied().collect();

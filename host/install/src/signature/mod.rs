@@ -17,7 +17,7 @@ mod statement;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use toolcell_spec::Refusal;
+use toolcell_spec::{ErrorCode, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
@@ -27,7 +27,7 @@ use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
 use crate::workflow::TaggedWorkflow;
 
 pub use key::{ManagedKey, MinisignKey};
-use refusal::SignatureProblem;
+use refusal::problem;
 use root::SigstoreRoot;
 
 /// Maximum size of one signature, in bytes. Bundles of real tools have about 10 KiB.
@@ -127,22 +127,21 @@ impl SignatureVerifier {
     ) -> (&'static str, Result<ValidSignature, Refusal>) {
         let bytes = &*referrer.bytes;
         let found = &*referrer.found;
-        let refused =
-            |problem: SignatureProblem, why: &str| ("unknown", Err(problem.refusal(found, why)));
+        let refused = |code, why: &str| ("unknown", Err(problem(code, found, why)));
         if bytes.len() > SIGNATURE_BYTES_MAX {
             return ("unknown", Err(refusal::too_large(found, bytes.len())));
         }
         if Digest::of(subject.bytes) != subject.digest {
             return refused(
-                SignatureProblem::WrongDigest,
+                ErrorCode::SignatureWrongDigest,
                 "the bytes do not have the digest",
             );
         }
         let Ok(text) = str::from_utf8(bytes) else {
-            return refused(SignatureProblem::FormatUnknown, "it is not UTF-8 text");
+            return refused(ErrorCode::SignatureFormatUnknown, "it is not UTF-8 text");
         };
         match text.trim_start() {
-            "" => refused(SignatureProblem::Truncated, ""),
+            "" => refused(ErrorCode::SignatureTruncated, ""),
             json if json.starts_with('{') => {
                 let keys: Vec<&ManagedKey> = self.policy.managed_keys().collect();
                 (
@@ -154,7 +153,7 @@ impl SignatureVerifier {
                 let keys: Vec<&MinisignKey> = self.policy.minisign_keys().collect();
                 ("minisign", minisign::check(lines, subject, &keys, found))
             }
-            _ => refused(SignatureProblem::FormatUnknown, ""),
+            _ => refused(ErrorCode::SignatureFormatUnknown, ""),
         }
     }
 
@@ -276,8 +275,6 @@ pub fn unsigned(reference: &ComponentReference) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-
-    use toolcell_spec::ErrorCode;
 
     use super::sign::SigningKey;
     use super::*;

@@ -10,111 +10,74 @@ use crate::verifier::{Signer, quoted};
 /// Maximum length of what is quoted from a signature, in characters.
 const QUOTED_CHARS_MAX: usize = 300;
 
-/// Why a signature is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SignatureProblem {
-    Truncated,
-    Malformed,
-    FormatUnknown,
-    Invalid,
-    WrongDigest,
-    Replayed,
-    WrongSubject,
-    Attestation,
-    Expired,
-    NotLogged,
-    AuthorityUnknown,
-    TimeUnproven,
-    SignerUnknown,
+/// The problem of a signature that is refused with `code`, and what to do.
+fn words(code: ErrorCode) -> (&'static str, &'static str) {
+    const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
+    match code {
+        ErrorCode::SignatureTruncated => (
+            "ends too early, so a part of it is missing",
+            "fetch it again",
+        ),
+        ErrorCode::SignatureFormatUnknown => (
+            "has a format that cannot be checked",
+            "sigstore bundles and minisign signatures can be checked",
+        ),
+        ErrorCode::SignatureInvalid => (
+            "is invalid: the signature or the component was changed",
+            AGAIN,
+        ),
+        ErrorCode::SignatureWrongDigest => (
+            "is over another digest, and does not hold for that one either",
+            AGAIN,
+        ),
+        ErrorCode::SignatureReplayed => (
+            "is a valid signature of another artifact, copied to this one",
+            AGAIN,
+        ),
+        ErrorCode::SignatureWrongSubject => {
+            ("does not name this artifact, and nothing else", AGAIN)
+        }
+        ErrorCode::SignatureIsAttestation => (
+            "is an attestation, which says something of the artifact and does not sign it",
+            AGAIN,
+        ),
+        ErrorCode::SignatureExpired => (
+            "was made when the certificate of its signer was not valid",
+            "check the clock of this machine, or ask the publisher to sign it again",
+        ),
+        ErrorCode::SignatureNotLogged => (
+            "has no valid proof that a transparency log has it",
+            "ask the publisher to sign it again, with a log; a log that is newer than this program needs a newer \
+             `trusted_root` in your own toolcell.toml",
+        ),
+        ErrorCode::SignatureAuthorityUnknown => (
+            "has a certificate of an unknown authority",
+            "for a private sigstore deployment, set `trusted_root` in your own toolcell.toml",
+        ),
+        ErrorCode::SignatureTimeUnproven => (
+            "does not prove when it was made",
+            "ask the publisher to sign it again, with a log or a timestamp",
+        ),
+        ErrorCode::SignerUnknown => (
+            "was made with a key that no [[signer]] entry has",
+            "get the public key from the publisher, and name it in a [[signer]] entry of toolcell.toml",
+        ),
+        // Malformed.
+        _ => ("cannot be read", AGAIN),
+    }
 }
 
-impl SignatureProblem {
-    pub(super) fn code(self) -> ErrorCode {
-        match self {
-            Self::Truncated => ErrorCode::SignatureTruncated,
-            Self::Malformed => ErrorCode::SignatureMalformed,
-            Self::FormatUnknown => ErrorCode::SignatureFormatUnknown,
-            Self::Invalid => ErrorCode::SignatureInvalid,
-            Self::WrongDigest => ErrorCode::SignatureWrongDigest,
-            Self::Replayed => ErrorCode::SignatureReplayed,
-            Self::WrongSubject => ErrorCode::SignatureWrongSubject,
-            Self::Attestation => ErrorCode::SignatureIsAttestation,
-            Self::Expired => ErrorCode::SignatureExpired,
-            Self::NotLogged => ErrorCode::SignatureNotLogged,
-            Self::AuthorityUnknown => ErrorCode::SignatureAuthorityUnknown,
-            Self::TimeUnproven => ErrorCode::SignatureTimeUnproven,
-            Self::SignerUnknown => ErrorCode::SignerUnknown,
-        }
-    }
-
-    /// The problem, and what to do.
-    fn words(self) -> (&'static str, &'static str) {
-        const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
-        match self {
-            Self::Truncated => (
-                "ends too early, so a part of it is missing",
-                "fetch it again",
-            ),
-            Self::Malformed => ("cannot be read", AGAIN),
-            Self::FormatUnknown => (
-                "has a format that cannot be checked",
-                "sigstore bundles and minisign signatures can be checked",
-            ),
-            Self::Invalid => (
-                "is invalid: the signature or the component was changed",
-                AGAIN,
-            ),
-            Self::WrongDigest => (
-                "is over another digest, and does not hold for that one either",
-                AGAIN,
-            ),
-            Self::Replayed => (
-                "is a valid signature of another artifact, copied to this one",
-                AGAIN,
-            ),
-            Self::WrongSubject => ("does not name this artifact, and nothing else", AGAIN),
-            Self::Attestation => (
-                "is an attestation, which says something of the artifact and does not sign it",
-                AGAIN,
-            ),
-            Self::Expired => (
-                "was made when the certificate of its signer was not valid",
-                "check the clock of this machine, or ask the publisher to sign it again",
-            ),
-            Self::NotLogged => (
-                "has no valid proof that a transparency log has it",
-                "ask the publisher to sign it again, with a log; a log that is newer than this program needs a newer \
-                     `trusted_root` in your own toolcell.toml",
-            ),
-            Self::AuthorityUnknown => (
-                "has a certificate of an unknown authority",
-                "for a private sigstore deployment, set `trusted_root` in your own toolcell.toml",
-            ),
-            Self::TimeUnproven => (
-                "does not prove when it was made",
-                "ask the publisher to sign it again, with a log or a timestamp",
-            ),
-            Self::SignerUnknown => (
-                "was made with a key that no [[signer]] entry has",
-                "get the public key from the publisher, and name it in a [[signer]] entry of toolcell.toml",
-            ),
-        }
-    }
-
-    /// The refusal of the signature that was found at `found`; `why` is quoted from it, and may be empty.
-    pub(super) fn refusal(self, found: &str, why: &str) -> Refusal {
-        let (what, next) = self.words();
-        let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
-        let why = if why.is_empty() {
-            why
-        } else {
-            format!(" ({})", quoted(&why))
-        };
-        refused(
-            self.code(),
-            format!("the signature {found} {what}{why}; {next}"),
-        )
-    }
+/// The refusal of the signature that was found at `found`; `why` is quoted from it, and may be empty.
+pub(super) fn problem(code: ErrorCode, found: &str, why: &str) -> Refusal {
+    let (what, next) = words(code);
+    let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
+    let why = if why.is_empty() {
+        why
+    } else {
+        format!(" ({})", quoted(&why))
+    };
+    let message = format!("the signature {found} {what}{why}; {next}");
+    Refusal::new(code, message)
 }
 
 /// `true` if the refusal with this code leaves the signer open: the signature could not be checked at all, so its
@@ -130,7 +93,8 @@ pub(super) fn is_unverifiable(code: ErrorCode) -> bool {
 
 /// The refusal of a signature of another artifact.
 pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
-    SignatureProblem::Replayed.refusal(found, &format!("it is over {signed}, and this is {digest}"))
+    let why = format!("it is over {signed}, and this is {digest}");
+    problem(ErrorCode::SignatureReplayed, found, &why)
 }
 
 /// The refusal of an artifact without a signature.
@@ -145,10 +109,8 @@ pub(super) fn unsigned(reference: &ComponentReference, entry: Option<&str>) -> R
                 .to_owned()
         }
     };
-    refused(
-        ErrorCode::Unsigned,
-        format!("{reference} is not signed, so its publisher is unknown; {next}"),
-    )
+    let message = format!("{reference} is not signed, so its publisher is unknown; {next}");
+    Refusal::new(ErrorCode::Unsigned, message)
 }
 
 /// The refusal of signatures that hold, by `signers`, of whom the policy names none. `every_tag` is the identity of one of
@@ -172,7 +134,7 @@ pub(super) fn not_trusted(
         "{reference} is signed by {}, whom the [[signer]] entries for it do not name ({entry}); {next}",
         signers.join(", and by ")
     );
-    refused(ErrorCode::SignerNotTrusted, message)
+    Refusal::new(ErrorCode::SignerNotTrusted, message)
 }
 
 pub(super) fn too_large(found: &str, bytes: usize) -> Refusal {
@@ -180,7 +142,7 @@ pub(super) fn too_large(found: &str, bytes: usize) -> Refusal {
         "the signature {found} has {bytes} bytes, and at most {SIGNATURE_BYTES_MAX} are read; ask the publisher for \
          the signature alone"
     );
-    refused(ErrorCode::SignatureTooLarge, message)
+    Refusal::new(ErrorCode::SignatureTooLarge, message)
 }
 
 pub(super) fn too_many(reference: &ComponentReference, found: usize) -> Refusal {
@@ -188,7 +150,7 @@ pub(super) fn too_many(reference: &ComponentReference, found: usize) -> Refusal 
         "{reference} has {found} signatures, and at most {SIGNATURES_MAX} are checked; ask the publisher to remove \
          those that are not needed"
     );
-    refused(ErrorCode::SignaturesTooMany, message)
+    Refusal::new(ErrorCode::SignaturesTooMany, message)
 }
 
 pub(super) fn too_slow(reference: &ComponentReference) -> Refusal {
@@ -205,8 +167,4 @@ pub(super) fn root_invalid(place: &str, why: &str) -> Refusal {
          toolcell.toml"
     );
     Refusal::new(ErrorCode::TrustedRootInvalid, message)
-}
-
-fn refused(code: ErrorCode, message: String) -> Refusal {
-    Refusal::new(code, message)
 }

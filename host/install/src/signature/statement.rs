@@ -1,9 +1,9 @@
 //! A signed statement: the in-toto statement in an envelope, in the format of `cosign sign`.
 
 use serde::Deserialize;
-use toolcell_spec::Refusal;
+use toolcell_spec::{ErrorCode, Refusal};
 
-use super::refusal::{self, SignatureProblem};
+use super::refusal::{self, problem};
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
 use crate::trust::plain_repository;
@@ -44,32 +44,39 @@ pub(super) fn check(
     found: &str,
 ) -> Result<(), Refusal> {
     let statement: Statement = serde_json::from_slice(payload)
-        .map_err(|error| SignatureProblem::Malformed.refusal(found, &error.to_string()))?;
+        .map_err(|error| problem(ErrorCode::SignatureMalformed, found, &error.to_string()))?;
     if statement.predicate_type != SIGN_PREDICATE && guard!("signed_predicate") {
         let why = format!("of the type `{}`", statement.predicate_type);
-        return Err(SignatureProblem::Attestation.refusal(found, &why));
+        return Err(problem(ErrorCode::SignatureIsAttestation, found, &why));
     }
     if statement.kind != STATEMENT_TYPE {
         let why = format!("its statement is of the type `{}`", statement.kind);
-        return Err(SignatureProblem::FormatUnknown.refusal(found, &why));
+        return Err(problem(ErrorCode::SignatureFormatUnknown, found, &why));
     }
     let [signed] = statement.subject.as_slice() else {
-        return Err(SignatureProblem::WrongSubject.refusal(
+        return Err(problem(
+            ErrorCode::SignatureWrongSubject,
             found,
             &format!("it names {} artifacts", statement.subject.len()),
         ));
     };
     let Some(hex) = &signed.digest.sha256 else {
-        return Err(SignatureProblem::WrongSubject.refusal(found, "it names no SHA-256 digest"));
+        return Err(problem(
+            ErrorCode::SignatureWrongSubject,
+            found,
+            "it names no SHA-256 digest",
+        ));
     };
     let digest = format!("sha256:{hex}");
     if digest.parse::<Digest>().ok() != Some(subject.digest) && guard!("signed_digest") {
         return Err(refusal::replayed(found, &digest, &subject.digest));
     }
     if !is_named(&signed.name, subject.reference) {
-        return Err(
-            SignatureProblem::WrongSubject.refusal(found, &format!("it is for `{}`", signed.name))
-        );
+        return Err(problem(
+            ErrorCode::SignatureWrongSubject,
+            found,
+            &format!("it is for `{}`", signed.name),
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use http::request::Parts;
@@ -11,6 +11,7 @@ use toolcell_policy::{Network, NetworkLimits};
 use toolcell_spec::{ErrorCode, MeteredUsage, NetworkUsage, Touch, TouchList};
 use wasmtime_wasi_http::Error;
 
+use crate::locked;
 use crate::trap::CallDenial;
 
 use super::target::RequestTarget;
@@ -101,10 +102,7 @@ impl NetworkGate {
 
     /// The requests that were allowed.
     pub(crate) fn touched(&self) -> TouchList {
-        self.touched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.touched).clone()
     }
 
     /// Notes a request that is about to be sent, without its query and its secrets, and returns its place in the list.
@@ -115,19 +113,13 @@ impl NetworkGate {
             target.origin,
             target.request().path
         );
-        self.touched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .note(Touch::Requested, what)
+        locked(&self.touched).note(Touch::Requested, what)
     }
 
     /// Notes the answer to the request at `place`.
     pub(super) fn answered(&self, place: Option<usize>, status: StatusCode) {
         if let Some(place) = place {
-            self.touched
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .answered(place, status.as_u16());
+            locked(&self.touched).answered(place, status.as_u16());
         }
     }
 
@@ -145,24 +137,17 @@ impl NetworkGate {
 
     /// Returns the last denial.
     pub(crate) fn denied(&self) -> Option<CallDenial> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.last).clone()
     }
 
     /// Why the last request failed, in the words of `wasi:http`; `None` if it was answered.
     pub(crate) fn failed(&self) -> Option<String> {
-        self.failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.failed).clone()
     }
 
     /// Notes whether the last request failed.
     pub(super) fn ended(&self, failed: Option<&Error>) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
-            failed.map(|error| printable(&format!("{error:?}")));
+        *locked(&self.failed) = failed.map(|error| printable(&format!("{error:?}")));
     }
 
     /// Counts a request, and decides on it before anything is looked up or sent.
@@ -337,7 +322,7 @@ impl NetworkGate {
     }
 
     fn record(&self, target_class: &str, target: String, rule: &str, denied: CallDenial) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(denied);
+        *locked(&self.last) = Some(denied);
         if self.denials.fetch_add(1, Ordering::Relaxed) < DENIALS_RECORDED_MAX {
             self.observer.denied(SandboxDenial {
                 capability: "network",

@@ -5,13 +5,15 @@
 //! an interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::{PoisonError, RwLock};
+use std::sync::Mutex;
 
 use toolcell_policy::network::reached;
 
+use crate::locked;
+
 /// Addresses at which this process listens. They belong to the process, because a host is built before its server has a
 /// port, and is replaced while the server keeps it.
-static LISTENING: RwLock<Vec<SocketAddr>> = RwLock::new(Vec::new());
+static LISTENING: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
 
 /// Addresses that no machine has, from the blocks for documentation (RFC 5737, RFC 3849).
 const NOWHERE_4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
@@ -39,17 +41,14 @@ pub struct ListenGuard(SocketAddr);
 impl ListenGuard {
     /// Registers `address`; an unspecified one means every address of this machine.
     pub fn at(address: SocketAddr) -> Self {
-        LISTENING
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(address);
+        locked(&LISTENING).push(address);
         Self(address)
     }
 }
 
 impl Drop for ListenGuard {
     fn drop(&mut self) {
-        let mut listening = LISTENING.write().unwrap_or_else(PoisonError::into_inner);
+        let mut listening = locked(&LISTENING);
         if let Some(at) = listening.iter().position(|address| *address == self.0) {
             listening.swap_remove(at);
         }
@@ -59,15 +58,11 @@ impl Drop for ListenGuard {
 /// `true` if this process listens at `address`; `here` if it is an address of this machine.
 pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     let ip = reached(address.ip());
-    LISTENING
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .iter()
-        .any(|own| {
-            // On Linux a connection to an unspecified address goes to this machine.
-            let everywhere = ip.is_unspecified() || own.ip().is_unspecified() && here;
-            own.port() == address.port() && (own.ip().to_canonical() == ip || everywhere)
-        })
+    locked(&LISTENING).iter().any(|own| {
+        // On Linux a connection to an unspecified address goes to this machine.
+        let everywhere = ip.is_unspecified() || own.ip().is_unspecified() && here;
+        own.port() == address.port() && (own.ip().to_canonical() == ip || everywhere)
+    })
 }
 
 /// `true` if `address` is one of this machine's own. It takes microseconds, because nothing is sent.

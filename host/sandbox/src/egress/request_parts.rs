@@ -6,13 +6,15 @@ use std::any::Any;
 
 use http::header::CONTENT_LENGTH;
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
+use wasmtime::component::{
+    ComponentNamedList, ComponentType, Lift, Linker, LinkerInstance, Lower, Resource, ResourceType,
+};
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types};
-use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody, HostOutgoingBody};
+use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody};
 use wasmtime_wasi_http::p2::types::{
     HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
 };
-use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpView};
+use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpCtxView, WasiHttpView};
 
 use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, StoreState, target};
 
@@ -78,173 +80,131 @@ pub(crate) fn add_handler_to_linker(linker: &mut Linker<StoreState>) -> wasmtime
     replaced
 }
 
+type Http<'a> = WasiHttpCtxView<'a>;
+
 fn replace(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Result<()> {
     of_fields(interface)?;
     of_requests(interface)?;
-    interface.resource(
-        "outgoing-response",
-        ResourceType::host::<HostOutgoingResponse>(),
-        |store, response| {
-            changed(store, |state| {
-                types::HostOutgoingResponse::drop(&mut state.http(), Resource::new_own(response))
-            })
-        },
-    )?;
-    interface.func_wrap(
+    drops(interface, "outgoing-response", |http, part| {
+        types::HostOutgoingResponse::drop(http, part)
+    })?;
+    function(
+        interface,
         "[constructor]outgoing-response",
-        |store, (headers,): (Resource<FieldMap>,)| {
-            changed(store, |state| {
-                Ok((types::HostOutgoingResponse::new(
-                    &mut state.http(),
-                    headers,
-                )?,))
-            })
-        },
+        |http, (headers,): (Resource<FieldMap>,)| types::HostOutgoingResponse::new(http, headers),
     )?;
-    interface.func_wrap(
+    function(
+        interface,
         "[method]outgoing-response.body",
-        |store, (response,): (Resource<HostOutgoingResponse>,)| {
-            changed(store, |state| {
-                Ok((types::HostOutgoingResponse::body(
-                    &mut state.http(),
-                    response,
-                )?,))
-            })
+        |http, (response,): (Resource<HostOutgoingResponse>,)| {
+            types::HostOutgoingResponse::body(http, response)
         },
     )
 }
 
 fn of_fields(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Result<()> {
-    interface.resource(
-        "fields",
-        ResourceType::host::<FieldMap>(),
-        |store, fields| {
-            changed(store, |state| {
-                types::HostFields::drop(&mut state.http(), Resource::new_own(fields))
-            })
-        },
-    )?;
-    interface.func_wrap("[constructor]fields", |store, ()| {
-        changed(store, |state| {
-            Ok((types::HostFields::new(&mut state.http())?,))
-        })
+    drops(interface, "fields", |http, part| {
+        types::HostFields::drop(http, part)
     })?;
-    interface.func_wrap(
+    function(interface, "[constructor]fields", |http, ()| {
+        types::HostFields::new(http)
+    })?;
+    function(
+        interface,
         "[static]fields.from-list",
-        |store, (entries,): (Vec<(String, Vec<u8>)>,)| {
-            changed(store, |state| {
-                let mut http = state.http();
-                let made = match types::HostFields::from_list(&mut http, entries) {
-                    Ok(fields) => Ok(fields),
-                    Err(error) => Err(types::Host::convert_header_error(&mut http, error)?),
-                };
-                Ok((made,))
-            })
+        |http, (entries,): (Vec<(String, Vec<u8>)>,)| match types::HostFields::from_list(
+            http, entries,
+        ) {
+            Ok(fields) => Ok(Ok(fields)),
+            Err(error) => types::Host::convert_header_error(http, error).map(Err),
         },
     )?;
-    interface.func_wrap(
+    function(
+        interface,
         "[method]fields.clone",
-        |store, (fields,): (Resource<FieldMap>,)| {
-            changed(store, |state| {
-                Ok((types::HostFields::clone(&mut state.http(), fields)?,))
-            })
-        },
+        |http, (fields,): (Resource<FieldMap>,)| types::HostFields::clone(http, fields),
     )
 }
 
 fn of_requests(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Result<()> {
-    interface.resource(
-        "outgoing-request",
-        ResourceType::host::<HostOutgoingRequest>(),
-        |store, request| {
-            changed(store, |state| {
-                types::HostOutgoingRequest::drop(&mut state.http(), Resource::new_own(request))
-            })
-        },
-    )?;
-    interface.resource(
-        "outgoing-body",
-        ResourceType::host::<HostOutgoingBody>(),
-        |store, body| {
-            changed(store, |state| {
-                types::HostOutgoingBody::drop(&mut state.http(), Resource::new_own(body))
-            })
-        },
-    )?;
-    let future = ResourceType::host::<HostFutureIncomingResponse>();
-    interface.resource("future-incoming-response", future, |store, response| {
-        changed(store, |state| {
-            types::HostFutureIncomingResponse::drop(&mut state.http(), Resource::new_own(response))
-        })
+    drops(interface, "outgoing-request", |http, part| {
+        types::HostOutgoingRequest::drop(http, part)
     })?;
-    interface.resource(
-        "incoming-response",
-        ResourceType::host::<HostIncomingResponse>(),
-        |store, response| {
-            changed(store, |state| {
-                types::HostIncomingResponse::drop(&mut state.http(), Resource::new_own(response))
-            })
-        },
-    )?;
-    interface.func_wrap(
+    drops(interface, "outgoing-body", |http, part| {
+        types::HostOutgoingBody::drop(http, part)
+    })?;
+    drops(interface, "future-incoming-response", |http, part| {
+        types::HostFutureIncomingResponse::drop(http, part)
+    })?;
+    drops(interface, "incoming-response", |http, part| {
+        types::HostIncomingResponse::drop(http, part)
+    })?;
+    function(
+        interface,
         "[constructor]outgoing-request",
-        |store, (headers,): (Resource<FieldMap>,)| {
-            changed(store, |state| {
-                Ok((types::HostOutgoingRequest::new(&mut state.http(), headers)?,))
-            })
-        },
+        |http, (headers,): (Resource<FieldMap>,)| types::HostOutgoingRequest::new(http, headers),
     )?;
-    interface.func_wrap(
+    function(
+        interface,
         "[method]outgoing-request.body",
-        |store, (request,): (Resource<HostOutgoingRequest>,)| {
-            changed(store, |state| {
-                Ok((types::HostOutgoingRequest::body(
-                    &mut state.http(),
-                    request,
-                )?,))
-            })
+        |http, (request,): (Resource<HostOutgoingRequest>,)| {
+            types::HostOutgoingRequest::body(http, request)
         },
     )?;
     type MethodArguments = (Resource<HostOutgoingRequest>, types::Method);
-    interface.func_wrap(
+    function(
+        interface,
         "[method]outgoing-request.set-method",
-        |store, (request, method): MethodArguments| {
-            changed(store, |state| {
-                // wasmtime-wasi-http takes any length.
-                match &method {
-                    types::Method::Other(name) if name.len() > METHOD_BYTES_MAX => Ok((Err(()),)),
-                    _ => Ok((types::HostOutgoingRequest::set_method(
-                        &mut state.http(),
-                        request,
-                        method,
-                    )?,)),
-                }
-            })
+        |http, (request, method): MethodArguments| match &method {
+            // wasmtime-wasi-http takes any length.
+            types::Method::Other(name) if name.len() > METHOD_BYTES_MAX => Ok(Err(())),
+            _ => types::HostOutgoingRequest::set_method(http, request, method),
         },
     )?;
     type PathArguments = (Resource<HostOutgoingRequest>, Option<String>);
-    interface.func_wrap(
+    function(
+        interface,
         "[method]outgoing-request.set-path-with-query",
-        |store, (request, path): PathArguments| {
-            changed(store, |state| {
-                let path = path.map(|path| target::escaped(&path));
-                Ok((types::HostOutgoingRequest::set_path_with_query(
-                    &mut state.http(),
-                    request,
-                    path,
-                )?,))
-            })
+        |http, (request, path): PathArguments| {
+            let path = path.map(|path| target::escaped(&path));
+            types::HostOutgoingRequest::set_path_with_query(http, request, path)
         },
     )
+}
+
+/// Replaces what happens when a guest drops the resource `name`.
+fn drops<T: 'static>(
+    interface: &mut LinkerInstance<'_, StoreState>,
+    name: &str,
+    drop: fn(&mut Http<'_>, Resource<T>) -> wasmtime::Result<()>,
+) -> wasmtime::Result<()> {
+    interface.resource(name, ResourceType::host::<T>(), move |store, resource| {
+        changed(store, |http| drop(http, Resource::new_own(resource)))
+    })
+}
+
+/// Replaces the function `name`, which makes or changes a part.
+fn function<A, R>(
+    interface: &mut LinkerInstance<'_, StoreState>,
+    name: &str,
+    work: fn(&mut Http<'_>, A) -> wasmtime::Result<R>,
+) -> wasmtime::Result<()>
+where
+    A: ComponentNamedList + Lift + 'static,
+    R: ComponentType + Lower + 'static,
+{
+    interface.func_wrap(name, move |store, arguments: A| {
+        Ok((changed(store, |http| work(http, arguments))?,))
+    })
 }
 
 /// Does what changes the parts that the host keeps, and charges them anew.
 fn changed<T>(
     mut store: StoreContextMut<'_, StoreState>,
-    change: impl FnOnce(&mut StoreState) -> wasmtime::Result<T>,
+    change: impl FnOnce(&mut Http<'_>) -> wasmtime::Result<T>,
 ) -> wasmtime::Result<T> {
     let state = store.data_mut();
-    let made = change(state)?;
+    let made = change(&mut state.http())?;
     let fields = state.egress.header_bytes().saturating_mul(FIELDS_GROWTH);
     let bytes = state
         .table

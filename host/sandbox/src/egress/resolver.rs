@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
@@ -19,6 +19,8 @@ use tokio::sync::Semaphore;
 use toolcell_system::BoxFuture;
 use toolcell_system::file_state::FileState;
 use toolcell_system::pool::NAMES;
+
+use crate::locked;
 
 /// Maximum number of concurrent look-ups of all calls; each has sockets of its own.
 const LOOK_UPS_MAX: usize = 256;
@@ -107,16 +109,12 @@ impl SystemResolver {
     }
 
     async fn system(&self) -> io::Result<Arc<SystemConfig>> {
-        let before = self
-            .system
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let before = locked(&self.system).clone();
         let now = NAMES
             .run(move || SystemConfig::read(before))
             .await
             .map_err(io::Error::other)?;
-        *self.system.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&now));
+        *locked(&self.system) = Some(Arc::clone(&now));
         Ok(now)
     }
 

@@ -26,14 +26,13 @@ use toolcell_system::pseudo_files;
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    self, DescriptorFlags, ErrorCode, HostDescriptor, HostDirectoryEntryStream, OpenFlags,
-    PathFlags,
+    self, DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
-use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsResult};
 
 use self::denial::DeniedPaths;
 use self::listing::{FolderListing, LISTING_BYTES};
-use self::path_target::PathTarget;
+use self::path_target::{AllowedName, PathTarget};
 use self::pooled::PooledView;
 use self::quota::FileQuota;
 use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
@@ -174,6 +173,29 @@ impl PolicyFsView<'_> {
         Ok(listing::shown(&self.plain.table.push(listing)?))
     }
 
+    /// Does `work` on the name of `place`, in its open folder.
+    async fn at<T>(
+        &mut self,
+        place: AllowedName,
+        work: impl AsyncFnOnce(&mut WasiFilesystemCtxView<'_>, Fd, String) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let AllowedName { folder, name, .. } = place;
+        let done = work(&mut self.plain, again(&folder), name).await;
+        self.plain.table.delete(folder)?;
+        done
+    }
+
+    /// Does `work` on what was opened, and closes it.
+    async fn with<T>(
+        &mut self,
+        opened: Fd,
+        work: impl AsyncFnOnce(&mut WasiFilesystemCtxView<'_>, Fd) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let done = work(&mut self.plain, again(&opened)).await;
+        self.plain.table.delete(opened)?;
+        done
+    }
+
     /// Charges host memory to the guest's memory limit.
     fn charge(&mut self, bytes: usize) -> FsResult<MemoryCharge> {
         Ok(self
@@ -183,20 +205,8 @@ impl PolicyFsView<'_> {
     }
 }
 
-impl types::Host for PolicyFsView<'_> {
-    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
-        self.plain.convert_error_code(error)
-    }
-
-    fn filesystem_error_code(
-        &mut self,
-        error: Resource<wasmtime::Error>,
-    ) -> wasmtime::Result<Option<ErrorCode>> {
-        self.plain.filesystem_error_code(error)
-    }
-}
-
-impl HostDescriptor for PolicyFsView<'_> {
+/// The operations of the interface that are not as wasmtime-wasi has them.
+impl PolicyFsView<'_> {
     async fn open_at(
         &mut self,
         fd: Fd,
@@ -237,17 +247,15 @@ impl HostDescriptor for PolicyFsView<'_> {
                     self.leave(place)?;
                     return Err(ErrorCode::Access.into());
                 }
-                let stat = self
-                    .plain
-                    .stat_at(again(&place.folder), PathFlags::empty(), place.name.clone())
-                    .await;
-                self.leave(place)?;
-                stat
+                let flags = PathFlags::empty();
+                self.at(place, async |plain, folder, name| {
+                    plain.stat_at(folder, flags, name).await
+                })
+                .await
             }
             PathTarget::Opened(opened) => {
-                let stat = self.plain.stat(again(&opened)).await;
-                self.plain.table.delete(opened)?;
-                stat
+                self.with(opened, async |plain, opened| plain.stat(opened).await)
+                    .await
             }
         }
     }
@@ -276,17 +284,16 @@ impl HostDescriptor for PolicyFsView<'_> {
         match self.find(&fd, &path, follow, false).await? {
             PathTarget::Place(place) => {
                 let flags = PathFlags::empty();
-                let hash = self
-                    .plain
-                    .metadata_hash_at(again(&place.folder), flags, place.name.clone())
-                    .await;
-                self.leave(place)?;
-                hash
+                self.at(place, async |plain, folder, name| {
+                    plain.metadata_hash_at(folder, flags, name).await
+                })
+                .await
             }
             PathTarget::Opened(opened) => {
-                let hash = self.plain.metadata_hash(again(&opened)).await;
-                self.plain.table.delete(opened)?;
-                hash
+                self.with(opened, async |plain, opened| {
+                    plain.metadata_hash(opened).await
+                })
+                .await
             }
         }
     }
@@ -309,32 +316,28 @@ impl HostDescriptor for PolicyFsView<'_> {
         if self.denials().is_empty() {
             // wasmtime-wasi would open the file for that, and block until the other end of a FIFO is opened.
             let opened = self.open_to_change(fd, path).await?;
-            let set = self
-                .plain
-                .set_times(again(&opened), accessed, modified)
+            return self
+                .with(opened, async |plain, opened| {
+                    plain.set_times(opened, accessed, modified).await
+                })
                 .await;
-            self.plain.table.delete(opened)?;
-            return set;
         }
         self.check(&fd, &path, follow, true).await?;
         match self.find(&fd, &path, follow, true).await? {
             PathTarget::Place(place) => {
-                let folder = again(&place.folder);
                 let flags = PathFlags::empty();
-                let set = self
-                    .plain
-                    .set_times_at(folder, flags, place.name.clone(), accessed, modified)
-                    .await;
-                self.leave(place)?;
-                set
+                self.at(place, async |plain, folder, name| {
+                    plain
+                        .set_times_at(folder, flags, name, accessed, modified)
+                        .await
+                })
+                .await
             }
             PathTarget::Opened(opened) => {
-                let set = self
-                    .plain
-                    .set_times(again(&opened), accessed, modified)
-                    .await;
-                self.plain.table.delete(opened)?;
-                set
+                self.with(opened, async |plain, opened| {
+                    plain.set_times(opened, accessed, modified).await
+                })
+                .await
             }
         }
     }
@@ -413,12 +416,10 @@ impl HostDescriptor for PolicyFsView<'_> {
             return self.plain.symlink_at(fd, target, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
-        let linked = self
-            .plain
-            .symlink_at(again(&place.folder), target, place.name.clone())
-            .await;
-        self.leave(place)?;
-        linked
+        self.at(place, async |plain, folder, name| {
+            plain.symlink_at(folder, target, name).await
+        })
+        .await
     }
 
     async fn readlink_at(&mut self, fd: Fd, path: String) -> FsResult<String> {
@@ -427,15 +428,14 @@ impl HostDescriptor for PolicyFsView<'_> {
         }
         self.check(&fd, &path, false, false).await?;
         let place = self.place(&fd, &path).await?;
-        let target = if self.denials().cover(&place.host, false) {
-            Err(ErrorCode::Access.into())
-        } else {
-            self.plain
-                .readlink_at(again(&place.folder), place.name.clone())
-                .await
-        };
-        self.leave(place)?;
-        target
+        if self.denials().cover(&place.host, false) {
+            self.leave(place)?;
+            return Err(ErrorCode::Access.into());
+        }
+        self.at(place, async |plain, folder, name| {
+            plain.readlink_at(folder, name).await
+        })
+        .await
     }
 
     async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
@@ -446,15 +446,14 @@ impl HostDescriptor for PolicyFsView<'_> {
         self.check(&fd, &path, false, true).await?;
         let place = self.place(&fd, &path).await?;
         // A parent of a denied path may be created, because that replaces nothing.
-        let made = if guard!("denial_races") && self.denials().cover(&place.host, true) {
-            Err(ErrorCode::Access.into())
-        } else {
-            self.plain
-                .create_directory_at(again(&place.folder), place.name.clone())
-                .await
-        };
-        self.leave(place)?;
-        made
+        if guard!("denial_races") && self.denials().cover(&place.host, true) {
+            self.leave(place)?;
+            return Err(ErrorCode::Access.into());
+        }
+        self.at(place, async |plain, folder, name| {
+            plain.create_directory_at(folder, name).await
+        })
+        .await
     }
 
     async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
@@ -465,12 +464,10 @@ impl HostDescriptor for PolicyFsView<'_> {
             return self.plain.remove_directory_at(fd, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
-        let removed = self
-            .plain
-            .remove_directory_at(again(&place.folder), place.name.clone())
-            .await;
-        self.leave(place)?;
-        removed
+        self.at(place, async |plain, folder, name| {
+            plain.remove_directory_at(folder, name).await
+        })
+        .await
     }
 
     async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
@@ -478,58 +475,15 @@ impl HostDescriptor for PolicyFsView<'_> {
             return self.plain.unlink_file_at(fd, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;
-        let removed = self
-            .plain
-            .unlink_file_at(again(&place.folder), place.name.clone())
-            .await;
-        self.leave(place)?;
-        removed
-    }
-
-    // The operations below take handles, and `open_at` returns no handle to a denied path.
-
-    async fn advise(
-        &mut self,
-        fd: Fd,
-        offset: u64,
-        length: u64,
-        advice: types::Advice,
-    ) -> FsResult<()> {
-        self.plain.advise(fd, offset, length, advice).await
-    }
-
-    async fn sync_data(&mut self, fd: Fd) -> FsResult<()> {
-        self.plain.sync_data(fd).await
-    }
-
-    async fn sync(&mut self, fd: Fd) -> FsResult<()> {
-        self.plain.sync(fd).await
-    }
-
-    async fn get_flags(&mut self, fd: Fd) -> FsResult<DescriptorFlags> {
-        self.plain.get_flags(fd).await
-    }
-
-    async fn get_type(&mut self, fd: Fd) -> FsResult<types::DescriptorType> {
-        self.plain.get_type(fd).await
+        self.at(place, async |plain, folder, name| {
+            plain.unlink_file_at(folder, name).await
+        })
+        .await
     }
 
     async fn set_size(&mut self, fd: Fd, size: u64) -> FsResult<()> {
         self.rules.quota.write_at(&*self.file(&fd)?, size, 0)?;
         self.plain.set_size(fd, size).await
-    }
-
-    async fn set_times(
-        &mut self,
-        fd: Fd,
-        accessed: types::NewTimestamp,
-        modified: types::NewTimestamp,
-    ) -> FsResult<()> {
-        self.plain.set_times(fd, accessed, modified).await
-    }
-
-    async fn read(&mut self, fd: Fd, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
-        self.plain.read(fd, length, offset).await
     }
 
     async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
@@ -554,10 +508,6 @@ impl HostDescriptor for PolicyFsView<'_> {
         }
     }
 
-    async fn stat(&mut self, fd: Fd) -> FsResult<types::DescriptorStat> {
-        self.plain.stat(fd).await
-    }
-
     fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
         let stream = self.plain.read_via_stream(fd, offset)?;
         let inner = self.plain.table.delete(stream)?;
@@ -580,20 +530,6 @@ impl HostDescriptor for PolicyFsView<'_> {
         self.metered(stream, file, None)
     }
 
-    async fn is_same_object(&mut self, a: Fd, b: Fd) -> wasmtime::Result<bool> {
-        self.plain.is_same_object(a, b).await
-    }
-
-    async fn metadata_hash(&mut self, fd: Fd) -> FsResult<types::MetadataHashValue> {
-        self.plain.metadata_hash(fd).await
-    }
-
-    fn drop(&mut self, fd: Fd) -> wasmtime::Result<()> {
-        HostDescriptor::drop(&mut self.plain, fd)
-    }
-}
-
-impl HostDirectoryEntryStream for PolicyFsView<'_> {
     async fn read_directory_entry(
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
@@ -605,7 +541,10 @@ impl HostDirectoryEntryStream for PolicyFsView<'_> {
             .await
     }
 
-    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
+    fn end_listing(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> wasmtime::Result<()> {
         self.rules.quota.listed();
         self.plain.table.delete(listing::meant(&stream))?;
         Ok(())

@@ -16,26 +16,30 @@ use super::{Fd, PolicyFsView, again};
 /// The interface, run in the pool.
 pub(super) struct PooledView<'a>(pub(super) PolicyFsView<'a>);
 
-/// Methods that only call [`PolicyFsView`], in the pool. `changes` first records what the operation changes.
+/// Methods that only call wasmtime-wasi or [`PolicyFsView`], in the pool. `changes` first records what the operation changes.
 macro_rules! in_pool {
     (
+        plain { $($plain:ident($($p:ident: $o:ty),*) -> $q:ty;)* }
         looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* }
         changes { $($change:ident($($b:ident: $u:ty),*) -> $s:ty;)* }
         touches { $($how:ident: $touch:ident($($c:ident: $v:ty),*);)* }
     ) => {
+        $(async fn $plain(&mut self, fd: Fd, $($p: $o),*) -> $q {
+            GUEST_FILES.within(self.0.plain.$plain(fd, $($p),*)).await
+        })*
         $(async fn $look(&mut self, fd: Fd, $($a: $t),*) -> $r {
-            GUEST_FILES.within(HostDescriptor::$look(&mut self.0, fd, $($a),*)).await
+            GUEST_FILES.within(self.0.$look(fd, $($a),*)).await
         })*
         $(async fn $change(&mut self, fd: Fd, $($b: $u),*) -> $s {
             self.0.changes(&fd);
-            GUEST_FILES.within(HostDescriptor::$change(&mut self.0, fd, $($b),*)).await
+            GUEST_FILES.within(self.0.$change(fd, $($b),*)).await
         })*
         // Changes what has the name `path`, and says so.
         $(async fn $touch(&mut self, fd: Fd, $($c: $v,)* path: String) -> FsResult<()> {
             self.0.changes(&fd);
             let folder = again(&fd);
             let named = path.clone();
-            GUEST_FILES.within(HostDescriptor::$touch(&mut self.0, fd, $($c,)* path)).await?;
+            GUEST_FILES.within(self.0.$touch(fd, $($c,)* path)).await?;
             self.0.touched(Touch::$how, &folder, &named);
             Ok(())
         })*
@@ -44,20 +48,21 @@ macro_rules! in_pool {
 
 impl types::Host for PooledView<'_> {
     fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
-        self.0.convert_error_code(error)
+        self.0.plain.convert_error_code(error)
     }
 
     fn filesystem_error_code(
         &mut self,
         error: Resource<wasmtime::Error>,
     ) -> wasmtime::Result<Option<ErrorCode>> {
-        self.0.filesystem_error_code(error)
+        self.0.plain.filesystem_error_code(error)
     }
 }
 
 impl HostDescriptor for PooledView<'_> {
     in_pool! {
-        looks {
+        // They take handles alone, and `open_at` returns no handle to a denied path.
+        plain {
         advise(offset: u64, length: u64, advice: Advice) -> FsResult<()>;
         sync_data() -> FsResult<()>;
         sync() -> FsResult<()>;
@@ -65,15 +70,16 @@ impl HostDescriptor for PooledView<'_> {
         get_type() -> FsResult<DescriptorType>;
         read(length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)>;
         stat() -> FsResult<DescriptorStat>;
-        stat_at(flags: PathFlags, path: String) -> FsResult<DescriptorStat>;
-        readlink_at(path: String) -> FsResult<String>;
         is_same_object(other: Fd) -> wasmtime::Result<bool>;
         metadata_hash() -> FsResult<MetadataHashValue>;
+        }
+        looks {
+        stat_at(flags: PathFlags, path: String) -> FsResult<DescriptorStat>;
+        readlink_at(path: String) -> FsResult<String>;
         metadata_hash_at(flags: PathFlags, path: String) -> FsResult<MetadataHashValue>;
         }
         changes {
         set_size(size: u64) -> FsResult<()>;
-        set_times(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()>;
         write(bytes: Vec<u8>, offset: u64) -> FsResult<u64>;
         }
         touches {
@@ -96,24 +102,26 @@ impl HostDescriptor for PooledView<'_> {
         let folder = again(&fd);
         let named = path.clone();
         let opened = GUEST_FILES
-            .within(HostDescriptor::open_at(
-                &mut self.0,
-                fd,
-                at,
-                path,
-                open,
-                flags,
-            ))
+            .within(self.0.open_at(fd, at, path, open, flags))
             .await?;
         self.0.opened(&opened, &folder, &named, open, flags);
         Ok(opened)
     }
 
+    async fn set_times(
+        &mut self,
+        fd: Fd,
+        accessed: NewTimestamp,
+        modified: NewTimestamp,
+    ) -> FsResult<()> {
+        self.0.changes(&fd);
+        let setting = self.0.plain.set_times(fd, accessed, modified);
+        GUEST_FILES.within(setting).await
+    }
+
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<DirectoryEntryStream>> {
         let folder = again(&fd);
-        let listing = GUEST_FILES
-            .within(HostDescriptor::read_directory(&mut self.0, fd))
-            .await?;
+        let listing = GUEST_FILES.within(self.0.read_directory(fd)).await?;
         self.0.touched(Touch::Listed, &folder, ".");
         Ok(listing)
     }
@@ -130,14 +138,7 @@ impl HostDescriptor for PooledView<'_> {
         let folder = again(&fd);
         let named = path.clone();
         GUEST_FILES
-            .within(HostDescriptor::set_times_at(
-                &mut self.0,
-                fd,
-                at,
-                path,
-                accessed,
-                modified,
-            ))
+            .within(self.0.set_times_at(fd, at, path, accessed, modified))
             .await?;
         self.0.touched(Touch::Written, &folder, &named);
         Ok(())
@@ -155,14 +156,7 @@ impl HostDescriptor for PooledView<'_> {
         let folder = again(&new_fd);
         let named = new.clone();
         GUEST_FILES
-            .within(HostDescriptor::link_at(
-                &mut self.0,
-                fd,
-                at,
-                old,
-                new_fd,
-                new,
-            ))
+            .within(self.0.link_at(fd, at, old, new_fd, new))
             .await?;
         self.0.touched(Touch::Written, &folder, &named);
         Ok(())
@@ -175,7 +169,7 @@ impl HostDescriptor for PooledView<'_> {
             (again(&new_fd), new.clone(), Touch::Written),
         ];
         GUEST_FILES
-            .within(HostDescriptor::rename_at(&mut self.0, fd, old, new_fd, new))
+            .within(self.0.rename_at(fd, old, new_fd, new))
             .await?;
         names
             .iter()
@@ -196,7 +190,7 @@ impl HostDescriptor for PooledView<'_> {
     }
 
     fn drop(&mut self, fd: Fd) -> wasmtime::Result<()> {
-        HostDescriptor::drop(&mut self.0, fd)
+        HostDescriptor::drop(&mut self.0.plain, fd)
     }
 }
 
@@ -209,6 +203,6 @@ impl HostDirectoryEntryStream for PooledView<'_> {
     }
 
     fn drop(&mut self, stream: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {
-        HostDirectoryEntryStream::drop(&mut self.0, stream)
+        self.0.end_listing(stream)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use toolcell_policy::Limits;
@@ -11,6 +11,7 @@ use toolcell_spec::FileUsage;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+use crate::locked;
 use crate::trap::ExceededLimit;
 
 /// Maximum number of folders that a guest lists at the same time. Each keeps one of the host's files open.
@@ -151,7 +152,7 @@ impl FileQuota {
 
     /// Fails if the call already keeps as many files open as it may.
     pub(super) fn room_to_open(&self) -> FsResult<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.open);
         if open.len() >= self.descriptors_max {
             open.retain(|file| file.strong_count() > 0);
         }
@@ -173,16 +174,13 @@ impl FileQuota {
     }
 
     pub(crate) fn opened(&self, file: &Arc<File>) {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(file));
+        locked(&self.open).push(Arc::downgrade(file));
     }
 
     /// Records that an operation begins to change `file`, or something in it. A guest waits for it before it begins
     /// another.
     pub(crate) fn changes(&self, file: &Arc<File>) {
-        *self.changing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(file);
+        *locked(&self.changing) = Arc::downgrade(file);
     }
 
     /// Waits, after the store is dropped, until no thread works on the call's files, because work that a thread of the
@@ -203,12 +201,6 @@ impl FileQuota {
     /// `true` if one of the files is still held. After the store is dropped, only a working thread holds one.
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
-        held(&self.changing.lock().unwrap_or_else(PoisonError::into_inner))
-            || self
-                .open
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .any(held)
+        held(&locked(&self.changing)) || locked(&self.open).iter().any(held)
     }
 }

@@ -1,7 +1,6 @@
 //! Writes down which files a guest reads, writes and removes, by the paths that it sees.
 
 use std::path::{Component, Path, PathBuf};
-use std::sync::PoisonError;
 
 use toolcell_policy::Mount;
 use toolcell_spec::{Touch, TouchList};
@@ -10,6 +9,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags}
 
 use super::denial::real_path;
 use super::{Fd, FileRules, PolicyFsView};
+use crate::locked;
 
 impl FileRules {
     /// The folder that the guest knows as `guest`, which the host made for the call.
@@ -18,10 +18,7 @@ impl FileRules {
     }
 
     pub(crate) fn touched(&self) -> TouchList {
-        self.touched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.touched).clone()
     }
 
     /// The path of a host's folder for the guest.
@@ -56,11 +53,7 @@ impl PolicyFsView<'_> {
             .ok()
             .and_then(|host| self.rules.shown(&host));
         let what = plain(&base.unwrap_or_default(), path);
-        self.rules
-            .touched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .note(how, what);
+        locked(&self.rules.touched).note(how, what);
     }
 
     /// Notes that the guest opened the file `path` below `fd`. To open a folder does nothing to it.

@@ -1,7 +1,5 @@
 //! Modules of Amplifier: one tool, whose specification, arguments and answers are bytes of JSON.
 
-use std::pin::pin;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,7 +14,6 @@ use crate::bindings::amplifier::ToolModulePre;
 use crate::bindings::amplifier_root::ToolFunctionsPre;
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
-use crate::component::invalid;
 use crate::state::StoreState;
 
 /// Interface of a module; some export its functions at the root instead.
@@ -93,26 +90,14 @@ impl ComponentWorld for AmplifierWorld {
         Box::pin(async move {
             let FirstLoad {
                 engine,
-                component,
+                imports,
                 limits,
                 namespace,
                 ..
             } = examined;
-            let cancellation = crate::never();
-            let mut store = call::empty_world(engine, limits, &cancellation)?;
-            let result = {
-                let _running = engine.running();
-                let meter = store.data().limiter.meter();
-                let work = pin!(self.get_spec(&mut store));
-                call::bounded((meter, work), limits.wall, &cancellation, None).await
-            };
-            let spec = result.map_err(|error| call::verdict(&error, &store, limits))?;
-            let kind = component.component_type();
-            let imports: Vec<String> = kind
-                .imports(engine.wasmtime())
-                .map(|(name, _)| name.to_owned())
-                .collect();
-            declared(&spec, &imports)
+            let work = async |store: &mut Store<StoreState>| self.get_spec(store).await;
+            let spec = call::examine(engine, limits, work).await?;
+            declared(&spec, imports)
                 .map(|tool| toolkit(namespace.unwrap_or(NAMESPACE), &[tool], &[]))
         })
     }
@@ -126,7 +111,7 @@ impl ComponentWorld for AmplifierWorld {
             let answered = self.execute(store, call.input.as_bytes()).await?;
             match answered {
                 Ok(bytes) => outcome(bytes),
-                Err(message) => Ok(answer::failure(ErrorClass::ExecutionFailed, None, message)),
+                Err(message) => Ok(answer::failure(ErrorClass::ExecutionFailed, "", message)),
             }
         })
     }
@@ -150,7 +135,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<ForeignTool, Refusal> {
         let message = format!(
             "cannot use what get-spec of the module returns: {why}; correct it, or ask its author to"
         );
-        invalid(ErrorCode::DescriptionInvalid, message)
+        Refusal::new(ErrorCode::DescriptionInvalid, message)
     };
     if spec.len() > SPEC_BYTES_MAX {
         return Err(refused(&format!("it has more than {SPEC_BYTES_MAX} bytes")));
@@ -209,7 +194,7 @@ fn outcome(bytes: Vec<u8>) -> wasmtime::Result<Outcome> {
         (true, None) => Outcome::Success(answer::nothing()),
         (false, output) => {
             let said = error.or(output).map(written);
-            answer::failure(ErrorClass::ExecutionFailed, None, message(said))
+            answer::failure(ErrorClass::ExecutionFailed, "", message(said))
         }
     })
 }

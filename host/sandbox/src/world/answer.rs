@@ -1,6 +1,6 @@
 //! Answers of components of other worlds, as outcomes of calls.
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::Outcome;
 use crate::bindings::tool::exports::toolcell::tool::guest::Output;
@@ -14,16 +14,20 @@ pub(super) fn success(json: String) -> Outcome {
     } else {
         None
     };
-    Outcome::Success(match text {
-        Some(text) => Output {
-            content: block(text),
-            structured: None,
-            ui_summary: None,
-        },
-        None => Output {
-            structured: Some(json),
+    match text {
+        Some(text) => Outcome::Success(Output {
+            content: json!([{ "type": "text", "text": text }]).to_string(),
             ..nothing()
-        },
+        }),
+        None => structured(Some(json)),
+    }
+}
+
+/// The outcome of a call that answers this JSON as structured output, and no content.
+pub(super) fn structured(json: Option<String>) -> Outcome {
+    Outcome::Success(Output {
+        structured: json,
+        ..nothing()
     })
 }
 
@@ -36,20 +40,20 @@ pub(super) fn nothing() -> Output {
     }
 }
 
-/// The outcome of a call that failed, in the component's own words. The host cuts them.
-pub(super) fn failure(class: ErrorClass, code: Option<String>, message: String) -> Outcome {
-    let code = code.unwrap_or_default();
-    Outcome::Failure(ToolError {
+/// The error of a call, also in the component's own words. The host cuts them.
+pub(super) fn error(class: ErrorClass, code: impl Into<String>, message: String) -> ToolError {
+    ToolError {
         class,
-        code,
+        code: code.into(),
         message,
         detail: None,
         retry_after_ms: None,
-    })
+    }
 }
 
-fn block(text: String) -> String {
-    Value::Array(vec![serde_json::json!({ "type": "text", "text": text })]).to_string()
+/// The outcome of a call that failed with that error.
+pub(super) fn failure(class: ErrorClass, code: impl Into<String>, message: String) -> Outcome {
+    Outcome::Failure(error(class, code, message))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The declaration of a component of another world, as a toolkit of Agent Tool records. Missing facts get safe
 //! defaults: nothing is read-only, nothing is safe beside other calls, and the risk is medium.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolcell_spec::{
     AccessKind, CredentialUse, RiskLevel, SafetyFacts, SchemaVersion, SubjectKind, WriteEffect,
 };
@@ -22,7 +22,6 @@ const REASON_CHARS_MAX: usize = 300;
 pub(super) struct ForeignTool {
     /// Unique in the component: see [`names`].
     pub(super) name: String,
-    pub(super) title: Option<String>,
     /// The component's description of the tool. A missing one is replaced, and a long one is cut.
     pub(super) description: String,
     pub(super) tool_kind: &'static str,
@@ -37,7 +36,6 @@ pub(super) struct ForeignTool {
     pub(super) credentials: Vec<CredentialUse>,
     /// Patterns of the tools that it calls.
     pub(super) tool_calls: Vec<String>,
-    pub(super) risk: RiskLevel,
     pub(super) approval_required: bool,
     pub(super) facts: SafetyFacts,
     /// The arguments that name paths, URLs or other resources, by JSON Pointer.
@@ -67,7 +65,6 @@ impl ForeignTool {
         let http = has("wasi:http/");
         Self {
             name,
-            title: None,
             description,
             tool_kind: "function",
             input_schema,
@@ -81,7 +78,6 @@ impl ForeignTool {
             network_scope: None,
             credentials: Vec::new(),
             tool_calls: Vec::new(),
-            risk: RiskLevel::Medium,
             approval_required: false,
             facts: SafetyFacts {
                 is_open_world: (http || has("wasi:sockets/")).then_some(true),
@@ -107,98 +103,66 @@ impl ForeignTool {
         if description.is_empty() {
             description = format!("The component does not describe `{}`.", self.name);
         }
-        let mut declaration = record([
-            ("schema_version", SchemaVersion::CURRENT.into()),
-            ("tool_id", id.into()),
-            ("namespace", namespace.into()),
-            ("name", self.name.as_str().into()),
-            ("description", description.into()),
-            ("lifecycle", "available".into()),
-            ("tool_kind", self.tool_kind.into()),
-            (
-                "input_contract",
-                json!({ "model_input_schema": self.input_schema }),
-            ),
-            ("interface_ref", interface_id(id).into()),
-            ("permission_profile_ref", permission_id(id).into()),
-        ]);
-        add(&mut declaration, "title", self.title.as_deref());
-        let output = self
-            .output_schema
-            .as_ref()
-            .map(|schema| json!({ "structured_schema": schema }));
-        add(&mut declaration, "output_contract", output);
-        add(
-            &mut declaration,
-            "external_mappings",
-            self.mapping.as_ref().map(|mapping| json!([mapping])),
-        );
-        declaration.into()
+        let output = self.output_schema.as_ref();
+        record(json!({
+            "schema_version": SchemaVersion::CURRENT,
+            "tool_id": id,
+            "namespace": namespace,
+            "name": self.name,
+            "description": description,
+            "lifecycle": "available",
+            "tool_kind": self.tool_kind,
+            "input_contract": { "model_input_schema": self.input_schema },
+            "interface_ref": interface_id(id),
+            "permission_profile_ref": permission_id(id),
+            "output_contract": output.map(|schema| json!({ "structured_schema": schema })),
+            "external_mappings": self.mapping.as_ref().map(|mapping| [mapping]),
+        }))
     }
 
     fn interface(&self, id: &str) -> Value {
-        let mut interface = record([
-            ("schema_version", SchemaVersion::CURRENT.into()),
-            ("interface_id", interface_id(id).into()),
-            ("tool_id", id.into()),
-        ]);
-        add(&mut interface, "is_read_only", self.facts.is_read_only);
-        add(
-            &mut interface,
-            "is_concurrency_safe",
-            self.facts.is_concurrency_safe,
-        );
-        add(&mut interface, "is_destructive", self.facts.is_destructive);
-        add(&mut interface, "is_open_world", self.facts.is_open_world);
-        add(&mut interface, "timeout_ms", self.timeout_ms);
-        add(
-            &mut interface,
-            "permission_subjects",
-            (!self.subjects.is_empty()).then(|| json!(self.subjects)),
-        );
-        interface.into()
+        let SafetyFacts {
+            is_read_only,
+            is_concurrency_safe,
+            is_destructive,
+            is_open_world,
+        } = self.facts;
+        record(json!({
+            "schema_version": SchemaVersion::CURRENT,
+            "interface_id": interface_id(id),
+            "tool_id": id,
+            "is_read_only": is_read_only,
+            "is_concurrency_safe": is_concurrency_safe,
+            "is_destructive": is_destructive,
+            "is_open_world": is_open_world,
+            "timeout_ms": self.timeout_ms,
+            "permission_subjects": (!self.subjects.is_empty()).then_some(&self.subjects),
+        }))
     }
 
     fn permission_profile(&self, id: &str) -> Value {
-        let network = self.wants(AccessKind::Network);
-        let scope = self
-            .network_scope
-            .as_deref()
-            .unwrap_or(if network { "any" } else { "none" });
-        let refs: Vec<&str> = self
-            .credentials
-            .iter()
-            .map(|used| used.credential_ref.as_str())
-            .collect();
-        let mut profile = record([
-            ("schema_version", SchemaVersion::CURRENT.into()),
-            ("permission_profile_id", permission_id(id).into()),
-            ("risk_level", json!(self.risk)),
-            ("access_kinds", json!(self.access)),
-            ("write_effects", json!(self.write_effects())),
-            ("network_scope", scope.into()),
-        ]);
-        add(
-            &mut profile,
-            "approval_required",
-            self.approval_required.then_some(true),
-        );
-        add(
-            &mut profile,
-            "credential_refs",
-            (!refs.is_empty()).then(|| json!(refs)),
-        );
-        add(
-            &mut profile,
-            "credential_uses",
-            (!refs.is_empty()).then(|| json!(self.credentials)),
-        );
-        add(
-            &mut profile,
-            "tool_calls",
-            (!self.tool_calls.is_empty()).then(|| json!(self.tool_calls)),
-        );
-        profile.into()
+        let any = if self.wants(AccessKind::Network) {
+            "any"
+        } else {
+            "none"
+        };
+        let uses = Some(&self.credentials).filter(|uses| !uses.is_empty());
+        let names = |uses: &Vec<CredentialUse>| {
+            let names = uses.iter().map(|used| used.credential_ref.clone());
+            names.collect::<Vec<String>>()
+        };
+        record(json!({
+            "schema_version": SchemaVersion::CURRENT,
+            "permission_profile_id": permission_id(id),
+            "risk_level": RiskLevel::Medium,
+            "access_kinds": self.access,
+            "write_effects": self.write_effects(),
+            "network_scope": self.network_scope.as_deref().unwrap_or(any),
+            "approval_required": self.approval_required.then_some(true),
+            "credential_refs": uses.map(names),
+            "credential_uses": uses,
+            "tool_calls": (!self.tool_calls.is_empty()).then_some(&self.tool_calls),
+        }))
     }
 
     fn write_effects(&self) -> Vec<WriteEffect> {
@@ -233,15 +197,33 @@ pub(super) fn toolkit(namespace: &str, tools: &[ForeignTool], left_out: &[LeftOu
         interfaces.push(tool.interface(&id));
         profiles.push(tool.permission_profile(&id));
     }
-    let mut toolkit = record([
-        ("declarations", declarations.into()),
-        ("interfaces", interfaces.into()),
-        ("permission_profiles", profiles.into()),
-    ]);
-    if !left_out.is_empty() {
-        toolkit.insert("not_offered".to_owned(), not_offered(left_out).into());
+    let toolkit = json!({
+        "declarations": declarations,
+        "interfaces": interfaces,
+        "permission_profiles": profiles,
+        "not_offered": (!left_out.is_empty()).then(|| not_offered(left_out)),
+    });
+    record(toolkit).to_string()
+}
+
+/// What the mappings to `protocol` in `toolkit` have in `field`, by the names of the tools.
+pub(super) fn mapped(toolkit: &str, protocol: &str, field: &str) -> HashMap<String, String> {
+    // Most toolkits need not be parsed.
+    if !toolkit.contains("\"external_mappings\"") {
+        return HashMap::new();
     }
-    Value::from(toolkit).to_string()
+    let toolkit: Value = serde_json::from_str(toolkit).unwrap_or_default();
+    let own = |declaration: &Value| {
+        let mappings = declaration.get("external_mappings")?.as_array()?;
+        let is_own = |mapping: &&Value| mapping.get("source").is_some_and(|it| it == protocol);
+        let value = mappings.iter().find(is_own)?.get(field)?.as_str()?;
+        Some((
+            declaration.get("name")?.as_str()?.to_owned(),
+            value.to_owned(),
+        ))
+    };
+    let declarations = toolkit.get("declarations").and_then(Value::as_array);
+    declarations.into_iter().flatten().filter_map(own).collect()
 }
 
 fn not_offered(left_out: &[LeftOut]) -> Vec<String> {
@@ -303,15 +285,12 @@ fn permission_id(id: &str) -> String {
     format!("{id}.permission")
 }
 
-fn record<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+/// A record without the fields that are not there.
+fn record(mut fields: Value) -> Value {
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
     fields
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
-}
-
-fn add(record: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
-    record.extend(value.map(|value| (name.to_owned(), value.into())));
 }
 
 #[cfg(test)]
@@ -390,7 +369,6 @@ mod tests {
     #[test]
     fn everything_that_a_world_can_declare_is_in_its_records() {
         let mut tool = careful("a", &["wasi:http/outgoing-handler@0.2.6"]);
-        tool.title = Some("A".to_owned());
         tool.output_schema = Some(json!({ "type": "string" }));
         tool.access.extend([
             AccessKind::FileRead,
@@ -407,7 +385,6 @@ mod tests {
         let kit = accepted(&[tool]);
         let declaration = &kit.declarations[0];
         let interface = &kit.interfaces[0];
-        assert_eq!(declaration.title.as_deref(), Some("A"));
         assert_eq!(
             declaration
                 .output_contract

@@ -20,7 +20,7 @@ use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
-use super::component::{OptionalExports, invalid};
+use super::component::{OptionalExports, TOOL_CONTRACT};
 use super::engine::GuestEngine;
 use super::linking;
 use super::state::StoreState;
@@ -57,6 +57,8 @@ pub(super) struct FirstLoad<'a> {
     pub(super) component: &'a Component,
     /// The bytes of its file.
     pub(super) bytes: &'a [u8],
+    /// The interfaces that it imports.
+    pub(super) imports: &'a [String],
     /// Limits on code of the component while it is examined.
     pub(super) limits: &'a Limits,
     /// The namespace of its tools that was written into it, in worlds other than plain functions.
@@ -142,7 +144,7 @@ impl WorldKind {
                 .map(|(_, runs)| format!("; toolcell runs {runs}"))
                 .unwrap_or_default()
         );
-        Err(invalid(ErrorCode::NotATool, message))
+        Err(Refusal::new(ErrorCode::NotATool, message))
     }
 
     /// The world that the profile of a component chooses: plain functions, also for a command.
@@ -182,11 +184,10 @@ impl WorldKind {
         engine: &wasmtime::Engine,
         imports: &[String],
     ) -> wasmtime::Result<Linker<StoreState>> {
-        match self {
-            Self::Tool | Self::Amplifier | Self::Act | Self::Command | Self::Wit => {
-                linking::for_tool(engine, imports)
-            }
-            Self::Near => linking::for_near(engine, imports),
+        if self == Self::Near {
+            linking::for_near(engine, imports)
+        } else {
+            linking::for_tool(engine, imports)
         }
     }
 
@@ -209,33 +210,28 @@ impl WorldKind {
     /// The toolkit of a component that got the name of its file `file`; `None` if it has a name of its own, as in all worlds but
     /// one.
     pub(super) fn named_by(self, file: &Path, toolkit: &str) -> Option<String> {
-        match self {
-            Self::Command => command::named_by(file, toolkit),
-            Self::Tool | Self::Amplifier | Self::Near | Self::Act | Self::Wit => None,
+        if self == Self::Command {
+            command::named_by(file, toolkit)
+        } else {
+            None
         }
     }
 
     /// `true` if files that a component of this world leaves in its scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
-        match self {
-            Self::Tool | Self::Amplifier | Self::Near | Self::Act | Self::Wit => false,
-            Self::Command => true,
-        }
+        self == Self::Command
     }
 
     /// `true` if failed calls of this world keep their output, in a partial outcome. A tool of toolcell's own world is
     /// partial only if it says so itself.
     pub(super) fn fails_with_output(self) -> bool {
-        match self {
-            Self::Tool | Self::Amplifier | Self::Near | Self::Wit => false,
-            Self::Command | Self::Act => true,
-        }
+        matches!(self, Self::Command | Self::Act)
     }
 
     /// The contract that a component that cannot be bound violates.
     pub(super) fn contract(self) -> &'static str {
         match self {
-            Self::Tool => "toolcell:tool@0.2.0",
+            Self::Tool => TOOL_CONTRACT,
             Self::Amplifier => amplifier::CONTRACT,
             Self::Near => near::CONTRACT,
             Self::Command => "wasi:cli@0.2",
@@ -248,7 +244,7 @@ impl WorldKind {
     /// because what it narrows would be lost.
     pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<Option<String>, Refusal> {
         let refused = |why: &str| {
-            Err(invalid(
+            Err(Refusal::new(
                 ErrorCode::DescriptionInvalid,
                 format!("the component has {why}"),
             ))

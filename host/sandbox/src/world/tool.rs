@@ -1,7 +1,5 @@
 //! toolcell's own world: the contract in `wit/`.
 
-use std::pin::pin;
-
 use toolcell_spec::Refusal;
 use toolcell_system::BoxFuture;
 use wasmtime::Store;
@@ -76,20 +74,11 @@ impl ComponentWorld for ToolWorld {
         &'a self,
         FirstLoad { engine, limits, .. }: FirstLoad<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
-        Box::pin(async move {
-            let cancellation = crate::never();
-            let mut store = call::empty_world(engine, limits, &cancellation)?;
-            let result = {
-                let _running = engine.running();
-                let meter = store.data().limiter.meter();
-                let work = pin!(async {
-                    let guest = self.tool.instantiate_async(&mut store).await?;
-                    guest.toolcell_tool_guest().call_describe(&mut store).await
-                });
-                call::bounded((meter, work), limits.wall, &cancellation, None).await
-            };
-            result.map_err(|error| call::verdict(&error, &store, limits))
-        })
+        let work = async |store: &mut Store<StoreState>| {
+            let guest = self.tool.instantiate_async(&mut *store).await?;
+            guest.toolcell_tool_guest().call_describe(store).await
+        };
+        Box::pin(call::examine(engine, limits, work))
     }
 
     fn invoke<'a>(

@@ -75,7 +75,6 @@ impl Info {
             .await?;
             let sboms = shop
                 .sources
-                .for_reference(&reference)?
                 .referrers(&obtained.resolved, ReferrerKind::Sbom)
                 .await?;
             Ok::<_, Refusal>((obtained, sboms))

@@ -105,9 +105,9 @@ fn row(name: &str, versions: &str, from: &str) -> String {
 /// of a new one.
 fn latest(shop: &Shop, installed: &InstalledTools, entry: &LockEntry) -> Result<Latest, Refusal> {
     let want = shop.again(installed, entry)?;
-    let source = shop.sources.for_reference(&want.reference)?;
+    let sources = &shop.sources;
     shop.runtime.block_on(async {
-        let resolved = source.resolve(&want.reference).await?;
+        let resolved = sources.resolve(&want.reference).await?;
         let digest = resolved.digest();
         let version = resolved.version().map(str::to_owned);
         if let Some(digest) = digest.filter(|digest| *digest == entry.digest || version.is_some()) {
@@ -116,7 +116,7 @@ fn latest(shop: &Shop, installed: &InstalledTools, entry: &LockEntry) -> Result<
         let mut bytes = Vec::new();
         let mut sink =
             ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
-        let outcome = source.fetch(&resolved, &mut sink).await;
+        let outcome = sources.fetch(&resolved, &mut sink).await;
         let fetched = sink.finish();
         match digest {
             None => outcome.map(|()| Latest {

@@ -23,16 +23,11 @@ pub(in crate::command) fn sources(
 ) -> Result<ComponentSources, BadRequest> {
     let roots: Vec<PathBuf> = options.tls_ca.iter().cloned().collect();
     let tls = tls::client(&roots).map_err(BadRequest::from)?;
-    let local = {
-        let home = home.clone();
-        LocalSource::new(move |path: &Path| component(&home, path))
-    };
-    let web = Box::new(WebSource::new(tls));
-    let registry = Box::new(trusting(home, roots)?);
+    let owned = home.clone();
     Ok(ComponentSources {
-        registry,
-        web,
-        local: Box::new(local),
+        registry: trusting(home, roots)?,
+        web: WebSource::new(tls),
+        local: LocalSource::new(move |path: &Path| component(&owned, path)),
         offline: options.offline,
     })
 }

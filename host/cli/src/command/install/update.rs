@@ -91,8 +91,8 @@ impl Update {
 impl Shop {
     /// Returns whether `want` still resolves to `entry`, as far as is known without the component.
     fn stands(&self, want: &Want, entry: &LockEntry) -> Result<bool, Refusal> {
-        let source = self.sources.for_reference(&want.reference)?;
-        let resolved = self.runtime.block_on(source.resolve(&want.reference))?;
+        let resolving = self.sources.resolve(&want.reference);
+        let resolved = self.runtime.block_on(resolving)?;
         let is_there = toolcell_install::store::read(self.home.folder(), &entry.component).is_ok();
         Ok(resolved.digest() == Some(entry.digest) && is_there)
     }

@@ -35,16 +35,15 @@ pub(super) fn toolkit(
     let mut offered = Vec::new();
     let mut left_out = Vec::new();
     let mut own_names = HashSet::new();
-    let mut renamed = HashMap::new();
     for (tool, name) in tools.into_iter().zip(names) {
         let own = tool.name.clone();
         let first = own_names.insert(own.clone());
-        match offer(tool, name.clone(), section, imports, first) {
-            Ok(tool) => {
-                offered.push(tool);
-                if own != name {
-                    renamed.insert(name, own);
+        match offer(tool, name, section, imports, first) {
+            Ok(mut tool) => {
+                if tool.name != own {
+                    tool.mapping = Some(json!({ "source": SOURCE, "name": own }));
                 }
+                offered.push(tool);
             }
             Err(reason) => left_out.push(LeftOut { name: own, reason }),
         }
@@ -59,12 +58,11 @@ pub(super) fn toolkit(
         .and_then(|section| section.name.as_deref())
         .unwrap_or_default();
     let own = foreign_tool::namespace(own, "act");
-    let toolkit = foreign_tool::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
-    Ok(if renamed.is_empty() {
-        toolkit
-    } else {
-        with_own_names(&toolkit, &renamed)
-    })
+    Ok(foreign_tool::toolkit(
+        namespace.unwrap_or(&own),
+        &offered,
+        &left_out,
+    ))
 }
 
 /// Refuses a list that would cost the host too much. No limit of the guest ends what the host does with its list.
@@ -152,54 +150,9 @@ fn access(section: Option<&ActSection>, imports: &[String], read_only: bool) -> 
     wanted.copied().collect()
 }
 
-/// Adds the own names of tools to their declarations, for [`own_names`].
-fn with_own_names(toolkit: &str, renamed: &HashMap<String, String>) -> String {
-    let Ok(mut toolkit) = serde_json::from_str::<Value>(toolkit) else {
-        return toolkit.to_owned();
-    };
-    for declaration in toolkit
-        .get_mut("declarations")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let own = declaration
-            .get("name")
-            .and_then(Value::as_str)
-            .and_then(|name| renamed.get(name));
-        if let (Some(own), Value::Object(fields)) = (own.cloned(), declaration) {
-            fields.insert(
-                "external_mappings".to_owned(),
-                json!([{ "source": SOURCE, "name": own }]),
-            );
-        }
-    }
-    toolkit.to_string()
-}
-
 /// The component's own names of the tools that a toolkit names differently.
 pub(super) fn own_names(toolkit: &str) -> HashMap<String, String> {
-    // Most toolkits need not be parsed.
-    if !toolkit.contains("\"external_mappings\"") {
-        return HashMap::new();
-    }
-    let toolkit: Value = serde_json::from_str(toolkit).unwrap_or_default();
-    let declarations = toolkit
-        .get("declarations")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let names = declarations.filter_map(|declaration| {
-        let mappings = declaration.get("external_mappings")?.as_array()?;
-        let own = mappings
-            .iter()
-            .find(|mapping| mapping.get("source").is_some_and(|source| source == SOURCE))?;
-        Some((
-            declaration.get("name")?.as_str()?.to_owned(),
-            own.get("name")?.as_str()?.to_owned(),
-        ))
-    });
-    names.collect()
+    foreign_tool::mapped(toolkit, SOURCE, "name")
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ mod stream;
 mod types;
 
 use std::collections::HashMap;
-use std::pin::pin;
 
 use serde_json::{Value, json};
 use toolcell_spec::dialect::sections;
@@ -26,7 +25,6 @@ use wasmtime::error::Context;
 
 use super::{Call, ComponentWorld, FirstLoad, Outcome};
 use crate::call;
-use crate::component::invalid;
 use crate::state::StoreState;
 
 use section::ActSection;
@@ -148,47 +146,33 @@ impl ComponentWorld for ActWorld {
         &'a self,
         FirstLoad {
             engine,
-            component,
             bytes,
+            imports,
             limits,
             namespace,
+            ..
         }: FirstLoad<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let unreadable = |why: String| invalid(ErrorCode::DescriptionInvalid, why);
+            let unreadable = |why: String| Refusal::new(ErrorCode::DescriptionInvalid, why);
             let section = sections::custom(bytes, section::NAME).map_err(unreadable)?;
             let section = section
                 .map(ActSection::read)
                 .transpose()
                 .map_err(unreadable)?;
-            let cancellation = crate::never();
-            let mut store = call::empty_world(engine, limits, &cancellation)?;
-            let result = {
-                let _running = engine.running();
-                let meter = store.data().limiter.meter();
-                let work = pin!(async {
-                    let guest = self.instance.instantiate_async(&mut store).await?;
-                    let list_tools = guest.get_typed_func::<ListParams<'_>, ListResults>(
-                        &mut store,
-                        &self.list_tools,
-                    )?;
-                    list_tools.call_async(&mut store, (&[],)).await
-                });
-                call::bounded((meter, work), limits.wall, &cancellation, None).await
+            let work = async |store: &mut Store<StoreState>| {
+                let guest = self.instance.instantiate_async(&mut *store).await?;
+                let list_tools = guest
+                    .get_typed_func::<ListParams<'_>, ListResults>(&mut *store, &self.list_tools)?;
+                list_tools.call_async(store, (&[],)).await
             };
-            let (listed,) = result.map_err(|error| call::verdict(&error, &store, limits))?;
+            let (listed,) = call::examine(engine, limits, work).await?;
             let tools = listed.map_err(|error| {
                 let why = format!("{}: {}", error.kind, error.message.into_text());
                 let why = call::cut(why, call::MESSAGE_CHARS_MAX);
                 unreadable(format!("the component cannot list its tools: {why}"))
             })?;
-            let kind = component.component_type();
-            let imports: Vec<String> = kind
-                .imports(engine.wasmtime())
-                .map(|(name, _)| name.to_owned())
-                .collect();
-            describe::toolkit(tools.tools, section.as_ref(), &imports, namespace)
-                .map_err(unreadable)
+            describe::toolkit(tools.tools, section.as_ref(), imports, namespace).map_err(unreadable)
         })
     }
 

@@ -11,6 +11,7 @@ use super::cbor;
 use super::types::{ActError, ContentPart, ToolEvent, value};
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
+use crate::world::answer;
 
 /// Maximum length of the text of a progress update, in characters, for one line on a screen.
 const PROGRESS_CHARS_MAX: usize = 1_000;
@@ -50,13 +51,8 @@ pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
 
 /// The failure of a call whose arguments cannot be handed over.
 pub(super) fn invalid_arguments(why: String) -> Outcome {
-    Outcome::Failure(ToolError {
-        class: ErrorClass::InvalidArguments,
-        code: ErrorCode::ArgumentsNotEncodable.to_string(),
-        message: why,
-        detail: None,
-        retry_after_ms: None,
-    })
+    let code = ErrorCode::ArgumentsNotEncodable.as_str();
+    answer::failure(ErrorClass::InvalidArguments, code, why)
 }
 
 /// The parts of a result. The values of at most one part are kept, because the values of many parts have no common
@@ -193,13 +189,7 @@ fn tool_error(error: ActError) -> ToolError {
     } else {
         message
     };
-    ToolError {
-        class,
-        code: error.kind,
-        message,
-        detail: None,
-        retry_after_ms: None,
-    }
+    answer::error(class, error.kind, message)
 }
 
 #[cfg(test)]

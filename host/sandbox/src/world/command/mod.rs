@@ -19,7 +19,6 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 use super::foreign_tool::LeftOut;
 use super::wit::ExportedFunctions;
 use super::{Call, ComponentWorld, FirstLoad, Outcome};
-use crate::component::invalid;
 use crate::state::StoreState;
 use crate::wasi::CommandInput;
 
@@ -100,6 +99,7 @@ impl ComponentWorld for CommandWorld {
                 engine,
                 component,
                 bytes,
+                imports,
                 namespace,
                 ..
             } = examined;
@@ -107,17 +107,16 @@ impl ComponentWorld for CommandWorld {
             if !has_run(&kind, engine.wasmtime()) {
                 let message = "the component does not follow wasi:cli@0.2: its `run` is not a function without parameters \
                     whose result is ok or an error, each without a value";
-                return Err(invalid(ErrorCode::ContractMismatch, message.to_owned()));
+                return Err(Refusal::new(
+                    ErrorCode::ContractMismatch,
+                    message.to_owned(),
+                ));
             }
-            let imports: Vec<String> = kind
-                .imports(engine.wasmtime())
-                .map(|(name, _)| name.to_owned())
-                .collect();
             let left_out = left_out(component);
             Ok(declaration::toolkit(
                 namespace,
                 name::from_bytes(bytes).as_deref(),
-                &imports,
+                imports,
                 &left_out,
             ))
         })

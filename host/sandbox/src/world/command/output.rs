@@ -7,18 +7,16 @@ use toolcell_spec::{ARTIFACT, ErrorCode};
 use super::Outcome;
 use super::command_files::CommandFiles;
 use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
-use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
+use crate::bindings::tool::toolcell::tool::types::ErrorClass;
+use crate::world::answer;
 
 /// Bytes of the end of standard error that are in the message of a failure.
 const TAIL_BYTES: usize = 2_000;
 
 /// The outcome of a command that could not be given its files.
 pub(super) fn not_started(why: String) -> Outcome {
-    Outcome::Failure(error(
-        ErrorClass::InvalidArguments,
-        ErrorCode::FilesNotWritten,
-        why,
-    ))
+    let code = ErrorCode::FilesNotWritten.as_str();
+    answer::failure(ErrorClass::InvalidArguments, code, why)
 }
 
 /// The outcome of a command that ended with `status`. One that failed is partial, because what it printed and made may say
@@ -32,14 +30,16 @@ pub(super) fn outcome(
         let end = tail(&stderr);
         let colon = if end.is_empty() { "" } else { ": " };
         let message = format!("the command exited with status {status}{colon}{end}");
-        ToolError {
-            code: format!("exit_{status}"),
-            ..error(ErrorClass::ExecutionFailed, ErrorCode::ExitN, message)
-        }
+        answer::error(
+            ErrorClass::ExecutionFailed,
+            format!("exit_{status}"),
+            message,
+        )
     });
+    let code = ErrorCode::FilesNotKept.as_str();
     let lost = made
         .problem
-        .map(|why| error(ErrorClass::PartialFailure, ErrorCode::FilesNotKept, why));
+        .map(|why| answer::error(ErrorClass::PartialFailure, code, why));
     let content: Vec<Value> = made
         .kept
         .iter()
@@ -73,16 +73,6 @@ pub(super) fn outcome(
         (Some(error), None) | (None, Some(error)) => {
             Outcome::Partial(PartialOutput { output, error })
         }
-    }
-}
-
-fn error(class: ErrorClass, code: ErrorCode, message: String) -> ToolError {
-    ToolError {
-        class,
-        code: code.to_string(),
-        message,
-        detail: None,
-        retry_after_ms: None,
     }
 }
 

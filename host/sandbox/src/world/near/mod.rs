@@ -4,8 +4,8 @@
 mod records;
 
 use std::collections::HashMap;
-use std::pin::pin;
 
+use serde_json::json;
 use toolcell_spec::dialect::near::{Manifest, SECTION};
 use toolcell_spec::dialect::sections;
 use toolcell_spec::{ErrorCode, Refusal};
@@ -21,10 +21,9 @@ use crate::bindings::near::exports::near::agent::tool::{
 };
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
-use crate::component::invalid;
 use crate::state::StoreState;
 
-use records::{HostFunctions, contexts};
+use records::{HostFunctions, capabilities};
 
 /// Interface that every tool exports.
 pub(super) const INTERFACE: &str = "near:agent/tool@0.4.1";
@@ -34,35 +33,27 @@ const HOST: &str = "near:agent/host@";
 
 pub(super) struct NearWorld {
     component: SandboxedToolPre<StoreState>,
-    /// JSON text of the context of each tool's calls, by the tool's name.
-    contexts: HashMap<String, String>,
+    /// The capability id of each tool that has one, by the tool's name: it is the context of the tool's calls.
+    capabilities: HashMap<String, String>,
 }
 
 impl NearWorld {
     pub(super) fn new(instance: InstancePre<StoreState>) -> wasmtime::Result<Self> {
         Ok(Self {
             component: SandboxedToolPre::new(instance)?,
-            contexts: HashMap::new(),
+            capabilities: HashMap::new(),
         })
     }
 
     /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
     async fn ask(&self, examined: FirstLoad<'_>) -> Result<(String, String), Refusal> {
-        let FirstLoad { engine, limits, .. } = examined;
-        let cancellation = crate::never();
-        let mut store = call::empty_world(engine, limits, &cancellation)?;
-        let result = {
-            let _running = engine.running();
-            let meter = store.data().limiter.meter();
-            let work = pin!(async {
-                let guest = self.component.instantiate_async(&mut store).await?;
-                let guest = guest.near_agent_tool();
-                let schema = guest.call_schema(&mut store).await?;
-                Ok::<_, wasmtime::Error>((schema, guest.call_description(&mut store).await?))
-            });
-            call::bounded((meter, work), limits.wall, &cancellation, None).await
+        let work = async |store: &mut Store<StoreState>| {
+            let guest = self.component.instantiate_async(&mut *store).await?;
+            let guest = guest.near_agent_tool();
+            let schema = guest.call_schema(&mut *store).await?;
+            Ok((schema, guest.call_description(store).await?))
         };
-        result.map_err(|error| call::verdict(&error, &store, limits))
+        call::examine(examined.engine, examined.limits, work).await
     }
 }
 
@@ -83,7 +74,7 @@ impl ComponentWorld for NearWorld {
                         let message = format!(
                             "cannot use what schema of the tool returns: {why}; ask its author to correct it"
                         );
-                        invalid(ErrorCode::DescriptionInvalid, message)
+                        Refusal::new(ErrorCode::DescriptionInvalid, message)
                     };
                     toolkit(
                         examined.namespace.unwrap_or(records::NAMESPACE),
@@ -96,7 +87,7 @@ impl ComponentWorld for NearWorld {
     }
 
     fn described(&mut self, toolkit: &str) {
-        self.contexts = contexts(toolkit);
+        self.capabilities = capabilities(toolkit);
     }
 
     fn invoke<'a>(
@@ -105,10 +96,10 @@ impl ComponentWorld for NearWorld {
         call: &'a Call,
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>> {
         Box::pin(async move {
-            let context = self.contexts.get(&call.tool).cloned();
+            let context = |id: &String| json!({ "capability_id": id }).to_string();
             let request = Request {
                 params: call.input.clone(),
-                context,
+                context: self.capabilities.get(&call.tool).map(context),
             };
             let guest = self.component.instantiate_async(&mut *store).await?;
             let response = guest
@@ -145,7 +136,7 @@ fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, Refusal> {
         let message = format!(
             "cannot use the custom section {SECTION} of the component: {why}; write it again with `toolcell wrap`"
         );
-        invalid(ErrorCode::DescriptionInvalid, message)
+        Refusal::new(ErrorCode::DescriptionInvalid, message)
     };
     let Some(section) = sections::custom(bytes, SECTION).map_err(|why| refused(&why))? else {
         return Ok(None);
@@ -182,7 +173,7 @@ fn failed(failure: GuestFailure) -> Outcome {
     let message = message
         .filter(|message| !message.is_empty())
         .unwrap_or_else(|| otherwise.to_owned());
-    answer::failure(class, code, message)
+    answer::failure(class, code.unwrap_or_default(), message)
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell_spec::dialect::near::{Manifest, Tool};
 use toolcell_spec::dialect::sections::{component_name, module_name};
 use toolcell_spec::{AccessKind, JSON_VALUES_MAX, read_json};
 
-use crate::world::foreign_tool::{ForeignTool, LeftOut, names, namespace};
+use crate::world::foreign_tool::{ForeignTool, LeftOut, mapped, names, namespace};
 
 /// Namespace of a tool without a manifest.
 pub(super) const NAMESPACE: &str = "near";
@@ -154,38 +153,9 @@ pub(super) fn namespace_of(manifest: &Manifest) -> String {
     namespace(&manifest.id, NAMESPACE)
 }
 
-#[derive(Deserialize)]
-struct ToolkitRecord {
-    declarations: Vec<NamedDeclaration>,
-}
-
-#[derive(Deserialize)]
-struct NamedDeclaration {
-    name: String,
-    #[serde(default)]
-    external_mappings: Vec<CapabilityMapping>,
-}
-
-#[derive(Deserialize)]
-struct CapabilityMapping {
-    source: String,
-    capability_id: Option<String>,
-}
-
-/// The contexts of the tools of a toolkit, by their names; none for a tool without a capability id.
-pub(super) fn contexts(toolkit: &str) -> HashMap<String, String> {
-    let Ok(kit) = serde_json::from_str::<ToolkitRecord>(toolkit) else {
-        return HashMap::new();
-    };
-    let context = |named: NamedDeclaration| {
-        let own = named
-            .external_mappings
-            .into_iter()
-            .find(|mapping| mapping.source == PROTOCOL);
-        let id = own.and_then(|mapping| mapping.capability_id)?;
-        Some((named.name, json!({ "capability_id": id }).to_string()))
-    };
-    kit.declarations.into_iter().filter_map(context).collect()
+/// The capability ids of the tools of a toolkit, by their names.
+pub(super) fn capabilities(toolkit: &str) -> HashMap<String, String> {
+    mapped(toolkit, PROTOCOL, "capability_id")
 }
 
 #[cfg(test)]
@@ -305,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_of_a_manifest_are_told_apart_by_their_contexts() {
+    fn the_tools_of_a_manifest_are_told_apart_by_their_capabilities() {
         let (tools, left_out) = of_manifest(&manifest(), imported(&["http-request"]));
         let text = toolkit(&namespace_of(&manifest()), &tools, &left_out);
         let kit = accepted(&text, 1);
@@ -315,10 +285,10 @@ mod tests {
             .map(|tool| tool.qualified_name())
             .collect();
         assert_eq!(names, ["github.a", "github.b-c", "github.b-c-2"]);
-        let contexts = contexts(&text);
-        assert_eq!(contexts.len(), 3);
-        assert_eq!(contexts["b-c"], r#"{"capability_id":"github.b/c"}"#);
-        assert_eq!(contexts["b-c-2"], r#"{"capability_id":"b/c"}"#);
+        let capabilities = capabilities(&text);
+        assert_eq!(capabilities.len(), 3);
+        assert_eq!(capabilities["b-c"], "github.b/c");
+        assert_eq!(capabilities["b-c-2"], "b/c");
         let profile = &kit.permission_profiles[1];
         assert_eq!(
             profile.access_kinds,
@@ -345,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn a_toolkit_without_a_manifest_has_no_contexts() {
-        assert!(contexts("").is_empty());
+    fn a_toolkit_without_a_manifest_has_no_capabilities() {
+        assert!(capabilities("").is_empty());
         let tool = single(b"", "{}", String::new(), HostFunctions::default()).unwrap();
-        assert!(contexts(&toolkit(NAMESPACE, &[tool], &[])).is_empty());
+        assert!(capabilities(&toolkit(NAMESPACE, &[tool], &[])).is_empty());
     }
 }

@@ -16,8 +16,7 @@ use toolcell_system::BoxFuture;
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Val};
 
-use super::{Call, ComponentWorld, FirstLoad, Outcome};
-use crate::bindings::tool::exports::toolcell::tool::guest::Output;
+use super::{Call, ComponentWorld, FirstLoad, Outcome, answer};
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::state::StoreState;
 pub(in crate::world) use exports::ExportedFunctions;
@@ -79,22 +78,8 @@ fn index(
 impl ComponentWorld for WitWorld {
     fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let FirstLoad {
-                engine,
-                component,
-                bytes,
-                ..
-            } = examined;
-            let kind = component.component_type();
-            let imports: Vec<String> = kind
-                .imports(engine.wasmtime())
-                .map(|(name, _)| name.to_owned())
-                .collect();
-            toolkit::toolkit(
-                &ExportedFunctions::from_component(component),
-                &imports,
-                bytes,
-            )
+            let functions = ExportedFunctions::from_component(examined.component);
+            toolkit::toolkit(&functions, examined.imports, examined.bytes)
         })
     }
 
@@ -112,11 +97,8 @@ impl ComponentWorld for WitWorld {
             let arguments = match arguments(signature, &call.input) {
                 Ok(arguments) => arguments,
                 Err(why) => {
-                    return Ok(failure(
-                        ErrorClass::InvalidArguments,
-                        ErrorCode::ArgumentConversion,
-                        why,
-                    ));
+                    let code = ErrorCode::ArgumentConversion.as_str();
+                    return Ok(answer::failure(ErrorClass::InvalidArguments, code, why));
                 }
             };
             let instance = self.instance.instantiate_async(&mut *store).await?;
@@ -146,42 +128,36 @@ fn arguments(signature: &FunctionSignature, input: &str) -> Result<Vec<Val>, Str
 /// The outcome of a function's results: an `err` at the top is a failed call.
 fn outcome(signature: &FunctionSignature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
     let Some(shape) = &signature.output else {
-        return Ok(success(None));
+        return Ok(answer::structured(None));
     };
     let result = match results.len() {
         1 => results.pop(),
         _ => Some(Val::Tuple(results)),
     };
     let Some(result) = result else {
-        return Ok(success(None));
+        return Ok(answer::structured(None));
     };
     let written = match (shape, result) {
         (JsonShape::Result(Some(ok), _), Val::Result(Ok(Some(payload)))) => {
-            value::write(ok, *payload).map(Some).map(success)
+            value::write(ok, *payload).map(success)
         }
-        (JsonShape::Result(..), Val::Result(Ok(_))) => Ok(success(None)),
+        (JsonShape::Result(..), Val::Result(Ok(_))) => Ok(answer::structured(None)),
         (JsonShape::Result(_, Some(err)), Val::Result(Err(Some(payload)))) => {
             let code = case(&payload);
             value::write(err, *payload).map(|value| error(code, value))
         }
         (JsonShape::Result(..), Val::Result(Err(_))) => {
             let message = "the function failed, and does not say why".to_owned();
-            Ok(failure(
-                ErrorClass::ExecutionFailed,
-                ErrorCode::ToolFailed,
-                message,
-            ))
+            let code = ErrorCode::ToolFailed.as_str();
+            Ok(answer::failure(ErrorClass::ExecutionFailed, code, message))
         }
-        (shape, result) => value::write(shape, result).map(Some).map(success),
+        (shape, result) => value::write(shape, result).map(success),
     };
     match written {
         Err(unfit @ ValueMismatch::TooMany(_)) => {
             let message = format!("the function returned {unfit}");
-            Ok(failure(
-                ErrorClass::ResultTooLarge,
-                ErrorCode::TooManyValues,
-                message,
-            ))
+            let code = ErrorCode::TooManyValues.as_str();
+            Ok(answer::failure(ErrorClass::ResultTooLarge, code, message))
         }
         Err(unfit) => Err(wasmtime::Error::msg(format!(
             "the function returned a value of another type: {unfit}"
@@ -205,38 +181,20 @@ fn error(code: String, value: Value) -> Outcome {
         Value::String(text) if !text.trim().is_empty() => text,
         _ => detail.clone(),
     };
-    let class = ErrorClass::ExecutionFailed;
     Outcome::Failure(ToolError {
-        class,
-        code,
-        message,
         detail: Some(detail),
-        retry_after_ms: None,
+        ..answer::error(ErrorClass::ExecutionFailed, code, message)
     })
 }
 
-fn failure(class: ErrorClass, code: ErrorCode, message: String) -> Outcome {
-    Outcome::Failure(ToolError {
-        class,
-        code: code.to_string(),
-        message,
-        detail: None,
-        retry_after_ms: None,
-    })
-}
-
-fn success(structured: Option<Value>) -> Outcome {
-    let structured = structured.map(|value| value.to_string());
-    Outcome::Success(Output {
-        content: "[]".to_owned(),
-        structured,
-        ui_summary: None,
-    })
+fn success(value: Value) -> Outcome {
+    answer::structured(Some(value.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bindings::tool::exports::toolcell::tool::guest::Output;
 
     fn returning(output: Option<JsonShape>, value: Vec<Val>) -> Outcome {
         let signature = FunctionSignature {

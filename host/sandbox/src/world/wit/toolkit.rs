@@ -9,7 +9,6 @@ use super::docs::ComponentDocs;
 use super::exports::{ExportedFunction, ExportedFunctions};
 use super::schema::schema;
 use super::shape::{FunctionSignature, JsonShape};
-use crate::component::invalid;
 use crate::world::foreign_tool::{self, ForeignTool};
 use crate::world::listed;
 
@@ -24,10 +23,10 @@ pub(super) fn toolkit(
     bytes: &[u8],
 ) -> Result<String, Refusal> {
     if found.functions.is_empty() {
-        return Err(invalid(ErrorCode::NotATool, without_tools(found)));
+        return Err(Refusal::new(ErrorCode::NotATool, without_tools(found)));
     }
     describe(found, imports, bytes).map_err(|why| {
-        invalid(
+        Refusal::new(
             ErrorCode::DescriptionInvalid,
             format!("cannot describe the component: {why}"),
         )
