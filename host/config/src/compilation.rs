@@ -1,11 +1,10 @@
 //! `[cache]` and `[compile]`: how components are compiled, and how much of their code is kept. All projects share the cache,
 //! and a project must not decide how long a hostile component keeps the machine busy.
 
-use anyhow::Context;
 use toolcell::{Home, HostBuilder};
 use toolcell_system::component_size::{COMPONENT_BYTES, set_component_bytes_max};
 
-use super::{ConfigFile, ConfigText};
+use super::{ConfigFile, ConfigText, duration, size};
 
 /// The user's settings for compiled components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,28 +34,29 @@ impl CompilationSettings {
     /// Parses the sections of `file`.
     pub(super) fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
         let mut settings = Self::default();
-        let size = |name: &str, word: &ConfigText| {
-            let parsed =
-                super::size(word).map_err(|error| anyhow::anyhow!("{name} = {word:?}: {error}"));
-            parsed.with_context(|| file.place_of(word))
-        };
-        if let Some(word) = &file.cache.max {
-            settings.cache_bytes_max = size("[cache] max", word)?;
-        }
-        if let Some(word) = &file.compile.time {
-            let parsed = super::duration(word)
-                .map_err(|error| anyhow::anyhow!("[compile] time = {word:?}: {error}"));
-            // The kernel counts whole seconds, and none would be no limit at all.
-            settings.cpu_seconds = parsed
-                .with_context(|| file.place_of(word))?
-                .as_secs()
-                .max(1);
-        }
-        if let Some(word) = &file.compile.memory {
-            settings.memory_bytes = size("[compile] memory", word)?;
-        }
-        if let Some(word) = &file.compile.size {
-            settings.component_bytes_max = size("[compile] size", word)?;
+        let ConfigFile { cache, compile, .. } = file;
+        // The kernel counts whole seconds, and none would be no limit at all.
+        let seconds = |text: &str| duration(text).map(|time| time.as_secs().max(1));
+        file.set(
+            &mut settings.cpu_seconds,
+            "[compile] time",
+            compile.time.as_ref(),
+            seconds,
+        )?;
+        for (setting, name, word) in [
+            (&mut settings.cache_bytes_max, "[cache] max", &cache.max),
+            (
+                &mut settings.memory_bytes,
+                "[compile] memory",
+                &compile.memory,
+            ),
+            (
+                &mut settings.component_bytes_max,
+                "[compile] size",
+                &compile.size,
+            ),
+        ] {
+            file.set(setting, name, word.as_ref(), size)?;
         }
         Ok(settings)
     }

@@ -1,7 +1,6 @@
 use std::fmt;
 use std::ops::Deref;
 
-use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
@@ -14,31 +13,12 @@ pub struct ConfigText {
     pub(super) at: usize,
 }
 
-/// A string, or a number without quotes.
-struct SizeText(String);
-
-impl<'de> Deserialize<'de> for SizeText {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StringOrNumber)
-    }
-}
-
-struct StringOrNumber;
-
-impl Visitor<'_> for StringOrNumber {
-    type Value = SizeText;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a size, such as \"64MiB\"")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<SizeText, E> {
-        Ok(SizeText(text.to_owned()))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<SizeText, E> {
-        Ok(SizeText(number.to_string()))
-    }
+/// A size: a string, or a number without quotes.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a size, such as \"64MiB\"")]
+enum SizeText {
+    Text(String),
+    Number(i64),
 }
 
 impl From<Spanned<String>> for ConfigText {
@@ -57,7 +37,10 @@ pub(super) fn size<'de, D: Deserializer<'de>>(
     let read = Spanned::<SizeText>::deserialize(deserializer)?;
     Ok(Some(ConfigText {
         at: read.span().start,
-        text: read.into_inner().0,
+        text: match read.into_inner() {
+            SizeText::Text(text) => text,
+            SizeText::Number(number) => number.to_string(),
+        },
     }))
 }
 

@@ -9,11 +9,13 @@ use serde::de::{Error, MapAccess, Visitor};
 use toolcell_install::lock::{is_name, not_a_name};
 
 /// A value of `[tools]`: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct DeclaredTool {
     /// Where it comes from. A relative path begins in the folder of the file.
     pub reference: String,
     /// If `true`, this reference may be unsigned.
+    #[serde(default)]
     pub allow_unsigned: bool,
 }
 
@@ -27,14 +29,6 @@ where
         Some(name) => Err(D::Error::custom(not_a_name(name))),
         None => Ok(declared),
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReferenceTable {
-    reference: String,
-    #[serde(default)]
-    allow_unsigned: bool,
 }
 
 impl<'de> Deserialize<'de> for DeclaredTool {
@@ -60,14 +54,8 @@ impl<'de> Visitor<'de> for ReferenceVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DeclaredTool, M::Error> {
-        let ReferenceTable {
-            reference,
-            allow_unsigned,
-        } = ReferenceTable::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(DeclaredTool {
-            reference,
-            allow_unsigned,
-        })
+        // What is derived reads a table.
+        DeclaredTool::deserialize(MapAccessDeserializer::new(map))
     }
 }
 

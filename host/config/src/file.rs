@@ -3,7 +3,7 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -324,7 +324,7 @@ impl ConfigFile {
         let mut file: Self = toml::from_str(text).map_err(|error| {
             if secretive(text) {
                 let at = error.span().map(|span| span.start).unwrap_or_default();
-                anyhow::anyhow!("line {}: {}", line(text.as_bytes(), at), error.message())
+                anyhow!("line {}: {}", line(text.as_bytes(), at), error.message())
             } else {
                 error.into()
             }
@@ -337,6 +337,30 @@ impl ConfigFile {
     /// Returns where `word`, a word of this file, is written, for messages: `FILE, line N`.
     pub fn place_of(&self, word: &ConfigText) -> String {
         format!("{}, line {}", self.path.display(), self.line_of(word))
+    }
+
+    /// Parses `word`, the value of the setting `name`. An error says where it is written.
+    pub(super) fn parsed<T>(
+        &self,
+        name: &str,
+        word: &ConfigText,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> anyhow::Result<T> {
+        parse(word).map_err(|why| anyhow!("{}: {name} = {word:?}: {why}", self.place_of(word)))
+    }
+
+    /// Replaces `setting` by the value of the setting `name`, if this file has it.
+    pub(super) fn set<T>(
+        &self,
+        setting: &mut T,
+        name: &str,
+        word: Option<&ConfigText>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> anyhow::Result<()> {
+        if let Some(word) = word {
+            *setting = self.parsed(name, word, parse)?;
+        }
+        Ok(())
     }
 
     /// Returns the number of the line in which `word`, a word of this file, is written.
@@ -373,7 +397,8 @@ fn secretive(text: &str) -> bool {
 /// Reads `path`; `None` if it does not exist. Fails if it has more than 1 MiB, or if a user other than this one and
 /// root could have written it or put it there.
 pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    read(path, OFlags::empty(), ownership::check_with_folders)
+    let check = ownership::check_with_folders;
+    read(path, OFlags::empty(), FILE_BYTES_MAX, check)
 }
 
 /// Like [`bytes()`], for the file of a project, which must not be a symbolic link: trust is for the project that contains
@@ -387,18 +412,21 @@ pub fn project_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
             target.display(),
         );
     }
-    read(path, OFlags::NOFOLLOW, ownership::check_with_folders)
+    let check = ownership::check_with_folders;
+    read(path, OFlags::NOFOLLOW, FILE_BYTES_MAX, check)
 }
 
 /// Like [`bytes`], for a file that the user named: checks who may write to it, but not who may replace it, which the
 /// user has to know.
 fn named_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    read(path, OFlags::empty(), ownership::check)
+    read(path, OFlags::empty(), FILE_BYTES_MAX, ownership::check)
 }
 
-fn read(
+/// Reads the regular file `path`, which has at most `bytes_max` bytes and passes `check`; `None` if it does not exist.
+pub(super) fn read(
     path: &Path,
     flags: OFlags,
+    bytes_max: u64,
     check: fn(&Path, &File, &Metadata) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let place = || format!("cannot read {}", path.display());
@@ -415,11 +443,11 @@ fn read(
     }
     check(path, &file, &metadata)?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
+    file.take(bytes_max + 1)
         .read_to_end(&mut bytes)
         .with_context(place)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
+    if bytes.len() as u64 > bytes_max {
+        bail!("{} is larger than {bytes_max} bytes", path.display());
     }
     Ok(Some(bytes))
 }

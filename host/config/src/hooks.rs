@@ -11,7 +11,7 @@ use toolcell_policy::{GrantWord, Grants, Provenance};
 use toolcell_spec::{HookEvent, digest};
 use toolcell_system::component_file::read_component;
 
-use super::{ConfigFile, GrantSection, HookEntry};
+use super::{ConfigFile, GrantSection, HookEntry, HookMatcher};
 
 /// Default time limit of one run of a hook component.
 const WALL_DEFAULT: Duration = Duration::from_secs(1);
@@ -58,15 +58,16 @@ pub(super) fn check(
     said: &Provenance<'_>,
     protected: &[PathBuf],
 ) -> anyhow::Result<()> {
-    Matcher::new(
-        entry.matcher.tool.as_deref(),
-        entry.matcher.namespace.as_deref(),
-    )
-    .map_err(anyhow::Error::msg)?;
+    matcher(entry).map_err(anyhow::Error::msg)?;
     match understand(entry, said)?.grants.refusal(protected) {
         Some(refusal) => bail!(refusal.message),
         None => Ok(()),
     }
+}
+
+fn matcher(entry: &HookEntry) -> Result<Matcher, String> {
+    let HookMatcher { tool, namespace } = &entry.matcher;
+    Matcher::new(tool.as_deref(), namespace.as_deref())
 }
 
 /// The parsed settings of an entry.
@@ -87,10 +88,7 @@ pub async fn add_hook(
 ) -> Result<Option<String>, String> {
     let entry = configured.entry;
     let id = id(entry);
-    let matcher = Matcher::new(
-        entry.matcher.tool.as_deref(),
-        entry.matcher.namespace.as_deref(),
-    );
+    let matcher = matcher(entry);
     let loaded = match (&matcher, component) {
         (Err(why), _) => Err(anyhow::Error::msg(why.clone())),
         (_, Err(error)) => Err(error),
@@ -142,14 +140,9 @@ async fn load_hook(
     let hook = host
         .load_hook(id, &bytes, &grants, wall)
         .await
-        .map_err(|refusal| {
-            anyhow::anyhow!(
-                [Some(refusal.message), refusal.detail]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join(": ")
-            )
+        .map_err(|refusal| match refusal.detail {
+            Some(detail) => anyhow::anyhow!("{}: {detail}", refusal.message),
+            None => anyhow::anyhow!(refusal.message),
         })?;
     if let Some(event) = events
         .iter()

@@ -1,9 +1,8 @@
-use anyhow::{Context, anyhow, bail};
 use toolcell::{Home, Keep, LogSettings};
 
 use super::config_text::ConfigText;
 use super::file::{ConfigFile, JournalSection};
-use super::{duration, size};
+use super::units::{duration, one_of, size};
 
 impl JournalSection {
     /// The first word of the section; `None` if it is empty.
@@ -33,49 +32,35 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
         replay,
     } = &file.log;
     let mut settings = LogSettings::default();
-    if let Some(word) = keep {
-        settings.keep = match &**word {
-            "all" => Keep::All,
-            "failures" => Keep::Failures,
-            "none" => Keep::None,
-            _ => bail!(
-                "{}: [log] keep = {word:?}: say \"all\", \"failures\" or \"none\"",
-                file.place_of(word)
-            ),
-        };
-    }
-    if let Some(word) = durability {
-        settings.flush = match &**word {
-            "normal" => false,
-            "full" => true,
-            _ => bail!(
-                "{}: [log] durability = {word:?}: say \"normal\" or \"full\"",
-                file.place_of(word)
-            ),
-        };
-    }
-    if let Some(word) = max {
-        let read = size(word).map_err(|error| anyhow!("[log] max = {word:?}: {error}"));
-        settings.bytes_max = read.with_context(|| file.place_of(word))?;
-    }
-    if let Some(word) = age {
-        let read = duration(word).map_err(|error| anyhow!("[log] age = {word:?}: {error}"));
-        settings.age_max = read.with_context(|| file.place_of(word))?;
-    }
-    if let Some(word) = payloads {
-        let read = size(word).map_err(|error| anyhow!("[log] payloads = {word:?}: {error}"));
-        settings.payload_bytes_max = read.with_context(|| file.place_of(word))?;
-    }
-    if let Some(word) = replay {
-        settings.replay = match &**word {
-            "on" => true,
-            "off" => false,
-            _ => bail!(
-                "{}: [log] replay = {word:?}: say \"on\" or \"off\"",
-                file.place_of(word)
-            ),
-        };
-    }
+    let keeps = [
+        ("all", Keep::All),
+        ("failures", Keep::Failures),
+        ("none", Keep::None),
+    ];
+    let flushes = [("normal", false), ("full", true)];
+    let switch = [("on", true), ("off", false)];
+    let (keep, durability, replay) = (keep.as_ref(), durability.as_ref(), replay.as_ref());
+    file.set(&mut settings.keep, "[log] keep", keep, one_of(&keeps))?;
+    file.set(
+        &mut settings.flush,
+        "[log] durability",
+        durability,
+        one_of(&flushes),
+    )?;
+    file.set(
+        &mut settings.replay,
+        "[log] replay",
+        replay,
+        one_of(&switch),
+    )?;
+    file.set(&mut settings.bytes_max, "[log] max", max.as_ref(), size)?;
+    file.set(&mut settings.age_max, "[log] age", age.as_ref(), duration)?;
+    file.set(
+        &mut settings.payload_bytes_max,
+        "[log] payloads",
+        payloads.as_ref(),
+        size,
+    )?;
     Ok(settings)
 }
 

@@ -214,12 +214,10 @@ impl ConfigLayers {
 
     /// Adds the user's own file, if there is one.
     fn add_user(&mut self, path: &Path) -> anyhow::Result<()> {
-        match ConfigFile::read(path)? {
-            Some(file) => self
-                .add(RuleSource::UserSettings, file, Vec::new())
-                .map(|_| ()),
-            None => Ok(()),
+        if let Some(file) = ConfigFile::read(path)? {
+            self.add(RuleSource::UserSettings, file, Vec::new())?;
         }
+        Ok(())
     }
 
     /// Adds the settings of `file`. Returns the folders that its grants lead to, each with the rule that grants it.
@@ -314,15 +312,8 @@ impl ConfigLayers {
                 &entry.resource,
                 &entry.command,
             ];
-            let place = || {
-                file.place_of(
-                    telling
-                        .into_iter()
-                        .flatten()
-                        .next()
-                        .unwrap_or(&entry.behavior),
-                )
-            };
+            let telling = telling.into_iter().flatten().next();
+            let place = || file.place_of(telling.unwrap_or(&entry.behavior));
             self.rules
                 .push(Rule::compile(&words, said).with_context(place)?);
         }

@@ -1,9 +1,7 @@
 use std::time::Duration;
 
-use anyhow::Context;
 use toolcell_policy::Limits;
 
-use super::config_text::ConfigText;
 use super::file::{ConfigFile, LimitSection};
 use super::{duration, size};
 
@@ -27,15 +25,6 @@ pub struct GivenLimits {
 impl GivenLimits {
     /// Parses the `[limits]` of `file`.
     pub fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
-        fn read<T>(
-            file: &ConfigFile,
-            word: Option<&ConfigText>,
-            parse: fn(&str) -> Result<T, String>,
-        ) -> anyhow::Result<Option<T>> {
-            let Some(word) = word else { return Ok(None) };
-            let parsed = parse(word).map_err(|error| anyhow::anyhow!("limits: {word:?}: {error}"));
-            parsed.map(Some).with_context(|| file.place_of(word))
-        }
         let LimitSection {
             timeout,
             fuel,
@@ -45,15 +34,32 @@ impl GivenLimits {
             max_disk,
             max_artifact_bytes,
         } = &file.limits;
-        Ok(Self {
-            timeout: read(file, timeout.as_ref(), duration)?,
+        let mut limits = Self {
             fuel: *fuel,
-            memory: read(file, memory.as_ref(), size)?,
-            memory_total: read(file, memory_total.as_ref(), size)?,
-            max_output: read(file, max_output.as_ref(), size)?,
-            max_disk: read(file, max_disk.as_ref(), size)?,
-            max_artifact_bytes: read(file, max_artifact_bytes.as_ref(), size)?,
-        })
+            ..Self::default()
+        };
+        let time = |text: &str| duration(text).map(Some);
+        file.set(
+            &mut limits.timeout,
+            "limits: timeout",
+            timeout.as_ref(),
+            time,
+        )?;
+        for (limit, name, word) in [
+            (&mut limits.memory, "memory", memory),
+            (&mut limits.memory_total, "memory_total", memory_total),
+            (&mut limits.max_output, "max_output", max_output),
+            (&mut limits.max_disk, "max_disk", max_disk),
+            (
+                &mut limits.max_artifact_bytes,
+                "max_artifact_bytes",
+                max_artifact_bytes,
+            ),
+        ] {
+            let name = format!("limits: {name}");
+            file.set(limit, &name, word.as_ref(), |text| size(text).map(Some))?;
+        }
+        Ok(limits)
     }
 
     /// Returns the lower one of each limit that either sets.

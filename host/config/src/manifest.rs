@@ -3,12 +3,11 @@
 //! An extension comes from others. None of its files may be a link, because a link could lead to any file of the user, whose
 //! content would become part of a component.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, Metadata};
 use std::path::{Component, Path};
 
-use anyhow::{Context, bail, ensure};
-use rustix::fs::{Mode, OFlags};
+use anyhow::{Context, ensure};
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::Value;
 use toolcell_spec::dialect::near::{
@@ -18,6 +17,7 @@ use toolcell_spec::dialect::near::{
 use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
 use super::config_text::line;
+use super::file;
 
 /// Whom a tool is for, if it is for models.
 const FOR_MODELS: &str = "model";
@@ -175,32 +175,15 @@ fn schema(folder: &Path, named: &str, room: &mut usize) -> anyhow::Result<Value>
 }
 
 /// Reads a text file of at most `bytes_max` bytes that is no link.
-pub(super) fn text(file: &Path, bytes_max: usize) -> anyhow::Result<String> {
-    let shown = file.display();
+pub(super) fn text(path: &Path, bytes_max: usize) -> anyhow::Result<String> {
+    let shown = path.display();
     ensure!(
-        !file.is_symlink(),
+        !path.is_symlink(),
         "cannot read {shown}: it is a link, which could lead to any file; name the file itself"
     );
-    // Without NONBLOCK, a named pipe would block the reader.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = rustix::fs::open(file, flags, Mode::empty())
-        .with_context(|| format!("cannot read {shown}"))?;
-    let open = File::from(open);
-    let metadata = open
-        .metadata()
-        .with_context(|| format!("cannot read {shown}"))?;
-    ensure!(
-        metadata.is_file(),
-        "cannot read {shown}: it is not a regular file"
-    );
-    let mut bytes = Vec::new();
-    let most = bytes_max as u64;
-    open.take(most + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {shown}"))?;
-    if bytes.len() as u64 > most {
-        bail!("cannot read {shown}: it is larger than {most} bytes");
-    }
+    let any = |_: &Path, _: &File, _: &Metadata| Ok(());
+    let bytes = file::read(path, OFlags::NOFOLLOW, bytes_max as u64, any)?;
+    let bytes = bytes.with_context(|| format!("cannot read {shown}: it does not exist"))?;
     String::from_utf8(bytes).with_context(|| format!("cannot read {shown}"))
 }
 

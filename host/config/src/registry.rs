@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde::Deserialize;
 use toolcell::Home;
 use toolcell_install::registry::{RegistryCredentials, RegistrySettings};
@@ -74,11 +74,12 @@ pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<
         .iter()
         .map(|path| file.folder.join(PathBuf::from(&**path)))
         .collect();
-    if let Some(word) = timeout {
-        let parsed = super::duration(word)
-            .map_err(|error| anyhow::anyhow!("[registry] timeout = {word:?}: {error}"));
-        settings.patience = parsed.with_context(|| file.place_of(word))?;
-    }
+    file.set(
+        &mut settings.patience,
+        "[registry] timeout",
+        timeout.as_ref(),
+        super::duration,
+    )?;
     Ok(settings)
 }
 

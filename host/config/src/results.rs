@@ -1,7 +1,7 @@
-use anyhow::bail;
 use toolcell_spec::{OutputRetention, Strategy};
 
 use super::file::ConfigFile;
+use super::units::one_of;
 
 /// The strategies by the words of the specification.
 const STRATEGIES: [(&str, Strategy); 6] = [
@@ -18,16 +18,8 @@ pub(super) fn keeping(file: &ConfigFile) -> anyhow::Result<OutputRetention> {
     let Some(word) = &file.results.persistence else {
         return Ok(OutputRetention::default());
     };
-    match STRATEGIES.into_iter().find(|(name, _)| *name == &**word) {
-        Some((_, strategy)) => Ok(OutputRetention::by(strategy)),
-        None => {
-            let known = STRATEGIES.map(|(name, _)| name).join(", ");
-            bail!(
-                "{}: [results] persistence = {word:?} is not one of: {known}",
-                file.place_of(word)
-            )
-        }
-    }
+    let strategy = file.parsed("[results] persistence", word, one_of(&STRATEGIES))?;
+    Ok(OutputRetention::by(strategy))
 }
 
 #[cfg(test)]

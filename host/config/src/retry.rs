@@ -1,9 +1,9 @@
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::ensure;
 use toolcell_policy::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
 use toolcell_spec::ErrorClass;
 
-use super::duration;
 use super::file::{ConfigFile, RetrySection};
+use super::units::{duration, one_of};
 
 /// Parses the `[retry]` of `file`; `None` if it is empty.
 pub(super) fn policy(file: &ConfigFile) -> anyhow::Result<Option<RetryPolicy>> {
@@ -24,42 +24,31 @@ pub(super) fn policy(file: &ConfigFile) -> anyhow::Result<Option<RetryPolicy>> {
         );
         policy.attempts = attempts;
     }
-    if let Some(word) = backoff {
-        let read = duration(word).map_err(|error| anyhow!("[retry] backoff = {word:?}: {error}"));
-        policy.backoff = read.with_context(|| file.place_of(word))?;
-        ensure!(
-            policy.backoff <= BACKOFF_MAX,
-            "{}: [retry] backoff = {word:?}: a wait is {} seconds at the most",
-            file.place_of(word),
+    let wait = |text: &str| match duration(text)? {
+        wait if wait <= BACKOFF_MAX => Ok(wait),
+        _ => Err(format!(
+            "a wait is {} seconds at the most",
             BACKOFF_MAX.as_secs()
-        );
-    }
+        )),
+    };
+    file.set(
+        &mut policy.backoff,
+        "[retry] backoff",
+        backoff.as_ref(),
+        wait,
+    )?;
     if let Some(words) = classes {
-        policy.classes.clear();
-        for word in words {
-            match class(word) {
-                Some(class) => policy.classes.push(class),
-                None => bail!(
-                    "{}: [retry] classes: {word:?} is not one of: {}",
-                    file.place_of(word),
-                    RETRY_CLASSES.map(name).join(", ")
-                ),
-            }
-        }
+        let known = RETRY_CLASSES.map(|class| (name(class), class));
+        let class = |word| file.parsed("[retry] classes", word, one_of(&known));
+        policy.classes = words.iter().map(class).collect::<anyhow::Result<_>>()?;
     }
     Ok(Some(policy))
 }
 
-fn class(word: &str) -> Option<ErrorClass> {
-    RETRY_CLASSES.into_iter().find(|class| name(*class) == word)
-}
-
 /// The specification's word.
 fn name(class: ErrorClass) -> String {
-    serde_json::to_value(class)
-        .ok()
-        .and_then(|word| word.as_str().map(str::to_owned))
-        .unwrap_or_default()
+    let word = serde_json::to_value(class).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -101,7 +90,7 @@ mod tests {
             ("backoff = \"5m\"", "30 seconds"),
             (
                 "classes = [\"canceled\"]",
-                "\"canceled\" is not one of: rate_limited, dependency_unavailable",
+                "\"canceled\": it is not one of: rate_limited, dependency_unavailable",
             ),
         ] {
             let error = format!("{:#}", of(&format!("[retry]\n{text}\n")).unwrap_err());

@@ -33,6 +33,19 @@ pub fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a number of bytes, or one with a unit: 64KiB, 64MiB, 1GiB".to_owned())
 }
 
+/// A parser of one of the words `known`.
+pub(super) fn one_of<S: AsRef<str>, T: Copy>(
+    known: &[(S, T)],
+) -> impl Fn(&str) -> Result<T, String> {
+    move |text| {
+        let found = known.iter().find(|(word, _)| word.as_ref() == text);
+        let words: Vec<&str> = known.iter().map(|(word, _)| word.as_ref()).collect();
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| format!("it is not one of: {}", words.join(", ")))
+    }
+}
+
 fn split(text: &str) -> Option<(u64, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! One request over HTTP/1.1, on a connection of its own: what registries and URLs have in common. Who may be asked, and
+//! One request over HTTP/1.1, on a connection of its own: what registries, URLs and collectors of telemetry have in common. Who may be asked, and
 //! where a redirect may lead, is decided by their modules.
 //!
 //! A general client does not fit: it reads whole answers into memory, and follows redirects before an address can be
@@ -40,17 +40,17 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// One request, which can be sent again.
 #[derive(Clone)]
-pub(crate) struct HttpCall {
-    pub(crate) method: Method,
-    pub(crate) url: Url,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct HttpCall {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Bytes,
     /// `true` if `body` has a credential, so that it may not be sent to another host.
-    pub(crate) is_secret: bool,
+    pub is_secret: bool,
 }
 
 impl HttpCall {
-    pub(crate) fn new(method: Method, url: Url) -> Self {
+    pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
             url,
@@ -78,10 +78,9 @@ impl HttpCall {
         let headers = request.headers_mut();
         headers.extend(self.headers.clone());
         headers.insert(HOST, HeaderValue::try_from(authority)?);
-        headers.insert(
-            USER_AGENT,
-            HeaderValue::from_static(concat!("toolcell/", env!("CARGO_PKG_VERSION"))),
-        );
+        let agent = concat!("toolcell/", env!("CARGO_PKG_VERSION"));
+        let agent = HeaderValue::from_static(agent);
+        headers.entry(USER_AGENT).or_insert(agent);
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         if self.method != Method::GET && self.method != Method::HEAD {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
@@ -92,7 +91,7 @@ impl HttpCall {
 
 /// Why a request has no answer, or an answer no end. Each names the reason, for a message.
 #[derive(Debug)]
-pub(crate) enum ExchangeFailure {
+pub enum ExchangeFailure {
     /// The server cannot be reached, or the connection broke.
     Unreachable(String),
     /// The server sends nothing, or too slowly.
@@ -106,7 +105,7 @@ impl ExchangeFailure {
 }
 
 /// The addresses of the host of `url`, at least one.
-pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
+pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let port = url.port_or_known_default().unwrap_or(443);
     let name = match url.host() {
         Some(Host::Ipv4(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
@@ -134,7 +133,7 @@ pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailur
 }
 
 /// Sends `call` to one of `addresses`, and waits for the head of the answer.
-pub(crate) async fn send(
+pub async fn send(
     tls: &TlsConnector,
     call: &HttpCall,
     addresses: &[SocketAddr],
@@ -213,13 +212,13 @@ impl Drop for ConnectionTask {
 }
 
 /// An answer whose body is still arriving.
-pub(crate) struct HttpReply {
+pub struct HttpReply {
     response: Response<Incoming>,
     _driver: ConnectionTask,
 }
 
 impl HttpReply {
-    pub(crate) fn status(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         self.response.status()
     }
 

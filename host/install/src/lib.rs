@@ -23,7 +23,7 @@ pub mod component;
 pub mod package;
 pub mod sbom;
 
-mod exchange;
+pub mod exchange;
 pub mod local;
 pub mod registry;
 pub mod tls;

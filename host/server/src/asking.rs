@@ -1,8 +1,6 @@
 //! Requests approvals and tool input: through the client, or by telling where else to answer.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +19,7 @@ use toolcell_dialect::mcp::{self, UserDecision};
 use toolcell_engine::approval::COLUMNS;
 use toolcell_spec::text::visible_json;
 use toolcell_spec::{InputResponse, InputResponses, InvocationId, Suspension};
+use toolcell_system::BoxFuture;
 
 use super::ApprovalSettings;
 
@@ -199,10 +198,7 @@ pub(super) struct QuestionRelay {
     principal: String,
     /// The answers to the question that an earlier process asked, until they are taken.
     earlier: Mutex<Option<oneshot::Receiver<InputResponses>>>,
-    /// Hears of approvals that the client's user is not asked for.
-    announcer: Option<AnnounceFn>,
-    /// Hears of approvals that the client's user may not give. `None` if the client is told where to answer anyway.
-    elsewhere: Option<AnnounceFn>,
+    announcers: ApprovalAnnouncers,
     questions: mpsc::Sender<CallQuestion>,
     outdated: CancellationToken,
 }
@@ -212,7 +208,8 @@ pub(super) struct QuestionRelay {
 pub(super) struct ApprovalAnnouncers {
     /// Of all of them, besides the client.
     pub(super) always: Option<AnnounceFn>,
-    /// Of those whose tool names another channel, instead of the client.
+    /// Of those whose tool names another channel, which the client's user may not give. `None` if the client is told where
+    /// to answer anyway.
     pub(super) elsewhere: Option<AnnounceFn>,
 }
 
@@ -221,60 +218,30 @@ pub(super) fn messenger(
     caller: Option<&str>,
     announcers: ApprovalAnnouncers,
     outdated: CancellationToken,
-) -> (Arc<QuestionRelay>, mpsc::Receiver<CallQuestion>) {
+) -> (QuestionRelay, mpsc::Receiver<CallQuestion>) {
     let (questions, waiting) = mpsc::channel(1);
-    let principal = user_at(caller);
-    let earlier = Mutex::default();
-    let ApprovalAnnouncers {
-        always: announcer,
-        elsewhere,
-    } = announcers;
-    (
-        Arc::new(QuestionRelay {
-            principal,
-            earlier,
-            announcer,
-            elsewhere,
-            questions,
-            outdated,
-        }),
-        waiting,
-    )
-}
-
-/// The respondent of a call whose tool asked in an earlier process, and what the client gets of it.
-pub(super) struct ReopenedQuestion {
-    pub(super) messenger: Arc<QuestionRelay>,
-    /// The question of that process.
-    pub(super) ask: CallQuestion,
-    /// Later questions.
-    pub(super) questions: mpsc::Receiver<CallQuestion>,
-}
-
-/// Repeats a suspended call's question; `None` if it is unreadable.
-pub(super) fn reopen(
-    suspension: &Suspension,
-    outdated: CancellationToken,
-) -> Option<ReopenedQuestion> {
-    let (answers, earlier) = oneshot::channel();
-    let (questions, waiting) = mpsc::channel(1);
-    let messenger = QuestionRelay {
-        principal: user_at(suspension.actor_ref.as_deref()),
-        earlier: Mutex::new(Some(earlier)),
-        announcer: None,
-        elsewhere: None,
+    let relay = QuestionRelay {
+        principal: user_at(caller),
+        earlier: Mutex::default(),
+        announcers,
         questions,
         outdated,
     };
-    let ask = CallQuestion::Input {
-        inquiry: expressible(&Inquiry::from_suspension(suspension).ok()?).0,
-        responses: answers,
-    };
-    Some(ReopenedQuestion {
-        messenger: Arc::new(messenger),
-        ask,
-        questions: waiting,
-    })
+    (relay, waiting)
+}
+
+/// Repeats the question of a suspended call, whose tool asked in an earlier process. Returns the respondent, that question
+/// and the receiver of later ones; `None` if it is unreadable.
+pub(super) fn reopen(
+    suspension: &Suspension,
+    outdated: CancellationToken,
+) -> Option<(QuestionRelay, CallQuestion, mpsc::Receiver<CallQuestion>)> {
+    let (responses, earlier) = oneshot::channel();
+    let inquiry = expressible(&Inquiry::from_suspension(suspension).ok()?).0;
+    let caller = suspension.actor_ref.as_deref();
+    let (mut relay, waiting) = messenger(caller, ApprovalAnnouncers::default(), outdated);
+    relay.earlier = Mutex::new(Some(earlier));
+    Some((relay, CallQuestion::Input { inquiry, responses }, waiting))
 }
 
 /// The open questions of a suspended call, as its client was shown them, by the names of their answers; `None` if they
@@ -318,12 +285,6 @@ fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<RequestedInput>) {
     )
 }
 
-impl QuestionRelay {
-    fn earlier(&self) -> Option<oneshot::Receiver<InputResponses>> {
-        self.earlier.lock().take()
-    }
-}
-
 impl Approver for QuestionRelay {
     fn principal(&self) -> &str {
         &self.principal
@@ -333,12 +294,9 @@ impl Approver for QuestionRelay {
         CHANNEL
     }
 
-    fn ask<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         Box::pin(async move {
-            if let Some(announcer) = &self.announcer {
+            if let Some(announcer) = &self.announcers.always {
                 announcer(prompt);
             }
             let (reply, said) = oneshot::channel();
@@ -356,11 +314,8 @@ impl Approver for QuestionRelay {
         })
     }
 
-    fn announce<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
-        let Some(announcer) = &self.elsewhere else {
+    fn announce<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
+        let Some(announcer) = &self.announcers.elsewhere else {
             return self.ask(prompt);
         };
         Box::pin(async move {
@@ -372,10 +327,7 @@ impl Approver for QuestionRelay {
 }
 
 impl Respondent for QuestionRelay {
-    fn respond<'a>(
-        &'a self,
-        inquiry: &'a Inquiry,
-    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+    fn respond<'a>(&'a self, inquiry: &'a Inquiry) -> BoxFuture<'a, Option<InputResponses>> {
         Box::pin(async move {
             let (inquiry, others) = expressible(inquiry);
             // Requests that MCP cannot express are canceled.
@@ -383,7 +335,8 @@ impl Respondent for QuestionRelay {
                 .iter()
                 .map(|other| (other.key().to_owned(), InputResponse::Cancel))
                 .collect();
-            if let Some(said) = self.earlier() {
+            let earlier = self.earlier.lock().take();
+            if let Some(said) = earlier {
                 found.extend(said.await.ok()?);
             } else if !inquiry.requests.is_empty() {
                 let (responses, said) = oneshot::channel();
@@ -413,10 +366,7 @@ impl Approver for AnnouncingApprover {
         "none"
     }
 
-    fn ask<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         Box::pin(async move {
             (self.announcer)(prompt);
             self.outdated.cancelled().await;

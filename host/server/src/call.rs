@@ -24,7 +24,7 @@ use super::calls::{CALLS_MAX, CallEntry, CallPlace};
 use super::exposed_tools::ExposedTool;
 use super::notices::{CallEventQueue, WantedNotices};
 use super::session::NAME;
-use super::tasks::DetachedCall;
+use super::tasks::Tasks;
 use super::{ApprovalSettings, Server, ServerTools, trace};
 
 /// Time after which a call that was refused for want of room may be tried again, in seconds.
@@ -89,13 +89,25 @@ pub(super) struct PreparedCall {
     pub(super) context: CallContext,
     /// `None` if all places of the server are taken.
     pub(super) place: Option<CallPlace>,
-    /// The questions of the call, if its client is to be asked.
-    pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
+    pub(super) talk: CallTalk,
+}
+
+/// What a call has for its client.
+pub(super) struct CallTalk {
+    pub(super) asks: CallQuestions,
     /// The events of the tool, if its client requested them.
     pub(super) spoken: Option<CallEventQueue>,
     /// `Some` if the call can become a task.
     entry: Option<Arc<CallEntry>>,
+    /// Tells that the call goes on without its client; `None` for a call that cannot.
     background: Option<Background>,
+}
+
+/// The questions of a call, and the answers that came before them.
+pub(super) struct CallQuestions {
+    /// `None` if the client is not to be asked.
+    pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
+    responses: Option<InputResponses>,
 }
 
 /// A call in progress; its record is kept when it ends.
@@ -104,15 +116,7 @@ pub(super) struct RunningCall {
     offering: Arc<ServerTools>,
     done: CallFuture,
     cancellation: Cancellation,
-    /// The questions of the call, if its client is to be asked.
-    questions: Option<mpsc::Receiver<CallQuestion>>,
-    responses: Option<InputResponses>,
-    /// The events of the tool, if its client requested them.
-    spoken: Option<CallEventQueue>,
-    /// `Some` if the call can become a task.
-    entry: Option<Arc<CallEntry>>,
-    /// Tells that the call goes on without its client; `None` for a call that cannot.
-    background: Option<Background>,
+    talk: CallTalk,
 }
 
 enum CallFuture {
@@ -143,24 +147,18 @@ impl Server {
             spec,
             context,
             place,
-            questions,
-            spoken,
-            entry,
-            background,
+            mut talk,
         } = self.prepare(incoming);
+        talk.asks.responses = responses;
         let cancellation = context.cancellation.clone();
         let call = offering.tools.call(spec, context);
-        let run = Arc::clone(self).run(call, cancellation.clone(), (place, lease), entry.clone());
-        let done = CallFuture::Here(Box::pin(run));
+        let entry = talk.entry.clone();
+        let run = Arc::clone(self).run(call, cancellation.clone(), (place, lease), entry);
         RunningCall {
             offering,
-            done,
+            done: CallFuture::Here(Box::pin(run)),
             cancellation,
-            questions,
-            responses,
-            spoken,
-            entry,
-            background,
+            talk,
         }
     }
 
@@ -208,15 +206,20 @@ impl Server {
                 }
             }
         }
-        let background = context.background.clone();
+        let talk = CallTalk {
+            asks: CallQuestions {
+                questions,
+                responses: None,
+            },
+            spoken,
+            entry,
+            background: context.background.clone(),
+        };
         PreparedCall {
             spec,
             context,
             place,
-            questions,
-            spoken,
-            entry,
-            background,
+            talk,
         }
     }
 
@@ -304,6 +307,7 @@ impl Server {
             elsewhere,
         };
         let (messenger, questions) = messenger(seen.caller.actor.as_deref(), announcers, outdated);
+        let messenger = Arc::new(messenger);
         if seen.channel != AskChannel::Return {
             context.respondent = Some(Arc::clone(&messenger) as _);
         }
@@ -319,23 +323,8 @@ impl RunningCall {
         &mut self,
         seen: &WaitingRequest<'_>,
     ) -> Result<CallProgress, Refusal> {
-        let Self {
-            done,
-            cancellation,
-            questions,
-            responses,
-            spoken,
-            ..
-        } = self;
-        let step = progress(
-            done,
-            cancellation,
-            CallQuestions {
-                questions,
-                responses,
-            },
-            seen,
-        );
+        let CallTalk { asks, spoken, .. } = &mut self.talk;
+        let step = progress(&mut self.done, &self.cancellation, asks, seen);
         let Some(spoken) = spoken else {
             return step.await;
         };
@@ -356,7 +345,7 @@ impl RunningCall {
     /// Moves the call to a task of its own, so that it continues without a request.
     pub(super) fn leave(mut self) -> Self {
         if let CallFuture::Here(call) = self.done {
-            self.background.iter().for_each(Background::enter);
+            self.talk.background.iter().for_each(Background::enter);
             self.done = CallFuture::Apart(tokio::spawn(call));
         }
         self
@@ -374,31 +363,32 @@ impl RunningCall {
 
     /// The call as its client can ask about it; `None` if it cannot become a task.
     pub(super) fn entry(&self) -> Option<&Arc<CallEntry>> {
-        self.entry.as_ref()
+        self.talk.entry.as_ref()
     }
 
-    /// Moves the call to a task of its own, for a client that asks about it; `None` if it cannot become a task.
-    pub(super) fn detach(self) -> Option<DetachedCall> {
-        let entry = self.entry.clone()?;
+    /// Moves the call to a task of its own, for a client that asks about it, and `ask` already; it has to have an entry.
+    pub(super) fn detach(self, tasks: &Arc<Tasks>, ask: Option<CallQuestion>) {
+        let Some(entry) = self.talk.entry.clone() else {
+            return;
+        };
         entry.set_left();
-        self.background.iter().for_each(Background::set_returns);
+        self.talk
+            .background
+            .iter()
+            .for_each(Background::set_returns);
         let call = match self.done {
             CallFuture::Here(call) => {
-                self.background.iter().for_each(Background::enter);
+                self.talk.background.iter().for_each(Background::enter);
                 tokio::spawn(call)
             }
             CallFuture::Apart(call) => call,
         };
-        let questions = match (self.questions, self.responses) {
-            (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
-            (questions, _) => questions,
+        let asks = self.talk.asks;
+        let questions = match asks.responses {
+            Some(_) => Some(answered_early(asks)),
+            None => asks.questions,
         };
-        Some(DetachedCall {
-            entry,
-            call,
-            questions,
-            keep: self.offering.keep,
-        })
+        tasks.follow(entry, call, self.offering.keep, (questions, ask));
     }
 }
 
@@ -418,7 +408,7 @@ impl CallFuture {
 async fn progress(
     done: &mut CallFuture,
     cancellation: &Cancellation,
-    mut asks: CallQuestions<'_>,
+    asks: &mut CallQuestions,
     seen: &WaitingRequest<'_>,
 ) -> Result<CallProgress, Refusal> {
     let mut asked: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
@@ -441,13 +431,7 @@ async fn progress(
     }
 }
 
-/// The questions of a call, and the answers that came before them.
-struct CallQuestions<'a> {
-    questions: &'a mut Option<mpsc::Receiver<CallQuestion>>,
-    responses: &'a mut Option<InputResponses>,
-}
-
-impl CallQuestions<'_> {
+impl CallQuestions {
     /// The next question that is still open.
     async fn next(&mut self) -> Option<CallQuestion> {
         loop {
@@ -466,22 +450,12 @@ impl CallQuestions<'_> {
     }
 }
 
-/// Answers questions with `responses`, which came before them; returns the receiver of the others. The call does not wait
+/// Answers questions with the responses that came before them; returns the receiver of the others. The call does not wait
 /// until its client asks about it.
-fn answered_early(
-    questions: mpsc::Receiver<CallQuestion>,
-    responses: InputResponses,
-) -> mpsc::Receiver<CallQuestion> {
+fn answered_early(mut asks: CallQuestions) -> mpsc::Receiver<CallQuestion> {
     let (pass_on, open) = mpsc::channel(1);
     tokio::spawn(async move {
-        let mut questions = Some(questions);
-        let mut responses = Some(responses);
-        loop {
-            let mut asks = CallQuestions {
-                questions: &mut questions,
-                responses: &mut responses,
-            };
-            let Some(ask) = asks.next().await else { return };
+        while let Some(ask) = asks.next().await {
             if pass_on.send(ask).await.is_err() {
                 return;
             }

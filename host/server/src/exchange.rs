@@ -254,9 +254,7 @@ impl MessageCalls {
             spec,
             context,
             place,
-            questions,
-            spoken,
-            ..
+            talk,
         } = prepared;
         let spec = CallSpec {
             mapping: Some(mapping),
@@ -266,13 +264,13 @@ impl MessageCalls {
         self.ids.push(call.id);
         let wanted = seen.wanted;
         let peer = seen.context.peer.clone();
-        if let Some(mut spoken) = spoken {
+        if let Some(mut spoken) = talk.spoken {
             let peer = peer.clone();
             self.told.push(Box::pin(
                 async move { spoken.pass_on(&wanted, &peer).await },
             ));
         }
-        if let Some(mut questions) = questions {
+        if let Some(mut questions) = talk.asks.questions {
             self.asked.push(Box::pin(async move {
                 while let Some(ask) = questions.recv().await {
                     elicit(ask, peer.clone()).await;

@@ -23,9 +23,8 @@ const RESERVED: [&str; 3] = [mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT
 /// server. Those that are deferred can be called only by a caller that has loaded them (AT-SURF-06, AT-SURF-07).
 pub struct ExposedTools {
     offers: Vec<Arc<ExposedTool>>,
+    /// Besides the listed names also qualified names, and bare names and aliases that only one tool has.
     by_name: HashMap<String, Arc<ExposedTool>>,
-    /// Qualified names, and bare names and aliases that only one tool has: accepted, but not listed.
-    by_other_name: HashMap<String, Arc<ExposedTool>>,
     /// `true` if a client repeats arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
     surface: Arc<Surface>,
@@ -98,11 +97,9 @@ impl ExposedTools {
                 Arc::new(ExposedTool::new(name, offered, standing, strict))
             })
             .collect();
-        let by_name = offers
-            .iter()
-            .map(|offer| (offer.name.clone(), Arc::clone(offer)))
-            .collect();
-        let by_other_name = other_names(&offers);
+        let mut by_name = other_names(&offers);
+        let listed = offers.iter();
+        by_name.extend(listed.map(|offer| (offer.name.clone(), Arc::clone(offer))));
         let mirrors = offers
             .iter()
             .any(|offer| mirrors(offer.tool.contract().model_schema()));
@@ -114,7 +111,6 @@ impl ExposedTools {
         Self {
             offers,
             by_name,
-            by_other_name,
             mirrors,
             surface: Arc::new(surface),
             terms,
@@ -162,7 +158,8 @@ impl ExposedTools {
 
     /// Returns whether it has a tool of this qualified name.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.by_other_name.contains_key(name)
+        let found = self.by_name.get(name);
+        found.is_some_and(|offer| offer.qualified_name == name)
     }
 
     /// The same, shared.
@@ -182,28 +179,25 @@ impl ExposedTools {
 
     /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
     pub(super) fn find(&self, name: &str) -> Result<&Arc<ExposedTool>, Refusal> {
-        self.by_name
-            .get(name)
-            .or_else(|| self.by_other_name.get(name))
-            .ok_or_else(|| {
-                let listed = self
-                    .offers
-                    .iter()
-                    .filter(|offer| offer.standing.state == LoadingState::Loaded);
-                let names: Vec<&str> = listed
-                    .map(|offer| offer.name.as_str())
-                    .take(CANDIDATES_MAX)
-                    .collect();
-                let known = match names.as_slice() {
-                    _ if self.defers() => {
-                        format!("{} finds the tools that there are", mcp::SEARCH_TOOLS)
-                    }
-                    [] => "no tools are available".to_owned(),
-                    names => format!("available: {}", names.join(", ")),
-                };
-                let message = format!("no tool named `{name}`; {known}");
-                Refusal::new(ErrorCode::UnknownTool, message)
-            })
+        self.by_name.get(name).ok_or_else(|| {
+            let listed = self
+                .offers
+                .iter()
+                .filter(|offer| offer.standing.state == LoadingState::Loaded);
+            let names: Vec<&str> = listed
+                .map(|offer| offer.name.as_str())
+                .take(CANDIDATES_MAX)
+                .collect();
+            let known = match names.as_slice() {
+                _ if self.defers() => {
+                    format!("{} finds the tools that there are", mcp::SEARCH_TOOLS)
+                }
+                [] => "no tools are available".to_owned(),
+                names => format!("available: {}", names.join(", ")),
+            };
+            let message = format!("no tool named `{name}`; {known}");
+            Refusal::new(ErrorCode::UnknownTool, message)
+        })
     }
 
     /// The index of the tool that `name` refers to.
@@ -221,22 +215,17 @@ impl ExposedTools {
 
     /// Returns the MCP description of the tool with the exported name `name`.
     pub(super) fn described(&self, name: &str) -> Option<LoadedToolkit> {
-        self.by_name
-            .get(name)
-            .map(|offer| offer.described().clone())
+        let found = self.by_name.get(name);
+        let listed = found.filter(|offer| offer.name == name);
+        listed.map(|offer| offer.described().clone())
     }
 
     /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
     pub(super) fn listed(&self, loads: &LoadedTools) -> Vec<LoadedToolkit> {
-        let is_listed = |offer: &&Arc<ExposedTool>| match offer.standing.state {
-            LoadingState::Loaded => true,
-            LoadingState::Unavailable => false,
-            _ => loads.has(&offer.qualified_name),
-        };
         let listed = self
             .offers
             .iter()
-            .filter(is_listed)
+            .filter(|offer| offer.is_listed(loads))
             .map(|offer| offer.described().clone());
         let own = mcp::discovery().into_iter().filter(|_| self.defers());
         listed.chain(own).collect()
@@ -278,6 +267,15 @@ impl ExposedTool {
     /// (AT-LIFE-06).
     pub(super) fn is_loaded(&self, loads: &LoadedTools) -> bool {
         self.standing.state != LoadingState::Deferred || loads.has(&self.qualified_name)
+    }
+
+    /// Returns whether a caller with these `loads` need not search for it.
+    pub(super) fn is_listed(&self, loads: &LoadedTools) -> bool {
+        match self.standing.state {
+            LoadingState::Loaded => true,
+            LoadingState::Unavailable => false,
+            _ => loads.has(&self.qualified_name),
+        }
     }
 
     /// Returns whether clients expect structured output.

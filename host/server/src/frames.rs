@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use super::budget::{ByteBudget, ROOM, give_back_soon};
 use super::greeting;
 use super::loading::LoadEnd;
-use super::outline::{ARRAY, Outline, OutlineError, is_array};
+use super::of_http;
+use super::outline::{Outline, RefusedFrame};
 use super::pending::{IdInUse, PendingRequests};
 use super::sent_arguments::{SentArguments, weight};
 use super::stdio::{ClientReader, ClientWriter};
@@ -45,13 +46,8 @@ pub(super) struct NotPending;
 impl NotPending {
     /// Returns whether the notification has it, over stdio or HTTP.
     pub(super) fn is_in(extensions: &Extensions) -> bool {
-        let of_http = || {
-            extensions
-                .get::<::http::request::Parts>()?
-                .extensions
-                .get::<Self>()
-        };
-        extensions.get::<Self>().or_else(of_http).is_some()
+        let found: Option<&Self> = extensions.get().or_else(|| of_http(extensions));
+        found.is_some()
     }
 }
 
@@ -303,22 +299,7 @@ struct LineBuffer {
 enum InputLine {
     Message(Box<IncomingMessage>),
     /// Not an MCP message, or one that is refused.
-    Refused(RefusedLine),
-}
-
-/// Why a line is refused, and the id of the request that the refusal answers.
-struct RefusedLine {
-    error: ErrorData,
-    id: Option<RequestId>,
-}
-
-impl From<OutlineError> for RefusedLine {
-    fn from(OutlineError { id, why }: OutlineError) -> Self {
-        Self {
-            error: invalid(why),
-            id,
-        }
-    }
+    Refused(RefusedFrame),
 }
 
 fn invalid(why: String) -> ErrorData {
@@ -383,7 +364,8 @@ impl LineBuffer {
             self.searched = 0;
             if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
                 let why = format!("the message has more than {LINE_BYTES_MAX} bytes: send less");
-                return Some(InputLine::Refused(OutlineError { id: None, why }.into()));
+                let error = invalid(why);
+                return Some(InputLine::Refused(RefusedFrame { id: None, error }));
             }
             if let Some(line) = parse(line.trim_ascii(), &self.budget) {
                 return Some(line);
@@ -398,14 +380,11 @@ fn parse(line: &[u8], budget: &ByteBudget) -> Option<InputLine> {
     if line.is_empty() {
         return None;
     }
-    let refused = |error, id| Some(InputLine::Refused(RefusedLine { error, id }));
+    let refused = |error, id| Some(InputLine::Refused(RefusedFrame { id, error }));
     let outline = match Outline::scan(line) {
         Ok(outline) => outline,
-        Err(unread) => return Some(InputLine::Refused(unread.into())),
+        Err(unread) => return Some(InputLine::Refused(unread)),
     };
-    if is_array(line) {
-        return refused(invalid(ARRAY.to_owned()), None);
-    }
     if let Some(outline) = outline.as_ref().filter(|outline| outline.is("initialize")) {
         return match greeting::complete(line) {
             Ok(completed) => message(completed.as_deref().unwrap_or(line), None),
@@ -445,7 +424,7 @@ fn message(line: &[u8], sent: Option<SentArguments>) -> Option<InputLine> {
         }
         // A notification has no response.
         Err(_) if is_notification(line) => None,
-        Err(_) => Some(InputLine::Refused(RefusedLine {
+        Err(_) => Some(InputLine::Refused(RefusedFrame {
             error: unreadable(line),
             id: None,
         })),

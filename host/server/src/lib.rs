@@ -44,11 +44,13 @@ mod unknown_cancels;
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
-use rmcp::RoleServer;
-use rmcp::service::RequestContext;
+use rmcp::model::Extensions;
+use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolcell_spec::Refusal;
 use toolcell_system::BoxFuture;
 
 use calls::{CallPlaces, Calls};
@@ -215,16 +217,19 @@ impl Server {
     }
 }
 
-/// Returns a token that is canceled when the connection that waits for the response closes; `None` over stdio.
-fn gone(context: &RequestContext<RoleServer>) -> Option<CancellationToken> {
-    context
-        .extensions
-        .get::<::http::request::Parts>()?
-        .extensions
-        .get::<GoneToken>()
-        .map(|gone| gone.0.clone())
-}
-
-/// An extension of HTTP requests, see [`gone`].
+/// An extension of HTTP requests: canceled when the connection that waits for the response closes.
 #[derive(Clone)]
 struct GoneToken(CancellationToken);
+
+/// An extension of the HTTP request that a message came with; `None` over stdio.
+fn of_http<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
+    extensions.get::<::http::request::Parts>()?.extensions.get()
+}
+
+/// A name of so many bytes, written in hexadecimal, that nobody can guess.
+fn random_name<const BYTES: usize>() -> Result<String, Refusal> {
+    let mut bytes = [0; BYTES];
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|error| Refusal::host_fault(format!("cannot create a random name: {error}")))?;
+    Ok(HEXLOWER.encode(&bytes))
+}

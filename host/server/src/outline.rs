@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use rmcp::model::RequestId;
+use rmcp::model::{ErrorData, RequestId};
 use serde::de::IgnoredAny;
 use toolcell_spec::JSON_VALUES_MAX;
 
@@ -20,11 +20,11 @@ pub(super) struct Outline<'a> {
     arguments: Option<Range<usize>>,
 }
 
-/// Why a frame is refused before it is parsed, and the id of the request that the refusal answers.
+/// Why a frame is refused, and the id of the request that the refusal answers.
 #[derive(Debug)]
-pub(super) struct OutlineError {
+pub(super) struct RefusedFrame {
     pub(super) id: Option<RequestId>,
-    pub(super) why: String,
+    pub(super) error: ErrorData,
 }
 
 impl<'a> Outline<'a> {
@@ -32,9 +32,9 @@ impl<'a> Outline<'a> {
     ///
     /// # Errors
     ///
-    /// Fails for more than 100,000 values beside the arguments of a `tools/call`, or for a duplicate key that the
-    /// outline reads.
-    pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, OutlineError> {
+    /// Fails for more than 100,000 values beside the arguments of a `tools/call`, for a duplicate key that the outline
+    /// reads, and for a JSON array.
+    pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, RefusedFrame> {
         let mut cursor = Cursor {
             text,
             at: 0,
@@ -90,9 +90,9 @@ impl<'a> Outline<'a> {
             None => values(text),
         };
         let unread = |why| {
-            Err(OutlineError {
+            Err(RefusedFrame {
                 id: whole.and_then(|()| outline.request_id()),
-                why,
+                error: ErrorData::invalid_request(why, None),
             })
         };
         if values > JSON_VALUES_MAX {
@@ -101,6 +101,10 @@ impl<'a> Outline<'a> {
             ));
         }
         match repeated {
+            _ if is_array(text) => Err(RefusedFrame {
+                id: None,
+                error: ErrorData::invalid_request(ARRAY, None),
+            }),
             Some(name) => unread(format!("duplicate key {name:?}: send it once")),
             None => Ok(whole.map(|()| outline)),
         }
@@ -150,12 +154,11 @@ impl<'a> Outline<'a> {
 }
 
 /// Why an array is refused.
-pub(super) const ARRAY: &str =
-    "a message is a JSON object: send each message by itself, not in an array";
+const ARRAY: &str = "a message is a JSON object: send each message by itself, not in an array";
 
 /// Returns whether `text` is a JSON array. MCP dropped batches in 2025-06-18, but rmcp parses some arrays as a request,
 /// each item as the member at its position; the outline does not.
-pub(super) fn is_array(text: &[u8]) -> bool {
+fn is_array(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
@@ -311,7 +314,7 @@ mod tests {
         for text in [
             "",
             "7",
-            "[{}]",
+            "[{}",
             "{",
             r#"{"a"}"#,
             r#"{"a":"#,
@@ -330,7 +333,7 @@ mod tests {
             |name: &str| format!(r#"{{"id":7,"method":"x","params":{{"{name}":[{commas}]}}}}"#);
         for text in [format!("[{commas}"), in_params("a"), in_params("arguments")] {
             let unread = Outline::scan(text.as_bytes()).unwrap_err();
-            assert!(unread.why.contains("100000"), "{}", unread.why);
+            assert!(unread.error.message.contains("100000"), "{}", unread.error);
             assert_eq!(unread.id.is_some(), text.starts_with('{'));
         }
         assert!(Outline::scan(format!(r#"{{"a":"{commas}"}}"#).as_bytes()).is_ok());

@@ -13,6 +13,7 @@ use serde::Serialize;
 use toolcell_spec::{Content, ToolResult};
 
 use crate::budget::{BudgetExceeded, ByteBudget, Lease};
+use crate::of_http;
 
 /// Bytes of memory per byte of a payload that goes into a response: as it is read, as it is parsed, and as it is sent.
 const COPIES: usize = 4;
@@ -40,11 +41,7 @@ impl ResultRoom {
 
     /// The room of the request of `context`; `None` for a client of standard streams, which is the only one of its server.
     pub(super) fn from_context(context: &RequestContext<RoleServer>) -> Option<&Self> {
-        context
-            .extensions
-            .get::<::http::request::Parts>()?
-            .extensions
-            .get::<Self>()
+        of_http(&context.extensions)
     }
 
     /// Counts a result that the response has among others, as [`collect`] does.

@@ -7,6 +7,7 @@ use rmcp::service::RequestContext;
 use toolcell_spec::{Input, JSON_VALUES_MAX};
 
 use super::budget::Lease;
+use super::of_http;
 
 /// Bytes of memory per byte of arguments while a call is in flight: the text, the parsed value, and copies of both for
 /// the record, for the guest, and on the way there. Measured, with a margin.
@@ -32,15 +33,8 @@ impl SentArguments {
 
     /// Returns the arguments that came with the request, over stdio or HTTP.
     pub(super) fn with(context: &RequestContext<RoleServer>) -> Option<Self> {
-        let here = || context.extensions.get::<Self>();
-        let of_http = || {
-            context
-                .extensions
-                .get::<::http::request::Parts>()?
-                .extensions
-                .get::<Self>()
-        };
-        here().or_else(of_http).cloned()
+        let extensions = &context.extensions;
+        extensions.get().or_else(|| of_http(extensions)).cloned()
     }
 }
 

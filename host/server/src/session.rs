@@ -4,8 +4,8 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
     ClientCapabilities, CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams,
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcell_dialect::mcp::{self, Level};
 use toolcell_spec as record;
-use toolcell_spec::{CallRecord, Refusal, ToolResult};
+use toolcell_spec::{CallRecord, Refusal, ResultPersistence, ToolResult};
 use ulid::Ulid;
 
 use super::asking::{AskChannel, CallQuestion};
@@ -41,7 +41,7 @@ use super::sent_arguments::SentArguments;
 use super::surfaces;
 use super::tasks::TASK_AFTER;
 use super::unknown_cancels::UnknownCancels;
-use super::{Server, ServerTools};
+use super::{GoneToken, Server, ServerTools, of_http};
 
 /// The server's name.
 pub(super) const NAME: &str = "toolcell";
@@ -96,7 +96,7 @@ pub(super) struct ClientSession {
     /// The tools that the session has loaded.
     loads: LoadedTools,
     /// The minimum log level that a client of 2025-11-25 set.
-    level: AtomicU8,
+    level: Mutex<Level>,
     pub(super) told_of_load: ToldOfLoad,
     /// Stops the background tasks of the session.
     ended: CancellationToken,
@@ -112,7 +112,7 @@ impl ClientSession {
             identity,
             loads: LoadedTools::new(Arc::clone(&id)),
             id,
-            level: AtomicU8::new(Level::Info as u8),
+            level: Mutex::new(Level::Info),
             told_of_load: ToldOfLoad::default(),
             _ends: ended.clone().drop_guard(),
             ended,
@@ -174,18 +174,8 @@ impl ClientSession {
         if revision(context) >= ProtocolVersion::V_2026_07_28 {
             context.meta.log_level().map(mcp::log_level)
         } else {
-            self.level()
+            Some(*self.level.lock())
         }
-    }
-
-    fn level(&self) -> Option<Level> {
-        use Level::{Alert, Critical, Debug, Emergency, Error, Info, Notice, Warning};
-        let level = self.level.load(Ordering::Relaxed);
-        [
-            Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency,
-        ]
-        .into_iter()
-        .find(|known| *known as u8 == level)
     }
 
     /// The name in records of the session of this request.
@@ -199,7 +189,7 @@ impl ClientSession {
             actor: self.identity.actor.clone(),
             session: lasts.then(|| Arc::clone(&self.id)),
             task_owner: self.task_owner().into(),
-            gone: super::gone(context),
+            gone: of_http(&context.extensions).map(|GoneToken(gone)| gone.clone()),
         }
     }
 
@@ -363,15 +353,31 @@ impl ClientSession {
         let Ok(offer) = offering.offers.find(tool) else {
             return Err(mcp::protocol_error(&result));
         };
-        self.identity
-            .shelf
-            .put(&record.persistence, &result.provenance);
-        self.identity.shelf.name(&result.artifact_refs);
-        results::reserve(seen.context, moved_bytes(&result)).await?;
-        fill_structured(offering, offer, &mut result).await;
-        offering.fit(&mut result);
+        let tools = (offering, Some(offer.as_ref()));
+        self.deliver(tools, &record.persistence, &mut result, seen.context)
+            .await?;
         let output_schema = offer.tool.contract().output_schema();
         Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
+    }
+
+    /// Makes a result ready for its client: what it refers to can be read, and structured output that its tool promises is in
+    /// it.
+    pub(super) async fn deliver(
+        &self,
+        (offering, offer): (&ServerTools, Option<&ExposedTool>),
+        persistence: &[ResultPersistence],
+        result: &mut ToolResult,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // First, so that a client can read in parts what has no room in the answer.
+        self.payloads().put(persistence, &result.provenance);
+        self.payloads().name(&result.artifact_refs);
+        results::reserve(context, moved_bytes(result)).await?;
+        if let Some(offer) = offer {
+            fill_structured(offering, offer, result).await;
+        }
+        offering.fit(result);
+        Ok(())
     }
 
     /// The request as a call of it is made: with the tools that are offered now, which the call keeps.
@@ -419,11 +425,7 @@ async fn step(
 
 /// Restores structured output that was moved to a payload, if the tool declares an output schema, because clients
 /// refuse a result without it. The content stays a preview.
-pub(super) async fn fill_structured(
-    offering: &ServerTools,
-    offer: &ExposedTool,
-    result: &mut ToolResult,
-) {
+async fn fill_structured(offering: &ServerTools, offer: &ExposedTool, result: &mut ToolResult) {
     let keeping = offering.tools.host.keeping();
     let promised = result.structured_content.is_none()
         && keeping.output
@@ -451,12 +453,16 @@ pub(super) async fn fill_structured(
 }
 
 /// The size of what a result moved to payloads, in bytes.
-pub(super) fn moved_bytes(result: &ToolResult) -> usize {
+fn moved_bytes(result: &ToolResult) -> usize {
     let sizes = result
         .resource_refs
         .iter()
         .filter_map(|moved| moved["size_bytes"].as_u64());
     usize::try_from(sizes.sum::<u64>().min(PAYLOAD_BYTES_MAX)).unwrap_or(usize::MAX)
+}
+
+fn not_found(method: String) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
 }
 
 /// Boxes what its futures hold: rmcp's future of a request has room for each of them, and is moved several times before it
@@ -641,18 +647,14 @@ impl ServerHandler for ClientSession {
                 surfaces::SURFACE => self.surface(&context).await,
                 exchange::EXPORT => self.export(request, &context).await,
                 exchange::RUN => Box::pin(self.run_message(request, &context)).await,
-                "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => Err(
-                    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
-                ),
+                "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {
+                    Err(not_found(request.method))
+                }
                 // Methods of the older revision.
                 "initialize" | "logging/setLevel"
                     if revision(&context) >= ProtocolVersion::V_2026_07_28 =>
                 {
-                    Err(ErrorData::new(
-                        ErrorCode::METHOD_NOT_FOUND,
-                        request.method,
-                        None,
-                    ))
+                    Err(not_found(request.method))
                 }
                 "tools/list" | "resources/list" | "resources/read" | "logging/setLevel"
                 | "initialize" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
@@ -661,11 +663,7 @@ impl ServerHandler for ClientSession {
                         None,
                     ))
                 }
-                _ => Err(ErrorData::new(
-                    ErrorCode::METHOD_NOT_FOUND,
-                    request.method,
-                    None,
-                )),
+                _ => Err(not_found(request.method)),
             }
         })
         .await
@@ -736,14 +734,9 @@ impl ServerHandler for ClientSession {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if revision(&context) >= ProtocolVersion::V_2026_07_28 {
-            return Err(ErrorData::new(
-                ErrorCode::METHOD_NOT_FOUND,
-                "logging/setLevel",
-                None,
-            ));
+            return Err(not_found("logging/setLevel".to_owned()));
         }
-        self.level
-            .store(mcp::log_level(params.level) as u8, Ordering::Relaxed);
+        *self.level.lock() = mcp::log_level(params.level);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell_journal::Keep;
 use toolcell_spec::{
@@ -31,6 +31,17 @@ pub(crate) struct CallEnd {
     pub(crate) is_gone: bool,
 }
 
+/// The record of an ended call in the log.
+#[derive(Deserialize)]
+struct LoggedCall {
+    invocation: ToolInvocation,
+    result: ToolResult,
+    #[serde(default)]
+    persistence: Vec<ResultPersistence>,
+    #[serde(default)]
+    events: Vec<Value>,
+}
+
 impl CallEnd {
     /// Converts `record`; `keep` says which calls the log keeps.
     pub(crate) fn from_record(record: CallRecord, keep: Keep) -> Self {
@@ -51,20 +62,17 @@ impl CallEnd {
     }
 
     /// Reads a record of the log; `None` if the call has not ended.
-    pub(crate) fn read(mut record: Value) -> Option<Self> {
-        let result: ToolResult = part(&mut record, "result")?;
-        let persistence: Vec<ResultPersistence> =
-            part(&mut record, "persistence").unwrap_or_default();
-        let events = record.get("events").and_then(Value::as_array);
-        let shut_down = events
-            .into_iter()
-            .flatten()
-            .filter_map(|event| event.get("data"))
-            .any(is_shut_down);
-        let invocation: ToolInvocation = part(&mut record, "invocation")?;
+    pub(crate) fn read(record: Value) -> Option<Self> {
+        let LoggedCall {
+            invocation,
+            result,
+            persistence,
+            events,
+        } = serde_json::from_value(record).ok()?;
         let is_gone = is_never_persisted(&persistence) && is_emptied(&result);
+        let mut data = events.iter().filter_map(|event| event.get("data"));
         Some(Self {
-            shut_down,
+            shut_down: data.any(is_shut_down),
             is_recorded: true,
             is_gone,
             ..Self::new(result, persistence, Some(&invocation))
@@ -145,10 +153,6 @@ fn is_emptied(result: &ToolResult) -> bool {
 fn is_shut_down(data: &Value) -> bool {
     data.get("abort_reason")
         .is_some_and(|reason| reason == "runtime_shutdown")
-}
-
-fn part<T: DeserializeOwned>(record: &mut Value, name: &str) -> Option<T> {
-    serde_json::from_value(record.get_mut(name)?.take()).ok()
 }
 
 /// A field of the MCP metadata of a call.

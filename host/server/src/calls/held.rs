@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
-use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_spec::{ErrorCode, Input, Refusal};
 
 use crate::asking::CallQuestion;
 use crate::budget::Lease;
 use crate::call::RunningCall;
+use crate::random_name;
 
 /// Maximum number of held calls of one caller, because a person would not read more questions.
 const HELD_MAX: usize = 32;
@@ -117,11 +116,7 @@ impl HeldCalls {
         ask: CallQuestion,
         words: HeldCallKey,
     ) -> Result<String, Refusal> {
-        let mut bytes = [0; 24];
-        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| {
-            Refusal::host_fault(format!("cannot create a random name: {error}"))
-        })?;
-        let name = HEXLOWER.encode(&bytes);
+        let name = random_name::<24>()?;
         let mut held = self.0.lock();
         held.calls.insert(
             name.clone(),

@@ -4,7 +4,7 @@
 //! next. Each principal has a share; a connection beyond it has a place among those that wait, where nothing evicts it, so
 //! that it gets an answer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +28,13 @@ const ARRIVED_MAX: usize = 1_024;
 const ARRIVED_FILES: u64 = 4;
 
 pub(super) struct Connections {
-    arrivals: Mutex<UnplacedConnections>,
+    /// Those without a place, and whether each has said something.
+    arrivals: Mutex<Crowd<bool>>,
     arrived_max: usize,
     /// Held by the stranger that gets the next place: they come in one after the other.
     turn: tokio::sync::Mutex<()>,
-    strangers: Mutex<UnauthenticatedClients>,
+    /// When each came in: it can be evicted only some time after that.
+    strangers: Mutex<Crowd<Instant>>,
     strangers_max: usize,
     /// Notified when a stranger frees its place.
     room: Notify,
@@ -43,36 +45,41 @@ pub(super) struct Connections {
     wait: Duration,
 }
 
-/// Connections without a place, in the order in which they came.
-#[derive(Default)]
-struct UnplacedConnections {
-    there: BTreeMap<u64, ArrivalState>,
+/// Connections in the order in which they came, with what is known of each, and what evicts it.
+struct Crowd<T> {
+    there: BTreeMap<u64, (T, CancellationToken)>,
     next: u64,
-    /// How many of them have said something.
-    spoken: usize,
 }
 
-struct ArrivalState {
-    leave: CancellationToken,
-    has_spoken: bool,
+impl<T> Crowd<T> {
+    fn new() -> Mutex<Self> {
+        Mutex::new(Self {
+            there: BTreeMap::new(),
+            next: 0,
+        })
+    }
+
+    fn add(&mut self, known: T) -> (u64, CancellationToken) {
+        let (id, leave) = (self.next, CancellationToken::new());
+        self.next += 1;
+        self.there.insert(id, (known, leave.clone()));
+        (id, leave)
+    }
+
+    /// Evicts the first one that `may_leave`. Returns whether there was one.
+    fn evict(&mut self, may_leave: impl Fn(&T) -> bool) -> bool {
+        let mut all = self.there.iter();
+        let first = all.find(|(_, (known, _))| may_leave(known));
+        let id = first.map(|(id, _)| *id);
+        let gone = id.and_then(|id| self.there.remove(&id));
+        gone.inspect(|(_, leave)| leave.cancel()).is_some()
+    }
 }
 
 /// A connection that has no place yet.
 pub(super) struct UnplacedConnection {
     connections: Arc<Connections>,
     id: u64,
-    leave: CancellationToken,
-}
-
-#[derive(Default)]
-struct UnauthenticatedClients {
-    there: HashMap<u64, UnauthenticatedClient>,
-    next: u64,
-}
-
-struct UnauthenticatedClient {
-    /// When it came in: it can be evicted only some time after that.
-    since: Instant,
     leave: CancellationToken,
 }
 
@@ -95,12 +102,12 @@ impl Connections {
         let waiting = limits.waiting as usize;
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ARRIVED_FILES;
         Arc::new(Self {
-            arrivals: Mutex::default(),
+            arrivals: Crowd::new(),
             arrived_max: usize::try_from(files)
                 .unwrap_or(usize::MAX)
                 .clamp(1, ARRIVED_MAX),
             turn: tokio::sync::Mutex::default(),
-            strangers: Mutex::default(),
+            strangers: Crowd::new(),
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
             known: Arc::new(Semaphore::new(all)),
@@ -114,18 +121,10 @@ impl Connections {
     pub(super) fn arrive(self: &Arc<Self>) -> UnplacedConnection {
         let mut arrivals = self.arrivals.lock();
         if arrivals.there.len() >= self.arrived_max {
-            arrivals.send_away();
+            // The one that has been silent for longest, or else the oldest.
+            _ = arrivals.evict(|has_spoken| !has_spoken) || arrivals.evict(|_| true);
         }
-        let id = arrivals.next;
-        let leave = CancellationToken::new();
-        arrivals.next += 1;
-        arrivals.there.insert(
-            id,
-            ArrivalState {
-                leave: leave.clone(),
-                has_spoken: false,
-            },
-        );
+        let (id, leave) = arrivals.add(false);
         UnplacedConnection {
             connections: Arc::clone(self),
             id,
@@ -138,15 +137,29 @@ impl Connections {
         let _turn = self.turn.lock().await;
         loop {
             let room = self.room.notified();
-            let time = if self.arrivals.lock().spoken > self.strangers_max {
+            let spoken = {
+                let arrivals = self.arrivals.lock();
+                let known = arrivals.there.values();
+                known.filter(|(has_spoken, _)| *has_spoken).count()
+            };
+            let time = if spoken > self.strangers_max {
                 CROWDED
             } else {
                 PATIENT
             };
             {
                 let mut strangers = self.strangers.lock();
-                if strangers.there.len() < self.strangers_max || strangers.send_away(time) {
-                    return self.add(&mut strangers);
+                if strangers.there.len() < self.strangers_max
+                    || strangers.evict(|since| since.elapsed() >= time)
+                {
+                    let (id, leave) = strangers.add(Instant::now());
+                    return ClientConnection {
+                        connections: Arc::clone(self),
+                        id,
+                        leave,
+                        known: Mutex::default(),
+                        waits: Mutex::default(),
+                    };
                 }
             }
             // A crowd can form now.
@@ -154,48 +167,9 @@ impl Connections {
         }
     }
 
-    fn add(self: &Arc<Self>, strangers: &mut UnauthenticatedClients) -> ClientConnection {
-        let id = strangers.next;
-        let leave = CancellationToken::new();
-        strangers.next += 1;
-        strangers.there.insert(
-            id,
-            UnauthenticatedClient {
-                since: Instant::now(),
-                leave: leave.clone(),
-            },
-        );
-        ClientConnection {
-            connections: Arc::clone(self),
-            id,
-            leave,
-            known: Mutex::default(),
-            waits: Mutex::default(),
-        }
-    }
-
     /// Waits until no authenticated connection is left.
     pub(super) async fn end(&self, limits: &HttpLimits) {
         let _ = self.known.acquire_many(limits.connections).await;
-    }
-}
-
-impl UnplacedConnections {
-    /// Evicts the connection that has been silent for longest, or else the oldest.
-    fn send_away(&mut self) {
-        let silent = self.there.iter().find(|(_, arrival)| !arrival.has_spoken);
-        let id = silent
-            .or_else(|| self.there.first_key_value())
-            .map(|(id, _)| *id);
-        if let Some(arrival) = id.and_then(|id| self.remove(id)) {
-            arrival.leave.cancel();
-        }
-    }
-
-    fn remove(&mut self, id: u64) -> Option<ArrivalState> {
-        let arrival = self.there.remove(&id)?;
-        self.spoken -= usize::from(arrival.has_spoken);
-        Some(arrival)
     }
 }
 
@@ -209,10 +183,8 @@ impl UnplacedConnection {
     pub(super) async fn enter(&self) -> ClientConnection {
         {
             let mut arrivals = self.connections.arrivals.lock();
-            if let Some(arrival) = arrivals.there.get_mut(&self.id)
-                && !std::mem::replace(&mut arrival.has_spoken, true)
-            {
-                arrivals.spoken += 1;
+            if let Some((has_spoken, _)) = arrivals.there.get_mut(&self.id) {
+                *has_spoken = true;
             }
         }
         self.connections.enter().await
@@ -221,20 +193,7 @@ impl UnplacedConnection {
 
 impl Drop for UnplacedConnection {
     fn drop(&mut self) {
-        self.connections.arrivals.lock().remove(self.id);
-    }
-}
-
-impl UnauthenticatedClients {
-    /// Evicts the stranger that came first, if it had its place for `time`. Returns whether there was one.
-    fn send_away(&mut self, time: Duration) -> bool {
-        let first = self.there.iter().min_by_key(|(_, stranger)| stranger.since);
-        let over = first.filter(|(_, stranger)| stranger.since.elapsed() >= time);
-        let over = over.map(|(id, _)| *id);
-        let over = over.and_then(|id| self.there.remove(&id));
-        over.as_ref()
-            .inspect(|stranger| stranger.leave.cancel())
-            .is_some()
+        self.connections.arrivals.lock().there.remove(&self.id);
     }
 }
 
@@ -323,8 +282,6 @@ mod tests {
             .collect();
         assert_eq!(left, [1, 2], "the first has spoken");
         drop((there, more, first));
-        assert!(
-            connections.arrivals.lock().there.is_empty() && connections.arrivals.lock().spoken == 0
-        );
+        assert!(connections.arrivals.lock().there.is_empty());
     }
 }

@@ -35,7 +35,7 @@ use super::{InterruptFuture, ServeFuture, Server};
 
 pub use gate::OriginGate;
 pub use limits::HttpLimits;
-pub(crate) use problem::Problem;
+pub(crate) use problem::{Problem, told};
 pub use token::{Tokens, read_private};
 
 /// Maximum number of headers of one request, and maximum size of its request line and headers together, in bytes.

@@ -84,6 +84,22 @@ impl Problem {
     }
 }
 
+/// A problem that says no more than its code does.
+impl From<ErrorCode> for Problem {
+    fn from(code: ErrorCode) -> Self {
+        Self::new(code, told(code))
+    }
+}
+
+/// What a code means, and the remedy.
+pub(crate) fn told(code: ErrorCode) -> String {
+    let mut known = ErrorCode::explanations().iter();
+    let said = known.find(|known| known.code == code);
+    said.map_or_else(String::new, |said| {
+        format!("{} {}", said.means, said.remedy)
+    })
+}
+
 /// The problem of a request that no call was made of. The detail for developers stays behind.
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {

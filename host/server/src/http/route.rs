@@ -23,7 +23,7 @@ use crate::frames::{self, NotPending};
 use crate::greeting;
 use crate::http::problem::Problem;
 use crate::otc::WorkerSecret;
-use crate::outline::{ARRAY, Outline, is_array};
+use crate::outline::Outline;
 use crate::results::ResultRoom;
 use crate::sent_arguments::{SentArguments, weight};
 use crate::{GoneToken, Server};
@@ -128,28 +128,6 @@ struct ClaimExtension {
     _claim: Arc<RequestIdClaim>,
 }
 
-/// Why a body could not be read.
-struct BodyError(ErrorCode, &'static str);
-
-impl BodyError {
-    const TOO_LARGE: Self = Self(ErrorCode::BodyTooLarge, "a request has at most 4 MiB");
-    const TOO_SLOW: Self = Self(ErrorCode::BodyTooSlow, "the body took too long");
-    const BROKEN: Self = Self(ErrorCode::BodyBroken, "the body came to no end");
-    /// Others take all of the memory for bodies.
-    const NO_MEMORY: Self = Self(ErrorCode::TooMuchMemory, NO_MEMORY);
-
-    fn answer(self, form: RefusalForm) -> RefusalResponse {
-        let Self(code, why) = self;
-        let is_full = code == ErrorCode::TooMuchMemory;
-        let answer = form.answer(Problem::new(code, why).after(is_full.then_some(RETRY_AFTER)));
-        if is_full || code == ErrorCode::BodyTooLarge {
-            closing(answer).into()
-        } else {
-            answer.into()
-        }
-    }
-}
-
 /// How a request is told that it was refused.
 #[derive(Clone, Copy)]
 enum RefusalForm {
@@ -171,6 +149,19 @@ impl RefusalForm {
         match self {
             Self::Document => problem.into_response(),
             Self::Text => problem.into_text(),
+        }
+    }
+
+    /// The answer to a request whose body could not be read.
+    fn unread(self, code: ErrorCode) -> RefusalResponse {
+        let answer = match code {
+            ErrorCode::TooMuchMemory => Problem::new(code, NO_MEMORY).after(RETRY_AFTER),
+            _ => code.into(),
+        };
+        let answer = self.answer(answer);
+        match code {
+            ErrorCode::TooMuchMemory | ErrorCode::BodyTooLarge => closing(answer).into(),
+            _ => answer.into(),
         }
     }
 }
@@ -257,9 +248,8 @@ impl Routes {
             .sound
             .is(client.requests.fetch_add(1, Ordering::Relaxed))
         {
-            let why = "a request says once, and in one way, how long its body is";
-            let problem = Problem::new(ErrorCode::FramingInvalid, why);
-            return Err(closing(noted(form.answer(problem))).into());
+            let refused = form.answer(ErrorCode::FramingInvalid.into());
+            return Err(closing(noted(refused)).into());
         }
         self.gate
             .check(request.uri(), request.headers())
@@ -275,8 +265,7 @@ impl Routes {
             "/readyz" => Ok(probe(&request, self.unready().await)),
             // An accepted request continues; another server takes this one.
             _ if self.drain.is_cancelled() => {
-                let why = "the server ends; send the request again, to the one that follows";
-                let problem = Problem::new(ErrorCode::ServerEnding, why).after(RETRY_AFTER);
+                let problem = Problem::from(ErrorCode::ServerEnding).after(RETRY_AFTER);
                 Err(form.answer(problem).into())
             }
             path if path.starts_with(API) => self.api(request, client).await,
@@ -382,7 +371,7 @@ impl Routes {
         let body = self
             .take(&holder.bodies, body)
             .await
-            .map_err(|unread| unread.answer(RefusalForm::Document))?;
+            .map_err(|code| RefusalForm::Document.unread(code))?;
         // The memory stays reserved until a handler drops the bytes.
         Ok(Request::from_parts(
             head,
@@ -406,13 +395,19 @@ impl Routes {
         let body = self
             .take(&holder.bodies, body)
             .await
-            .map_err(|unread| unread.answer(RefusalForm::Text))?;
-        if opens_session(&head, &body.bytes)
+            .map_err(|code| RefusalForm::Text.unread(code))?;
+        let McpBody {
+            bytes,
+            request_id,
+            greets,
+            cancels,
+        } = self.read(service, &mut head, body).await?;
+        if greets
+            && !head.headers.contains_key(SESSION_HEADER)
             && service.sessions.count().await >= self.limits.sessions
         {
             return Err(busy("too many sessions are open; end one, or wait"));
         }
-        let (mut head, body, request_id) = self.read(service, head, body).await?;
         let results = ResultRoom::new(service.caller.results.clone());
         head.extensions.insert(results.clone());
         let gone = CancellationToken::new();
@@ -421,7 +416,6 @@ impl Routes {
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &service.sessions).await;
         let mut claimed = None;
-        let has_id = request_id.is_some();
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
             let taken = || {
                 rpc_error(
@@ -438,7 +432,7 @@ impl Routes {
                 _claim: Arc::clone(claim),
             });
         }
-        if !has_id && let Some(id) = canceled(&head, &body) {
+        if let Some(id) = cancels {
             match &in_use {
                 Some(in_use) if service.sessions.cancel(in_use, &id) => {}
                 Some(_) => _ = head.extensions.insert(NotPending),
@@ -457,7 +451,7 @@ impl Routes {
         let ends_session = head.method == Method::DELETE;
         let mut response = service
             .mcp
-            .handle(Request::from_parts(head, Full::new(body)))
+            .handle(Request::from_parts(head, Full::new(bytes)))
             .await;
         // Official clients warn of any other success.
         if ends_session && response.status() == StatusCode::ACCEPTED {
@@ -478,16 +472,16 @@ impl Routes {
     }
 
     /// Reads the whole body, after reserving memory for it.
-    async fn take(&self, budget: &ByteBudget, body: Incoming) -> Result<LeasedBody, BodyError> {
+    async fn take(&self, budget: &ByteBudget, body: Incoming) -> Result<LeasedBody, ErrorCode> {
         let expected = body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         });
         if expected > BODY_BYTES_MAX {
-            return Err(BodyError::TOO_LARGE);
+            return Err(ErrorCode::BodyTooLarge);
         }
         // Twice the size: for the pieces and for the whole.
         let lease = tokio::time::timeout(self.limits.body_time, budget.take(expected * 2)).await;
-        let lease = lease.map_err(|_| BodyError::NO_MEMORY)?;
+        let lease = lease.map_err(|_| ErrorCode::TooMuchMemory)?;
         let read = async {
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(LeasedBody {
@@ -497,64 +491,72 @@ impl Routes {
         };
         match tokio::time::timeout(self.limits.body_time, read).await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TOO_LARGE),
-            Ok(Err(_)) => Err(BodyError::BROKEN),
-            Err(_) => Err(BodyError::TOO_SLOW),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ErrorCode::BodyTooLarge),
+            Ok(Err(_)) => Err(ErrorCode::BodyBroken),
+            Err(_) => Err(ErrorCode::BodyTooSlow),
         }
     }
 
-    /// Returns what rmcp is to parse, with the arguments of a call as an extension of the head, and the id of a
-    /// request. Releases the body's memory reservation.
+    /// Returns what rmcp is to parse, with the arguments of a call as an extension of the head. Releases the body's memory
+    /// reservation.
     async fn read(
         &self,
         service: &PrincipalService,
-        mut head: Parts,
+        head: &mut Parts,
         body: LeasedBody,
-    ) -> Result<(Parts, Bytes, Option<RequestId>), RefusalResponse> {
+    ) -> Result<McpBody, RefusalResponse> {
         let outline = Outline::scan(&body.bytes)
-            .map_err(|unread| rpc_error(unread.id.as_ref(), &unread.why))?;
-        if is_array(&body.bytes) {
-            return Err(rpc_error(None, ARRAY));
-        }
+            .map_err(|unread| rpc_refusal(unread.id.as_ref(), &unread.error))?;
+        let is_post = head.method == Method::POST;
+        let mut read = McpBody {
+            bytes: body.bytes.clone(),
+            request_id: None,
+            greets: false,
+            cancels: None,
+        };
         let Some(outline) = outline else {
-            return if head.method == Method::POST {
+            return if is_post {
                 Err(rpc_refusal(None, &frames::unreadable(&body.bytes)))
             } else {
-                Ok((head, body.bytes, None))
+                Ok(read)
             };
         };
-        let id = outline.request_id();
+        read.request_id = outline.request_id();
         if outline.is("initialize") {
             let completed = greeting::complete(&body.bytes)
-                .map_err(|wrong| rpc_refusal(id.as_ref(), &wrong))?;
-            return Ok((
-                head,
-                completed.map_or_else(|| body.bytes.clone(), Bytes::from),
-                id,
-            ));
+                .map_err(|wrong| rpc_refusal(read.request_id.as_ref(), &wrong))?;
+            read.bytes = completed.map_or(read.bytes, Bytes::from);
+            read.greets = is_post;
+        } else if outline.is("notifications/cancelled") && read.request_id.is_none() {
+            read.cancels = canceled(&body.bytes).filter(|_| is_post);
         }
         let Some(arguments) = outline.arguments() else {
-            return Ok((head, body.bytes, id));
+            return Ok(read);
         };
-        let lease = tokio::time::timeout(
-            self.limits.body_time,
-            service.caller.arguments.take(weight(arguments)),
-        )
-        .await;
+        let lease = service.caller.arguments.take(weight(arguments));
+        let lease = tokio::time::timeout(self.limits.body_time, lease).await;
         let lease = lease.map_err(|_| {
             busy("the arguments of your calls take too much memory; wait for answers")
         })?;
         let sent = SentArguments::new(arguments, lease);
         // rmcp checks headers that repeat arguments against the body.
         let whole = sent.arguments.value().is_ok() && self.server.offering().offers.mirrors();
-        let left = if whole {
-            body.bytes.clone()
-        } else {
-            outline.without_arguments().into()
-        };
+        if !whole {
+            read.bytes = outline.without_arguments().into();
+        }
         head.extensions.insert(sent);
-        Ok((head, left, id))
+        Ok(read)
     }
+}
+
+/// The body of a request as rmcp is to parse it.
+struct McpBody {
+    bytes: Bytes,
+    request_id: Option<RequestId>,
+    /// `true` for `initialize`.
+    greets: bool,
+    /// The request that this notification cancels.
+    cancels: Option<RequestId>,
 }
 
 /// A body, and the memory that is reserved for it.
@@ -576,25 +578,14 @@ async fn named(headers: &HeaderMap, sessions: &Arc<ClientSessions>) -> Option<In
         .await
 }
 
-fn opens_session(head: &Parts, body: &[u8]) -> bool {
-    let opens = || matches!(Outline::scan(body), Ok(Some(outline)) if outline.is("initialize"));
-    head.method == Method::POST && !head.headers.contains_key(SESSION_HEADER) && opens()
-}
-
-/// The id of the request that a notification cancels; `None` if `body` is not such a notification.
-fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
+/// The id of the request that the notification `body` cancels.
+fn canceled(body: &[u8]) -> Option<RequestId> {
     #[derive(Deserialize)]
     struct Notification {
         params: CancelledNotificationParam,
     }
-    let cancels = || matches!(Outline::scan(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
-    let notification = || {
-        serde_json::from_slice::<Notification>(body)
-            .ok()?
-            .params
-            .request_id
-    };
-    (head.method == Method::POST && cancels()).then(notification)?
+    let notification: Notification = serde_json::from_slice(body).ok()?;
+    notification.params.request_id
 }
 
 /// The answer to a probe; `why` the server is not well.
@@ -640,8 +631,7 @@ fn get_only() -> Response<Body> {
 }
 
 fn without_token(form: RefusalForm) -> RefusalResponse {
-    let why = "send a token of this server: Authorization: Bearer TOKEN";
-    noted(form.answer(Problem::new(ErrorCode::Unauthorized, why))).into()
+    noted(form.answer(ErrorCode::Unauthorized.into())).into()
 }
 
 fn busy(why: &str) -> RefusalResponse {

@@ -2,11 +2,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
-use data_encoding::HEXLOWER;
+use anyhow::{Context, anyhow, bail, ensure};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use toolcell_system::named_file;
+
+use crate::random_name;
 
 /// Minimum length of a token, in characters; a shorter one can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -26,10 +27,7 @@ pub struct Tokens {
 impl Tokens {
     /// Generates a token for one principal. Returns its text, too, which is not stored.
     pub fn generate() -> anyhow::Result<(Self, String)> {
-        let mut bytes = [0; 32];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .context("cannot create a random token")?;
-        let text = HEXLOWER.encode(&bytes);
+        let text = random_name::<32>().map_err(|refusal| anyhow!(refusal.message))?;
         let name = "token:generated";
         let tokens = Self::from_callers(vec![(blake3::hash(text.as_bytes()), name.into())]);
         Ok((

@@ -2,11 +2,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
-use rustix::rand::{GetRandomFlags, getrandom};
 use toolcell_dialect::otc::{Authorization, AuthorizationStatus, Requirement};
 use toolcell_spec::{Refusal, Timestamp};
+
+use crate::random_name;
 
 use super::executions::ExecutionKey;
 
@@ -66,9 +66,7 @@ impl Authorizations {
         requirement: &Requirement,
         now: Timestamp,
     ) -> Result<Authorization, Refusal> {
-        let mut bytes = [0; 16];
-        getrandom(&mut bytes, GetRandomFlags::empty())
-            .map_err(|error| Refusal::host_fault(format!("cannot create a random id: {error}")))?;
+        let id = random_name::<16>()?;
         let mut of_principals = self.of_principals.lock();
         let known = of_principals.entry(Arc::clone(principal)).or_default();
         known.iter_mut().for_each(|pending| pending.expire(now));
@@ -84,7 +82,7 @@ impl Authorizations {
             known.pop_front();
         }
         let pending = PendingAuthorization {
-            id: HEXLOWER.encode(&bytes),
+            id,
             execution: execution.cloned(),
             credential: requirement.credential.clone(),
             scopes: requirement.scopes.clone(),

@@ -1,5 +1,5 @@
 use blake3::{Hash, Hasher};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolcell_dialect::otc::{OtcMode, OtcRequest};
 use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
@@ -13,71 +13,34 @@ pub(super) struct RequestDigests {
 
 impl RequestDigests {
     pub(super) fn from_request(request: &OtcRequest, mode: OtcMode) -> Self {
+        let inputs = read_json::<Value>(&request.inputs, JSON_VALUES_MAX);
+        let inputs = inputs.unwrap_or_else(|_| request.inputs.as_str().into());
+        let tool = &request.tool;
+        let mut said = json!([
+            format!("{mode:?}"),
+            tool.toolkit,
+            tool.name,
+            tool.version,
+            request.user_id,
+            inputs,
+            request.user_info,
+        ]);
+        // The fields of an object have no order.
+        said.sort_all_objects();
         let mut hasher = Hasher::new();
-        text(&mut hasher, &format!("{mode:?}"));
-        text(&mut hasher, &request.tool.toolkit);
-        text(&mut hasher, &request.tool.name);
-        maybe(&mut hasher, request.tool.version.as_deref());
-        maybe(&mut hasher, request.user_id.as_deref());
-        match read_json::<Value>(&request.inputs, JSON_VALUES_MAX) {
-            Ok(inputs) => value(&mut hasher, &inputs),
-            Err(_) => text(&mut hasher, &request.inputs),
-        }
-        value(
-            &mut hasher,
-            request.user_info.as_ref().unwrap_or(&Value::Null),
-        );
+        hasher.update(said.to_string().as_bytes());
         let without_credentials = hasher.finalize();
-        maybe(
-            &mut hasher,
-            request.token.as_ref().map(|token| token.expose()),
-        );
-        for (name, secret) in &request.secrets {
-            text(&mut hasher, name);
-            text(&mut hasher, secret.expose());
+        hasher.update(&[u8::from(request.token.is_some())]);
+        let token = request.token.iter().map(|token| token.expose());
+        let secrets = request.secrets.iter();
+        let secrets = secrets.flat_map(|(name, secret)| [name.as_str(), secret.expose()]);
+        // Each by its own digest, so that no two sequences of texts have one.
+        for text in token.chain(secrets) {
+            hasher.update(blake3::hash(text.as_bytes()).as_bytes());
         }
         Self {
             whole: hasher.finalize(),
             without_credentials,
-        }
-    }
-}
-
-/// With its length, so that no two sequences of texts have one digest.
-fn text(hasher: &mut Hasher, text: &str) {
-    hasher
-        .update(&(text.len() as u64).to_le_bytes())
-        .update(text.as_bytes());
-}
-
-fn maybe(hasher: &mut Hasher, maybe: Option<&str>) {
-    hasher.update(&[u8::from(maybe.is_some())]);
-    text(hasher, maybe.unwrap_or_default());
-}
-
-/// The fields of an object have no order. Recursion ends, because what is read is nested 120 levels at most.
-fn value(hasher: &mut Hasher, of: &Value) {
-    match of {
-        Value::Array(items) => {
-            hasher
-                .update(b"a")
-                .update(&(items.len() as u64).to_le_bytes());
-            items.iter().for_each(|item| value(hasher, item));
-        }
-        Value::Object(fields) => {
-            hasher
-                .update(b"o")
-                .update(&(fields.len() as u64).to_le_bytes());
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_unstable_by_key(|(name, _)| *name);
-            for (name, field) in fields {
-                text(hasher, name);
-                value(hasher, field);
-            }
-        }
-        scalar => {
-            hasher.update(b"s");
-            text(hasher, &scalar.to_string());
         }
     }
 }

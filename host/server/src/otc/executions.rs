@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_spec::ErrorCode;
 
 use super::OtcAnswer;
 use super::digest::RequestDigests;
@@ -62,8 +62,7 @@ enum ExecutionState {
 pub(super) enum ClaimRefusal {
     /// It ran before.
     Answered(OtcAnswer),
-    /// With the status of HTTP.
-    Refused(u16, Refusal),
+    Refused(ErrorCode),
 }
 
 enum ExecutionLookup<'a> {
@@ -107,7 +106,7 @@ impl Executions {
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
             if !entry.is_of(body) {
-                return ExecutionLookup::Ended(reused());
+                return ExecutionLookup::Ended(ClaimRefusal::Refused(ErrorCode::ExecutionIdReused));
             }
             match &entry.state {
                 ExecutionState::Running(running) => {
@@ -116,13 +115,19 @@ impl Executions {
                 ExecutionState::Answered(answer) => {
                     return ExecutionLookup::Ended(ClaimRefusal::Answered(answer.clone()));
                 }
-                ExecutionState::TooLarge => return ExecutionLookup::Ended(too_large()),
-                ExecutionState::Lost => return ExecutionLookup::Ended(lost()),
+                ExecutionState::TooLarge => {
+                    return ExecutionLookup::Ended(ClaimRefusal::Refused(
+                        ErrorCode::ResponseNotKept,
+                    ));
+                }
+                ExecutionState::Lost => {
+                    return ExecutionLookup::Ended(ClaimRefusal::Refused(ErrorCode::ExecutionLost));
+                }
                 ExecutionState::Waiting => {}
             }
         }
         if ledger.running >= RUNNING_MAX {
-            return ExecutionLookup::Ended(too_many());
+            return ExecutionLookup::Ended(ClaimRefusal::Refused(ErrorCode::TooManyCalls));
         }
         let (sender, receiver) = watch::channel(());
         let serial = ledger.begin(key, body, receiver);
@@ -253,26 +258,6 @@ impl Drop for ExecutionTicket<'_> {
     }
 }
 
-fn reused() -> ClaimRefusal {
-    let message = "this execution id belongs to another request; use a new one";
-    ClaimRefusal::Refused(409, Refusal::new(ErrorCode::ExecutionIdReused, message))
-}
-
-fn too_large() -> ClaimRefusal {
-    let message = "the execution has ended, but its response was too large to be kept; use a new execution id";
-    ClaimRefusal::Refused(409, Refusal::new(ErrorCode::ResponseNotKept, message))
-}
-
-fn lost() -> ClaimRefusal {
-    let message = "the connection was closed during this execution; it is not repeated, because it may have had effects";
-    ClaimRefusal::Refused(409, Refusal::new(ErrorCode::ExecutionLost, message))
-}
-
-fn too_many() -> ClaimRefusal {
-    let message = format!("{RUNNING_MAX} executions run already; try again");
-    ClaimRefusal::Refused(503, Refusal::new(ErrorCode::TooManyCalls, message))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -313,7 +298,7 @@ mod tests {
         match executions.claim(principal, &key(at), body(of)).await {
             Ok(_) => "free",
             Err(ClaimRefusal::Answered(_)) => "answered",
-            Err(ClaimRefusal::Refused(_, refusal)) => refusal.code.as_str(),
+            Err(ClaimRefusal::Refused(code)) => code.as_str(),
         }
     }
 

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use anyhow::ensure;
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -64,12 +62,6 @@ impl WorkerSecret {
             return Err("the signature of the token is wrong");
         }
         check(&part(claims)?, now)
-    }
-}
-
-impl fmt::Debug for WorkerSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WorkerSecret")
     }
 }
 
@@ -258,8 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_refused_and_none_is_shown() {
+    fn a_short_secret_is_refused() {
         assert!(WorkerSecret::new("dev").is_err());
-        assert!(!format!("{:?}", WorkerSecret::new(SECRET).unwrap()).contains(SECRET));
     }
 }

@@ -47,16 +47,6 @@ pub(super) struct Tasks {
     calls: Arc<Calls>,
 }
 
-/// A call that runs without a request.
-pub(super) struct DetachedCall {
-    pub(super) entry: Arc<CallEntry>,
-    /// The record; `None` if the call was left to another process.
-    pub(super) call: JoinHandle<Option<Box<CallRecord>>>,
-    pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
-    /// The ended calls that the host's log keeps.
-    pub(super) keep: Keep,
-}
-
 /// A call that cannot become a task, with its open question.
 pub(super) type UndetachableCall = Box<(RunningCall, Option<CallQuestion>)>;
 
@@ -84,20 +74,19 @@ impl Tasks {
         let Some(named) = named.filter(|_| running.entry().is_some_and(entered)) else {
             return Err(Box::new((running, ask)));
         };
-        if let Some(detached) = running.detach() {
-            self.follow(detached, ask);
-        }
+        running.detach(self, ask);
         Ok(named)
     }
 
-    /// Follows a registered call until it has ended.
-    fn follow(self: &Arc<Self>, detached: DetachedCall, ask: Option<CallQuestion>) {
-        let DetachedCall {
-            entry,
-            call,
-            questions,
-            keep,
-        } = detached;
+    /// Follows a registered call, which runs without a request, until it has ended. `call` gives `None` if it was left to
+    /// another process. Last come the receiver of its questions, and one that is open already.
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        entry: Arc<CallEntry>,
+        call: JoinHandle<Option<Box<CallRecord>>>,
+        keep: Keep,
+        (questions, ask): (Option<mpsc::Receiver<CallQuestion>>, Option<CallQuestion>),
+    ) {
         entry.take_questions(questions, ask);
         let tasks = Arc::clone(self);
         self.calls.follow(entry, call, keep, async move |entry| {

@@ -128,13 +128,15 @@ impl Server {
         }
     }
 
+    /// The tasks, if any call ever needed an approval.
+    fn with_approvals(&self) -> Option<&Arc<Tasks>> {
+        let tasks = self.tasks.as_ref();
+        tasks.filter(|tasks| tasks.store.approvals.exists())
+    }
+
     /// The open questions about calls of `callers`.
     pub(crate) async fn questions(&self, callers: &[Arc<str>]) -> Result<Vec<Summary>, Refusal> {
-        let Some(tasks) = self
-            .tasks
-            .as_ref()
-            .filter(|tasks| tasks.store.approvals.exists())
-        else {
+        let Some(tasks) = self.with_approvals() else {
             return Ok(Vec::new());
         };
         let mut found = tasks.approvals(|store| store.list(false)).await?;
@@ -148,11 +150,7 @@ impl Server {
         id: InvocationId,
         callers: &[Arc<str>],
     ) -> Result<Option<StoredApproval>, Refusal> {
-        let Some(tasks) = self
-            .tasks
-            .as_ref()
-            .filter(|tasks| tasks.store.approvals.exists())
-        else {
+        let Some(tasks) = self.with_approvals() else {
             return Ok(None);
         };
         let kept = tasks.approvals(move |store| store.kept(id)).await?;

@@ -23,8 +23,7 @@ use ulid::Ulid;
 use crate::asking::{AskChannel, CHANNEL, CallQuestion, heeding_cut, suspended, user_at};
 use crate::call::{RunningCall, revision};
 use crate::calls::{CallEnd, TaskState, TooLarge};
-use crate::results;
-use crate::session::{ClientSession, fill_structured, moved_bytes};
+use crate::session::ClientSession;
 
 use super::stored::StoredState;
 use super::{TTL, Tasks, UndetachableCall};
@@ -93,7 +92,7 @@ impl ClientSession {
         let id = tasks
             .names
             .read(name, &owner)
-            .map_err(|error| internal(&Refusal::from(error)))?;
+            .map_err(|error| internal(error.into()))?;
         let id = id.ok_or_else(unknown)?;
         let created = began(id);
         let now = Timestamp::now();
@@ -157,10 +156,7 @@ impl ClientSession {
             channel,
             ..
         } = &named;
-        let stored = tasks
-            .read(*id)
-            .await
-            .map_err(|refusal| internal(&refusal))?;
+        let stored = tasks.read(*id).await.map_err(internal)?;
         if matches!(stored, StoredState::Working | StoredState::Over(..))
             && tasks.calls.has_lost(*id)
         {
@@ -184,7 +180,7 @@ impl ClientSession {
             }
             StoredState::Asks(kept) => match suspended(&kept.suspension) {
                 Some(asked) => Ok(named.asks(|| asked, None)),
-                None => Err(internal(&Refusal::host_fault(
+                None => Err(internal(Refusal::host_fault(
                     "the questions of this call cannot be read",
                 ))),
             },
@@ -214,18 +210,11 @@ impl ClientSession {
                 &not_kept(KEPT_OFF),
             ));
         }
-        results::reserve(context, moved_bytes(&ended.result)).await?;
         let mut result = ended.result.clone();
-        self.identity
-            .shelf
-            .put(&ended.persistence, &result.provenance);
-        self.identity.shelf.name(&result.artifact_refs);
         let offering = self.offering();
-        let offer = offering.offers.find(&ended.tool).ok();
-        if let Some(offer) = offer {
-            fill_structured(&offering, offer, &mut result).await;
-        }
-        offering.fit(&mut result);
+        let offer = offering.offers.find(&ended.tool).ok().map(Arc::as_ref);
+        self.deliver((&offering, offer), &ended.persistence, &mut result, context)
+            .await?;
         let output_schema = offer.and_then(|offer| offer.tool.contract().output_schema());
         Ok(mcp::task_ended(
             facts,
@@ -251,8 +240,7 @@ impl ClientSession {
         if given.map_err(|error| ErrorData::invalid_params(error.to_string(), None))? {
             return Ok(());
         }
-        let failed = |refusal: Refusal| internal(&refusal);
-        let approval = match named.tasks.read(named.id).await.map_err(failed)? {
+        let approval = match named.tasks.read(named.id).await.map_err(internal)? {
             StoredState::Waits(approval) if self.is_of_client(&approval) => approval,
             StoredState::Asks(kept) if answers(&kept, responses) => {
                 return self.answer_suspended(&named, responses).await;
@@ -264,7 +252,7 @@ impl ClientSession {
         };
         self.answer_stored(&named, &approval, heeding_cut(said, approval.cut))
             .await?;
-        let stored = named.tasks.read(named.id).await.map_err(failed)?;
+        let stored = named.tasks.read(named.id).await.map_err(internal)?;
         self.server
             .settle(named.tasks, Some(&named.owner), named.channel, stored)
             .await;
@@ -281,10 +269,7 @@ impl ClientSession {
             tasks, id, owner, ..
         } = named;
         let large = |error: TooLarge| ErrorData::invalid_params(error.to_string(), None);
-        let taken = tasks
-            .take_suspended(*id)
-            .await
-            .map_err(|refusal| internal(&refusal))?;
+        let taken = tasks.take_suspended(*id).await.map_err(internal)?;
         let taken = match taken {
             Some((kept, held)) => self
                 .server
@@ -355,7 +340,7 @@ impl ClientSession {
                 "a caller cannot approve its own call",
                 None,
             )),
-            Err(refusal) => Err(internal(&refusal)),
+            Err(refusal) => Err(internal(refusal)),
         }
     }
 
@@ -382,7 +367,7 @@ impl ClientSession {
             return Ok(());
         }
         // Holds the role in the call until this ends, if no other process has it.
-        let stored = tasks.read(id).await.map_err(|refusal| internal(&refusal))?;
+        let stored = tasks.read(id).await.map_err(internal)?;
         if let StoredState::Asks(_) = &stored
             && self.stop_suspended(&named).await?
         {
@@ -394,11 +379,7 @@ impl ClientSession {
                 if !tasks.calls.has_ended(id) =>
             {
                 // The process that holds the call sees it, and ends the call.
-                if tasks
-                    .withdraw(id)
-                    .await
-                    .map_err(|refusal| internal(&refusal))?
-                {
+                if tasks.withdraw(id).await.map_err(internal)? {
                     return Ok(());
                 }
                 true
@@ -425,8 +406,11 @@ impl ClientSession {
 impl ClientSession {
     /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over.
     async fn stop_suspended(&self, named: &NamedTask<'_>) -> Result<bool, ErrorData> {
-        let failed = |refusal: Refusal| internal(&refusal);
-        let Some((mut kept, held)) = named.tasks.take_suspended(named.id).await.map_err(failed)?
+        let Some((mut kept, held)) = named
+            .tasks
+            .take_suspended(named.id)
+            .await
+            .map_err(internal)?
         else {
             return Ok(false);
         };
@@ -436,7 +420,7 @@ impl ClientSession {
             .tasks
             .approvals(move |store| store.withdraw_suspended(id))
             .await
-            .map_err(failed)?
+            .map_err(internal)?
         {
             return Ok(false);
         }
@@ -544,8 +528,8 @@ fn began(id: InvocationId) -> Timestamp {
     Timestamp::of_unix_millis(i64::try_from(millis).unwrap_or(0))
 }
 
-fn internal(refusal: &Refusal) -> ErrorData {
-    ErrorData::internal_error(refusal.message.clone(), None)
+fn internal(refusal: Refusal) -> ErrorData {
+    ErrorData::internal_error(refusal.message, None)
 }
 
 #[cfg(test)]

@@ -9,13 +9,11 @@ use toolcell_engine::pipeline::{Background, StoredCallRef};
 use toolcell_journal::{RoleLock, StoredApproval, SuspendedCall};
 
 use crate::Server;
-use crate::asking::{
-    ApprovalAnnouncers, AskChannel, CallQuestion, ReopenedQuestion, messenger, reopen,
-};
+use crate::asking::{ApprovalAnnouncers, AskChannel, CallQuestion, messenger, reopen};
 use crate::calls::{CallEnd, CallEntry, CallPlace, TooLarge};
 
+use super::Tasks;
 use super::stored::StoredState;
-use super::{DetachedCall, Tasks};
 
 impl Server {
     /// Goes on with an approved call. Without a place for another call, it stays as it is: the next question about it
@@ -51,7 +49,7 @@ impl Server {
             let actor = kept.approval.actor_ref.as_deref();
             let announcers = ApprovalAnnouncers::default();
             let (respondent, asked) = messenger(actor, announcers, offering.outdated());
-            context.respondent = Some(respondent);
+            context.respondent = Some(Arc::new(respondent));
             questions = Some(asked);
         }
         let spec = CallSpec::from(StoredCallRef::from(&*kept));
@@ -66,7 +64,7 @@ impl Server {
         entry: CallEntry,
         (place, keep): (CallPlace, Keep),
         resume: impl Future<Output = Option<CallRecord>> + Send + 'static,
-        (questions, ask): (Option<mpsc::Receiver<CallQuestion>>, Option<CallQuestion>),
+        asked: (Option<mpsc::Receiver<CallQuestion>>, Option<CallQuestion>),
     ) -> Arc<CallEntry> {
         // Its client asks about it: no request waits.
         entry.set_left();
@@ -89,13 +87,7 @@ impl Server {
             record.map(Box::new)
         });
         self.calls.enter(&entry);
-        let detached = DetachedCall {
-            entry: Arc::clone(&entry),
-            call,
-            questions,
-            keep,
-        };
-        tasks.follow(detached, ask);
+        tasks.follow(Arc::clone(&entry), call, keep, asked);
         entry
     }
 
@@ -118,17 +110,12 @@ impl Server {
             return Ok(false);
         }
         let offering = self.offering();
-        let (Some(place), Some(reopened)) = (
+        let (Some(place), Some((messenger, ask, questions))) = (
             self.places.begin(),
             reopen(&kept.suspension, offering.outdated()),
         ) else {
             return Ok(false);
         };
-        let ReopenedQuestion {
-            messenger,
-            ask,
-            questions,
-        } = reopened;
         let keep = offering.keep;
         let background = Background::returned(kept.suspension.rounds);
         let entry = CallEntry::new(owner.into(), Some(background.clone())).identified_as(id);
@@ -136,7 +123,7 @@ impl Server {
             cancellation: entry.cancellation.clone(),
             background: Some(background),
             keeper: self.keeper(),
-            respondent: Some(messenger),
+            respondent: Some(Arc::new(messenger)),
             ..CallContext::default()
         };
         let spec = CallSpec::from(StoredCallRef::from(&*kept));

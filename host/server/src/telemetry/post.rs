@@ -1,43 +1,37 @@
 //! The requests to the collector: HTTP/1.1, one connection each, with a time limit.
 
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::Full;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, StatusCode};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 use toolcell_config::Collector;
-use toolcell_system::named_file;
+use toolcell_install::exchange::{self, ExchangeFailure, HttpCall};
+use toolcell_install::tls;
+use url::Url;
 
-/// Maximum size of a file of certificates, in bytes.
-const ROOTS_BYTES_MAX: u64 = 4 << 20;
 /// Maximum time of one request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// Sends to one collector.
 pub(super) struct CollectorClient {
     collector: Collector,
-    /// `None` for plain HTTP.
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: TlsConnector,
 }
 
 /// Why the collector did not take something.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum PostFailure {
+    #[error("cannot be reached")]
     Unreachable,
+    #[error("does not answer within {} seconds", REQUEST_TIME.as_secs())]
     TimedOut,
+    #[error("answers {}", .0.as_u16())]
     Refused(StatusCode),
 }
 
@@ -58,16 +52,11 @@ impl PostFailure {
     }
 }
 
-impl fmt::Display for PostFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable => f.write_str("cannot be reached"),
-            Self::TimedOut => write!(
-                f,
-                "does not answer within {} seconds",
-                REQUEST_TIME.as_secs()
-            ),
-            Self::Refused(status) => write!(f, "answers {}", status.as_u16()),
+impl From<ExchangeFailure> for PostFailure {
+    fn from(failure: ExchangeFailure) -> Self {
+        match failure {
+            ExchangeFailure::Unreachable(_) => Self::Unreachable,
+            ExchangeFailure::TooSlow(_) => Self::TimedOut,
         }
     }
 }
@@ -75,106 +64,38 @@ impl fmt::Display for PostFailure {
 impl CollectorClient {
     /// Trusts Mozilla's root certificates, and those in the file `roots`.
     pub(super) fn new(collector: Collector, roots: Option<&Path>) -> anyhow::Result<Self> {
-        let tls = match collector.endpoint.scheme_str() {
-            Some("https") => {
-                let host = collector
-                    .endpoint
-                    .host()
-                    .unwrap_or_default()
-                    .trim_matches(['[', ']'])
-                    .to_owned();
-                let name =
-                    ServerName::try_from(host).context("cannot verify a server of that name")?;
-                Some((TlsConnector::from(Arc::new(trusting(roots)?)), name))
-            }
-            _ => None,
-        };
+        let mut trusted: Vec<PathBuf> = Vec::new();
+        if collector.endpoint.scheme_str() == Some("https") {
+            let host = collector.endpoint.host().unwrap_or_default();
+            ServerName::try_from(host.trim_matches(['[', ']']))
+                .context("cannot verify a server of that name")?;
+            trusted.extend(roots.map(Path::to_owned));
+        }
+        let tls = TlsConnector::from(Arc::new(tls::client(&trusted)?));
         Ok(Self { collector, tls })
     }
 
     /// Sends `body`, JSON, to `path` below the collector's URL.
     pub(super) async fn post(&self, path: &str, body: String) -> Result<(), PostFailure> {
+        let endpoint = self.collector.endpoint.to_string();
+        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
+        let url = Url::parse(&url).map_err(|_| PostFailure::Unreachable)?;
+        let mut call = HttpCall::new(Method::POST, url);
+        call.body = body.into();
+        call.headers = self.collector.headers.iter().cloned().collect();
+        // Last, because the form of the body is not a setting.
+        let json = HeaderValue::from_static("application/json");
+        call.headers.insert(CONTENT_TYPE, json);
         let sending = async {
-            let endpoint = &self.collector.endpoint;
-            let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
-            let port = endpoint
-                .port_u16()
-                .unwrap_or(if self.tls.is_some() { 443 } else { 80 });
-            let socket = TcpStream::connect((host, port))
-                .await
-                .map_err(|_| PostFailure::Unreachable)?;
-            match &self.tls {
-                None => self.send(socket, path, body).await,
-                Some((tls, name)) => {
-                    let stream = tls
-                        .connect(name.clone(), socket)
-                        .await
-                        .map_err(|_| PostFailure::Unreachable)?;
-                    self.send(stream, path, body).await
-                }
+            let addresses = exchange::look_up(&call.url).await?;
+            let reply = exchange::send(&self.tls, &call, &addresses, REQUEST_TIME).await?;
+            // The head is enough: what it says of a part that was not taken cannot be sent again.
+            match reply.status() {
+                status if status.is_success() => Ok(()),
+                status => Err(PostFailure::Refused(status)),
             }
         };
-        tokio::time::timeout(REQUEST_TIME, sending)
-            .await
-            .unwrap_or(Err(PostFailure::TimedOut))
+        let sent = timeout(REQUEST_TIME, sending).await;
+        sent.unwrap_or(Err(PostFailure::TimedOut))
     }
-
-    async fn send<S>(&self, stream: S, path: &str, body: String) -> Result<(), PostFailure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let request = self
-            .request(path, body)
-            .map_err(|_| PostFailure::Unreachable)?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|_| PostFailure::Unreachable)?;
-        let mut connection = std::pin::pin!(connection);
-        let mut answer = std::pin::pin!(sender.send_request(request));
-        // The head is enough: what it says of a part that was not taken cannot be sent again.
-        let response = tokio::select! {
-            biased;
-            response = &mut answer => response,
-            _ = &mut connection => answer.await,
-        };
-        match response.map_err(|_| PostFailure::Unreachable)?.status() {
-            status if status.is_success() => Ok(()),
-            status => Err(PostFailure::Refused(status)),
-        }
-    }
-
-    fn request(&self, path: &str, body: String) -> Result<Request<Full<Bytes>>, http::Error> {
-        let endpoint = &self.collector.endpoint;
-        let authority = endpoint
-            .authority()
-            .map_or("", |authority| authority.as_str());
-        let mut request = Request::post(format!("{}{path}", endpoint.path().trim_end_matches('/')))
-            .header(HOST, authority)
-            .header(USER_AGENT, concat!("toolcell/", env!("CARGO_PKG_VERSION")))
-            .body(Full::new(Bytes::from(body)))?;
-        let headers = request.headers_mut();
-        headers.extend(self.collector.headers.iter().cloned());
-        // Last, because the framing of a request and the form of its body are not settings.
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        Ok(request)
-    }
-}
-
-fn trusting(roots: Option<&Path>) -> anyhow::Result<ClientConfig> {
-    let mut trusted = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    if let Some(file) = roots {
-        let read = || format!("cannot read certificates from {}", file.display());
-        let text = named_file::read(file, ROOTS_BYTES_MAX).with_context(read)?;
-        for certificate in CertificateDer::pem_slice_iter(&text) {
-            trusted
-                .add(certificate.with_context(read)?)
-                .with_context(read)?;
-        }
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .context("cannot speak TLS")?;
-    Ok(config.with_root_certificates(trusted).with_no_client_auth())
 }

@@ -18,12 +18,16 @@ use toolcell_spec::{ErrorCode, InvocationId, ToolResult};
 use crate::ServerTools;
 use crate::http::problem::{Problem, whole_seconds};
 
-use super::{ApiCaller, TokenRole};
+use super::{ApiCaller, ApiState, TokenRole};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The principal of a request that only callers may make.
-pub(super) struct RequestCaller(pub(super) Arc<ApiCaller>);
+/// A request that only callers may make: to whom, of whom, and for which tools.
+pub(super) struct Asked(
+    pub(super) Arc<ApiState>,
+    pub(super) Arc<ApiCaller>,
+    pub(super) Arc<ServerTools>,
+);
 
 /// The name of the approver of a request that only approvers may make.
 pub(super) struct RequestApprover(pub(super) Arc<str>);
@@ -37,16 +41,19 @@ pub(super) struct PathParams<T>(pub(super) T);
 /// The parameters in the query.
 pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<S: Sync> FromRequestParts<S> for RequestCaller {
+impl FromRequestParts<Arc<ApiState>> for Asked {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<ApiState>,
+    ) -> Result<Self, Problem> {
         match parts.extensions.get::<TokenRole>() {
-            Some(TokenRole::Caller(caller)) => Ok(Self(Arc::clone(caller))),
-            _ => Err(Problem::new(
-                ErrorCode::NotACaller,
-                "the token of an approver makes no calls; use that of a caller",
-            )),
+            Some(TokenRole::Caller(caller)) => {
+                let offering = shared.server.offering();
+                Ok(Self(Arc::clone(shared), Arc::clone(caller), offering))
+            }
+            _ => Err(ErrorCode::NotACaller.into()),
         }
     }
 }
@@ -60,10 +67,7 @@ impl<S: Sync> FromRequestParts<S> for RequestApprover {
             Some(TokenRole::Caller(caller)) if !guard!("approver_role") => {
                 Ok(Self(Arc::clone(caller.name())))
             }
-            _ => {
-                let why = "a caller cannot approve calls; use a token of --approver-token-file";
-                Err(Problem::new(ErrorCode::NotAnApprover, why))
-            }
+            _ => Err(ErrorCode::NotAnApprover.into()),
         }
     }
 }
@@ -74,10 +78,7 @@ impl<S: Sync> FromRequestParts<S> for RequestEngine {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match parts.extensions.get::<TokenRole>() {
             Some(TokenRole::Engine(engine)) => Ok(Self(Arc::clone(engine))),
-            _ => Err(Problem::new(
-                ErrorCode::NotAnEngine,
-                "only an Arcade engine calls the routes of a worker",
-            )),
+            _ => Err(ErrorCode::NotAnEngine.into()),
         }
     }
 }
@@ -87,9 +88,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read = Path::from_request_parts(parts, state).await;
-        let why = "cannot read the path; see /v1/openapi.json";
         read.map(|Path(value)| Self(value))
-            .map_err(|_| Problem::new(ErrorCode::UnknownPath, why))
+            .map_err(|_| ErrorCode::UnknownPath.into())
     }
 }
 
@@ -186,15 +186,7 @@ pub(super) fn is_media_type(
     })
 }
 
-/// The call that the path names.
+/// The call that the path names. One that does not exist is as unknown as one of another caller.
 pub(super) fn call_id(text: &str) -> Result<InvocationId, Problem> {
-    text.parse().map_err(|_| unknown_call())
-}
-
-/// The same problem for a call that does not exist and for one of another caller.
-pub(super) fn unknown_call() -> Problem {
-    Problem::new(
-        ErrorCode::UnknownCall,
-        "there is no such call of yours, or the log does not have it any more",
-    )
+    text.parse().map_err(|_| ErrorCode::UnknownCall.into())
 }

@@ -24,7 +24,7 @@ const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 /// Lists the calls that wait for an approval, or were approved and have not ended.
 #[utoipa::path(
     get, path = "/v1/approvals", tag = "approvals",
-    responses((status = 200, description = "The questions, newest first")),
+    responses((status = 200, description = "The questions, newest first", body = ref("#/components/schemas/approvals-list"))),
 )]
 pub(super) async fn list(
     State(shared): State<Arc<ApiState>>,
@@ -108,8 +108,7 @@ pub(super) async fn answer(
     } = find(&shared, &id).await?;
     let id = approval.invocation_id;
     if approved && approval.cut && !accept_partial_view && state == Standing::Pending {
-        let why = "the prompt shows a part of the call only: read the arguments, and send accept_partial_view";
-        return Err(Problem::new(ErrorCode::PromptTruncated, why));
+        return Err(ErrorCode::PromptTruncated.into());
     }
     let edit = edit.map(|edit| edit.get().to_owned());
     if let (true, Some(edit)) = (approved, &edit) {
@@ -149,23 +148,13 @@ pub(super) async fn answer(
             ErrorCode::RequestClosed,
             format!("the question is not open any more: it is {state}"),
         )),
-        AnswerOutcome::OwnCall => Err(Problem::new(
-            ErrorCode::OwnCall,
-            "a caller cannot approve its own call",
-        )),
-        AnswerOutcome::Unknown => Err(unknown()),
+        AnswerOutcome::OwnCall => Err(ErrorCode::OwnCall.into()),
+        AnswerOutcome::Unknown => Err(ErrorCode::UnknownRequest.into()),
     }
 }
 
 async fn find(shared: &ApiState, id: &str) -> Result<StoredApproval, Problem> {
-    let id: InvocationId = call_id(id).map_err(|_| unknown())?;
+    let id: InvocationId = call_id(id).map_err(|_| ErrorCode::UnknownRequest)?;
     let found = shared.server.question(id, &shared.callers()).await?;
-    found.ok_or_else(unknown)
-}
-
-fn unknown() -> Problem {
-    Problem::new(
-        ErrorCode::UnknownRequest,
-        "there is no question about such a call of this server; list the questions",
-    )
+    Ok(found.ok_or(ErrorCode::UnknownRequest)?)
 }

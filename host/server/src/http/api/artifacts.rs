@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-    IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use serde::Deserialize;
 use serde_json::Value;
 use toolcell::{Host, ToolResult};
 use toolcell_spec::{ErrorCode, InvocationId};
@@ -20,18 +20,20 @@ use crate::http::problem::Problem;
 use crate::reading::is_missing;
 use crate::tasks::RecordedCall;
 
-use super::answer::{PathParams, RequestCaller, call_id};
+use super::answer::{Asked, PathParams, call_id};
 use super::body_sender::{BodySender, feed};
-use super::calls::not_kept;
 use super::{ApiCaller, ApiState};
 
 /// Size of one piece of an artifact, in bytes: what one download holds in memory, a few times over.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// A stored payload.
+#[derive(Deserialize)]
 struct ArtifactPayload {
     digest: String,
+    #[serde(default)]
     media_type: String,
+    #[serde(rename = "size_bytes")]
     size: u64,
 }
 
@@ -63,19 +65,15 @@ enum WantedBytes {
     ),
 )]
 pub(super) async fn fetch(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     PathParams((id, name)): PathParams<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let result = result(&shared, &caller, call_id(&id)?).await?;
-    let why = "the call has no such artifact; its result lists them";
-    let unknown = || Problem::new(ErrorCode::UnknownArtifact, why);
-    let stored = stored(&result.result, &name).ok_or_else(unknown)?;
+    let stored = stored(&result.result, &name).ok_or(ErrorCode::UnknownArtifact)?;
     let host = Arc::clone(&shared.server.offering().tools.host);
     if !host.keeping().output {
-        let why = "a setting of the operator keeps all output back";
-        return Err(Problem::new(ErrorCode::OutputKeptBack, why));
+        return Err(ErrorCode::OutputKeptBack.into());
     }
     let tag = format!("\"{}\"", stored.digest);
     let (first, count, status) = match wanted(&headers, &tag, stored.size) {
@@ -95,15 +93,14 @@ pub(super) async fn fetch(
         .await;
     let start = start.map_err(|error| {
         if is_missing(&error) {
-            let why = "the artifact was removed from the host; call the tool again";
-            Problem::new(ErrorCode::ArtifactRemoved, why)
+            ErrorCode::ArtifactRemoved.into()
         } else {
-            let why = "the artifact cannot be read now; ask again later";
-            Problem::new(ErrorCode::ArtifactUnreadable, why).after(1)
+            Problem::from(ErrorCode::ArtifactUnreadable).after(1)
         }
     })?;
-    let (feed, body) = feed(Some(count));
+    let (feed, body) = feed();
     let mut headers = describe(&stored, &tag);
+    headers.insert(CONTENT_LENGTH, count.into());
     if status == StatusCode::PARTIAL_CONTENT {
         let last = first.saturating_add(count).saturating_sub(1);
         let range = HeaderValue::from_str(&format!("bytes {first}-{last}/{}", stored.size));
@@ -120,11 +117,8 @@ async fn result(
     id: InvocationId,
 ) -> Result<Arc<CallEnd>, Problem> {
     match shared.state(caller, id).await? {
-        RecordedCall::NotKept => Err(not_kept()),
-        RecordedCall::Runs { .. } => Err(Problem::new(
-            ErrorCode::StillRunning,
-            "the call has no artifacts yet: it has not ended",
-        )),
+        RecordedCall::NotKept => Err(ErrorCode::ResultNotKept.into()),
+        RecordedCall::Runs { .. } => Err(ErrorCode::StillRunning.into()),
         RecordedCall::Ended(end, _) => Ok(end),
     }
 }
@@ -144,12 +138,7 @@ fn stored(result: &ToolResult, name: &str) -> Option<ArtifactPayload> {
             .find(|reference| has(reference, "digest"))
     };
     let found = by_name.or_else(by_index).or_else(by_digest)?;
-    let text = |field: &str| found.get(field).and_then(Value::as_str).map(str::to_owned);
-    Some(ArtifactPayload {
-        digest: text("digest")?,
-        media_type: text("media_type").unwrap_or_default(),
-        size: found.get("size_bytes").and_then(Value::as_u64)?,
-    })
+    ArtifactPayload::deserialize(found).ok()
 }
 
 /// The bytes that the headers ask for, of `size` bytes with the ETag `tag`.

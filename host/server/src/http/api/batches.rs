@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -24,10 +23,10 @@ use crate::results::collect;
 use crate::trace::of_headers;
 use crate::{Server, ServerTools};
 
-use super::answer::{JSON, RequestCaller, is_media_type, shown, text};
+use super::ApiCaller;
+use super::answer::{Asked, JSON, is_media_type, shown, text};
 use super::body_sender::feed;
 use super::start::{ApiCall, ReadyCall};
-use super::{ApiCaller, ApiState};
 
 const LINES: &str = "application/x-ndjson";
 const ARRAY: &str = "application/json";
@@ -81,8 +80,7 @@ impl Drop for RunningBatch {
     ),
 )]
 pub(super) async fn create(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -115,7 +113,7 @@ pub(super) async fn create(
         });
         return Ok(([(CONTENT_TYPE, JSON)], text).into_response());
     }
-    let (feed, body) = feed(None);
+    let (feed, body) = feed();
     tokio::spawn(async move {
         let _lease = lease;
         loop {

@@ -1,12 +1,9 @@
 //! Bodies that are made while they are sent.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use futures_util::stream::poll_fn;
 use tokio::sync::mpsc;
 
 /// Maximum number of pieces that wait for a slow client.
@@ -18,19 +15,11 @@ pub(super) struct BodySender(mpsc::Sender<Result<Bytes, BoxError>>);
 /// The client is gone.
 pub(super) struct ClientGone;
 
-struct ChannelBody {
-    pieces: mpsc::Receiver<Result<Bytes, BoxError>>,
-    /// Size of the whole body, in bytes; `None` if it is not known.
-    left: Option<u64>,
-}
-
-/// Returns a body, and what fills it; `size` is its size, if that is known.
-pub(super) fn feed(size: Option<u64>) -> (BodySender, Body) {
-    let (sender, pieces) = mpsc::channel(WAITING_MAX);
-    (
-        BodySender(sender),
-        Body::new(ChannelBody { pieces, left: size }),
-    )
+/// Returns a body, and what fills it.
+pub(super) fn feed() -> (BodySender, Body) {
+    let (sender, mut pieces) = mpsc::channel(WAITING_MAX);
+    let body = Body::from_stream(poll_fn(move |context| pieces.poll_recv(context)));
+    (BodySender(sender), body)
 }
 
 impl BodySender {
@@ -46,26 +35,5 @@ impl BodySender {
     /// Waits until the client is gone.
     pub(super) async fn left(&self) {
         self.0.closed().await;
-    }
-}
-
-impl HttpBody for ChannelBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let piece = std::task::ready!(self.pieces.poll_recv(cx));
-        if let (Some(left), Some(Ok(piece))) = (&mut self.left, &piece) {
-            *left = left.saturating_sub(piece.len() as u64);
-        }
-        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.left
-            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

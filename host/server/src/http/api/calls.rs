@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::HeaderName;
@@ -22,8 +21,7 @@ use crate::trace::of_headers;
 use crate::{ApprovalFallback, ServerTools};
 
 use super::answer::{
-    PathParams, QueryParams, RequestCaller, call_id, ended, json, located, read, shown,
-    unknown_call, unreadable,
+    Asked, PathParams, QueryParams, call_id, ended, json, located, read, shown, unreadable,
 };
 use super::keys::{KEY_BYTES_MAX, KeyClaim};
 use super::start::ApiCall;
@@ -75,8 +73,7 @@ impl Drop for CancelOnDrop<'_> {
     ),
 )]
 pub(super) async fn create(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -130,22 +127,13 @@ pub(super) async fn create(
 fn known(claimed: KeyClaim) -> Result<Arc<CallEntry>, Problem> {
     match claimed {
         KeyClaim::Call(call) => Ok(call),
-        KeyClaim::OtherBody => {
-            let why =
-                "this Idempotency-Key is that of a request with another body; take another key";
-            Err(Problem::new(ErrorCode::IdempotencyKeyReused, why))
-        }
-        KeyClaim::Full => {
-            let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
-            Err(Problem::new(ErrorCode::TooManyKeys, why).after(RETRY_AFTER))
-        }
+        KeyClaim::OtherBody => Err(ErrorCode::IdempotencyKeyReused.into()),
+        KeyClaim::Full => Err(Problem::from(ErrorCode::TooManyKeys).after(RETRY_AFTER)),
     }
 }
 
 fn too_many_open() -> Problem {
-    let why =
-        "too many of your calls run without a request; wait until some have ended, or cancel them";
-    Problem::new(ErrorCode::TooManyOpenCalls, why).after(RETRY_AFTER)
+    Problem::from(ErrorCode::TooManyOpenCalls).after(RETRY_AFTER)
 }
 
 /// Reads the call, and whether the request waits for it.
@@ -187,9 +175,7 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         .to_str()
         .ok()
         .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
-    let why = "an Idempotency-Key has 1 to 256 visible characters";
-    let wrong = || Problem::new(ErrorCode::IdempotencyKeyInvalid, why);
-    key.map(Some).ok_or_else(wrong)
+    Ok(Some(key.ok_or(ErrorCode::IdempotencyKeyInvalid)?))
 }
 
 fn prefers_async(headers: &HeaderMap) -> bool {
@@ -233,7 +219,7 @@ async fn answer(
             let id = call.identified().await.ok_or_else(lost)?;
             match shared.recorded(caller, id).await? {
                 Some(RecordedCall::Ended(found, _)) => Ok(ended(offering, &found.result)),
-                Some(_) | None => Err(not_kept()),
+                Some(_) | None => Err(ErrorCode::ResultNotKept.into()),
             }
         }
     }
@@ -250,7 +236,10 @@ impl ApiState {
         match live.map(|call| (call.look(), call.tool_id())) {
             Some((Ok(waits), tool_id)) => Ok(RecordedCall::Runs { tool_id, waits }),
             Some((Err(EntryEnd::Ended(end)), _)) => Ok(RecordedCall::Ended(end, Vec::new())),
-            _ => self.recorded(caller, id).await?.ok_or_else(unknown_call),
+            _ => {
+                let recorded = self.recorded(caller, id).await?;
+                Ok(recorded.ok_or(ErrorCode::UnknownCall)?)
+            }
         }
     }
 
@@ -275,19 +264,17 @@ impl ApiState {
     ),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
-    let offering = shared.server.offering();
     let (tool_id, status, result) = match shared.state(&caller, id).await? {
         RecordedCall::Runs { tool_id, waits } => (tool_id, status(waits).to_owned(), None),
         RecordedCall::Ended(end, _) => {
             let result = shown(&offering, &end.result);
             (end.tool_id.clone(), end.status.clone(), Some(result))
         }
-        RecordedCall::NotKept => return Err(not_kept()),
+        RecordedCall::NotKept => return Err(ErrorCode::ResultNotKept.into()),
     };
     let document = CallDocument {
         invocation_id: id,
@@ -338,8 +325,7 @@ enum CancelReason {
     ),
 )]
 pub(super) async fn cancel(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     PathParams(id): PathParams<String>,
     QueryParams(CancelParams { reason }): QueryParams<CancelParams>,
 ) -> Result<Response<Body>, Problem> {
@@ -374,14 +360,10 @@ pub(super) async fn cancel(
         .await
     {
         CancelOutcome::Requested => Ok(asked()),
-        CancelOutcome::RunsElsewhere => Err(Problem::new(
-            ErrorCode::RunsElsewhere,
-            "cannot cancel the call: another process runs it; wait for its end",
-        )),
-        CancelOutcome::AlreadyTerminal | CancelOutcome::Unknown => Err(Problem::new(
-            ErrorCode::AlreadyEnded,
-            "cannot cancel the call: it has ended; its result says how",
-        )),
+        CancelOutcome::RunsElsewhere => Err(ErrorCode::RunsElsewhere.into()),
+        CancelOutcome::AlreadyTerminal | CancelOutcome::Unknown => {
+            Err(ErrorCode::AlreadyEnded.into())
+        }
     }
 }
 
@@ -393,20 +375,9 @@ async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) ->
         .unknown_cancels
         .tell(&shared.server.offering().tools.host, named, None)
         .await;
-    unknown_call()
+    ErrorCode::UnknownCall.into()
 }
 
 pub(super) fn lost() -> Problem {
-    Problem::new(
-        ErrorCode::CallLost,
-        "the call was lost: the server ended, or failed; look for its end in the log of calls",
-    )
-    .with_status(500)
-}
-
-/// The problem of a call whose result is on no disk, and has left the memory.
-pub(super) fn not_kept() -> Problem {
-    let why = "the result of this call is not kept: the server keeps the latest ones in memory, and its settings keep this \
-               one off the disk; another call runs the tool again";
-    Problem::new(ErrorCode::ResultNotKept, why)
+    Problem::from(ErrorCode::CallLost).with_status(500)
 }

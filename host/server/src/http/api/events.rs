@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
@@ -16,9 +15,8 @@ use crate::calls::{CallEntry, CallEvents};
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 
-use super::answer::{PathParams, QueryParams, RequestCaller, call_id, unknown_call};
+use super::answer::{Asked, PathParams, QueryParams, call_id};
 use super::body_sender::{BodySender, ClientGone, feed};
-use super::calls::not_kept;
 use super::{ApiCaller, ApiState};
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -52,8 +50,7 @@ pub(super) struct EventsParams {
     ),
 )]
 pub(super) async fn follow(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     PathParams(id): PathParams<String>,
     QueryParams(query): QueryParams<EventsParams>,
     headers: HeaderMap,
@@ -66,22 +63,22 @@ pub(super) async fn follow(
             return Ok(nothing());
         }
         if call.is_open() || !matches!(call.events(from).await, CallEvents::Recorded) {
-            let (feed, body) = feed(None);
+            let (feed, body) = feed();
             tokio::spawn(pass_on(shared, caller, call, from, feed));
             return Ok(stream(body));
         }
     }
     match shared.recorded(&caller, id).await? {
-        None => Err(unknown_call()),
-        Some(RecordedCall::NotKept) => Err(not_kept()),
+        None => Err(ErrorCode::UnknownCall.into()),
+        Some(RecordedCall::NotKept) => Err(ErrorCode::ResultNotKept.into()),
         Some(RecordedCall::Ended(_, events)) if events.len() <= from => Ok(nothing()),
         Some(RecordedCall::Ended(_, events)) => {
-            let (feed, body) = feed(None);
+            let (feed, body) = feed();
             tokio::spawn(async move { send_all(&feed, &events, from).await });
             Ok(stream(body))
         }
         Some(RecordedCall::Runs { .. }) => {
-            let (feed, body) = feed(None);
+            let (feed, body) = feed();
             tokio::spawn(async move { send_recorded(&shared, &caller, id, &feed, from).await });
             Ok(stream(body))
         }
@@ -187,8 +184,8 @@ fn outcome(
 ) -> Option<Result<Vec<Value>, Problem>> {
     match found {
         Ok(Some(RecordedCall::Ended(_, events))) => Some(Ok(events)),
-        Ok(Some(RecordedCall::NotKept)) => Some(Err(not_kept())),
-        Ok(None) => Some(Err(unknown_call())),
+        Ok(Some(RecordedCall::NotKept)) => Some(Err(ErrorCode::ResultNotKept.into())),
+        Ok(None) => Some(Err(ErrorCode::UnknownCall.into())),
         Ok(Some(RecordedCall::Runs { .. })) => {
             *failures = 0;
             None

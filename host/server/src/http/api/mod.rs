@@ -166,20 +166,9 @@ impl ApiState {
     }
 }
 
-fn unknown_path() -> Problem {
-    Problem::new(
-        ErrorCode::UnknownPath,
-        "there is nothing here; see /v1/openapi.json",
-    )
-}
-
 fn router(shared: Arc<ApiState>) -> Router {
-    let wrong = || async {
-        Problem::new(
-            ErrorCode::MethodNotAllowed,
-            "use a method that the header Allow names",
-        )
-    };
+    let unknown = || async { Problem::from(ErrorCode::UnknownPath) };
+    let wrong = || async { Problem::from(ErrorCode::MethodNotAllowed) };
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", get(tools::show))
@@ -221,7 +210,7 @@ fn router(shared: Arc<ApiState>) -> Router {
         .route("/worker/health", get(worker::health))
         .route("/worker/tools", get(worker::tools))
         .route("/worker/tools/invoke", post(worker::call))
-        .fallback(|| async { unknown_path() })
+        .fallback(unknown)
         .method_not_allowed_fallback(wrong)
         // The body was read within its limit already.
         .layer(DefaultBodyLimit::disable())

@@ -74,17 +74,11 @@ const OTC: [(&str, &str); 7] = otc_schemas![
     "worker-health",
 ];
 
-/// The routes of Open Tool Calling, as JSON pointers have them.
-const OTC_TOOLS: &str = "~1v1~1dialects~1{dialect}~1tools";
-const OTC_TOOL: &str = "~1v1~1dialects~1{dialect}~1tools~1{name}";
-const OTC_EXECUTE: &str = "~1v1~1dialects~1{dialect}~1execute";
-const OTC_AUTHORIZATION: &str = "~1v1~1dialects~1{dialect}~1authorizations~1{id}";
-/// The registry of agentool, and an endpoint in it.
-const AGENTOOL_REGISTRY: &str = "~1v1~1dialects~1agentool~1registry";
-const AGENTOOL_TOOL: &str = "~1v1~1dialects~1agentool~1tools~1{name}";
-const WORKER_HEALTH: &str = "~1worker~1health";
-const WORKER_TOOLS: &str = "~1worker~1tools";
-const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
+/// The executions of Open Tool Calling, as JSON pointers have them.
+const EXECUTIONS: [&str; 2] = [
+    "/paths/~1v1~1dialects~1{dialect}~1execute/post/responses",
+    "/paths/~1worker~1tools~1invoke/post/responses",
+];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -148,13 +142,10 @@ fn document(is_worker: bool) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     put(&mut document, "", "security", json!([{ "bearer": [] }]));
     put(&mut document, "/components", "securitySchemes", schemes);
-    for (name, text) in RECORDS.into_iter().chain(OTC) {
-        put(
-            &mut document,
-            "/components/schemas",
-            name,
-            record(name, text),
-        );
+    let records = RECORDS.into_iter().chain(OTC);
+    let records = records.map(|(name, text)| (name, record(name, text)));
+    for (name, schema) in records.chain(otc_schemas()) {
+        put(&mut document, "/components/schemas", name, schema);
     }
     put(
         &mut document,
@@ -162,12 +153,11 @@ fn document(is_worker: bool) -> Value {
         "result",
         component("result"),
     );
-    let items = component("batch-result");
     put(
         &mut document,
         "/components/schemas/BatchDocument/properties/results",
         "items",
-        items,
+        component("batch-result"),
     );
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
     for operation in paths
@@ -179,46 +169,9 @@ fn document(is_worker: bool) -> Value {
         complete(operation.0, operation.1);
     }
     describe_calls(&mut document);
-    describe_otc(&mut document);
-    for (path, name) in [
-        ("~1v1~1search", "tool-search-result"),
-        ("~1v1~1surface", "tool-surface"),
-        ("~1v1~1approvals", "approvals-list"),
-        (AGENTOOL_REGISTRY, "agentool-tool-registry"),
-        (AGENTOOL_TOOL, "agentool-tool-registry"),
-    ] {
-        put_json(
-            &mut document,
-            &format!("/paths/{path}/get/responses/200"),
-            component(name),
-        );
-    }
-    for (path, sent, answer) in [
-        (
-            AGENTOOL_REGISTRY,
-            "agentool-tool-spec",
-            "agentool-tool-registry",
-        ),
-        (AGENTOOL_TOOL, "agentool-tool-call", "agentool-tool-result"),
-    ] {
-        let place = format!("/paths/{path}/post");
-        put(
-            &mut document,
-            &place,
-            "requestBody",
-            json!({ "required": true }),
-        );
-        put_json(
-            &mut document,
-            &format!("{place}/requestBody"),
-            component(sent),
-        );
-        put_json(
-            &mut document,
-            &format!("{place}/responses/200"),
-            component(answer),
-        );
-    }
+    EXECUTIONS
+        .iter()
+        .for_each(|place| describe_execution(&mut document, place));
     document
 }
 
@@ -266,73 +219,45 @@ fn describe_calls(document: &mut Value) {
     }
 }
 
-/// Adds the bodies of Open Tool Calling. An execution that is refused gets a response in its own terms; any other request, a
-/// problem.
-fn describe_otc(document: &mut Value) {
-    let any = |names: &[&str]| json!({ "anyOf": names.iter().map(|name| component(name)).collect::<Vec<_>>() });
-    let list = |items: Value| json!({ "type": "array", "items": items });
-    let definition = || any(&["otc-tool-definition", "otc-arcade-tool-definition"]);
-    let response = || any(&["otc-execute-tool-response", "otc-arcade-tool-call-response"]);
-    let posted = json!({ "required": true });
+/// What the formats of Open Tool Calling have together.
+fn otc_schemas() -> [(&'static str, Value); 6] {
+    let any = |one: Value, other: Value| json!({ "anyOf": [one, other] });
+    let list = |items: &str| json!({ "type": "array", "items": component(items) });
+    let definition = any(
+        component("otc-tool-definition"),
+        component("otc-arcade-tool-definition"),
+    );
+    let response = any(
+        component("otc-execute-tool-response"),
+        component("otc-arcade-tool-call-response"),
+    );
+    let execution = any(component("otc-execute-tool-request"), component("otc-call"));
     let call = json!({ "type": "object", "required": ["tool", "inputs"] });
-    for (path, method, request, answer) in [
-        (OTC_TOOLS, "get", None, list(definition())),
-        (
-            OTC_TOOLS,
-            "post",
-            Some(json!({ "type": "object" })),
-            response(),
-        ),
-        (OTC_TOOL, "get", None, definition()),
-        (
-            OTC_EXECUTE,
-            "post",
-            Some(json!({ "anyOf": [component("otc-execute-tool-request"), call] })),
-            response(),
-        ),
-        (
-            OTC_AUTHORIZATION,
-            "get",
-            None,
-            component("otc-authorization"),
-        ),
-        (WORKER_HEALTH, "get", None, component("otc-worker-health")),
-        (
-            WORKER_TOOLS,
-            "get",
-            None,
-            list(component("otc-arcade-tool-definition")),
-        ),
-        (
-            WORKER_INVOKE,
-            "post",
-            Some(call.clone()),
-            component("otc-arcade-tool-call-response"),
-        ),
-    ] {
-        let place = format!("/paths/{path}/{method}");
-        if let Some(schema) = request {
-            put(document, &place, "requestBody", posted.clone());
-            put_json(document, &format!("{place}/requestBody"), schema);
-        }
-        let responses = document
-            .pointer(&format!("{place}/responses"))
-            .and_then(Value::as_object);
-        let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
-        for status in statuses {
-            if status == "200" || matches!(path, OTC_EXECUTE | WORKER_INVOKE) {
-                put_json(
-                    document,
-                    &format!("{place}/responses/{status}"),
-                    answer.clone(),
-                );
-            }
-        }
+    [
+        ("otc-definition", definition),
+        ("otc-definitions", list("otc-definition")),
+        ("otc-arcade-definitions", list("otc-arcade-tool-definition")),
+        ("otc-response", response),
+        ("otc-execution", execution),
+        ("otc-call", call),
+    ]
+}
+
+/// An execution that is refused gets a response in its own terms, too.
+fn describe_execution(document: &mut Value, place: &str) {
+    let answer = "/200/content/application~1json/schema";
+    let answer = document.pointer(&format!("{place}{answer}")).cloned();
+    let responses = document.pointer(place).and_then(Value::as_object);
+    let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
+    for status in statuses {
+        let answer = answer.clone().unwrap_or_default();
+        put_json(document, &format!("{place}/{status}"), answer);
     }
 }
 
 /// Adds to an operation what every operation can answer, and that each refusal is a problem.
 fn complete(method: &str, operation: &mut Value) {
+    put(operation, "/requestBody", "required", true.into());
     let Some(responses) = operation
         .get_mut("responses")
         .and_then(Value::as_object_mut)
@@ -478,8 +403,13 @@ mod tests {
             let responses = &document["paths"][path]["post"]["responses"];
             responses[status]["content"]["application/json"]["schema"].clone()
         };
+        let meant = |schema: &Value| {
+            let reference = schema["$ref"].as_str().unwrap();
+            document.pointer(&reference[1..]).unwrap().clone()
+        };
         for status in ["200", "400", "409", "503"] {
-            let arcade = &schema("/v1/dialects/{dialect}/execute", status)["anyOf"][1]["$ref"];
+            let answer = schema("/v1/dialects/{dialect}/execute", status);
+            let arcade = &meant(&answer)["anyOf"][1]["$ref"];
             assert_eq!(
                 arcade, "#/components/schemas/otc-arcade-tool-call-response",
                 "{status}"
@@ -488,7 +418,8 @@ mod tests {
         }
         let definitions = &document["paths"]["/v1/dialects/{dialect}/tools"]["get"]["responses"]["200"]
             ["content"];
-        assert_eq!(definitions["application/json"]["schema"]["type"], "array");
+        let definitions = meant(&definitions["application/json"]["schema"]);
+        assert_eq!(definitions["type"], "array");
         assert!(document["components"]["securitySchemes"]["worker"].is_object());
     }
 

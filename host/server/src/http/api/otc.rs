@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -22,7 +21,7 @@ use crate::http::problem::Problem;
 use crate::otc::{OtcAnswer, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 
-use super::answer::{JSON, PathParams, RequestCaller, is_media_type, json, text};
+use super::answer::{Asked, JSON, PathParams, is_media_type, json, text};
 use super::calls::lost;
 use super::start::{ApiCall, DialectCall, mapping};
 use super::{ApiCaller, ApiState};
@@ -56,8 +55,7 @@ pub(super) fn find<'a>(
 ) -> Result<(&'a OtcTool, &'a Arc<ExposedTool>), Problem> {
     let found = offering.otc().find(name);
     let found = found.and_then(|tool| Some((tool, exposed(offering, &tool.named)?)));
-    let unknown = || Problem::new(ErrorCode::UnknownTool, "there is no tool of that name here");
-    found.ok_or_else(unknown)
+    Ok(found.ok_or(ErrorCode::UnknownTool)?)
 }
 
 fn exposed<'a>(offering: &'a ServerTools, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
@@ -83,14 +81,13 @@ pub(super) fn definitions(
 #[utoipa::path(
     get, path = "/v1/dialects/{dialect}/tools", tag = "open tool calling",
     params(("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`")),
-    responses((status = 200, description = "The definitions"), (status = 404, description = "There is no such dialect")),
+    responses((status = 200, description = "The definitions", body = ref("#/components/schemas/otc-definitions")), (status = 404, description = "There is no such dialect")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(_, caller, offering): Asked,
     PathParams(dialect): PathParams<OtcFormat>,
 ) -> Response<Body> {
-    definitions(&shared.server.offering(), &caller, dialect.into())
+    definitions(&offering, &caller, dialect.into())
 }
 
 /// Shows the definition of a tool. That loads a deferred tool: from then on, the caller can call it.
@@ -100,15 +97,13 @@ pub(super) async fn list(
         ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
         ("name" = String, Path, description = "`Toolkit.Tool@version`, or `Toolkit.Tool`"),
     ),
-    responses((status = 200, description = "The definition"), (status = 404, description = "There is no such dialect or tool")),
+    responses((status = 200, description = "The definition", body = ref("#/components/schemas/otc-definition")), (status = 404, description = "There is no such dialect or tool")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(_, caller, offering): Asked,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     let (tool, offer) = find(&offering, &name)?;
     caller.load(&offering, offer, &method).await;
     Ok(json(StatusCode::OK, &tool.definition(dialect.into())))
@@ -117,23 +112,22 @@ pub(super) async fn show(
 /// Acknowledges a tool that the server has. No client can install another one.
 #[utoipa::path(
     post, path = "/v1/dialects/{dialect}/tools", tag = "open tool calling",
+    request_body = ref("#/components/schemas/otc-definition"),
     params(("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`")),
     responses(
-        (status = 200, description = "The server has the tool"),
+        (status = 200, description = "The server has the tool", body = ref("#/components/schemas/otc-response")),
         (status = 403, description = "It does not, and no client may install one"),
         (status = 404, description = "There is no such dialect"),
         (status = 422, description = "The body is not the definition of a tool"),
     ),
 )]
 pub(super) async fn register(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(_): RequestCaller,
+    Asked(_, _, offering): Asked,
     PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     is_media_type(&headers, &["application/json"])?;
-    let offering = shared.server.offering();
     let registered = offering.otc().register(text(&body)?, dialect.into())?;
     Ok(json(StatusCode::OK, &registered))
 }
@@ -141,19 +135,19 @@ pub(super) async fn register(
 /// Calls a tool, once for each `execution_id` of a run: the same request again gets the same answer.
 #[utoipa::path(
     post, path = "/v1/dialects/{dialect}/execute", tag = "open tool calling",
+    request_body = ref("#/components/schemas/otc-execution"),
     params(
         ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
     responses(
-        (status = 200, description = "How the call ended, also if it failed"),
+        (status = 200, description = "How the call ended, also if it failed", body = ref("#/components/schemas/otc-response")),
         (status = 404, description = "There is no such dialect"),
         (status = 409, description = "The execution id is that of another request, or its answer is not kept"),
     ),
 )]
 pub(super) async fn execute(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
@@ -253,16 +247,14 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
         ("id" = String, Path, description = "The id in the answer to the execution"),
     ),
     responses(
-        (status = 200, description = "The authorization; `completed` once the operator has set the secret"),
+        (status = 200, description = "The authorization; `completed` once the operator has set the secret", body = ref("#/components/schemas/otc-authorization")),
         (status = 404, description = "There is no such dialect, or no such authorization of the caller"),
     ),
 )]
 pub(super) async fn authorization(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     let grants = &offering.tools.grants;
     let missing = offering.tools.host.missing_secrets(grants).await;
     let is_granted = |name: &str| grants.secrets.iter().any(|grant| grant.name == name);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -22,7 +21,7 @@ use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 use crate::trace::of_headers;
 
-use super::answer::{PathParams, QueryParams, RequestCaller, json, located, read, unreadable};
+use super::answer::{Asked, PathParams, QueryParams, json, located, read, unreadable};
 use super::calls::{NATIVE_ID_BYTES_MAX, lost};
 use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
@@ -90,14 +89,12 @@ fn whole<'o>(
         ("tag" = Option<String>, Query, description = "A tag, in upper or lower case"),
         ("category" = Option<String>, Query, description = "A category, such as `io`"),
     ),
-    responses((status = 200, description = "The registry")),
+    responses((status = 200, description = "The registry", body = ref("#/components/schemas/agentool-tool-registry"))),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     QueryParams(RegistryParams { q, tag, category }): QueryParams<RegistryParams>,
 ) -> Response<Body> {
-    let offering = shared.server.offering();
     let (offers, mut all) = whole(&shared, &caller, &offering);
     let wanted = RegistryQuery {
         words: q.as_deref(),
@@ -118,15 +115,13 @@ pub(super) async fn show(
 #[utoipa::path(
     get, path = "/v1/dialects/agentool/tools/{name}", tag = "agentool",
     params(("name" = String, Path, description = "The name of the tool")),
-    responses((status = 200, description = "The registry with this tool alone"), (status = 404, description = "There is no such tool")),
+    responses((status = 200, description = "The registry with this tool alone", body = ref("#/components/schemas/agentool-tool-registry")), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn entry(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     let offer = offering.offers.find(&name)?;
     alone(&shared, &caller, &offering, offer, &method).await
 }
@@ -153,15 +148,15 @@ async fn alone(
 /// A specification brings no code, so nothing is installed.
 #[utoipa::path(
     post, path = "/v1/dialects/agentool/registry", tag = "agentool",
+    request_body = ref("#/components/schemas/agentool-tool-spec"),
     responses(
-        (status = 200, description = "The registry with the tool of the specification alone"),
+        (status = 200, description = "The registry with the tool of the specification alone", body = ref("#/components/schemas/agentool-tool-registry")),
         (status = 404, description = "There is no such tool"),
         (status = 409, description = "The tool is that of another component"),
     ),
 )]
 pub(super) async fn import(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -172,7 +167,6 @@ pub(super) async fn import(
         Problem::new(ErrorCode::BodyInvalid, why)
     };
     let (tool_id, component) = spec.origin().ok_or_else(foreign)?;
-    let offering = shared.server.offering();
     let found = offering
         .offers
         .offered()
@@ -198,18 +192,18 @@ pub(super) async fn import(
 /// Calls a tool: the endpoint of its entry.
 #[utoipa::path(
     post, path = "/v1/dialects/agentool/tools/{name}", tag = "agentool",
+    request_body = ref("#/components/schemas/agentool-tool-call"),
     params(
         ("name" = String, Path, description = "The name of the tool"),
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
     responses(
-        (status = 200, description = "How the call ended, also if it failed; Location says where its state is"),
+        (status = 200, description = "How the call ended, also if it failed; Location says where its state is", body = ref("#/components/schemas/agentool-tool-result")),
         (status = 404, description = "There is no such tool"),
     ),
 )]
 pub(super) async fn call(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -240,7 +234,6 @@ pub(super) async fn call(
             "id has 1 to {NATIVE_ID_BYTES_MAX} bytes"
         )));
     }
-    let offering = shared.server.offering();
     let offer = offering.offers.find(&name)?;
     if !is_named(&called, &offer.name) {
         let why = "its name is not that of the tool of this endpoint";

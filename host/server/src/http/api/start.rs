@@ -164,11 +164,8 @@ impl ApiCaller {
 
     /// Returns whether the caller need not search for it.
     pub(super) fn is_listed(&self, offer: &ExposedTool) -> bool {
-        match offer.standing.state {
-            LoadingState::Loaded => true,
-            LoadingState::Unavailable => false,
-            _ => self.sees_all || self.identity.loads.has(&offer.qualified_name),
-        }
+        let is_available = offer.standing.state != LoadingState::Unavailable;
+        (self.sees_all && is_available) || offer.is_listed(&self.identity.loads)
     }
 
     /// Returns whether Open Tool Calling lists the tool: even without a secret, which a request can carry.

@@ -1,10 +1,7 @@
 //! `/v1/dialects/{otc|otc-seed|arcade}/tools/{name}/status`: what the host knows of a tool, and what an agent reports of it
 //! (OTC-D-16).
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use toolcell_dialect::http::{ToolReport, ToolReportReceipt, ToolStatusDocument};
@@ -12,8 +9,7 @@ use toolcell_spec::LoadingState;
 
 use crate::http::problem::Problem;
 
-use super::ApiState;
-use super::answer::{PathParams, RequestCaller, json, read, unreadable};
+use super::answer::{Asked, PathParams, json, read, unreadable};
 use super::otc::{OtcFormat, find};
 
 /// Maximum length of the message of a report, in bytes: it becomes one line of the server's log.
@@ -32,11 +28,9 @@ const MESSAGE_BYTES_MAX: usize = 1_024;
     ),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     let (tool, offer) = find(&offering, &name)?;
     let standing = if caller.has_loaded(offer) {
         offer.standing.after_loading()
@@ -74,13 +68,11 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn report(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     let (tool, offer) = find(&offering, &name)?;
     let ToolReport { status, message } = read(&headers, &body)?;
     let message = message.unwrap_or_default();

@@ -1,9 +1,6 @@
 //! `/v1/tools`, `/v1/search` and `/v1/surface`.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
@@ -14,7 +11,7 @@ use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 
-use super::answer::{PathParams, QueryParams, RequestCaller, json};
+use super::answer::{Asked, PathParams, QueryParams, json};
 use super::{ApiCaller, ApiState};
 
 #[derive(Deserialize)]
@@ -41,12 +38,10 @@ pub(super) struct SearchParams {
     responses((status = 200, description = "The tools", body = ToolList), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn list(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, offering): Asked,
     QueryParams(ToolsParams { q, limit }): QueryParams<ToolsParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
-    let offering = shared.server.offering();
     let tools = match q {
         None => {
             let listed = offering
@@ -75,12 +70,10 @@ pub(super) async fn list(
     responses((status = 200, description = "The tool", body = ToolDocument), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn show(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(_, caller, offering): Asked,
     PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
-    let offering = shared.server.offering();
     let offer = offering.offers.find(&name)?;
     caller.load(&offering, offer, &method).await;
     Ok(json(StatusCode::OK, &offering.describe(offer, tool)))
@@ -93,11 +86,10 @@ pub(super) async fn show(
         ("q" = String, Query, min_length = 1, max_length = 1000, description = "Words that say what the tool should do, or `select:NAME,NAME`"),
         ("limit" = Option<usize>, Query, minimum = 1, maximum = 50, description = "Maximum number of tools that are found: 5 by default"),
     ),
-    responses((status = 200, description = "What was found"), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
+    responses((status = 200, description = "What was found", body = ref("#/components/schemas/tool-search-result")), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn search(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
+    Asked(shared, caller, _): Asked,
     QueryParams(SearchParams { q, limit }): QueryParams<SearchParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
@@ -108,12 +100,9 @@ pub(super) async fn search(
 /// Shows which tools the caller can call, and why not the others.
 #[utoipa::path(
     get, path = "/v1/surface", tag = "tools",
-    responses((status = 200, description = "The surface of the caller")),
+    responses((status = 200, description = "The surface of the caller", body = ref("#/components/schemas/tool-surface"))),
 )]
-pub(super) async fn surface(
-    State(shared): State<Arc<ApiState>>,
-    RequestCaller(caller): RequestCaller,
-) -> Response<Body> {
+pub(super) async fn surface(Asked(shared, caller, _): Asked) -> Response<Body> {
     let surface = shared.server.surface_of(&caller.identity.loads);
     json(StatusCode::OK, &surface)
 }
