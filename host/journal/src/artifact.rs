@@ -142,14 +142,7 @@ impl Artifacts {
         } else {
             (shown_name(name, redactor), media_type)
         };
-        // From here on, dropping the draft gives the place back.
-        let mut draft = self.0.draft(name, media_type, scrub)?;
-        let opened = self
-            .0
-            .create(&draft.id)
-            .map_err(|error| ArtifactError::failed(&error))?;
-        (draft.path, draft.file) = (opened.0, Some(Arc::new(opened.1)));
-        Ok(draft)
+        self.0.draft(name, media_type, scrub)
     }
 
     /// The fields that the host adds to a reference to the artifact; `None` if the call did not finish it.
@@ -213,7 +206,7 @@ impl CallArtifacts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more artifact, and returns its draft, still without a file.
+    /// Counts one more artifact, and creates its file in the call's folder.
     fn draft(
         self: &Arc<Self>,
         name: String,
@@ -233,36 +226,40 @@ impl CallArtifacts {
             )));
         }
         state.created += 1;
+        let id = Ulid::generate().to_string();
+        let file = self
+            .create(&mut state, &id)
+            .map_err(|error| ArtifactError::failed(&error))?;
         state.open += 1;
         Ok(ArtifactDraft {
             call: Arc::clone(self),
-            id: Ulid::generate().to_string(),
+            id,
             name,
             media_type,
-            path: PathBuf::new(),
-            file: None,
-            hasher: Sha256::new(),
+            file,
             scrub,
-            size_bytes: 0,
             is_finished: false,
         })
     }
 
     /// Creates the file `name` in the call's folder.
-    fn create(&self, name: &str) -> io::Result<(PathBuf, File)> {
-        let mut state = self.lock();
-        let folder = state
-            .folder
-            .take()
-            .map_or_else(|| Folder::make(self.payloads.dir()), Ok)?;
-        let path = folder.path().join(name);
-        state.folder = Some(folder);
+    fn create(&self, state: &mut State, name: &str) -> io::Result<DraftFile> {
+        let folder = match state.folder.take() {
+            Some(folder) => folder,
+            None => Folder::make(self.payloads.dir())?,
+        };
+        let path = state.folder.insert(folder).path().join(name);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        Ok((path, file))
+        Ok(DraftFile {
+            path,
+            file: Arc::new(file),
+            hasher: Sha256::new(),
+            size_bytes: 0,
+        })
     }
 
     fn keep(&self, references: &[String]) -> anyhow::Result<Vec<KeptArtifact>> {
@@ -275,15 +272,10 @@ impl CallArtifacts {
             .iter()
             .filter(|artifact| references.contains(&artifact.reference()))
         {
-            let space = self.payloads.space();
-            let owner = self.payloads.owner();
-            space.admit(owner, &artifact.hex, artifact.size_bytes)?;
-            let place = || {
-                let _stays = self.payloads.set_end(&artifact.hex)?;
-                let path = self.payloads.dir().join(&artifact.hex);
-                fs::rename(&artifact.draft, path).context("cannot store an artifact")
-            };
-            place().inspect_err(|_| space.forget(owner, &artifact.hex))?;
+            let path = self.payloads.dir().join(&artifact.hex);
+            let place = || fs::rename(&artifact.draft, path).context("cannot store an artifact");
+            self.payloads
+                .admit(&artifact.hex, artifact.size_bytes, place)?;
             kept.push(artifact.kept());
         }
         // Removes all others.
@@ -295,9 +287,7 @@ impl CallArtifacts {
 impl Drop for CallArtifacts {
     fn drop(&mut self) {
         let written = self.lock().written;
-        self.payloads
-            .space()
-            .undraft(self.payloads.owner(), written);
+        self.payloads.undraft(written);
     }
 }
 
@@ -324,18 +314,11 @@ impl FinishedArtifact {
             media_type,
             size_bytes,
         } = self.persisted_ref();
-        let text = |text: &str| Value::String(text.to_owned());
-        Extra::from_iter(
-            [
-                ("reference", Value::String(self.reference())),
-                ("name", text(&self.name)),
-                ("uri", Value::String(uri)),
-                ("media_type", Value::String(media_type)),
-                ("digest", Value::String(digest)),
-                ("size_bytes", json!(size_bytes)),
-            ]
-            .map(|(name, value)| (name.to_owned(), value)),
-        )
+        let fields = json!({
+            "reference": self.reference(), "name": self.name, "uri": uri, "media_type": media_type, "digest": digest,
+            "size_bytes": size_bytes,
+        });
+        fields.as_object().cloned().unwrap_or_default()
     }
 
     fn kept(&self) -> KeptArtifact {
@@ -354,13 +337,26 @@ pub struct ArtifactDraft {
     id: String,
     name: String,
     media_type: String,
-    path: PathBuf,
-    /// `None` only while the draft is made.
-    file: Option<Arc<File>>,
-    hasher: Sha256,
+    file: DraftFile,
     scrub: Option<ScrubStream>,
-    size_bytes: u64,
     is_finished: bool,
+}
+
+struct DraftFile {
+    path: PathBuf,
+    file: Arc<File>,
+    hasher: Sha256,
+    size_bytes: u64,
+}
+
+impl DraftFile {
+    /// Appends to the file, to its digest, and to its size.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        sparse::append(&self.file, bytes)?;
+        self.hasher.update(bytes);
+        self.size_bytes += bytes.len() as u64;
+        Ok(())
+    }
 }
 
 impl ArtifactDraft {
@@ -368,8 +364,8 @@ impl ArtifactDraft {
     pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
     /// The file, which is held as long as something works on it.
-    pub fn file(&self) -> Option<&Arc<File>> {
-        self.file.as_ref()
+    pub fn file(&self) -> &Arc<File> {
+        &self.file.file
     }
 
     /// Counts `bytes` of the guest before they are written.
@@ -394,13 +390,10 @@ impl ArtifactDraft {
             );
             return Err(ArtifactError::Quota(why));
         }
-        let payloads = &self.call.payloads;
-        payloads
-            .space()
-            .draft(payloads.owner(), bytes as u64)
-            .map_err(|full| {
-                ArtifactError::Quota(format!("there is no room for this artifact: {full}"))
-            })?;
+        let drafted = self.call.payloads.draft(bytes as u64);
+        drafted.map_err(|full| {
+            ArtifactError::Quota(format!("there is no room for this artifact: {full}"))
+        })?;
         state.bytes = used;
         state.written = state.written.saturating_add(bytes as u64);
         Ok(())
@@ -412,24 +405,11 @@ impl ArtifactDraft {
     ///
     /// [`ArtifactError::Failed`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), ArtifactError> {
-        match &mut self.scrub {
-            None => append(
-                &mut self.hasher,
-                &mut self.size_bytes,
-                self.file.as_deref(),
-                bytes,
-            ),
-            Some(scrub) => {
-                let bytes = scrub.push(bytes);
-                append(
-                    &mut self.hasher,
-                    &mut self.size_bytes,
-                    self.file.as_deref(),
-                    &bytes,
-                )
-            }
-        }
-        .map_err(|error| ArtifactError::failed(&error))
+        let written = match &mut self.scrub {
+            None => self.file.append(bytes),
+            Some(scrub) => self.file.append(&scrub.push(bytes)),
+        };
+        written.map_err(|error| ArtifactError::failed(&error))
     }
 
     /// Writes `rest`, and ends the artifact. It may block. Returns the reference for the guest.
@@ -445,9 +425,9 @@ impl ArtifactDraft {
             id: std::mem::take(&mut self.id),
             name: std::mem::take(&mut self.name),
             media_type: std::mem::take(&mut self.media_type),
-            size_bytes: self.size_bytes,
-            hex: HEXLOWER.encode(&std::mem::take(&mut self.hasher).finalize()),
-            draft: self.path.clone(),
+            size_bytes: self.file.size_bytes,
+            hex: HEXLOWER.encode(&std::mem::take(&mut self.file.hasher).finalize()),
+            draft: self.file.path.clone(),
         };
         let reference = finished.reference();
         self.is_finished = true;
@@ -460,44 +440,21 @@ impl ArtifactDraft {
 
     /// Writes what the scrubber held back, and waits until the disk has all of it.
     fn close(&mut self) -> io::Result<()> {
-        let held_back = self
-            .scrub
-            .as_mut()
-            .map(ScrubStream::finish)
-            .unwrap_or_default();
-        append(
-            &mut self.hasher,
-            &mut self.size_bytes,
-            self.file.as_deref(),
-            &held_back,
-        )?;
-        self.file.as_ref().map_or(Ok(()), |file| {
-            sparse::end(file, self.size_bytes)?;
-            file.sync_data()
-        })
+        if let Some(scrub) = &mut self.scrub {
+            self.file.append(&scrub.finish())?;
+        }
+        sparse::end(&self.file.file, self.file.size_bytes)?;
+        self.file.file.sync_data()
     }
 }
 
 impl Drop for ArtifactDraft {
     fn drop(&mut self) {
-        if self.file.is_some() && !self.is_finished {
-            let _ = fs::remove_file(&self.path);
+        if !self.is_finished {
+            let _ = fs::remove_file(&self.file.path);
         }
         self.call.lock().open -= 1;
     }
-}
-
-/// Appends to the file, to its digest, and to its size.
-fn append(
-    hasher: &mut Sha256,
-    size_bytes: &mut u64,
-    file: Option<&File>,
-    bytes: &[u8],
-) -> io::Result<()> {
-    sparse::append(file.ok_or(io::ErrorKind::NotFound)?, bytes)?;
-    hasher.update(bytes);
-    *size_bytes += bytes.len() as u64;
-    Ok(())
 }
 
 /// `name`, redacted, without what misleads a reader, and cut: a file, in folders if it fits with them. It has no `.` and no
@@ -628,7 +585,7 @@ mod tests {
         let all = artifacts(dir.path(), &Limits::default());
         let mut draft = all.begin("a", "text/plain").unwrap();
         draft.write(b"half").unwrap();
-        assert!(draft.path.is_file());
+        assert!(draft.file.path.is_file());
         drop(draft);
         written(&all, "b", &["whole"]);
         drop(all);

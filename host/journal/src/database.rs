@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use toolcell_system::private;
 
@@ -16,7 +16,7 @@ use super::store::StoreError;
 pub(super) const FILE_NAME: &str = "journal.db";
 /// Version of the journal: `user_version` of the file, and in the first line of each segment. Nothing is migrated before the
 /// first release.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 /// `application_id` of the file: "tool".
 const APPLICATION: i64 = 0x746f_6f6c;
 /// How long to wait while another process locks the file.
@@ -123,6 +123,11 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Connection, Sto
     Ok(connection)
 }
 
+/// Begins a change, while no other process makes one.
+pub(super) fn change(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
 /// The expression for an id from its last character to its first: ids that end alike begin alike there. SQLite has no
 /// function for it, and uses an index on an expression only for the same expression.
 pub(super) fn reversed_id() -> String {
@@ -134,7 +139,7 @@ pub(super) fn reversed_id() -> String {
 }
 
 fn create_tables(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = change(connection)?;
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     match (pragma("application_id")?, pragma("user_version")?) {
         (APPLICATION, VERSION) => return Ok(()),

@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 
 use toolcell_spec::{PersistedRef, digest};
 use toolcell_system::pool::STORE;
-use toolcell_system::private::{self, OnDisk};
+use toolcell_system::private::{self, OnDisk, OthersAccess};
 
-use super::payload_space::{PAYLOAD_BYTES, PayloadSpace};
-use super::{drafts, sparse};
+use super::payload_space::{NoPayloadRoom, PAYLOAD_BYTES, PayloadSpace};
+use super::{StoredPayload, drafts, sparse};
 
 /// Size of the chunks in which a payload is copied, in bytes.
 const COPY_BYTES: usize = 256 << 10;
@@ -69,12 +69,14 @@ impl PayloadStore {
         Self { lasts, ..self }
     }
 
-    pub(super) fn space(&self) -> &PayloadSpace {
-        &self.space
+    /// Counts `bytes` of an artifact that is being written.
+    pub(super) fn draft(&self, bytes: u64) -> Result<(), NoPayloadRoom> {
+        self.space.draft(self.owner.as_deref(), bytes)
     }
 
-    pub(super) fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
+    /// Gives back what [`Self::draft`] counted.
+    pub(super) fn undraft(&self, bytes: u64) {
+        self.space.undraft(self.owner.as_deref(), bytes);
     }
 
     pub fn dir(&self) -> &Path {
@@ -129,10 +131,7 @@ impl PayloadStore {
         let digest = digest.to_owned();
         let copy = move || {
             let mut source = store.open_file(&digest)?;
-            let mut hasher = Sha256::new();
-            let mut chunk = vec![0; COPY_BYTES];
             let mut target = target;
-            let mut size = 0;
             // A hole is a step ahead, which only a new file takes that is written from its start.
             let appends = fcntl_getfl(&target).is_ok_and(|flags| flags.contains(OFlags::APPEND));
             let is_at_start = !appends && target.stream_position().is_ok_and(|at| at == 0);
@@ -140,24 +139,17 @@ impl PayloadStore {
                 && target
                     .metadata()
                     .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
-            loop {
-                let count = source.read(&mut chunk).context("cannot read a payload")?;
-                let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else {
-                    break;
-                };
-                hasher.update(bytes);
-                size += bytes.len() as u64;
-                let written = if is_file {
+            let copied = each_chunk(&mut source, |bytes| {
+                if is_file {
                     sparse::append(&target, bytes)
                 } else {
                     target.write_all(bytes)
-                };
-                written.context("cannot write the copy of a payload")?;
-            }
+                }
+            });
+            let (found, size) = copied.context("cannot copy a payload")?;
             if is_file {
                 sparse::end(&target, size).context("cannot write the copy of a payload")?;
             }
-            let found = HEXLOWER.encode(&hasher.finalize());
             ensure!(
                 digest.strip_prefix("sha256:") == Some(found.as_str()),
                 PayloadChanged
@@ -171,7 +163,7 @@ impl PayloadStore {
     /// last `age_max` had.
     pub fn sweep(&self, age_max: Duration) {
         drafts::sweep(&self.dir);
-        self.remove_ended();
+        self.space.end(None);
         if self.is_due() {
             self.remove_older(age_max);
             self.space.forget_older(age_max);
@@ -222,9 +214,7 @@ impl PayloadStore {
     fn write(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
         let digest = digest(bytes);
         let name = digest.trim_start_matches("sha256:");
-        self.space.admit(self.owner(), name, bytes.len() as u64)?;
-        self.place(name, bytes)
-            .inspect_err(|_| self.space.forget(self.owner(), name))?;
+        self.admit(name, bytes.len() as u64, || self.place(name, bytes))?;
         Ok(reference(digest, bytes, media_type))
     }
 
@@ -237,7 +227,7 @@ impl PayloadStore {
                 .and_then(|file| file.set_modified(SystemTime::now()))
                 .is_ok()
         };
-        let _stays = self.set_end(name)?;
+
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64)
             && renewed()
         {
@@ -264,90 +254,74 @@ impl PayloadStore {
     }
 }
 
-/// When payloads end: each that ends has an empty file of its name in a folder beside theirs, last changed at that time.
 impl PayloadStore {
-    fn ends(&self) -> PathBuf {
-        self.dir.with_extension("ends")
+    /// Makes room for the payload `name`, and has `place` put it where readers look for it.
+    pub(super) fn admit(
+        &self,
+        name: &str,
+        bytes: u64,
+        place: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let owner = self.owner.as_deref();
+        self.space.admit(owner, name, bytes, self.lasts)?;
+        place().inspect_err(|_| self.space.forget(owner, name))
     }
 
-    /// Keeps every process from removing a payload whose time is over, until the file is dropped.
-    fn lock_ends(&self) -> anyhow::Result<fs::File> {
-        let lock = || {
-            private::create_dir(&self.ends())?;
-            let file = private::open_or_create(&self.ends().join(".lock"))?;
-            file.lock()?;
-            Ok::<_, io::Error>(file)
+    /// Opens the payload `sha256:<hex>`, and checks its bytes without holding them in memory.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or others could have changed it.
+    pub fn open(&self, digest: &str) -> io::Result<StoredPayload> {
+        let Some(name) = digest.strip_prefix("sha256:").filter(|hex| is_name(hex)) else {
+            return Ok(StoredPayload::Missing);
         };
-        lock().context("cannot lock the ends of payloads")
-    }
-
-    /// Notes when the payload `name` ends, which is about to be stored: at the latest time that any call wants. It does not
-    /// end as long as the result is held.
-    pub(super) fn set_end(&self, name: &str) -> anyhow::Result<Option<fs::File>> {
-        if self.lasts.is_none() && !self.ends().is_dir() {
-            return Ok(None);
-        }
-        let lock = self.lock_ends()?;
-        let file = self.ends().join(name);
-        let Some(lasts) = self.lasts else {
-            return match fs::remove_file(&file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    Err(error).context("cannot keep a payload")
-                }
-                _ => Ok(Some(lock)),
-            };
+        self.space.end(Some(name));
+        let mut file = match private::open(&self.dir.join(name), OthersAccess::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(StoredPayload::Missing),
+            Err(error) => return Err(error),
         };
-        let known = fs::metadata(&file).and_then(|metadata| metadata.modified());
-        if known.is_err() && self.dir.join(name).exists() {
-            // Another call wants it for as long as any.
-            return Ok(Some(lock));
+        let (found, size) = each_chunk(&mut file, |_| Ok(()))?;
+        if found != name {
+            return Ok(StoredPayload::Changed);
         }
-        let end = SystemTime::now()
-            .checked_add(lasts)
-            .context("cannot keep a payload for so long")?;
-        let noted = private::open_or_create(&file)
-            .and_then(|file| file.set_modified(known.map_or(end, |at| at.max(end))));
-        noted.context("cannot note when a payload ends")?;
-        Ok(Some(lock))
-    }
-
-    /// Removes the payload `name` if its time is over.
-    pub(super) fn end(&self, name: &str) {
-        let file = self.ends().join(name);
-        let is_over = || {
-            let at = fs::metadata(&file).and_then(|metadata| metadata.modified());
-            at.is_ok_and(|at| at <= SystemTime::now())
-        };
-        if !is_over() || !guard!("retention") {
-            return;
-        }
-        // A call may have stored it again, or does so now.
-        let Ok(_lock) = self.lock_ends() else { return };
-        if is_over() {
-            let _ = fs::remove_file(self.dir.join(name));
-            let _ = fs::remove_file(file);
-            self.space.forget_all(name);
-        }
-    }
-
-    fn remove_ended(&self) {
-        for entry in fs::read_dir(self.ends()).into_iter().flatten().flatten() {
-            if let Some(name) = entry.file_name().to_str().filter(|name| is_name(name)) {
-                self.end(name);
-            }
-        }
+        file.seek(SeekFrom::Start(0))?;
+        Ok(StoredPayload::Whole(file, size))
     }
 
     fn open_file(&self, digest: &str) -> anyhow::Result<fs::File> {
         let path = self.path(digest)?;
-        self.end(digest.trim_start_matches("sha256:"));
+        self.space.end(Some(digest.trim_start_matches("sha256:")));
         fs::File::open(path).context("cannot open a payload")
+    }
+}
+
+/// Reads `file` to its end, and gives each chunk to `take`. Returns the SHA-256 in hexadecimal digits, and the size.
+fn each_chunk(
+    file: &mut fs::File,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<(String, u64)> {
+    let mut hasher = Sha256::new();
+    let mut chunk = vec![0; COPY_BYTES];
+    let mut size = 0;
+    loop {
+        let count = file.read(&mut chunk)?;
+        let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            return Ok((HEXLOWER.encode(&hasher.finalize()), size));
+        };
+        hasher.update(bytes);
+        size += bytes.len() as u64;
+        take(bytes)?;
     }
 }
 
 /// `true` if `name` can name a payload: the SHA-256 of its bytes.
 pub(super) fn is_name(name: &str) -> bool {
-    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+    name.len() == 64
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// `true` if the age since `at` is such. A time in the future has no age: the clock was set back since.

@@ -1,21 +1,22 @@
 //! Room for payloads: all of them together have a maximum size, and each caller has a share of it. A new payload without
 //! room replaces the oldest ones of its caller, never a payload of another caller.
 //!
-//! A file beside the folder lists the owners of payloads, because processes share the folder, and because equal payloads of
-//! several callers are one file. It is updated before a payload is written, while others wait: a removed payload has no
-//! owner. Without that file, no payload has an owner, and all go first.
+//! A database beside the folder lists the owners of payloads, because processes share the folder, and because equal payloads
+//! of several callers are one file, and when payloads end. It is updated before a payload is written, while others wait: a
+//! removed payload has no owner. Without it, no payload has an owner, and all go first.
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
-use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 
+use crate::database::change;
+use toolcell_spec::Timestamp;
 use toolcell_system::pool::share;
 use toolcell_system::private;
 
@@ -27,19 +28,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const UNKNOWN_OWNER: &str = "";
 /// The caller of calls without one.
 const UNNAMED: &str = "-";
-const VERSION: i64 = 1;
+/// Whose payloads there are, how much each has, and when the payloads end that do.
 const TABLES: &str = "
-    CREATE TABLE kept (
+    CREATE TABLE IF NOT EXISTS kept (
         digest TEXT NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (digest, owner)
     ) STRICT, WITHOUT ROWID;
-    CREATE INDEX kept_by_age ON kept (owner, at);
-    CREATE TABLE used (owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    CREATE TRIGGER kept_added AFTER INSERT ON kept BEGIN
+    CREATE INDEX IF NOT EXISTS kept_by_age ON kept (owner, at);
+    CREATE TABLE IF NOT EXISTS used (owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER IF NOT EXISTS kept_added AFTER INSERT ON kept BEGIN
         INSERT INTO used VALUES (new.owner, new.bytes) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
     END;
-    CREATE TRIGGER kept_removed AFTER DELETE ON kept BEGIN
+    CREATE TRIGGER IF NOT EXISTS kept_removed AFTER DELETE ON kept BEGIN
         UPDATE used SET bytes = bytes - old.bytes WHERE owner = old.owner;
-    END;";
+    END;
+    CREATE TABLE IF NOT EXISTS ends (digest TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
 
 /// Why there is no room for a payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,36 +88,82 @@ impl PayloadSpace {
         }
     }
 
-    /// Notes that `owner` has the payload `name` of `bytes`, and makes room for it. May block.
-    pub(super) fn admit(&self, owner: Option<&str>, name: &str, bytes: u64) -> anyhow::Result<()> {
+    /// Notes that `owner` has the payload `name` of `bytes` for the time `lasts`, and makes room for it. May block.
+    pub(super) fn admit(
+        &self,
+        owner: Option<&str>,
+        name: &str,
+        bytes: u64,
+        lasts: Option<Duration>,
+    ) -> anyhow::Result<()> {
         let owner = owner.unwrap_or(UNNAMED);
-        if bytes > self.share && guard!("payload_bytes") {
-            return Err(NoPayloadRoom::Share {
-                bytes,
-                share: self.share,
-            }
-            .into());
+        let (share, total) = (self.share, self.total);
+        if bytes > share && guard!("payload_bytes") {
+            return Err(NoPayloadRoom::Share { bytes, share }.into());
         }
         self.with(|transaction| {
+            self.set_end(transaction, name, lasts)?;
+            let now = Timestamp::now().unix_millis();
             let renewed = "UPDATE kept SET at = ?3 WHERE digest = ?1 AND owner = ?2";
-            if transaction.execute(renewed, params![name, owner, now()])? == 0 {
+            if transaction.execute(renewed, params![name, owner, now])? == 0 {
                 let added = "INSERT INTO kept (digest, owner, bytes, at) VALUES (?1, ?2, ?3, ?4)";
-                transaction.execute(added, params![name, owner, stored(bytes), now()])?;
+                transaction.execute(added, params![name, owner, bytes, now])?;
             }
-            while used(transaction, Some(owner))? > self.share && guard!("payload_bytes") {
+            while used(transaction, Some(owner))? > share && guard!("payload_bytes") {
                 if !self.remove_oldest(transaction, owner, name)? {
                     break;
                 }
             }
-            while used(transaction, None)? > self.total && guard!("payload_bytes") {
+            while used(transaction, None)? > total && guard!("payload_bytes") {
                 let removed = self.remove_oldest(transaction, UNKNOWN_OWNER, name)?;
                 if !removed && !self.remove_oldest(transaction, owner, name)? {
-                    return Ok(Err(NoPayloadRoom::Total { total: self.total }));
+                    return Err(NoPayloadRoom::Total { total }.into());
                 }
             }
-            Ok(Ok(()))
-        })?;
+            Ok(())
+        })
+    }
+
+    /// Notes when the payload `name` ends, which is about to be stored: at the latest time that any call wants, and never if one
+    /// wants it for as long as any.
+    fn set_end(
+        &self,
+        transaction: &Transaction<'_>,
+        name: &str,
+        lasts: Option<Duration>,
+    ) -> rusqlite::Result<()> {
+        let Some(lasts) = lasts else {
+            let never = "DELETE FROM ends WHERE digest = ?1";
+            return transaction.execute(never, [name]).map(drop);
+        };
+        let end = Timestamp::now().plus(lasts).unix_millis();
+        let later = "UPDATE ends SET at = max(at, ?2) WHERE digest = ?1";
+        if transaction.execute(later, params![name, end])? == 0 && !self.folder.join(name).exists()
+        {
+            transaction.execute("INSERT INTO ends VALUES (?1, ?2)", params![name, end])?;
+        }
         Ok(())
+    }
+
+    /// Removes the payload `name`, or all payloads, if their time is over.
+    pub(super) fn end(&self, name: Option<&str>) {
+        if !self.file().exists() {
+            return;
+        }
+        let _ = self.with(|transaction| {
+            let over = "SELECT digest FROM ends WHERE at <= ?1 AND (?2 IS NULL OR digest = ?2)";
+            let mut over = transaction.prepare(over)?;
+            let now = Timestamp::now().unix_millis();
+            let names = over.query_map(params![now, name], |row| row.get(0))?;
+            for name in names.collect::<rusqlite::Result<Vec<String>>>()? {
+                if guard!("retention") {
+                    let _ = fs::remove_file(self.folder.join(&name));
+                    transaction.execute("DELETE FROM ends WHERE digest = ?1", [&name])?;
+                    transaction.execute("DELETE FROM kept WHERE digest = ?1", [&name])?;
+                }
+            }
+            Ok(())
+        });
     }
 
     /// Notes that `owner` does not have the payload after all, because it could not be written.
@@ -123,15 +171,7 @@ impl PayloadSpace {
         let _ = self.with(|transaction| {
             let removed = "DELETE FROM kept WHERE digest = ?1 AND owner = ?2";
             transaction.execute(removed, [name, owner.unwrap_or(UNNAMED)])?;
-            Ok(Ok(()))
-        });
-    }
-
-    /// Notes that nobody has the payload any more.
-    pub(super) fn forget_all(&self, name: &str) {
-        let _ = self.with(|transaction| {
-            transaction.execute("DELETE FROM kept WHERE digest = ?1", [name])?;
-            Ok(Ok(()))
+            Ok(())
         });
     }
 
@@ -140,10 +180,10 @@ impl PayloadSpace {
         if !self.file().exists() {
             return;
         }
-        let before = now().saturating_sub(i64::try_from(age_max.as_millis()).unwrap_or(i64::MAX));
+        let before = Timestamp::now().minus(age_max).unix_millis();
         let _ = self.with(|transaction| {
             transaction.execute("DELETE FROM kept WHERE at < ?1", [before])?;
-            Ok(Ok(()))
+            Ok(())
         });
     }
 
@@ -220,61 +260,63 @@ impl PayloadSpace {
     /// Runs `work` while no other process changes who has what.
     fn with(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<(), NoPayloadRoom>>,
+        work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match known.take() {
             Some(connection) => known.insert(connection),
             None => known.insert(self.open()?),
         };
-        let done = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
+        let done = change(connection)
+            .map_err(anyhow::Error::from)
             .and_then(|transaction| {
-                let done = work(&transaction)?;
-                if done.is_ok() {
-                    transaction.commit()?;
-                }
-                Ok(done)
+                work(&transaction)?;
+                Ok(transaction.commit()?)
             });
         match done {
-            Ok(done) => Ok(done?),
-            Err(error) => {
+            Err(error) if !error.is::<NoPayloadRoom>() => {
                 // What is wrong with it may be over when it is opened again.
                 *known = None;
                 Err(error).context("cannot note whose payload it is")
             }
+            done => done,
         }
     }
 
     fn open(&self) -> anyhow::Result<Connection> {
-        let file = self.file();
-        match self.opened(&file) {
-            Ok(connection) => Ok(connection),
+        let is_damaged = |error: &anyhow::Error| {
+            let error = error.downcast_ref::<rusqlite::Error>();
+            matches!(
+                error.and_then(rusqlite::Error::sqlite_error_code),
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+            )
+        };
+        let opened = match self.opened() {
+            // Only the order in which payloads go is lost, and when some end.
             Err(error) if is_damaged(&error) => {
-                // Only the order in which payloads go is lost.
-                fs::remove_file(&file).context("cannot replace the list of payloads")?;
-                Ok(self.opened(&file)?)
+                for suffix in ["owners-wal", "owners-shm", "owners"] {
+                    let _ = fs::remove_file(self.folder.with_extension(suffix));
+                }
+                self.opened()
             }
-            Err(error) => Err(error).context("cannot open the list of payloads"),
-        }
+            opened => opened,
+        };
+        opened.context("cannot open the list of payloads")
     }
 
-    fn opened(&self, file: &Path) -> rusqlite::Result<Connection> {
-        let failed =
-            |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
-        private::create_dir(&self.folder).map_err(failed)?;
+    fn opened(&self) -> anyhow::Result<Connection> {
+        private::create_dir(&self.folder)?;
         // SQLite would make a file that others can read.
-        private::create_missing(file).map_err(failed)?;
-        let mut connection = Connection::open(file)?;
+        private::create_missing(&self.file())?;
+        let mut connection = Connection::open(self.file())?;
         connection.busy_timeout(PATIENCE)?;
-        // A payload that is on no list after a crash of the machine is found again with the next list.
-        connection.pragma_update(None, "synchronous", "OFF")?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        if version == 0 {
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let transaction = change(&mut connection)?;
+        let is_new = !transaction.table_exists(None, "ends")?;
+        if is_new {
             transaction.execute_batch(TABLES)?;
             self.adopt(&transaction)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
         }
         transaction.commit()?;
         Ok(connection)
@@ -282,16 +324,13 @@ impl PayloadSpace {
 
     /// Lists the payloads that are there as nobody's.
     fn adopt(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let added = "INSERT INTO kept (digest, owner, bytes, at) VALUES (?1, ?2, ?3, ?4)";
+        let added = "INSERT INTO kept (digest, owner, bytes, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name().into_string().unwrap_or_default();
             let metadata = entry.metadata().ok().filter(fs::Metadata::is_file);
             if let Some(metadata) = metadata.filter(|_| super::payload::is_name(&name)) {
-                let at = metadata.modified().map_or(0, millis);
-                transaction.execute(
-                    added,
-                    params![name, UNKNOWN_OWNER, stored(metadata.len()), at],
-                )?;
+                let at = metadata.mtime().saturating_mul(1_000);
+                transaction.execute(added, params![name, UNKNOWN_OWNER, metadata.len(), at])?;
             }
         }
         Ok(())
@@ -300,41 +339,8 @@ impl PayloadSpace {
 
 /// The bytes of all payloads of `owner`, or of everybody.
 fn used(transaction: &Transaction<'_>, owner: Option<&str>) -> rusqlite::Result<u64> {
-    let bytes: i64 = match owner {
-        Some(owner) => {
-            let used = "SELECT bytes FROM used WHERE owner = ?1";
-            transaction
-                .query_row(used, [owner], |row| row.get(0))
-                .optional()?
-                .unwrap_or_default()
-        }
-        None => transaction.query_row("SELECT coalesce(sum(bytes), 0) FROM used", [], |row| {
-            row.get(0)
-        })?,
-    };
-    Ok(u64::try_from(bytes).unwrap_or_default())
-}
-
-fn is_damaged(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
-    )
-}
-
-fn stored(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-fn now() -> i64 {
-    millis(SystemTime::now())
-}
-
-fn millis(at: SystemTime) -> i64 {
-    let since = at
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    let used = "SELECT coalesce(sum(bytes), 0) FROM used WHERE ?1 IS NULL OR owner = ?1";
+    transaction.query_row(used, [owner], |row| row.get(0))
 }
 
 #[cfg(test)]
@@ -367,7 +373,7 @@ mod tests {
             number: u8,
             bytes: u64,
         ) -> Result<(), NoPayloadRoom> {
-            let admitted = space.admit(Some(owner), &name(number), bytes);
+            let admitted = space.admit(Some(owner), &name(number), bytes, None);
             let admitted = admitted.map_err(|error| error.downcast::<NoPayloadRoom>().unwrap());
             if admitted.is_ok() {
                 fs::write(self.folder().join(name(number)), "x").unwrap();

@@ -1,21 +1,16 @@
 //! Resolves a reference in a record: to a payload on disk, or a text in the record of a call (AT-FS).
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
-use data_encoding::HEXLOWER;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use toolcell_policy::secret::REDACTED;
 use toolcell_spec::digest;
-use toolcell_system::private::{self, OthersAccess};
 
-use super::{CallLog, LogError, PayloadStore};
+use super::payload::is_name;
+use super::{CallLog, LogError};
 
-/// Length of the digest in a reference, in hexadecimal digits.
-const HEX_CHARS: usize = 64;
 /// The fields of an invocation that hold inputs, without `_ref` at the end.
 const INPUTS: [&str; 4] = [
     "model_input",
@@ -67,7 +62,7 @@ impl Reference {
     /// `blake3-keyed:<hex>`. `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(hex) = text.strip_prefix("blake3-keyed:") {
-            return is_hex(hex).then(|| Self::Concealed(text.to_owned()));
+            return is_name(hex).then(|| Self::Concealed(text.to_owned()));
         }
         if let Some(digest) = text.strip_prefix("partial:") {
             return is_digest(digest).then(|| Self::Partial(text.to_owned()));
@@ -130,52 +125,8 @@ impl CallLog {
     }
 }
 
-impl PayloadStore {
-    /// Opens the payload `sha256:<hex>`, and checks its bytes without holding them in memory.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, or others could have changed it.
-    pub fn open(&self, digest: &str) -> io::Result<StoredPayload> {
-        let Some(name) = digest.strip_prefix("sha256:").filter(|hex| is_hex(hex)) else {
-            return Ok(StoredPayload::Missing);
-        };
-        self.end(name);
-        let mut file = match private::open(&self.dir().join(name), OthersAccess::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(StoredPayload::Missing);
-            }
-            Err(error) => return Err(error),
-        };
-        let mut hasher = Sha256::new();
-        let mut size = 0;
-        let mut part = vec![0; 64 << 10];
-        loop {
-            let read = file.read(&mut part)?;
-            let Some(bytes) = part.get(..read).filter(|bytes| !bytes.is_empty()) else {
-                break;
-            };
-            hasher.update(bytes);
-            size += bytes.len() as u64;
-        }
-        if HEXLOWER.encode(&hasher.finalize()) != name {
-            return Ok(StoredPayload::Changed);
-        }
-        file.seek(SeekFrom::Start(0))?;
-        Ok(StoredPayload::Whole(file, size))
-    }
-}
-
-fn is_hex(text: &str) -> bool {
-    text.len() == HEX_CHARS
-        && text
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha256:").is_some_and(is_hex)
+    text.strip_prefix("sha256:").is_some_and(is_name)
 }
 
 /// A payload that a call stored.
@@ -256,9 +207,13 @@ fn partial(record: &Value, reference: &str) -> Option<ReferenceInfo> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use serde_json::json;
 
     use super::*;
+    use crate::PayloadStore;
+    use toolcell_system::private;
 
     const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

@@ -11,7 +11,7 @@ use toolcell_spec::{
     TraceContext, digest, evidence_ref, read_json,
 };
 
-use super::log::{CallLog, Keep, NoteSource};
+use super::log::{CallLog, Keep};
 
 /// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
 const NOTED_BYTES_MAX: usize = 1 << 20;
@@ -149,8 +149,6 @@ struct Inner {
     /// `None` for a call that does not run.
     outlet: Option<Outlet>,
     kept: Mutex<TrailContents>,
-    /// Held while events are noted.
-    noting: Mutex<()>,
 }
 
 /// Notes the events of a call that is dropped before its end, because another process may go on with it.
@@ -186,8 +184,6 @@ pub struct TrailContents {
 struct NotedSoFar {
     events: usize,
     bytes: usize,
-    /// `true` if more will be noted soon.
-    is_due: bool,
     /// `true` if nothing more is noted.
     is_over: bool,
 }
@@ -226,7 +222,6 @@ impl Trail {
             trace_refs: TraceContext::spans(invocation),
             outlet,
             kept: Mutex::new(kept),
-            noting: Mutex::default(),
         }))
     }
 
@@ -255,7 +250,7 @@ impl Trail {
     }
 
     fn kept(&self) -> MutexGuard<'_, TrailContents> {
-        self.0.kept()
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// To be dropped before another process can go on with the call.
@@ -266,16 +261,10 @@ impl Trail {
     /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
     /// process went on with the call for one of that process.
     fn leave(&self) {
-        let Some(Outlet { log, .. }) = &self.0.outlet else {
-            return;
-        };
-        let _noting = self.0.noting();
-        if log.settings().keep == Keep::All {
-            self.0.note_rest(log);
-        }
-        self.kept().noted.is_over = true;
+        let mut kept = self.kept();
+        self.note_rest(&mut kept);
+        kept.noted.is_over = true;
     }
-
     /// Sets the tool that later events name.
     pub fn resolved(&self, tool_id: &str) {
         self.kept().tool_id = Some(tool_id.into());
@@ -360,6 +349,17 @@ impl Trail {
                 .filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
             said.for_each(|(_, value)| _ = kept.redactor.redact(value));
         }
+        self.plain_event(kept.tool_id.clone(), time, event_type, data)
+    }
+
+    /// Creates an event with `data` that were redacted.
+    fn plain_event(
+        &self,
+        tool_id: Option<Arc<str>>,
+        time: Timestamp,
+        event_type: EventType,
+        data: EventData,
+    ) -> ToolEvent {
         ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::at(time),
@@ -368,7 +368,7 @@ impl Trail {
             subject: Some(Arc::clone(&self.0.subject)),
             time,
             invocation_id: Some(self.0.invocation_id),
-            tool_id: kept.tool_id.clone(),
+            tool_id,
             data,
             trace_refs: self.0.trace_refs.clone(),
             extra: Extra::new(),
@@ -379,16 +379,39 @@ impl Trail {
         for listener in self.0.listeners.iter() {
             listener.event(&event);
         }
-        if let Some(Outlet { log, .. }) = &self.0.outlet
-            && !kept.noted.is_due
-            && !kept.noted.is_over
-            && log.wants(&event)
-        {
-            kept.noted.is_due = true;
-            let call: Weak<Inner> = Arc::downgrade(&self.0);
-            log.note_soon(call);
-        }
+        let outlet = self.0.outlet.as_ref();
+        let is_wanted = !kept.ended && outlet.is_some_and(|outlet| outlet.log.wants(&event));
         kept.events.push(event);
+        if is_wanted {
+            self.note_rest(kept);
+        }
+    }
+
+    /// Appends the events that the log does not have yet, as far as they fit.
+    fn note_rest(&self, kept: &mut TrailContents) {
+        let TrailContents { events, noted, .. } = kept;
+        let Some(Outlet { log, session }) = &self.0.outlet else {
+            return;
+        };
+        if noted.is_over || log.settings().keep != Keep::All {
+            return;
+        }
+        let first = noted.events;
+        for event in events.iter().skip(first) {
+            let bytes = noted.bytes + size(&event.data);
+            if bytes > NOTED_BYTES_MAX && guard!("noted_bytes") {
+                noted.is_over = true;
+                break;
+            }
+            noted.bytes = bytes;
+            noted.events += 1;
+        }
+        let more = events.get(first..noted.events).unwrap_or_default();
+        if !more.is_empty() {
+            let id = self.0.invocation_id;
+            // A gap would hide what comes after it. The record of the call has everything.
+            noted.is_over |= log.noted(id, session.as_deref(), first, more).is_err();
+        }
     }
 
     /// Assigns `progress` its identity, sequence and time, and publishes it as an event.
@@ -479,19 +502,8 @@ impl Trail {
             (message, fields)
         };
         self.kept().meter = meter;
-        let event = ToolEvent {
-            schema_version: SchemaVersion::default(),
-            event_id: EventId::new(),
-            event_type: EventType::Logged,
-            source: Arc::clone(&self.0.source),
-            subject: Some(Arc::clone(&self.0.subject)),
-            time: Timestamp::now(),
-            invocation_id: Some(self.0.invocation_id),
-            tool_id,
-            data: json!({ "level": level, "message": message, "fields": fields }).into(),
-            trace_refs: self.0.trace_refs.clone(),
-            extra: Extra::new(),
-        };
+        let data = json!({ "level": level, "message": message, "fields": fields });
+        let event = self.plain_event(tool_id, Timestamp::now(), EventType::Logged, data.into());
         self.0
             .listeners
             .iter()
@@ -547,62 +559,6 @@ impl Trail {
                 ..TrailContents::default()
             },
         )
-    }
-}
-
-impl Inner {
-    fn kept(&self) -> MutexGuard<'_, TrailContents> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn noting(&self) -> MutexGuard<'_, ()> {
-        self.noting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_rest(&self, log: &CallLog) {
-        let (first, events) = self.unnoted();
-        let session = self
-            .outlet
-            .as_ref()
-            .and_then(|outlet| outlet.session.as_deref());
-        if !events.is_empty()
-            && log
-                .noted(self.invocation_id, session, first, &events)
-                .is_err()
-        {
-            // A gap would hide what comes after it. The record of the call has everything.
-            self.kept().noted.is_over = true;
-        }
-    }
-
-    /// The events that the log does not have yet, as far as they fit, and the place of the first one.
-    fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
-        let mut kept = self.kept();
-        let TrailContents { events, noted, .. } = &mut *kept;
-        noted.is_due = false;
-        if noted.is_over {
-            return (noted.events, Vec::new());
-        }
-        let first = noted.events;
-        let mut more = Vec::new();
-        for event in events.iter().skip(first) {
-            let bytes = noted.bytes + size(&event.data);
-            if bytes > NOTED_BYTES_MAX && guard!("noted_bytes") {
-                noted.is_over = true;
-                break;
-            }
-            noted.bytes = bytes;
-            more.push(event.clone());
-        }
-        noted.events += more.len();
-        (first, more)
-    }
-}
-
-impl NoteSource for Inner {
-    fn note(&self, log: &CallLog) {
-        let _noting = self.noting();
-        self.note_rest(log);
     }
 }
 

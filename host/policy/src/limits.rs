@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use serde::Serialize;
+
 use toolcell_spec::Usage;
 
 /// Limits of one call. The sandbox enforces each, and reports its usage.
@@ -12,7 +14,7 @@ use toolcell_spec::Usage;
 /// let limits = Limits { wall: Duration::from_secs(5), memory_bytes: 64 << 20, ..Limits::default() };
 /// assert_eq!(limits.with_timeout_ms(Some(100)).wall, Duration::from_millis(100));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Units of wasmtime fuel: the deterministic CPU budget. Default: 500,000,000,000.
     pub fuel: u64,
@@ -57,7 +59,7 @@ pub struct Limits {
 /// let one_request = Limits { network, ..Limits::default() };
 /// assert_eq!(one_request.network.requests, 1);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NetworkLimits {
     /// Requests, refused ones included. Default: 64.
     pub requests: u64,

@@ -244,8 +244,8 @@ mod tests {
         let payloads = PayloadStore::new(parent.path().join("payloads"));
         let artifacts = Artifacts::new(&payloads, &limits, Ok(Redactor::default()));
         let draft = artifacts.begin("report", "text/plain").unwrap();
-        let file = Arc::downgrade(draft.file().unwrap());
-        state.file_rules.quota.opened(draft.file().unwrap());
+        let file = Arc::downgrade(draft.file());
+        state.file_rules.quota.opened(draft.file());
         state.artifacts = Some(artifacts);
         state.table.push(GuestArtifact::new(draft)).unwrap();
         let unsettled = state.unsettled();

@@ -1,17 +1,18 @@
 //! Fetches what a reference in a record refers to.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 use toolcell::Home;
 use toolcell_journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
 
-use super::calls;
+use super::{calls, print};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -60,40 +61,47 @@ enum Content {
 }
 
 impl State {
-    fn word(self) -> &'static str {
+    /// Its word for programs, the exit code, and why there is no content.
+    fn facts(self) -> (&'static str, Exit, &'static str) {
         match self {
-            Self::Available => "available",
-            Self::Gone => "result_removed",
-            Self::Redacted => "redacted",
-            Self::Expired => "reference_expired",
-            Self::Damaged => "damaged",
-            Self::Unknown => "unknown",
+            Self::Available => ("available", Exit::Succeeded, "it is there"),
+            Self::Gone => (
+                "result_removed",
+                Exit::ToolFailed,
+                "a call on record refers to it, and it was removed since",
+            ),
+            Self::Redacted => (
+                "redacted",
+                Exit::Refused,
+                "it was redacted before it was stored",
+            ),
+            Self::Expired => (
+                "reference_expired",
+                Exit::ToolFailed,
+                "no call on record refers to it, and older calls were removed from the log",
+            ),
+            Self::Damaged => ("damaged", Exit::ToolFailed, "the file was changed on disk"),
+            Self::Unknown => (
+                "unknown",
+                Exit::BadRequest,
+                "no call on record refers to it; `toolcell show` prints the references of a call",
+            ),
         }
     }
+}
 
-    fn exit(self) -> Exit {
-        match self {
-            Self::Available => Exit::Succeeded,
-            Self::Gone | Self::Expired | Self::Damaged => Exit::ToolFailed,
-            Self::Redacted => Exit::Refused,
-            Self::Unknown => Exit::BadRequest,
-        }
-    }
-
-    fn why(self) -> &'static str {
-        match self {
-            Self::Available => "it is there",
-            Self::Gone => "a call on record refers to it, and it was removed since",
-            Self::Redacted => "it was redacted before it was stored",
-            Self::Expired => {
-                "no call on record refers to it, and older calls were removed from the log"
-            }
-            Self::Damaged => "the file was changed on disk",
-            Self::Unknown => {
-                "no call on record refers to it; `toolcell show` prints the references of a call"
-            }
-        }
-    }
+/// What is known of a reference, for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    reference: &'a str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
+    calls: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<Cow<'a, str>>,
 }
 
 impl Content {
@@ -145,23 +153,27 @@ impl Artifact {
         let size = content.as_ref().map(Content::size);
         match (content, &output) {
             (Some(content), Some(file)) => write_file(content, file, force)?,
-            (Some(content), None) if !json => return print(content),
+            (Some(content), None) if !json => return print_content(content),
             _ => {}
         }
+        let (word, exit, why) = state.facts();
         if json {
-            let printed = show::json(&document(&text, state, &known, size, output.as_deref()));
-            return printed
-                .map(|()| state.exit())
-                .or_else(|error| show::closed(error).map(|_| state.exit()));
+            let is_written = state == State::Available;
+            let file = output.as_ref().filter(|_| is_written);
+            let document = Document {
+                reference: &text,
+                state: word,
+                media_type: known.media_type,
+                size_bytes: size,
+                calls: known.calls,
+                file: file.map(|file| file.to_string_lossy()),
+            };
+            return print::json(&document, exit);
         }
         if state != State::Available {
-            show::say(&format!(
-                "error: cannot fetch {text}: {} [{}]",
-                state.why(),
-                state.word()
-            ));
+            show::say(&format!("error: cannot fetch {text}: {why} [{word}]"));
         }
-        Ok(state.exit())
+        Ok(exit)
     }
 }
 
@@ -187,7 +199,7 @@ fn find(
             (State::Available, Some(Content::File(file, size)))
         }
         (StoredPayload::Changed, _) => (State::Damaged, None),
-        (StoredPayload::Missing, None) if log.was_pruned()? => (State::Expired, None),
+        (StoredPayload::Missing, None) if log.evicted_calls()? > 0 => (State::Expired, None),
         (StoredPayload::Missing, None) => (State::Unknown, None),
         (StoredPayload::Missing, Some(known)) => match &known.text {
             Some(text) => (State::Available, Some(Content::Text(text.clone()))),
@@ -199,7 +211,7 @@ fn find(
 }
 
 /// Prints the content: on a terminal only text, in which nothing acts on it.
-fn print(content: Content) -> anyhow::Result<Exit> {
+fn print_content(content: Content) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     let size = content.size();
     let printed = if out.is_terminal() {
@@ -216,10 +228,7 @@ fn print(content: Content) -> anyhow::Result<Exit> {
     } else {
         content.copy(&mut out)
     };
-    printed
-        .and_then(|()| out.flush())
-        .map(|()| Exit::Succeeded)
-        .or_else(show::closed)
+    print::end(printed.and_then(|()| out.flush()), Exit::Succeeded)
 }
 
 /// Writes the content to `file`, which appears whole or not at all, readable by its owner only.
@@ -248,27 +257,4 @@ fn write_file(content: Content, file: &Path, force: bool) -> anyhow::Result<()> 
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists().into()),
         Err(error) => Err(error.error).with_context(|| format!("cannot write {}", file.display())),
     }
-}
-
-fn document(
-    reference: &str,
-    state: State,
-    known: &ReferenceInfo,
-    size: Option<u64>,
-    file: Option<&Path>,
-) -> Value {
-    let mut document = Map::new();
-    document.insert("reference".to_owned(), json!(reference));
-    document.insert("state".to_owned(), json!(state.word()));
-    if let Some(media_type) = &known.media_type {
-        document.insert("media_type".to_owned(), json!(media_type));
-    }
-    if let Some(size) = size {
-        document.insert("size_bytes".to_owned(), json!(size));
-    }
-    document.insert("calls".to_owned(), json!(known.calls));
-    if let (Some(file), State::Available) = (file, state) {
-        document.insert("file".to_owned(), json!(file.to_string_lossy()));
-    }
-    Value::Object(document)
 }

@@ -1,19 +1,17 @@
 //! Copies the folder of all state while it is in use.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::json;
 use toolcell::Home;
 use toolcell_journal::CallLog;
 
-use super::calls;
+use super::{calls, log, print};
 use crate::exit::{BadRequest, Exit};
-use crate::show;
 
 /// Mode of the folders of a copy.
 const MODE: u32 = 0o700;
@@ -63,13 +61,8 @@ impl Backup {
             fs::remove_dir(&folder)?;
             return Err(unfit().into());
         }
-        let cannot = || {
-            format!(
-                "cannot copy {} to {}",
-                home.folder().display(),
-                folder.display()
-            )
-        };
+        let [original, at] = [home.folder(), &folder].map(|folder| folder.display().to_string());
+        let cannot = || format!("cannot copy {original} to {at}");
         let left_out = [home.cache(), home.scratch(), home.journal()];
         copy_folder(home.folder(), &folder, &left_out, true).with_context(cannot)?;
         let copy = Home::at(&folder);
@@ -86,37 +79,18 @@ impl Backup {
             .with_context(cannot)?;
         }
         let verified = CallLog::new(copy.journal(), copy.calls_key(), log.settings()).verify()?;
-        let (exit, said) = match verified {
-            Ok(verified) => (
-                Exit::Succeeded,
-                json!({ "folder": folder, "sound": true, "verified": verified }),
-            ),
-            Err(damage) => (
-                Exit::ToolFailed,
-                json!({ "folder": folder, "sound": false, "damage": damage }),
-            ),
-        };
-        let text = match said.get("damage") {
-            None => format!(
-                "{}: a copy of {}",
-                folder.display(),
-                home.folder().display()
-            ),
-            Some(_) => format!(
-                "{}: a copy of {}, whose log was damaged before: toolcell log verify",
-                folder.display(),
-                home.folder().display()
-            ),
-        };
-        let text = if self.json {
-            show::json_line(&said)
+        if self.json {
+            return print::json(&log::report(&folder, &verified), log::exit(&verified));
+        }
+        let after = if verified.is_ok() {
+            ""
         } else {
-            text + "\n"
+            ", whose log was damaged before: toolcell log verify"
         };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| exit)
-            .or_else(show::closed)
+        print::text(
+            &format!("{at}: a copy of {original}{after}\n"),
+            log::exit(&verified),
+        )
     }
 }
 

@@ -1,6 +1,5 @@
 //! Lists calls, and shows one: what the journal knows of it.
 
-use std::io::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use toolcell_journal::{CallLog, CallQuery, CallSummary};
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Status, Timestamp};
 
-use super::{page, waiting};
+use super::{page, print, waiting};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -125,21 +124,19 @@ impl Calls {
         let mut calls = log.calls(&query)?;
         let evicted = log.evicted_calls()?;
         waiting::add(&mut calls, &query, &home)?;
-        let mut text = if self.json {
-            show::json_line(&json!({ "calls": calls, "evicted_calls": evicted }))
-        } else if calls.is_empty() {
-            "no calls\n".to_owned()
-        } else {
-            calls.iter().map(row).collect()
-        };
-        if let Some(said) = self::evicted(evicted).filter(|_| !self.json) {
+        if self.json {
+            let listed = json!({ "calls": calls, "evicted_calls": evicted });
+            return print::json(&listed, Exit::Succeeded);
+        }
+        let mut text: String = calls.iter().map(row).collect();
+        if calls.is_empty() {
+            text.push_str("no calls\n");
+        }
+        if let Some(said) = self::evicted(evicted) {
             text.push_str(&said);
             text.push('\n');
         }
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        print::text(&text, Exit::Succeeded)
     }
 }
 
@@ -191,23 +188,15 @@ impl Show {
         };
         let mut record = record.ok_or_else(unknown)?;
         if let Some(from) = self.progress_from {
-            return progress(&record, from)
-                .map(|()| Exit::Succeeded)
-                .or_else(show::closed);
+            return print::end(progress(&record, from), Exit::Succeeded);
         }
         if self.json {
             if let Some(result) = record.get_mut("result") {
                 show::represent_again(result);
             }
-            return show::json(&record)
-                .map(|()| Exit::Succeeded)
-                .or_else(show::closed);
+            return print::json(&record, Exit::Succeeded);
         }
-        let text = page::render(&log, &record);
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        print::text(&page::render(&log, &record), Exit::Succeeded)
     }
 }
 

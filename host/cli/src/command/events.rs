@@ -215,7 +215,7 @@ fn is_closed() -> bool {
 }
 
 /// Returns whether `text` is `wanted`, or a name below it, or begins with the text before its `*`.
-fn matches(wanted: &str, text: &str) -> bool {
+pub(super) fn matches(wanted: &str, text: &str) -> bool {
     let is_below = || {
         text.strip_prefix(wanted)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

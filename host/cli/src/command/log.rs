@@ -1,10 +1,11 @@
-use std::io::Write;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcell::Home;
+use toolcell_journal::{Damage, VerifiedLog};
 
-use super::calls;
+use super::{calls, print};
 use crate::exit::Exit;
 use crate::show;
 
@@ -32,37 +33,41 @@ impl Log {
         // What a killed process left is no damage.
         log.close_orphans()?;
         let folder = log.dir().display().to_string();
-        let (exit, said, text) = match log.verify()? {
+        let verified = log.verify()?;
+        if json {
+            return print::json(&report(log.dir(), &verified), exit(&verified));
+        }
+        let text = match &verified {
             Ok(verified) => {
                 let evicted = calls::evicted(verified.evicted_calls)
                     .map_or_else(String::new, |said| format!("; {said}"));
                 let [records, files] = [(verified.lines, "record"), (verified.segments, "file")]
                     .map(|(count, noun)| show::counted(count, noun));
-                let text =
-                    format!("{folder}: {records} in {files}, all as they were written{evicted}");
-                (
-                    Exit::Succeeded,
-                    json!({ "folder": folder, "sound": true, "verified": verified }),
-                    text,
-                )
+                format!("{folder}: {records} in {files}, all as they were written{evicted}\n")
             }
-            Err(damage) => {
-                let text = format!("{folder}: {damage}");
-                (
-                    Exit::ToolFailed,
-                    json!({ "folder": folder, "sound": false, "damage": damage }),
-                    text,
-                )
-            }
+            Err(findings) => findings
+                .iter()
+                .map(|damage| format!("{folder}: {damage}\n"))
+                .collect(),
         };
-        let text = if json {
-            show::json_line(&said)
-        } else {
-            text + "\n"
-        };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| exit)
-            .or_else(show::closed)
+        print::text(&text, exit(&verified))
+    }
+}
+
+/// The result of a check of the log or of a copy in `folder`, for programs.
+pub(super) fn report(folder: &Path, verified: &Result<VerifiedLog, Vec<Damage>>) -> Value {
+    match verified {
+        Ok(verified) => json!({ "folder": folder, "sound": true, "verified": verified }),
+        Err(findings) => {
+            json!({ "folder": folder, "sound": false, "damage": findings.first(), "findings": findings })
+        }
+    }
+}
+
+pub(super) fn exit(verified: &Result<VerifiedLog, Vec<Damage>>) -> Exit {
+    if verified.is_ok() {
+        Exit::Succeeded
+    } else {
+        Exit::ToolFailed
     }
 }

@@ -1,7 +1,6 @@
 //! The JSON Schemas of the records and listings that toolcell prints. They are part of the program.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use toolcell_engine::catalog::RecordSchema;
 use toolcell_spec::{ErrorCode, Finding, read_unique_json};
 
+use super::{document, print};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -129,13 +129,7 @@ impl Schema {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.command {
             Command::List { json } => list(json),
-            Command::Show { name } => {
-                let text = text(&name)?;
-                io::stdout()
-                    .write_all(text.as_bytes())
-                    .map(|()| Exit::Succeeded)
-                    .or_else(show::closed)
-            }
+            Command::Show { name } => print::text(text(&name)?, Exit::Succeeded),
             Command::Validate { name, file, json } => validate(&name, &file, json),
         }
     }
@@ -165,29 +159,19 @@ fn parsed() -> anyhow::Result<Vec<Value>> {
 
 fn list(as_json: bool) -> anyhow::Result<Exit> {
     let schemas = parsed()?;
-    let printed = if as_json {
-        let listed: Vec<Value> = SCHEMAS
-            .iter()
-            .zip(&schemas)
-            .map(|((name, _), schema)| {
-                json!({ "name": name, "id": schema.get("$id"), "description": schema.get("description") })
-            })
-            .collect();
-        show::json(&json!({ "schemas": listed }))
-    } else {
-        let mut out = io::stdout().lock();
-        SCHEMAS
-            .iter()
-            .zip(&schemas)
-            .try_for_each(|((name, _), schema)| {
-                let description = schema
-                    .get("description")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                writeln!(out, "{name:<20} {description}")
-            })
-    };
-    printed.map(|()| Exit::Succeeded).or_else(show::closed)
+    let all = SCHEMAS.iter().map(|(name, _)| name).zip(&schemas);
+    if as_json {
+        let listed = all.map(|(name, schema)| {
+            json!({ "name": name, "id": schema.get("$id"), "description": schema.get("description") })
+        });
+        let listed: Vec<Value> = listed.collect();
+        return print::json(&json!({ "schemas": listed }), Exit::Succeeded);
+    }
+    let rows = all.map(|(name, schema)| {
+        let description = schema["description"].as_str().unwrap_or_default();
+        format!("{name:<20} {description}\n")
+    });
+    print::text(&rows.collect::<String>(), Exit::Succeeded)
 }
 
 fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
@@ -219,35 +203,14 @@ fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
     } else {
         Exit::BadRequest
     };
-    // The exit code is that of the check even if the reader closed the pipe.
-    printed
-        .map(|()| exit)
-        .or_else(|error| show::closed(error).map(|_| exit))
+    print::end(printed, exit)
 }
 
 /// Reads a JSON document without duplicate keys. An error says what is wrong, and with which file.
 fn read(file: &Path) -> Result<Value, String> {
-    let (what, source): (String, Box<dyn Read>) = if file == Path::new("-") {
-        ("standard input".to_owned(), Box::new(io::stdin()))
-    } else {
-        let opened =
-            File::open(file).map_err(|error| format!("cannot open {}: {error}", file.display()))?;
-        (file.display().to_string(), Box::new(opened))
-    };
-    let mut bytes = Vec::new();
-    let limit = DOCUMENT_BYTES_MAX as u64 + 1;
-    source
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot read {what}: {error}"))?;
-    if bytes.len() > DOCUMENT_BYTES_MAX {
-        return Err(format!(
-            "{what} is larger than {DOCUMENT_BYTES_MAX} bytes; check a part of it"
-        ));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| format!("{what} is not UTF-8 text"))?;
+    let text = document::read(file, DOCUMENT_BYTES_MAX)?;
     read_unique_json(&text, DOCUMENT_VALUES_MAX)
-        .map_err(|error| format!("{what} cannot be read as JSON: {error}"))
+        .map_err(|error| format!("{} cannot be read as JSON: {error}", document::name(file)))
 }
 
 /// Prints the violations, whose texts are escaped, and a summary on standard error.

@@ -4,6 +4,8 @@ use toolcell::Home;
 use toolcell_journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
 use toolcell_spec::{ApprovalState, Status, Timestamp};
 
+use super::events;
+
 /// Adds those that `query` finds to `calls`, the newest first.
 pub(super) fn add(
     calls: &mut Vec<CallSummary>,
@@ -31,7 +33,7 @@ pub(super) fn add(
             && query
                 .tool
                 .as_deref()
-                .is_none_or(|tool| is_of(tool, &call.tool_id))
+                .is_none_or(|tool| events::matches(tool, &call.tool_id))
     };
     let found = journal.with(|store| store.list(false))?;
     for call in found.into_iter().filter(waits) {
@@ -57,14 +59,4 @@ pub(super) fn add(
     calls.sort_by(|one, other| other.invocation_id.cmp(&one.invocation_id));
     calls.truncate(usize::try_from(query.limit).unwrap_or(usize::MAX));
     Ok(())
-}
-
-/// `true` if a query for `tool`, an id, a component or the beginning of ids, finds a tool.
-fn is_of(tool: &str, tool_id: &str) -> bool {
-    match tool.strip_suffix('*') {
-        Some(beginning) => tool_id.starts_with(beginning),
-        None => tool_id
-            .strip_prefix(tool)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
-    }
 }

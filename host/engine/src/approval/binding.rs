@@ -1,9 +1,7 @@
-use std::time::Duration;
-
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::catalog::Tool;
-use toolcell_policy::{ApprovalScope, Capability, Limits, NetworkLimits};
+use toolcell_policy::{ApprovalScope, Capability, Limits};
 use toolcell_spec::{Binding, Input, digest};
 
 /// Returns what an approval of this call is bound to. If any of it changes, a new approval is needed.
@@ -32,7 +30,7 @@ pub fn bind(
         execution,
         tool.permission_profile(),
     ]);
-    let capability = json!([capability.canonical(), canonical_limits(limits)]);
+    let capability = json!([capability.canonical(), limits]);
     let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
     Binding {
         component: if guard!("bound_component") {
@@ -57,60 +55,5 @@ pub fn bind(
 
 /// Returns what an approval of this call for the rest of its session covers; `None` for this capability alone.
 pub fn scope(capability: &Capability, limits: &Limits) -> Option<ApprovalScope> {
-    ApprovalScope::from_capability(capability, &canonical_limits(limits))
-}
-
-fn canonical_limits(limits: &Limits) -> Value {
-    // No `..`, so that a new limit cannot be left unbound.
-    let Limits {
-        fuel,
-        wall,
-        memory_bytes,
-        table_elements,
-        instances,
-        handles,
-        descriptors,
-        disk_bytes,
-        files_created,
-        artifact_bytes,
-        artifacts,
-        output_bytes,
-        log_bytes,
-        progress_updates,
-        network,
-    } = limits;
-    json!({
-        "guest": [fuel, millis(*wall), memory_bytes, table_elements, instances, handles],
-        "files": [descriptors, disk_bytes, files_created],
-        "artifacts": [artifact_bytes, artifacts],
-        "output": [output_bytes, log_bytes, progress_updates],
-        "network": canonical_network(network),
-    })
-}
-
-fn canonical_network(limits: &NetworkLimits) -> Value {
-    let NetworkLimits {
-        requests,
-        connections,
-        sent_bytes,
-        received_bytes,
-        header_bytes,
-        connect,
-        first_byte,
-        between_bytes,
-        total,
-    } = limits;
-    let times = [connect, first_byte, between_bytes, total].map(|time| millis(*time));
-    json!([
-        requests,
-        connections,
-        sent_bytes,
-        received_bytes,
-        header_bytes,
-        times
-    ])
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    ApprovalScope::from_capability(capability, &json!(limits))
 }

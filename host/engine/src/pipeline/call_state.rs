@@ -421,22 +421,14 @@ impl<'a> CallState<'a> {
     pub(super) async fn write_start(&mut self) -> Result<(), Refusal> {
         self.redact_records();
         let events = self.trail.events();
-        let Self {
-            invocation,
-            decisions,
-            hook_runs: hooks,
-            changes,
-            ..
-        } = &*self;
-        let start = Start {
-            invocation,
-            decisions,
-            hooks,
-            events: &events,
-            changes: *changes,
-        };
-        self.services.calls.started(start, self.is_large()).await?;
-        self.trail.is_noted(events.len());
+        let noted = events.len();
+        let mut start = Start::new(self.invocation.clone(), self.changes);
+        start.decisions.clone_from(&self.decisions);
+        start.hooks.clone_from(&self.hook_runs);
+        start.events = events;
+        // Boxed, to keep the future of the call small.
+        Box::pin(self.services.calls.started(start, self.is_large())).await?;
+        self.trail.is_noted(noted);
         Ok(())
     }
 

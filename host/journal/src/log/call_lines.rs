@@ -1,20 +1,17 @@
 //! The JSON of lines about calls. A line says what the lines of the call before it, in the same segment, do not say: the end
-//! of a call has no arguments, and none of the decisions, hook runs and events that its start and its notes have.
+//! of a call has no arguments, and none of the events that its start and its notes have.
 
-use std::io;
 use std::sync::Arc;
+use std::{io, iter};
 
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use toolcell_spec::{
-    CallRecord, EventData, EventId, EventType, Extra, InvocationId, PermissionDecision,
-    ResultMappings, ResultPersistence, SchemaVersion, Status, Timestamp, ToolEvent, ToolHook,
-    ToolInvocation, ToolProgress, ToolResult, evidence_ref,
+    CallRecord, InvocationId, PermissionDecision, ResultMappings, ResultPersistence, Status,
+    Timestamp, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult, evidence_ref,
 };
-
-use super::Start;
 
 /// The arguments of a call: those of its caller, and those that the host made of them.
 const INPUTS: [&str; 5] = [
@@ -29,30 +26,73 @@ const SAME: &str = "inputs_same";
 /// The field of an end that says how much the lines before it have.
 const AFTER: &str = "after";
 
-/// How many entries of each list of a record are in earlier lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct EarlierParts {
-    decisions: usize,
-    hooks: usize,
-    events: usize,
+/// The facts about a call that starts, redacted: the payload of its start.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// `true` if the call could make lasting changes.
+    pub changes: bool,
+    pub(super) process: u32,
+    pub invocation: ToolInvocation,
+    /// The decisions, hook runs and events until now: the record of the call has them even if its process is killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<PermissionDecision>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<ToolHook>,
+    #[serde(default)]
+    pub events: Vec<ToolEvent>,
+}
+
+impl Start {
+    /// A start without decisions and events.
+    pub fn new(invocation: ToolInvocation, changes: bool) -> Self {
+        Self {
+            changes,
+            process: std::process::id(),
+            invocation,
+            decisions: Vec::new(),
+            hooks: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Removes what may repeat the arguments.
+    pub(super) fn hide_input(&mut self) {
+        self.decisions
+            .iter_mut()
+            .for_each(PermissionDecision::hide_input);
+        self.hooks.iter_mut().for_each(ToolHook::hide_input);
+        self.events.iter_mut().for_each(ToolEvent::hide_input);
+    }
+
+    /// The same, as its line has it.
+    pub(super) fn into_payload(self) -> Self {
+        Self {
+            events: brief(Some(self.invocation.invocation_id), &self.events),
+            invocation: with_inputs_once(&self.invocation.for_disk()),
+            ..self
+        }
+    }
+
+    /// Reads the payload of the start of the call `id`, without its events.
+    pub(super) fn read(payload: &str) -> serde_json::Result<Self> {
+        let mut start: Value = serde_json::from_str(payload)?;
+        restore_inputs(&mut start);
+        serde_json::from_value(start)
+    }
 }
 
 /// The parts of a call that its lines have, while it runs.
 #[derive(Debug)]
 pub(super) struct StartedCall {
     inputs: [Option<Arc<Value>>; 4],
-    decisions: Vec<PermissionDecision>,
-    hooks: Vec<ToolHook>,
     /// How many events its lines have, from the first one on.
     events: usize,
 }
 
 impl StartedCall {
-    pub(super) fn new(start: Start<'_>) -> Self {
+    pub(super) fn new(start: &Start) -> Self {
         Self {
-            inputs: inputs(start.invocation),
-            decisions: start.decisions.to_vec(),
-            hooks: start.hooks.to_vec(),
+            inputs: inputs(&start.invocation),
             events: start.events.len(),
         }
     }
@@ -64,16 +104,12 @@ impl StartedCall {
         }
     }
 
-    /// The parts of `record` that need not be written again; `None` if its arguments are others.
-    fn parts(&self, record: &CallRecord) -> Option<EarlierParts> {
+    /// How many events of `record` need not be written again; `None` if its arguments are others.
+    pub(super) fn events_before(&self, record: &CallRecord) -> Option<usize> {
         let is_same = self.inputs == inputs(&record.invocation)
             && self.events <= record.events.len()
             && !record.invocation.keeps_no_input;
-        is_same.then(|| EarlierParts {
-            decisions: common(&self.decisions, &record.decisions),
-            hooks: common(&self.hooks, &record.hooks),
-            events: self.events,
-        })
+        is_same.then_some(self.events)
     }
 }
 
@@ -86,49 +122,12 @@ fn inputs(invocation: &ToolInvocation) -> [Option<Arc<Value>>; 4] {
     ]
 }
 
-/// Length of the common beginning.
-fn common<T: PartialEq>(one: &[T], other: &[T]) -> usize {
-    one.iter()
-        .zip(other)
-        .take_while(|(one, other)| one == other)
-        .count()
-}
-
-fn rest<T>(all: &[T], from: usize) -> &[T] {
-    all.get(from..).unwrap_or_default()
-}
-
-/// The payload of a start.
-#[derive(Serialize)]
-pub(super) struct StartPayload<'a> {
-    changes: bool,
-    process: u32,
-    invocation: ToolInvocation,
-    #[serde(skip_serializing_if = "<[PermissionDecision]>::is_empty")]
-    decisions: &'a [PermissionDecision],
-    #[serde(skip_serializing_if = "<[ToolHook]>::is_empty")]
-    hooks: &'a [ToolHook],
-    events: EventList<'a>,
-}
-
-impl<'a> StartPayload<'a> {
-    pub(super) fn new(start: Start<'a>, process: u32) -> Self {
-        Self {
-            changes: start.changes,
-            process,
-            invocation: with_inputs_once(&start.invocation.for_disk()),
-            decisions: start.decisions,
-            hooks: start.hooks,
-            events: EventList::new(Some(start.invocation.invocation_id), start.events),
-        }
-    }
-}
-
 /// The payload of an end.
 #[derive(Serialize)]
 pub(super) struct EndPayload<'a> {
+    /// How many events are in earlier lines. If it is there, the arguments are in the line of the start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<EarlierParts>,
+    after: Option<usize>,
     invocation: ToolInvocation,
     decisions: &'a [PermissionDecision],
     hooks: &'a [ToolHook],
@@ -136,15 +135,13 @@ pub(super) struct EndPayload<'a> {
     result_mappings: &'a ResultMappings,
     persistence: &'a [ResultPersistence],
     result: &'a ToolResult,
-    events: EventList<'a>,
+    events: Vec<ToolEvent>,
 }
 
 impl<'a> EndPayload<'a> {
-    /// All of `record` but the declaration, which `describe` of the component repeats, and but what the line of the `start`
-    /// has, if that is in the same segment.
-    pub(super) fn new(record: &'a CallRecord, start: Option<&StartedCall>) -> Self {
-        let after = start.and_then(|start| start.parts(record));
-        let parts = after.unwrap_or_default();
+    /// All of `record` but the declaration, which `describe` of the component repeats; if its first events are `after` earlier
+    /// lines in the same segment, without these and without the arguments.
+    pub(super) fn new(record: &'a CallRecord, after: Option<usize>) -> Self {
         // No `..`, so that a new field cannot be left out.
         let CallRecord {
             declaration: _,
@@ -157,7 +154,8 @@ impl<'a> EndPayload<'a> {
             result,
             events,
         } = record;
-        let id = invocation.invocation_id;
+        let id = Some(invocation.invocation_id);
+        let rest = events.get(after.unwrap_or(0)..).unwrap_or_default();
         let invocation = if after.is_some() {
             without_inputs(invocation)
         } else {
@@ -166,13 +164,13 @@ impl<'a> EndPayload<'a> {
         Self {
             after,
             invocation,
-            decisions: rest(decisions, parts.decisions),
-            hooks: rest(hooks, parts.hooks),
+            decisions,
+            hooks,
             progress,
             result_mappings,
             persistence,
             result,
-            events: EventList::new(Some(id), rest(events, parts.events)),
+            events: brief(id, rest),
         }
     }
 }
@@ -214,80 +212,20 @@ pub(super) struct NotePayload<'a> {
     pub(super) session: Option<&'a str>,
     /// The place of the first event among the events of the call.
     pub(super) first: usize,
-    pub(super) events: EventList<'a>,
+    pub(super) events: Vec<ToolEvent>,
 }
 
-/// Events of a line; those of a call without what all of them say.
-pub(super) struct EventList<'a> {
-    call: Option<(InvocationId, String)>,
-    events: &'a [ToolEvent],
-}
-
-impl<'a> EventList<'a> {
-    pub(super) fn new(call: Option<InvocationId>, events: &'a [ToolEvent]) -> Self {
-        Self {
-            call: call.map(|id| (id, evidence_ref(id))),
-            events,
+/// Events as a line about `call` has them: without what follows from its id.
+pub(super) fn brief(call: Option<InvocationId>, events: &[ToolEvent]) -> Vec<ToolEvent> {
+    let subject = call.map(evidence_ref);
+    let brief = |event: &ToolEvent| {
+        let mut brief = event.clone();
+        if event.invocation_id == call && event.subject.as_deref() == subject.as_deref() {
+            (brief.invocation_id, brief.subject) = (None, None);
         }
-    }
-}
-
-impl Serialize for EventList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.events.iter().map(|event| {
-            let is_usual = self.call.as_ref().is_some_and(|(id, subject)| {
-                event.invocation_id == Some(*id)
-                    && event.subject.as_deref() == Some(subject)
-                    && event.schema_version == SchemaVersion::default()
-            });
-            if is_usual {
-                WrittenEvent::Brief(
-                    event.event_id,
-                    event.event_type,
-                    event.time,
-                    &event.source,
-                    event.tool_id.as_deref(),
-                    &event.data,
-                    &event.trace_refs,
-                    &event.extra,
-                )
-            } else {
-                WrittenEvent::Full(event)
-            }
-        }))
-    }
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum WrittenEvent<'a> {
-    Brief(
-        EventId,
-        EventType,
-        Timestamp,
-        &'a str,
-        Option<&'a str>,
-        &'a EventData,
-        &'a [Value],
-        &'a Extra,
-    ),
-    Full(&'a ToolEvent),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ReadEvent {
-    Brief(
-        EventId,
-        EventType,
-        Timestamp,
-        Arc<str>,
-        Option<Arc<str>>,
-        EventData,
-        Vec<Value>,
-        Extra,
-    ),
-    Full(ToolEvent),
+        brief
+    };
+    events.iter().map(brief).collect()
 }
 
 /// The events of a line.
@@ -307,48 +245,30 @@ impl LineEvents {
             invocation: Option<Invocation>,
             #[serde(default)]
             first: usize,
-            after: Option<EarlierParts>,
+            after: Option<usize>,
             #[serde(default)]
-            events: Vec<ReadEvent>,
+            events: Vec<ToolEvent>,
         }
         #[derive(Deserialize)]
         struct Invocation {
             session_ref: Option<String>,
         }
-        let read: Payload = serde_json::from_str(payload)?;
-        let id: Option<InvocationId> = id.parse().ok();
-        let subject: Option<Arc<str>> = id.map(|id| evidence_ref(id).into());
-        let event = |event| match event {
-            ReadEvent::Full(event) => event,
-            ReadEvent::Brief(
-                event_id,
-                event_type,
-                time,
-                source,
-                tool_id,
-                data,
-                trace_refs,
-                extra,
-            ) => ToolEvent {
-                schema_version: SchemaVersion::default(),
-                event_id,
-                event_type,
-                source,
-                subject: subject.clone(),
-                time,
-                invocation_id: id,
-                tool_id,
-                data,
-                trace_refs,
-                extra,
-            },
-        };
+        let mut read: Payload = serde_json::from_str(payload)?;
+        if let Ok(id) = id.parse::<InvocationId>() {
+            let subject: Arc<str> = evidence_ref(id).into();
+            for event in &mut read.events {
+                if event.invocation_id.is_none() {
+                    event.invocation_id = Some(id);
+                    event.subject = Some(Arc::clone(&subject));
+                }
+            }
+        }
         Ok(Self {
             session: read
                 .session
                 .or_else(|| read.invocation.and_then(|call| call.session_ref)),
-            first: read.after.map_or(read.first, |after| after.events),
-            events: read.events.into_iter().map(event).collect(),
+            first: read.after.unwrap_or(read.first),
+            events: read.events,
         })
     }
 
@@ -363,10 +283,7 @@ impl LineEvents {
 }
 
 /// The first events of the call `id` without a gap, from lines in their order.
-pub(super) fn events<'a>(
-    id: &str,
-    payloads: impl IntoIterator<Item = &'a String>,
-) -> Vec<ToolEvent> {
+pub(super) fn events<'a>(id: &str, payloads: impl IntoIterator<Item = &'a str>) -> Vec<ToolEvent> {
     let mut events = Vec::new();
     for payload in payloads {
         let is_next = LineEvents::read(id, payload).is_ok_and(|line| line.add_to(&mut events));
@@ -382,7 +299,8 @@ pub(super) fn events<'a>(
 pub(super) struct Brief {
     pub(super) invocation: BriefInvocation,
     pub(super) result: Option<BriefResult>,
-    after: Option<EarlierParts>,
+    #[serde(default)]
+    after: u64,
     #[serde(default)]
     events: Vec<IgnoredAny>,
 }
@@ -411,31 +329,7 @@ pub(super) struct BriefError {
 impl Brief {
     /// The place of the first event among those of the call, and how many there are.
     pub(super) fn events(&self) -> (u64, u64) {
-        let first = self.after.map_or(0, |after| after.events as u64);
-        (first, self.events.len() as u64)
-    }
-}
-
-/// The start of a call in a line.
-#[derive(Deserialize)]
-pub(super) struct RecordedStart {
-    pub(super) changes: bool,
-    pub(super) invocation: ToolInvocation,
-    #[serde(default)]
-    pub(super) decisions: Vec<PermissionDecision>,
-    #[serde(default)]
-    pub(super) hooks: Vec<ToolHook>,
-}
-
-impl RecordedStart {
-    pub(super) fn read(payload: &str) -> serde_json::Result<Self> {
-        let mut start: Value = serde_json::from_str(payload)?;
-        restore_inputs(&mut start);
-        // They have a form of their own.
-        start
-            .as_object_mut()
-            .map(|start| start.shift_remove("events"));
-        serde_json::from_value(start)
+        (self.after, self.events.len() as u64)
     }
 }
 
@@ -457,22 +351,21 @@ impl EarlierLines {
     pub(super) fn record(&self, id: &str, payload: &str) -> io::Result<Value> {
         let mut record: Value = serde_json::from_str(payload)?;
         restore_inputs(&mut record);
-        let own = payload.to_owned();
         let is_start = record.get("result").is_none();
         let after = record
             .as_object_mut()
             .and_then(|record| record.shift_remove(AFTER));
-        let events = if let Some(after) = after {
+        let start = self.start.as_deref();
+        let notes = self.notes.iter().map(String::as_str);
+        let events = if after.is_some() {
             let missing = || io::Error::from(io::ErrorKind::InvalidData);
-            let start = self.start.as_ref().ok_or_else(missing)?;
-            let after = serde_json::from_value(after)?;
-            add_start(&mut record, serde_json::from_str(start)?, after).ok_or_else(missing)?;
-            events(id, [start].into_iter().chain(&self.notes).chain([&own]))
+            let start = start.ok_or_else(missing)?;
+            add_inputs(&mut record, serde_json::from_str(start)?).ok_or_else(missing)?;
+            events(id, iter::once(start).chain(notes).chain([payload]))
         } else if is_start {
-            let before = self.start.iter().chain([&own]);
-            events(id, before.chain(&self.notes))
+            events(id, start.into_iter().chain([payload]).chain(notes))
         } else {
-            events(id, [&own])
+            events(id, [payload])
         };
         if let Some(record) = record.as_object_mut() {
             record.insert("events".to_owned(), serde_json::to_value(events)?);
@@ -505,8 +398,8 @@ fn restore_inputs(line: &mut Value) {
     }
 }
 
-/// Adds what the `start` of its call has to the record of an end.
-fn add_start(record: &mut Value, mut start: Value, after: EarlierParts) -> Option<()> {
+/// Adds the arguments that the `start` of its call has to the record of an end.
+fn add_inputs(record: &mut Value, mut start: Value) -> Option<()> {
     restore_inputs(&mut start);
     let from = invocation(&mut start)?;
     let to = invocation(record)?;
@@ -514,12 +407,6 @@ fn add_start(record: &mut Value, mut start: Value, after: EarlierParts) -> Optio
         if let Some(input) = from.shift_remove(name) {
             to.insert(name.to_owned(), input);
         }
-    }
-    for (name, count) in [("decisions", after.decisions), ("hooks", after.hooks)] {
-        let list = record.get_mut(name)?.as_array_mut()?;
-        let started = start.get(name).and_then(Value::as_array);
-        let first = started.into_iter().flatten().take(count).cloned();
-        list.splice(..0, first.collect::<Vec<_>>());
     }
     Some(())
 }

@@ -10,13 +10,11 @@ use crate::store::StoreError;
 use toolcell_system::private;
 
 use super::head::{self, LogHead};
-use super::{CallLog, Inner, LogError, segment};
+use super::segment::{self, LineReader};
+use super::{CallLog, Inner, LogError};
 
 /// How often a copy is begun again, because segments were removed meanwhile.
 const ATTEMPTS: u32 = 5;
-/// Bytes that are read at once, from the end of a segment, to find its last line.
-const BLOCK_BYTES: u64 = 64 << 10;
-
 impl CallLog {
     /// Copies the log and the database into the empty folder `journal`, and their head beside `key_file`. Whoever restores the
     /// copy, there or in place of this log, has all calls that had ended before.
@@ -77,27 +75,12 @@ impl Inner {
 /// Copies the whole lines of a segment.
 fn copy_lines(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
-    let end = end_of_lines(&mut source)?;
+    let mut lines = LineReader::new(&source, 0)?;
+    while lines.next()?.is_some() {}
+    let end = lines.bytes;
     source.seek(SeekFrom::Start(0))?;
     let mut copy = private::open_or_create(to)?;
     io::copy(&mut source.take(end), &mut copy)?;
     let times = fs::FileTimes::new().set_modified(fs::metadata(from)?.modified()?);
     copy.set_times(times)
-}
-
-/// The position after the last line break.
-fn end_of_lines(file: &mut File) -> io::Result<u64> {
-    let mut end = file.metadata()?.len();
-    let mut block = Vec::new();
-    while end > 0 {
-        let begin = end.saturating_sub(BLOCK_BYTES);
-        block.clear();
-        file.seek(SeekFrom::Start(begin))?;
-        file.by_ref().take(end - begin).read_to_end(&mut block)?;
-        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
-            return Ok(begin + at as u64 + 1);
-        }
-        end = begin;
-    }
-    Ok(0)
 }

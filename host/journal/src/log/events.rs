@@ -101,10 +101,7 @@ impl CallLog {
     ///
     /// The log cannot be read.
     pub fn follow(&self, from: Option<u64>) -> Result<EventReader, LogError> {
-        let end = match self.settled()? {
-            Some(index) => next_of(&index).map_err(|error| self.failed("search", &error))?,
-            None => 1,
-        };
+        let end = self.ask(next_of)?.unwrap_or(1);
         Ok(EventReader {
             log: self.clone(),
             next: from.unwrap_or(end).max(1),

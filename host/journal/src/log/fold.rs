@@ -1,10 +1,10 @@
 //! Folds lines into the index. It reads what the segments have beyond what the index knows.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -18,7 +18,7 @@ use super::index::has_ended;
 use super::line::{Kind, Line};
 use super::numbers::{Numbers, Place};
 use super::prune::PrunedSegments;
-use super::segment::{self, LINE_BYTES_MAX};
+use super::segment::{self, LineReader};
 use super::{Inner, Key, share};
 
 const PUT_CALL: &str = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
@@ -61,7 +61,7 @@ impl Inner {
         key: &Key,
         next: u64,
     ) -> Result<Option<u64>, StoreError> {
-        let transaction = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = database::change(index)?;
         // Under the lock: a list from before it may lack a segment whose events another reader has numbered.
         let segments = segment::numbers(&self.dir)?;
         let mut head = LogHead::read(&self.head_file(), key)?;
@@ -103,8 +103,8 @@ impl Inner {
             .map_err(|error| StoreError::Unavailable(format!("{error:#}")))
     }
 
-    /// The first call whose row in the index is not what its lines say; `None` if there is none.
-    pub(super) fn forged_row(&self) -> Result<Option<String>, StoreError> {
+    /// The calls, at most `max`, whose rows in the index are not what their lines say.
+    pub(super) fn forged_rows(&self, max: usize) -> Result<Vec<String>, StoreError> {
         const FACTS: &str =
             "id, tool_id, status, error_class, error_code, caller, session, created_at, ended_at";
         let key = self.store_key()?;
@@ -128,18 +128,17 @@ impl Inner {
             match File::open(segment::path(&self.dir, number)) {
                 Ok(file) => fold.lines(&key, &file, 0, None)?,
                 // Pruned at this moment, with its calls.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 Err(error) => return Err(error.into()),
             };
         }
         let differences = format!(
             "SELECT id FROM (SELECT {FACTS} FROM main.calls EXCEPT SELECT {FACTS} FROM kept.calls)
-             UNION ALL
-             SELECT id FROM (SELECT {FACTS} FROM kept.calls EXCEPT SELECT {FACTS} FROM main.calls) LIMIT 1"
+            UNION SELECT id FROM (SELECT {FACTS} FROM kept.calls EXCEPT SELECT {FACTS} FROM main.calls) LIMIT {max}"
         );
-        Ok(transaction
-            .query_row(&differences, [], |row| row.get(0))
-            .optional()?)
+        let mut forged = transaction.prepare(&differences)?;
+        let ids = forged.query_map([], |row| row.get(0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 }
 
@@ -239,28 +238,20 @@ impl SegmentFold<'_, '_> {
         from: u64,
         known: Option<SegmentEnd>,
     ) -> Result<Option<FoldedLines>, StoreError> {
-        let mut reader = file;
-        reader.seek(SeekFrom::Start(from))?;
-        let mut reader = BufReader::new(reader.take(self.bytes_max.saturating_sub(from)));
-        let mut line = Vec::new();
+        let mut lines = LineReader::new(file, from)?;
         let mut bytes = from;
         let mut chain = None;
         let mut is_intact = known.is_none();
-        loop {
-            line.clear();
-            let read = reader
-                .by_ref()
-                .take(LINE_BYTES_MAX)
-                .read_until(b'\n', &mut line)? as u64;
-            // The last line may be incomplete yet.
-            let Some(content) = line.strip_suffix(b"\n") else {
+        // The last line may be incomplete yet.
+        while let Some((line, end)) = lines.next()? {
+            if end > self.bytes_max {
                 break;
-            };
-            if let Some(content) = Line::read(content) {
+            }
+            if let Some(content) = Line::read(line) {
                 let length = content.payload.len() as u64;
                 let place = Place {
                     segment: self.number,
-                    at: bytes + read - 1 - length,
+                    at: end - 1 - length,
                     length,
                 };
                 is_intact |= known.is_some_and(|known| {
@@ -269,7 +260,7 @@ impl SegmentFold<'_, '_> {
                 self.note(place, &content)?;
                 chain = Some(content.chain);
             }
-            bytes += read;
+            bytes = end;
             is_intact |=
                 known.is_some_and(|known| known.bytes == bytes && chain == Some(known.chain));
         }

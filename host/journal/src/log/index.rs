@@ -78,10 +78,8 @@ impl CallLog {
     ///
     /// The log cannot be read.
     pub fn calls(&self, query: &CallQuery) -> Result<Vec<CallSummary>, LogError> {
-        let Some(index) = self.settled()? else {
-            return Ok(Vec::new());
-        };
-        list(&index, query).map_err(|error| self.failed("search", &error))
+        let calls = self.ask(|index| list(index, query))?;
+        Ok(calls.unwrap_or_default())
     }
 
     /// Returns the record of the call `id`, or of the only one whose id ends so: how it ended, or how it started if it is
@@ -193,6 +191,15 @@ impl CallLog {
             }
         }
         earlier.record(&call.id, &payload)
+    }
+
+    /// Asks the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, LogError> {
+        let answer = self.settled()?.map(|index| question(&index)).transpose();
+        answer.map_err(|error| self.failed("search", &error))
     }
 
     /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.

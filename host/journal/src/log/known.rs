@@ -24,23 +24,17 @@ impl CallLog {
                     .map_err(|error| self.failed("read", &error))?,
             );
         }
-        Ok(call_lines::events(id, &payloads))
+        Ok(call_lines::events(id, payloads.iter().map(String::as_str)))
     }
 
     /// Returns whether the call `id` has ended; `None` if it is not on record, or the log cannot be read. Ends calls of
     /// killed processes before.
     pub async fn has_ended(&self, id: InvocationId) -> Option<bool> {
         let log = self.clone();
-        self.aside(move || log.read_ended(&id.to_string()))
+        self.aside(move || log.ask(|index| index::has_ended(index, &id.to_string())))
             .await
             .ok()
             .flatten()
-    }
-
-    fn read_ended(&self, id: &str) -> Result<Option<bool>, LogError> {
-        let Some(index) = self.settled()? else {
-            return Ok(None);
-        };
-        index::has_ended(&index, id).map_err(|error| self.failed("search", &error))
+            .flatten()
     }
 }

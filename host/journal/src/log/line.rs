@@ -3,9 +3,8 @@
 
 use blake3::Hash;
 use serde::Serialize;
-use zeroize::Zeroizing;
 
-use toolcell_policy::secret::private_file::KEY_BYTES;
+use super::Key;
 
 /// Length of CHAIN with the space after it.
 const CHAIN_BYTES: usize = 65;
@@ -14,42 +13,29 @@ const PAYLOAD_BYTES: usize = 8 << 10;
 /// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
-/// The kind of a line.
+/// The kind of a line, with its letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Kind {
     /// The first line of a segment.
-    Opened,
-    Started,
+    Opened = b'o',
+    Started = b's',
     /// A call that started waits for an answer, and is in the store of suspended calls: no process has to end it.
-    Suspended,
+    Suspended = b'w',
     /// Events of a call that runs, or of no call.
-    Noted,
-    Ended,
+    Noted = b'n',
+    Ended = b'e',
     /// The end of a call from a segment that was removed: its caller had no more than its share of the log.
-    Carried,
+    Carried = b'c',
     /// A call ended, and its record is not kept.
-    Dropped,
+    Dropped = b'x',
     /// The line before this one was incomplete, and was removed.
-    Repaired,
+    Repaired = b'r',
     /// Segments were removed, because the log was too large or they were too old.
-    Pruned,
+    Pruned = b'p',
 }
 
 impl Kind {
-    fn letter(self) -> char {
-        match self {
-            Self::Opened => 'o',
-            Self::Started => 's',
-            Self::Suspended => 'w',
-            Self::Noted => 'n',
-            Self::Ended => 'e',
-            Self::Carried => 'c',
-            Self::Dropped => 'x',
-            Self::Repaired => 'r',
-            Self::Pruned => 'p',
-        }
-    }
-
     fn from_letter(letter: u8) -> Option<Self> {
         let all = [
             Self::Opened,
@@ -62,17 +48,16 @@ impl Kind {
             Self::Repaired,
             Self::Pruned,
         ];
-        all.into_iter()
-            .find(|kind| kind.letter() == char::from(letter))
+        all.into_iter().find(|kind| *kind as u8 == letter)
     }
 }
 
 /// The chain before the first line of the segment `number`.
-pub(super) fn beginning(key: &Zeroizing<[u8; KEY_BYTES]>, number: u64) -> Hash {
+pub(super) fn beginning(key: &Key, number: u64) -> Hash {
     blake3::keyed_hash(key, format!("segment {number}").as_bytes())
 }
 
-fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &Hash) -> Hash {
+fn link(key: &Key, before: &Hash, content: &Hash) -> Hash {
     let mut both = [0; 2 * blake3::OUT_LEN];
     let (first, second) = both.split_at_mut(blake3::OUT_LEN);
     first.copy_from_slice(before.as_bytes());
@@ -81,22 +66,21 @@ fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &Hash) -> Hash
 }
 
 /// A line that does not know yet which line it follows.
-pub(super) struct UnlinkedLine {
+pub(super) struct NewLine {
     pub(super) kind: Kind,
     /// The line, with room for its chain.
     line: Vec<u8>,
+    /// The hash of what follows the chain. Made before it is known which line it follows, because all calls of a process wait
+    /// for each other from there on, and a line can have megabytes.
+    content: Hash,
 }
 
-impl UnlinkedLine {
+impl NewLine {
     /// A line with `payload`, which is JSON without line breaks.
     pub(super) fn from_text(kind: Kind, id: &str, payload: &str) -> Self {
-        let mut line = begin(
-            Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len()),
-            kind,
-            id,
-        );
+        let mut line = begin(payload.len(), kind, id);
         line.extend_from_slice(payload.as_bytes());
-        Self { kind, line }
+        Self::new(kind, line)
     }
 
     /// A line with `payload` as JSON.
@@ -105,43 +89,21 @@ impl UnlinkedLine {
         id: &str,
         payload: &impl Serialize,
     ) -> serde_json::Result<Self> {
-        let mut line = begin(Vec::with_capacity(PAYLOAD_BYTES), kind, id);
+        let mut line = begin(PAYLOAD_BYTES, kind, id);
         serde_json::to_writer(&mut line, payload)?;
-        Ok(Self { kind, line })
+        Ok(Self::new(kind, line))
     }
 
-    /// Hashes the content: before it is known which line it follows, because all calls of a process wait for each other
-    /// from there on, and a line can have megabytes.
-    pub(super) fn hashed(self) -> HashedLine {
-        let content = blake3::hash(self.line.get(CHAIN_BYTES..).unwrap_or_default());
-        HashedLine {
-            kind: self.kind,
-            line: self.line,
+    fn new(kind: Kind, line: Vec<u8>) -> Self {
+        let content = blake3::hash(line.get(CHAIN_BYTES..).unwrap_or_default());
+        Self {
+            kind,
+            line,
             content,
         }
     }
-}
-
-fn begin(mut line: Vec<u8>, kind: Kind, id: &str) -> Vec<u8> {
-    line.resize(CHAIN_BYTES, b' ');
-    line.push(kind.letter() as u8);
-    line.push(b' ');
-    line.extend_from_slice(id.as_bytes());
-    line.push(b' ');
-    line
-}
-
-/// A line without its chain.
-pub(super) struct HashedLine {
-    pub(super) kind: Kind,
-    line: Vec<u8>,
-    /// The hash of what follows the chain.
-    content: Hash,
-}
-
-impl HashedLine {
     /// Returns the line that follows `before`, with its line break, and its chain.
-    pub(super) fn after(self, before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> (Vec<u8>, Hash) {
+    pub(super) fn after(self, before: &Hash, key: &Key) -> (Vec<u8>, Hash) {
         let mut line = self.line;
         let chain = link(key, before, &self.content);
         if let Some(place) = line.get_mut(..CHAIN_BYTES - 1) {
@@ -150,6 +112,16 @@ impl HashedLine {
         line.push(b'\n');
         (line, chain)
     }
+}
+
+/// The beginning of a line, with room for a payload of so many bytes.
+fn begin(payload_bytes: usize, kind: Kind, id: &str) -> Vec<u8> {
+    let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload_bytes);
+    line.resize(CHAIN_BYTES, b' ');
+    line.extend_from_slice(&[kind as u8, b' ']);
+    line.extend_from_slice(id.as_bytes());
+    line.push(b' ');
+    line
 }
 
 /// A line that was read.
@@ -181,7 +153,7 @@ impl<'a> Line<'a> {
     }
 
     /// `true` if it is unchanged, and follows `before`.
-    pub(super) fn follows(&self, key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash) -> bool {
+    pub(super) fn follows(&self, key: &Key, before: &Hash) -> bool {
         link(key, before, &blake3::hash(self.content)) == self.chain
     }
 }
@@ -191,20 +163,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use toolcell_policy::secret::private_file::KEY_BYTES;
 
     #[test]
     fn a_line_is_read_as_it_was_written_and_follows_one_line_only() {
-        let key = Zeroizing::new([7; KEY_BYTES]);
+        let key = Key::new([7; KEY_BYTES]);
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let payload = json!({ "a": "b\n c" });
         let first = beginning(&key, 1);
-        let (bytes, chain) = UnlinkedLine::from_payload(Kind::Ended, id, &payload)
+        let (bytes, chain) = NewLine::from_payload(Kind::Ended, id, &payload)
             .unwrap()
-            .hashed()
             .after(&first, &key);
-        let (same, _) = UnlinkedLine::from_text(Kind::Ended, id, &payload.to_string())
-            .hashed()
-            .after(&first, &key);
+        let (same, _) =
+            NewLine::from_text(Kind::Ended, id, &payload.to_string()).after(&first, &key);
         assert_eq!(bytes, same);
         let line = Line::read(bytes.strip_suffix(b"\n").unwrap()).unwrap();
         assert_eq!(

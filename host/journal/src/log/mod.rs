@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -48,19 +48,16 @@ use zeroize::Zeroizing;
 
 use crate::PAYLOAD_BYTES;
 use toolcell_policy::secret::private_file::{self, KEY_BYTES};
-use toolcell_spec::{
-    CallRecord, ErrorCode, InvocationId, PermissionDecision, Refusal, ToolEvent, ToolHook,
-    ToolInvocation,
-};
+use toolcell_spec::{CallRecord, ErrorCode, InvocationId, Refusal, ToolInvocation};
 use toolcell_system::BoxFuture;
 use toolcell_system::pool::STORE;
 
-use call_lines::{EndPayload, StartPayload, StartedCall};
+pub use call_lines::Start;
+use call_lines::{EndPayload, StartedCall};
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
 pub use index::{CallQuery, CallSummary};
-use line::{HashedLine, Kind, UnlinkedLine};
-pub(super) use notes::NoteSource;
-use notes::Notes;
+use line::{Kind, NewLine};
+
 use segment::Segment;
 use upkeep::Upkeep;
 pub use verify::{Damage, VerifiedLog};
@@ -171,34 +168,6 @@ impl From<LogError> for Refusal {
     }
 }
 
-/// The facts about a call that starts, redacted.
-#[derive(Clone, Copy, Debug)]
-pub struct Start<'a> {
-    pub invocation: &'a ToolInvocation,
-    /// The decisions, hook runs and events until now: the record of the call has them even if its process is killed.
-    pub decisions: &'a [PermissionDecision],
-    pub hooks: &'a [ToolHook],
-    pub events: &'a [ToolEvent],
-    /// `true` if the call could make lasting changes.
-    pub changes: bool,
-}
-
-impl<'a> Start<'a> {
-    /// A start without decisions and events.
-    pub(crate) fn new(invocation: &'a ToolInvocation, changes: bool) -> Self {
-        Self {
-            invocation,
-            decisions: &[],
-            hooks: &[],
-            events: &[],
-            changes,
-        }
-    }
-}
-
-/// The id of this process, which is asked for once.
-static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
-
 type Key = Zeroizing<[u8; KEY_BYTES]>;
 
 /// The log on disk. Cheap to clone. The first call that is written takes a segment.
@@ -214,7 +183,6 @@ struct Inner {
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
     upkeep: Arc<Upkeep>,
-    notes: Arc<Notes>,
     /// The calls that started in a segment of this process, and run.
     started: Mutex<HashMap<InvocationId, StartedCall>>,
 }
@@ -281,7 +249,6 @@ impl CallLog {
             settings,
             writer: Mutex::new(None),
             upkeep: Arc::default(),
-            notes: Arc::default(),
             started: Mutex::default(),
         }))
     }
@@ -300,64 +267,19 @@ impl CallLog {
     /// # Errors
     ///
     /// The log cannot be written, or has no space left for the end of the call.
-    pub async fn started(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
+    pub async fn started(&self, mut start: Start, is_large: bool) -> Result<(), LogError> {
         if self.0.settings.keep == Keep::None {
             return Ok(());
         }
         if start.invocation.keeps_no_input {
-            // Boxed, to keep the common future small.
-            return Box::pin(self.started_without_input(start, is_large)).await;
+            start.hide_input();
         }
-        self.write_start(start, is_large).await
-    }
-
-    /// As [`Self::started`], without what may repeat the arguments.
-    async fn started_without_input(
-        &self,
-        start: Start<'_>,
-        is_large: bool,
-    ) -> Result<(), LogError> {
-        let mut decisions = start.decisions.to_vec();
-        let mut hooks = start.hooks.to_vec();
-        let mut events = start.events.to_vec();
-        decisions
-            .iter_mut()
-            .for_each(PermissionDecision::hide_input);
-        hooks.iter_mut().for_each(ToolHook::hide_input);
-        events.iter_mut().for_each(ToolEvent::hide_input);
-        self.write_start(
-            Start {
-                decisions: &decisions,
-                hooks: &hooks,
-                events: &events,
-                ..start
-            },
-            is_large,
-        )
-        .await
-    }
-
-    async fn write_start(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
+        let log = self.clone();
+        let write = move || log.start(Kind::Started, start);
         let written = if is_large {
-            let log = self.clone();
-            let invocation = start.invocation.clone();
-            let changes = start.changes;
-            let decisions = start.decisions.to_vec();
-            let hooks = start.hooks.to_vec();
-            let events = start.events.to_vec();
-            let write = move || {
-                let start = Start {
-                    invocation: &invocation,
-                    decisions: &decisions,
-                    hooks: &hooks,
-                    events: &events,
-                    changes,
-                };
-                log.start(Kind::Started, start)
-            };
             self.aside(write).await?
         } else {
-            self.start(Kind::Started, start)?
+            write()?
         };
         self.sync(written).await
     }
@@ -375,25 +297,21 @@ impl CallLog {
     ) -> Result<(), LogError> {
         let log = self.clone();
         let written = self
-            .aside(move || log.start(Kind::Suspended, Start::new(&invocation, changes)))
+            .aside(move || log.start(Kind::Suspended, Start::new(invocation, changes)))
             .await?;
         self.sync(written).await
     }
 
-    fn start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
+    fn start(&self, kind: Kind, mut start: Start) -> Result<Option<File>, LogError> {
         // With less, the journal shall not keep what calls did that succeed.
-        let start = if self.0.settings.keep == Keep::All {
-            start
-        } else {
-            Start {
-                events: &[],
-                ..start
-            }
-        };
+        if self.0.settings.keep != Keep::All {
+            start.events.clear();
+        }
         let id = start.invocation.invocation_id;
-        let unsynced = self.append(kind, Some(id), &StartPayload::new(start, *PROCESS))?;
+        let started = StartedCall::new(&start);
+        let unsynced = self.append(kind, Some(id), &start.into_payload())?;
         if kind == Kind::Started {
-            self.0.started().insert(id, StartedCall::new(start));
+            self.0.started().insert(id, started);
         } else {
             self.0.started().remove(&id);
         }
@@ -438,11 +356,8 @@ impl CallLog {
             }
             _ => {
                 let start = start.filter(|_| guard!("journal_inputs"));
-                self.append(
-                    Kind::Ended,
-                    Some(id),
-                    &EndPayload::new(record, start.as_ref()),
-                )
+                let after = start.and_then(|start| start.events_before(record));
+                self.append(Kind::Ended, Some(id), &EndPayload::new(record, after))
             }
         }
     }
@@ -479,13 +394,13 @@ impl CallLog {
         payload: &impl Serialize,
     ) -> Result<Option<File>, LogError> {
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
-        let line = UnlinkedLine::from_payload(kind, &name, payload)
+        let line = NewLine::from_payload(kind, &name, payload)
             .map_err(|error| self.failed("write", &error))?;
-        self.write(id, line.hashed())
+        self.write(id, line)
     }
 
     /// Appends a line to a segment.
-    fn write(&self, id: Option<InvocationId>, line: HashedLine) -> Result<Option<File>, LogError> {
+    fn write(&self, id: Option<InvocationId>, line: NewLine) -> Result<Option<File>, LogError> {
         let kind = line.kind;
         let failed = |error: io::Error| self.failed("write", &error);
         let mut kept = self.0.writer();
@@ -523,7 +438,9 @@ impl CallLog {
     fn begin(&self) -> Result<Writer, LogError> {
         let key = self.key()?;
         let mut current = self.take(&key)?;
-        self.prune_into(&key, &mut current)?;
+        self.0
+            .prune(&key, |removed| prune::note(&mut current, &key, removed))
+            .map_err(|error| self.failed("write", &error))?;
         Ok(Writer {
             key,
             current,

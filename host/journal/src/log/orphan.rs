@@ -1,34 +1,32 @@
 //! The end of a call whose process was killed.
 
+use std::iter;
+
 use serde_json::{Value, json};
 
+use crate::of_no_call;
 use toolcell_spec::{
-    AbortReason, CallRecord, ErrorCode, EventId, EventType, Extra, Refusal, ResultMappings,
-    ResultProvenance, SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
-    ToolResult, TraceContext, Trust, Writer,
+    AbortReason, CallRecord, ErrorCode, EventId, EventType, Refusal, ResultMappings,
+    ResultProvenance, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult,
+    TraceContext, Trust, Writer,
 };
 
-use super::Start;
-use super::call_lines::{self, EarlierLines, EndPayload, RecordedStart, StartedCall};
+use super::call_lines::{self, EarlierLines, EndPayload, Start};
 
 /// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
 /// `None` if the start cannot be read.
 pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
-    let started = lines.start.as_ref()?;
-    let RecordedStart {
+    let started = lines.start.as_deref()?;
+    let Start {
         changes,
         mut invocation,
         decisions,
         hooks,
-    } = RecordedStart::read(started).ok()?;
-    let mut events = call_lines::events(id, [started].into_iter().chain(&lines.notes));
-    let known = StartedCall::new(Start {
-        invocation: &invocation,
-        decisions: &decisions,
-        hooks: &hooks,
-        events: &events,
-        changes,
-    });
+        ..
+    } = Start::read(started).ok()?;
+    let notes = lines.notes.iter().map(String::as_str);
+    let mut events = call_lines::events(id, iter::once(started).chain(notes));
+    let known = events.len();
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
     let refusal =
         Refusal::new(ErrorCode::RuntimeShutdown, message).aborted(AbortReason::RuntimeShutdown);
@@ -85,7 +83,7 @@ pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
         result,
         events,
     };
-    serde_json::to_string(&EndPayload::new(&record, Some(&known))).ok()
+    serde_json::to_string(&EndPayload::new(&record, Some(known))).ok()
 }
 
 /// An event of the call. Those of its trail that are in no line went with its process.
@@ -95,17 +93,13 @@ fn event(
     time: Timestamp,
     data: Value,
 ) -> ToolEvent {
+    let source = concat!("toolcell/", env!("CARGO_PKG_VERSION")).into();
     ToolEvent {
-        schema_version: SchemaVersion::default(),
         event_id: EventId::at(time),
-        event_type,
-        source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
         subject: Some(invocation.evidence_ref().into()),
         time,
         invocation_id: Some(invocation.invocation_id),
-        tool_id: Some(invocation.tool_id.as_str().into()),
-        data: data.into(),
         trace_refs: TraceContext::spans(invocation),
-        extra: Extra::new(),
+        ..of_no_call(&source, event_type, Some(&invocation.tool_id), data)
     }
 }

@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::line::{Kind, NO_CALL};
 use super::segment::{self, Segment, Surplus};
-use super::{CallLog, Inner, Key, LogError, share, verify};
+use super::{Inner, Key, share, verify};
 
 /// The segments that were removed, and the segments whose removal these recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -21,29 +20,29 @@ pub(super) struct PrunedSegments {
     pub(super) evicted_calls: BTreeMap<u64, u64>,
 }
 
-impl CallLog {
-    /// Removes segments, and writes that down in `current`.
-    pub(super) fn prune_into(&self, key: &Key, current: &mut Segment) -> Result<(), LogError> {
-        let note = |removed: &str| {
-            current
-                .append(key, Kind::Pruned, NO_CALL, removed)
-                .and_then(|()| current.file())
-        };
-        self.0
-            .prune(key, note)
-            .map_err(|error| self.failed("write", &error))
-    }
+/// Writes in `current` that segments are `removed`. Returns its file.
+pub(super) fn note(current: &mut Segment, key: &Key, removed: &str) -> io::Result<File> {
+    current.append(key, Kind::Pruned, NO_CALL, removed)?;
+    current.file()
 }
 
 impl Inner {
     /// Removes segments beside calls that go on.
-    pub(super) fn prune_beside(self: &Arc<Self>) -> io::Result<()> {
+    pub(super) fn prune_beside(&self) -> io::Result<()> {
         let key = self.key().map_err(io::Error::other)?;
-        self.prune(&key, |removed| self.note_removed(removed))
+        self.prune(&key, |removed| {
+            let mut writer = self.writer();
+            let writer = writer.as_mut().ok_or(io::ErrorKind::NotFound)?;
+            note(&mut writer.current, &writer.key, removed)
+        })
     }
 
     /// Removes segments; `note` writes which ones.
-    fn prune(&self, key: &Key, mut note: impl FnMut(&str) -> io::Result<File>) -> io::Result<()> {
+    pub(super) fn prune(
+        &self,
+        key: &Key,
+        mut note: impl FnMut(&str) -> io::Result<File>,
+    ) -> io::Result<()> {
         let (surplus, is_clock_sure) = segment::surplus(&self.dir, &self.settings)?;
         if surplus.is_empty() {
             return Ok(());
@@ -59,16 +58,5 @@ impl Inner {
         surplus.into_iter().try_for_each(Surplus::remove)?;
         // A full disk has room for the line once they are gone.
         noted.or_else(|_| note(&removed).map(drop))
-    }
-
-    /// Writes that segments are `removed`, beside calls that go on.
-    fn note_removed(self: &Arc<Self>, removed: &str) -> io::Result<File> {
-        let mut writer = self.writer();
-        let writer = writer.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        let noted = writer
-            .current
-            .append(&writer.key, Kind::Pruned, NO_CALL, removed);
-        let file = writer.current.file();
-        noted.and(file)
     }
 }

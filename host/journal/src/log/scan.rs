@@ -22,37 +22,23 @@ impl CallLog {
     ) -> Result<(), LogError> {
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
         for (number, _) in sizes {
-            let mut flow = ControlFlow::Continue(());
             let read = segment::each_line_of(self.dir(), number, |line, earlier| {
-                if flow.is_continue()
-                    && matches!(line.kind, Kind::Ended | Kind::Carried)
+                if matches!(line.kind, Kind::Ended | Kind::Carried)
                     && line.payload.contains(text)
                     && let Ok(record) = earlier.record(line.id, line.payload)
                 {
-                    flow = seen(&record);
+                    return Ok(seen(&record));
                 }
+                Ok(ControlFlow::Continue(()))
             });
             match read {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
                 // Pruned at this moment.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                read => read.map_err(|error| self.failed("read", &error))?,
-            }
-            if flow.is_break() {
-                break;
+                Err(error) => return Err(self.failed("read", &error)),
             }
         }
         Ok(())
-    }
-
-    /// Returns whether older calls were removed from the log, because of its size or their age.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
-    pub fn was_pruned(&self) -> Result<bool, LogError> {
-        let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
-        Ok(sizes
-            .last()
-            .is_some_and(|(last, _)| *last > sizes.len() as u64))
     }
 }

@@ -1,9 +1,10 @@
 //! Files of the log: `<number>.log`, each written by one process at a time.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -19,7 +20,7 @@ use toolcell_spec::InvocationId;
 use toolcell_system::private;
 
 use super::call_lines::EarlierLines;
-use super::line::{self, HashedLine, Kind, Line, NO_CALL, UnlinkedLine};
+use super::line::{self, Kind, Line, NO_CALL, NewLine};
 use super::{Key, LogSettings, orphan};
 
 /// How the name of a segment ends.
@@ -158,25 +159,40 @@ impl Segment {
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
-        let found = SegmentContent::read(dir, &file, key, number)?;
+        let mut calls = OpenCalls::default();
+        let mut chain = line::beginning(key, number);
+        let mut lines = LineReader::new(&file, 0)?;
+        while let Some((line, _)) = lines.next()? {
+            // A damaged line is the affair of `verify`.
+            if let Some(line) = Line::read(line) {
+                if line.kind == Kind::Opened {
+                    check_format(dir, line.payload)?;
+                }
+                chain = line.chain;
+                calls.read(&line);
+            }
+        }
+        let LineReader { bytes, torn, .. } = lines;
+        let OpenCalls(mut open) = calls;
+        open.retain(|_, lines| lines.start.is_some());
         let mut segment = Self {
             file,
-            chain: found.chain,
-            bytes: found.bytes,
+            chain,
+            bytes,
             reserved: 0,
-            open: found.ids(),
+            // While there are any, it must not be closed.
+            open: open.keys().filter_map(|id| id.parse().ok()).collect(),
         };
-        if found.torn > 0 {
+        if torn > 0 {
             segment.file.set_len(segment.bytes)?;
-            let removed = json!({ "removed_bytes": found.torn }).to_string();
+            let removed = json!({ "removed_bytes": torn }).to_string();
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
         }
-        for (id, lines) in found.open {
+        for (id, lines) in open {
             if let Some(end) = orphan::ended(&id, &lines) {
                 segment.append(key, Kind::Ended, &id, &end)?;
             }
         }
-        // Until here it must not be closed.
         segment.open.clear();
         Ok(Some(segment))
     }
@@ -193,28 +209,24 @@ impl Segment {
         id: &str,
         payload: &str,
     ) -> io::Result<()> {
-        self.add(key, UnlinkedLine::from_text(kind, id, payload).hashed())
+        self.add(key, NewLine::from_text(kind, id, payload))
     }
 
     /// Appends a line that was made before its turn, whole or not at all.
-    pub(super) fn add(&mut self, key: &Key, line: HashedLine) -> io::Result<()> {
+    pub(super) fn add(&mut self, key: &Key, line: NewLine) -> io::Result<()> {
         let kind = line.kind;
         let (line, chain) = line.after(&self.chain, key);
         if matches!(kind, Kind::Started | Kind::Suspended | Kind::Noted) {
             self.reserve(self.bytes + line.len() as u64)?;
         }
-        self.write(&line, chain)
-    }
-
-    fn write(&mut self, lines: &[u8], chain: Hash) -> io::Result<()> {
-        if let Err(error) = self.file.write_all_at(lines, self.bytes) {
+        if let Err(error) = self.file.write_all_at(&line, self.bytes) {
             // A part of a line would hide what comes after it.
             self.file.set_len(self.bytes)?;
             // This may have given up what was reserved.
             self.reserved = 0;
             return Err(error);
         }
-        self.bytes += lines.len() as u64;
+        self.bytes += line.len() as u64;
         self.chain = chain;
         Ok(())
     }
@@ -257,50 +269,6 @@ impl Drop for Segment {
     }
 }
 
-/// The content of a segment when a process takes it.
-struct SegmentContent {
-    chain: Hash,
-    /// Bytes of whole lines.
-    bytes: u64,
-    /// Bytes after the last line break.
-    torn: u64,
-    /// Calls that started and did not end, in order, with their lines.
-    open: Vec<(String, EarlierLines)>,
-}
-
-impl SegmentContent {
-    /// The open calls.
-    fn ids(&self) -> Vec<InvocationId> {
-        self.open
-            .iter()
-            .filter_map(|(id, _)| id.parse().ok())
-            .collect()
-    }
-
-    fn read(dir: &Path, file: &File, key: &Key, number: u64) -> io::Result<Self> {
-        let mut calls = OpenCalls::default();
-        let mut chain = line::beginning(key, number);
-        let mut format = Ok(());
-        let (bytes, torn) = each_line(file, |line| {
-            // A damaged line is the affair of `verify`.
-            if let Some(line) = Line::read(line) {
-                if line.kind == Kind::Opened {
-                    format = check_format(dir, line.payload);
-                }
-                chain = line.chain;
-                calls.read(&line);
-            }
-        })?;
-        format?;
-        Ok(Self {
-            chain,
-            bytes,
-            torn,
-            open: calls.started(),
-        })
-    }
-}
-
 /// Checks the version of the journal in the first line of a segment.
 ///
 /// # Errors
@@ -326,106 +294,101 @@ pub(super) fn check_format(dir: &Path, opened: &str) -> io::Result<()> {
     }
 }
 
-/// The calls that did not end until a line of a segment.
+/// The calls that did not end until a line of a segment, with their lines: in the order of their ids, and so of their time.
 #[derive(Default)]
-struct OpenCalls {
-    calls: HashMap<String, OpenCall>,
-    count: usize,
-}
-
-#[derive(Default)]
-struct OpenCall {
-    /// The number of the line of its start.
-    at: usize,
-    lines: EarlierLines,
-}
+struct OpenCalls(BTreeMap<String, EarlierLines>);
 
 impl OpenCalls {
     /// Reads the next line. Returns the lines before it of the call that it ends.
     fn read(&mut self, line: &Line<'_>) -> EarlierLines {
-        self.count += 1;
         let id = line.id;
         match line.kind {
             Kind::Started => {
-                let call = self.calls.entry(id.to_owned()).or_default();
-                call.at = self.count;
-                call.lines.start = Some(line.payload.to_owned());
+                let lines = self.0.entry(id.to_owned()).or_default();
+                lines.start = Some(line.payload.to_owned());
             }
             // Its notes stay, because it can start again here.
             Kind::Suspended => {
-                if let Some(call) = self.calls.get_mut(id) {
-                    call.lines.start = None;
+                if let Some(lines) = self.0.get_mut(id) {
+                    lines.start = None;
                 }
             }
             Kind::Noted if id != NO_CALL => {
-                let call = self.calls.entry(id.to_owned()).or_default();
-                call.lines.notes.push(line.payload.to_owned());
+                let lines = self.0.entry(id.to_owned()).or_default();
+                lines.notes.push(line.payload.to_owned());
             }
             Kind::Ended | Kind::Carried | Kind::Dropped => {
-                return self.calls.remove(id).unwrap_or_default().lines;
+                return self.0.remove(id).unwrap_or_default();
             }
             Kind::Noted | Kind::Opened | Kind::Repaired | Kind::Pruned => {}
         }
         EarlierLines::default()
     }
-
-    /// The calls that started, in order.
-    fn started(self) -> Vec<(String, EarlierLines)> {
-        let mut calls: Vec<_> = self
-            .calls
-            .into_iter()
-            .filter(|(_, call)| call.lines.start.is_some())
-            .collect();
-        calls.sort_unstable_by_key(|(_, call)| call.at);
-        calls
-            .into_iter()
-            .map(|(id, call)| (id, call.lines))
-            .collect()
-    }
 }
 
-/// Gives `each` the lines of a segment, without their line breaks. Returns the bytes of whole lines, and those after the
-/// last line break. One line at a time, because the ends of many calls can make a full segment far larger.
-fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut reader = BufReader::with_capacity(READ_BYTES, file);
-    let mut line = Vec::new();
-    let mut whole = 0;
-    let mut torn = 0;
-    loop {
-        line.clear();
-        let read = reader
-            .by_ref()
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut line)? as u64;
-        torn += read;
-        match line.strip_suffix(b"\n") {
-            Some(line) => {
-                whole += std::mem::take(&mut torn);
-                each(line);
+/// Reads the lines of a segment, one at a time, because the ends of many calls can make a full segment far larger.
+pub(super) struct LineReader<'f> {
+    reader: BufReader<&'f File>,
+    line: Vec<u8>,
+    /// The bytes of the file up to the last line break.
+    pub(super) bytes: u64,
+    /// The bytes after it.
+    pub(super) torn: u64,
+}
+
+impl<'f> LineReader<'f> {
+    /// Reads from the byte `from` on, with which a line begins.
+    pub(super) fn new(mut file: &'f File, from: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(from))?;
+        Ok(Self {
+            reader: BufReader::with_capacity(READ_BYTES, file),
+            line: Vec::new(),
+            bytes: from,
+            torn: 0,
+        })
+    }
+
+    /// The next whole line, without its line break, and where it ends; `None` if there is none.
+    pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], u64)>> {
+        loop {
+            self.line.clear();
+            let read = self
+                .reader
+                .by_ref()
+                .take(LINE_BYTES_MAX)
+                .read_until(b'\n', &mut self.line)?;
+            self.torn += read as u64;
+            if read == 0 {
+                return Ok(None);
             }
-            None if read == 0 => return Ok((whole, torn)),
-            // The last line, or a part of one that is longer than any that was written.
-            None => {}
+            // Else the last line, or a part of one that is longer than any that was written.
+            if self.line.pop_if(|last| *last == b'\n').is_some() {
+                self.bytes += std::mem::take(&mut self.torn);
+                return Ok(Some((&self.line, self.bytes)));
+            }
         }
     }
 }
 
-/// Gives `each` the lines of the segment `number` that can be read, and for the end of a call the lines of the call before it.
+/// Gives `each` the lines of the segment `number` that can be read, and for the end of a call the lines of the call before it,
+/// until it breaks.
 pub(super) fn each_line_of(
     dir: &Path,
     number: u64,
-    mut each: impl FnMut(&Line<'_>, EarlierLines),
-) -> io::Result<()> {
+    mut each: impl FnMut(&Line<'_>, EarlierLines) -> io::Result<ControlFlow<()>>,
+) -> io::Result<ControlFlow<()>> {
     let file = File::open(path(dir, number))?;
     let mut calls = OpenCalls::default();
-    each_line(&file, |line| {
+    let mut lines = LineReader::new(&file, 0)?;
+    while let Some((line, _)) = lines.next()? {
         if let Some(line) = Line::read(line) {
             let earlier = calls.read(&line);
-            each(&line, earlier);
+            if each(&line, earlier)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-    })
-    .map(drop)
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// A segment that the log has to lose. No process writes it while this lives.

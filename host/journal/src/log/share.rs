@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -58,13 +59,9 @@ impl CallLog {
     ///
     /// The log cannot be read.
     pub fn evicted_calls(&self) -> Result<u64, LogError> {
-        let Some(index) = self.index()? else {
-            return Ok(0);
-        };
-        let sum = index.query_row("SELECT coalesce(sum(calls), 0) FROM evicted", [], |row| {
-            row.get(0)
-        });
-        sum.map_err(|error| self.failed("search", &error))
+        let sum = "SELECT coalesce(sum(calls), 0) FROM evicted";
+        let evicted = self.ask(|index| index.query_row(sum, [], |row| row.get(0)))?;
+        Ok(evicted.unwrap_or_default())
     }
 }
 
@@ -88,44 +85,38 @@ pub(super) fn carry(
     let mut lost = BTreeMap::new();
     for Surplus { number, is_old, .. } in surplus {
         let mut ids = HashSet::new();
-        let mut failed = None;
-        segment::each_line_of(dir, *number, |line, earlier| {
-            if !matches!(line.kind, Kind::Ended | Kind::Carried) || failed.is_some() {
-                return;
+        _ = segment::each_line_of(dir, *number, |line, earlier| {
+            let go_on = Ok(ControlFlow::Continue(()));
+            if !matches!(line.kind, Kind::Ended | Kind::Carried) {
+                return go_on;
             }
             let Ok(Brief { invocation, .. }) = serde_json::from_str::<Brief>(line.payload) else {
-                return;
+                return go_on;
             };
             let caller = invocation.actor_ref.as_deref().unwrap_or_default();
             let is_too_old = *is_old || oldest.is_some_and(|oldest| invocation.created_at < oldest);
-            let stays = !is_too_old && within.contains(caller);
-            if !stays {
+            if is_too_old || !within.contains(caller) {
                 ids.insert(line.id.to_owned());
-                return;
+                return go_on;
             }
-            let mut add = || {
-                // A line that says all itself stays as it is, byte for byte.
-                let payload = if call_lines::is_whole(line.payload) {
-                    line.payload.to_owned()
-                } else {
-                    earlier.record(line.id, line.payload)?.to_string()
-                };
-                let segment = match kept.take().filter(Segment::has_room) {
-                    Some(segment) => segment,
-                    None => {
-                        let next = Segment::take(dir, key)?;
-                        files.push(next.file()?);
-                        next
-                    }
-                };
-                kept.insert(segment)
-                    .append(key, Kind::Carried, line.id, &payload)
+            // A line that says all itself stays as it is, byte for byte.
+            let payload = if call_lines::is_whole(line.payload) {
+                line.payload.to_owned()
+            } else {
+                earlier.record(line.id, line.payload)?.to_string()
             };
-            failed = add().err();
+            let segment = match kept.take().filter(Segment::has_room) {
+                Some(segment) => segment,
+                None => {
+                    let next = Segment::take(dir, key)?;
+                    files.push(next.file()?);
+                    next
+                }
+            };
+            kept.insert(segment)
+                .append(key, Kind::Carried, line.id, &payload)?;
+            go_on
         })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
         lost.insert(*number, ids.len() as u64);
     }
     // They must survive the removal of where they were.

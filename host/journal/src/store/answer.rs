@@ -1,5 +1,6 @@
-use rusqlite::{Transaction, TransactionBehavior, params};
+use rusqlite::{Transaction, params};
 
+use crate::database::change;
 use toolcell_policy::secret::SealingKey;
 use toolcell_spec::{Answer, ApprovalState, InvocationId, Timestamp, ToolInvocation};
 
@@ -38,9 +39,7 @@ impl Store {
         id: InvocationId,
         answer: &Answer,
     ) -> Result<AnswerOutcome, StoreError> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = change(&mut self.connection)?;
         let Some(standing) = super::read::standing(&transaction, &self.key, id)? else {
             return Ok(AnswerOutcome::Unknown);
         };
@@ -72,9 +71,7 @@ impl Store {
 
     /// Claims the single run that an approval allows. Returns `false` if there is none to claim.
     pub fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = change(&mut self.connection)?;
         let id = claim.invocation.invocation_id;
         let now = Timestamp::now();
         let claimed = transaction.execute(

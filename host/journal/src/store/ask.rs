@@ -1,6 +1,7 @@
-use rusqlite::{Transaction, TransactionBehavior, params};
+use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
 
+use crate::database::change;
 use toolcell_spec::{
     Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook,
     ToolInvocation,
@@ -43,9 +44,7 @@ pub struct ApprovalRequest {
 impl Store {
     /// Stores a call that waits for an approval. When this returns, it is on disk.
     pub fn ask(&mut self, asking: &ApprovalRequest) -> Result<(), StoreError> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = change(&mut self.connection)?;
         forget_old(&transaction, asking.approval.asked_at, self.age_max)?;
         let now = asking.approval.asked_at.unix_millis();
         let waiting: u32 = transaction.query_row(
@@ -93,9 +92,7 @@ impl Store {
 
     /// Stores the result of a call. A claimed run becomes done; an unclaimed approval is withdrawn.
     pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = change(&mut self.connection)?;
         let CallRecord {
             invocation,
             decisions,

@@ -1,7 +1,8 @@
 //! Calls that wait for answers to their tool's questions, while their callers can come back in another process.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+use crate::database::change;
 use toolcell_spec::{
     Approval, InvocationId, Suspension, SuspensionState, Timestamp, ToolInvocation,
 };
@@ -61,9 +62,7 @@ impl Store {
         if record.len() > SUSPENDED_BYTES_MAX && guard!("suspended_bytes") {
             return Ok(false);
         }
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = change(&mut self.connection)?;
         let others = "SELECT count(*) FROM suspended WHERE invocation <> ?1";
         let others: u32 = transaction.query_row(others, [id.to_string()], |row| row.get(0))?;
         if others >= SUSPENDED_MAX {
@@ -114,9 +113,7 @@ impl Store {
 
     /// Removes what is stored of a suspended call, which has ended. The records of one that needed an approval stay.
     pub fn forget_suspended(&mut self, id: InvocationId) -> Result<(), StoreError> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = change(&mut self.connection)?;
         let key = id.to_string();
         let removed = transaction.execute("DELETE FROM suspended WHERE invocation = ?1", [&key])?;
         if removed == 1 && !has_approval(&transaction, &key)? {

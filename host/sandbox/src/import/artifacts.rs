@@ -61,9 +61,7 @@ impl Host for StoreState {
             Ok(draft) => draft,
             Err(error) => return Ok(Err(error.into())),
         };
-        if let Some(file) = draft.file() {
-            self.file_rules.quota.opened(file);
-        }
+        self.file_rules.quota.opened(draft.file());
         Ok(Ok(self.table.push(GuestArtifact::new(draft))?))
     }
 }

@@ -7,42 +7,29 @@ use toolcell_spec::{Answer, ApprovalState, InvocationId, Timestamp};
 
 use crate::ask;
 
-use super::{ApprovalCommands, unknown};
+use crate::command::print;
 use crate::exit::{BadRequest, Exit};
 use crate::show::{self, Form};
+
+use super::{ApprovalCommands, Approve, unknown};
 
 /// How often an answer checks whether the waiting process has taken it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The approver's answer about a call.
-pub(super) struct AnswerOptions {
-    pub(super) approved: bool,
-    pub(super) edit: Option<String>,
-    pub(super) always: bool,
-    pub(super) accept_partial_view: bool,
-    pub(super) feedback: Option<String>,
-}
-
 impl ApprovalCommands {
-    /// Answers the call `id`, and ensures that the answer takes effect: in the waiting process, or in this one if that
-    /// has exited.
-    pub(super) fn answer(
-        &self,
-        id: InvocationId,
-        words: AnswerOptions,
-        json: bool,
-    ) -> anyhow::Result<Exit> {
+    /// Answers a call, and ensures that the answer takes effect: in the waiting process, or in this one if that has exited.
+    pub(super) fn answer(&self, words: Approve, approved: bool) -> anyhow::Result<Exit> {
+        let id = self.find(&words.id)?;
         if !self.journal.exists() || self.journal.with(|store| store.standing(id))?.is_none() {
             return Err(unknown(id));
         }
         // Only one process at a time answers a call, so an approved call that is not claimed has a living process that
         // waits for it, or is orphaned.
         let Some(answering) = self.journal.hold(id, Role::Approver)? else {
-            show::say(&format!("another process is answering {id} right now"));
-            return Ok(Exit::Refused);
+            return refused(&format!("another process is answering {id} right now"));
         };
         self.close_unattended()?;
-        let done = self.answer_alone(id, words, json);
+        let done = self.answer_alone(id, words, approved);
         answering.retire();
         done
     }
@@ -50,15 +37,16 @@ impl ApprovalCommands {
     fn answer_alone(
         &self,
         id: InvocationId,
-        words: AnswerOptions,
-        json: bool,
+        words: Approve,
+        approved: bool,
     ) -> anyhow::Result<Exit> {
-        let AnswerOptions {
-            approved,
+        let Approve {
             edit,
             always,
             accept_partial_view,
             feedback,
+            json,
+            ..
         } = words;
         if approved {
             self.check(id, edit.as_deref(), accept_partial_view)?;
@@ -79,17 +67,13 @@ impl ApprovalCommands {
             AnswerOutcome::TooLate(ApprovalState::Approved)
                 if again && !self.is_attended(id)? => {}
             AnswerOutcome::TooLate(state) => {
-                show::say(&format!(
+                return refused(&format!(
                     "{id} is not open: it is {state}; nothing was changed, and nothing ran"
                 ));
-                return Ok(Exit::Refused);
             }
             AnswerOutcome::OwnCall => {
-                show::say(&format!(
-                    "{} called {id}, and so cannot approve it",
-                    answer.approver
-                ));
-                return Ok(Exit::Refused);
+                let caller = &answer.approver;
+                return refused(&format!("{caller} called {id}, and so cannot approve it"));
             }
             AnswerOutcome::Unknown => return Err(unknown(id)),
         }
@@ -169,8 +153,7 @@ impl ApprovalCommands {
                     std::thread::sleep(LOOK_EVERY);
                 }
                 (state, _) => {
-                    show::say(&format!("{id} ended before it was run: it is {state}"));
-                    return Ok(Exit::Refused);
+                    return refused(&format!("{id} ended before it was run: it is {state}"));
                 }
             }
         }
@@ -178,11 +161,18 @@ impl ApprovalCommands {
 }
 
 fn said(id: InvocationId, state: ApprovalState, what: &str, json: bool) -> anyhow::Result<Exit> {
-    let printed = if json {
-        show::json(&json!({ "invocation_id": id, "state": state }))
-    } else {
-        show::say(&format!("{id}: {what}"));
-        Ok(())
-    };
-    printed.map(|()| Exit::Succeeded).or_else(show::closed)
+    if json {
+        return print::json(
+            &json!({ "invocation_id": id, "state": state }),
+            Exit::Succeeded,
+        );
+    }
+    show::say(&format!("{id}: {what}"));
+    Ok(Exit::Succeeded)
+}
+
+/// Says why the answer has no effect.
+fn refused(why: &str) -> anyhow::Result<Exit> {
+    show::say(why);
+    Ok(Exit::Refused)
 }

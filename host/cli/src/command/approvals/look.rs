@@ -1,5 +1,3 @@
-use std::io::Write;
-
 use serde_json::{Value, json};
 use toolcell_engine::approval::PromptSheet;
 use toolcell_journal::{StoredApproval, Summary};
@@ -8,6 +6,7 @@ use toolcell_spec::{Answer, Approval, ApprovalState, InvocationId};
 
 use super::id::short;
 use super::{ApprovalCommands, unknown};
+use crate::command::print;
 use crate::exit::Exit;
 use crate::show;
 
@@ -16,39 +15,30 @@ const ROWS_MAX: usize = 4;
 
 impl ApprovalCommands {
     pub(super) fn list(&self, all: bool, json: bool) -> anyhow::Result<Exit> {
-        let (found, known) = if self.journal.exists() {
+        let found = if self.journal.exists() {
             self.close_unattended()?;
-            // An id is shortened among all of them, because its end has to name it among all of them.
-            let known = if json {
-                Vec::new()
-            } else {
-                self.journal.with(|store| store.list(true))?
-            };
-            (self.journal.with(|store| store.list(all))?, known)
+            self.journal.with(|store| store.list(all))?
         } else {
-            (Vec::new(), Vec::new())
+            Vec::new()
         };
+        if json {
+            return print::json(&json!({ "approvals": found }), Exit::Succeeded);
+        }
+        if found.is_empty() {
+            return print::text("no pending approvals\n", Exit::Succeeded);
+        }
+        // An id is shortened among all of them, because its end has to name it among all of them.
+        let known = self.journal.with(|store| store.list(true))?;
         let known: Vec<String> = known
             .iter()
             .map(|call| call.invocation_id.to_string())
             .collect();
-        let text = match json {
-            true => show::json_line(&json!({ "approvals": found })),
-            false if found.is_empty() => "no pending approvals\n".to_owned(),
-            false => {
-                let mut text = String::new();
-                for call in &found {
-                    text += &line(call, &known, &self.lead(call)?);
-                }
-                text
-            }
-        };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        let mut text = String::new();
+        for call in &found {
+            text += &line(call, &known, &self.lead(call)?);
+        }
+        print::text(&text, Exit::Succeeded)
     }
-
     /// The rows of the question that say who wants what and why, if `call` waits for an answer.
     fn lead(&self, call: &Summary) -> anyhow::Result<String> {
         if call.state != ApprovalState::Pending {
@@ -64,20 +54,15 @@ impl ApprovalCommands {
         } else {
             0
         };
-        let text = if json {
-            show::json_line(&json!({ "forgotten": forgotten }))
-        } else {
-            format!(
-                "{} for a session forgotten\n",
-                show::counted(forgotten as u64, "approval")
-            )
-        };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+        if json {
+            return print::json(&json!({ "forgotten": forgotten }), Exit::Succeeded);
+        }
+        let forgotten = show::counted(forgotten as u64, "approval");
+        print::text(
+            &format!("{forgotten} for a session forgotten\n"),
+            Exit::Succeeded,
+        )
     }
-
     pub(super) fn show(&self, id: InvocationId, full: bool, json: bool) -> anyhow::Result<Exit> {
         if !self.journal.exists() {
             return Err(unknown(id));
@@ -87,15 +72,11 @@ impl ApprovalCommands {
             .journal
             .with(|store| store.kept(id))?
             .ok_or_else(|| unknown(id))?;
-        let text = if json {
-            show::json_line(&record(&kept)?)
+        if json {
+            print::json(&record(&kept)?, Exit::Succeeded)
         } else {
-            for_people(&kept, full)
-        };
-        std::io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::Succeeded)
-            .or_else(show::closed)
+            print::text(&for_people(&kept, full), Exit::Succeeded)
+        }
     }
 }
 

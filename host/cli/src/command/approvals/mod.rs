@@ -5,7 +5,6 @@ mod id;
 mod look;
 mod unattended;
 
-use answer::AnswerOptions;
 use clap::{Args, Subcommand};
 use id::CallId;
 use toolcell::Home;
@@ -102,15 +101,7 @@ impl Approve {
                 .value()
                 .map_err(|error| BadRequest(format!("--edit: not valid JSON: {error}")))?;
         }
-        let words = AnswerOptions {
-            approved: true,
-            edit: self.edit,
-            always: self.always,
-            accept_partial_view: self.accept_partial_view,
-            feedback: self.feedback,
-        };
-        let id = desk.find(&self.id)?;
-        desk.answer(id, words, self.json)
+        desk.answer(self, true)
     }
 }
 
@@ -120,15 +111,15 @@ impl Deny {
     }
 
     fn answer(self, desk: &ApprovalCommands) -> anyhow::Result<Exit> {
-        let words = AnswerOptions {
-            approved: false,
+        let answer = Approve {
+            id: self.id,
             edit: None,
             always: false,
             accept_partial_view: false,
             feedback: self.feedback,
+            json: self.json,
         };
-        let id = desk.find(&self.id)?;
-        desk.answer(id, words, self.json)
+        desk.answer(answer, false)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Checks the trace of an agent's run against eval cases (agentool's EvalCase, ReasoningTrace and EvalResult).
 
-mod files;
 mod judge;
 mod program;
 mod report;
@@ -15,10 +14,13 @@ use anyhow::{Context, bail};
 use clap::Args;
 use toolcell::{Cancellation, Refusal};
 use toolcell_config::duration;
-use toolcell_dialect::evaluation::{self, AssertionResult, EvalCase, EvalResult, EvaluationTrace};
+use toolcell_dialect::evaluation::{
+    self, AssertionResult, CASES_BYTES_MAX, EvalCase, EvalResult, EvaluationTrace, TRACE_BYTES_MAX,
+};
 use toolcell_engine::catalog::SCHEMA_STACK_BYTES;
 use toolcell_spec::Timestamp;
 
+use super::{document, print};
 use crate::exit::{self, BadRequest, Exit, Stop};
 use crate::{interrupts, show};
 
@@ -71,8 +73,8 @@ impl Eval {
             let message = "cannot read both the cases and the trace from standard input; name a file with --trace";
             return Err(BadRequest(message.to_owned()).into());
         }
-        let cases = files::cases(&self.cases)?;
-        let trace = files::trace(&self.trace)?;
+        let cases = read("cases", &self.cases, CASES_BYTES_MAX, EvalCase::read_all)?;
+        let trace = read("trace", &self.trace, TRACE_BYTES_MAX, EvaluationTrace::read)?;
         // Checks of schemas need more stack than the main thread may have.
         let checks = thread::Builder::new()
             .name("toolcell-eval".to_owned())
@@ -143,18 +145,33 @@ impl Eval {
             } else {
                 report::case(&result)
             };
-            // The exit code is that of all cases even if the reader closed the pipe.
-            printed.or_else(|error| show::closed(error).map(drop))?;
+            print::end(printed, Exit::Succeeded)?;
         }
-        if !self.json {
-            report::sum(passed, cases.len()).or_else(|error| show::closed(error).map(drop))?;
-        }
-        Ok(if passed == cases.len() {
+        let exit = if passed == cases.len() {
             Exit::Succeeded
         } else {
             Exit::ToolFailed
-        })
+        };
+        if self.json {
+            Ok(exit)
+        } else {
+            print::end(report::sum(passed, cases.len()), exit)
+        }
     }
+}
+
+/// Reads the `subject` of an evaluation from `file`.
+fn read<T>(
+    subject: &str,
+    file: &Path,
+    bytes_max: usize,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, BadRequest> {
+    let read = document::read(file, bytes_max).and_then(|text| parse(&text));
+    read.map_err(|why| {
+        let name = document::name(file);
+        BadRequest(format!("cannot read the {subject} from {name}: {why}"))
+    })
 }
 
 async fn result(case: &EvalCase, trace: &EvaluationTrace, judge: &Judge) -> EvalResult {

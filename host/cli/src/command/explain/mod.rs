@@ -2,14 +2,12 @@
 
 mod page;
 
-use std::io::{self, Write};
-
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell_spec::ErrorClass;
 
+use super::print;
 use crate::exit::{BadRequest, Exit};
-use crate::show;
 
 use page::Page;
 
@@ -34,25 +32,19 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let pages = page::all();
-        let printed = match &self.code {
-            None => list(&pages, self.json),
-            Some(typed) => {
-                let code = plain(typed);
-                let class = ErrorClass::ALL
-                    .into_iter()
-                    .find(|class| page::name(*class) == code);
-                match (pages.iter().find(|page| page.is_of(code)), class) {
-                    (Some(page), _) => one(page, self.json),
-                    (None, Some(class)) => {
-                        let of_class: Vec<Page> =
-                            pages.into_iter().filter(|page| page.has(class)).collect();
-                        list(&of_class, self.json)
-                    }
-                    (None, None) => return Err(unknown(code, &pages).into()),
-                }
-            }
+        let Some(typed) = &self.code else {
+            return list(&pages, self.json);
         };
-        printed.map(|()| Exit::Succeeded).or_else(show::closed)
+        let code = plain(typed);
+        if let Some(page) = pages.iter().find(|page| page.is_of(code)) {
+            return one(page, self.json);
+        }
+        let class = ErrorClass::ALL
+            .into_iter()
+            .find(|class| page::name(*class) == code)
+            .ok_or_else(|| unknown(code, &pages))?;
+        let of_class: Vec<Page> = pages.into_iter().filter(|page| page.has(class)).collect();
+        list(&of_class, self.json)
     }
 }
 
@@ -85,31 +77,28 @@ fn unknown(code: &str, pages: &[Page]) -> BadRequest {
     ))
 }
 
-fn one(page: &Page, as_json: bool) -> io::Result<()> {
+fn one(page: &Page, as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        return show::json(&page.json());
+        return print::json(&page.json(), Exit::Succeeded);
     }
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}: {}\n", page.code(), page.texts.means)?;
-    page.rows()
-        .into_iter()
-        .try_for_each(|(label, text)| writeln!(out, "{label:<10} {text}"))
+    let mut text = format!("{}: {}\n\n", page.code(), page.texts.means);
+    for (label, row) in page.rows() {
+        text += &format!("{label:<10} {row}\n");
+    }
+    print::text(&text, Exit::Succeeded)
 }
 
-fn list(pages: &[Page], as_json: bool) -> io::Result<()> {
+fn list(pages: &[Page], as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        let codes: Vec<Value> = pages.iter().map(|page| page.json()).collect();
-        return show::json(&json!({ "codes": codes }));
+        let codes: Vec<Value> = pages.iter().map(Page::json).collect();
+        return print::json(&json!({ "codes": codes }), Exit::Succeeded);
     }
-    let width = pages
+    let width = pages.iter().map(|page| page.code().len()).max();
+    let width = width.unwrap_or_default();
+    let rows = pages
         .iter()
-        .map(|page| page.code().len())
-        .max()
-        .unwrap_or_default();
-    let mut out = io::stdout().lock();
-    pages
-        .iter()
-        .try_for_each(|page| writeln!(out, "{:<width$}  {}", page.code(), page.texts.means))
+        .map(|page| format!("{:<width$}  {}\n", page.code(), page.texts.means));
+    print::text(&rows.collect::<String>(), Exit::Succeeded)
 }
 
 #[cfg(test)]

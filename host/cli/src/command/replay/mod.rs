@@ -16,19 +16,19 @@ use clap::Args;
 use serde_json::Value;
 use toolcell::{
     CallContext, CallRecord, CallSpec, Cancellation, ComponentTools, ErrorClass, Grants, Home,
-    Host, Limits, Tool, ToolSet,
+    Host, Limits, Refusal, Tool, ToolSet,
 };
 use toolcell_spec::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 
 use super::calls;
-use crate::exit::{BadRequest, Exit, Stop};
+use crate::exit::{BadRequest, Exit};
 use crate::options::{ApprovalOptions, PolicyOptions, Settings};
 use crate::protected_sources::{self, CommandFiles};
 use crate::target::{self, EntryPaths, Target};
 use crate::{ask, hooks, interrupts, surface};
 
 use recorded::ReplayableCall;
-use report::{Outcome, ReplayObstacle, Report};
+use report::{Blocked, Outcome, ReplayObstacle, Report};
 
 /// Runs a recorded call again: the same component on the same input, with the random numbers and the clock that it had.
 #[derive(Debug, Args)]
@@ -60,85 +60,55 @@ impl Replay {
                 self.id
             ))
         };
-        let report = match calls::log(&home)?
+        let mut report = Report {
+            of: self.id.clone(),
+            replayed_as: None,
+            outcome: Outcome::Same,
+        };
+        let outcome = match calls::log(&home)?
             .checked_record(&self.id)?
             .ok_or_else(unknown)?
         {
-            Ok(record) => self.report(&home, &record)?,
-            Err(damage) => {
-                let damaged = ReplayObstacle::with(ReplayBlocker::LogDamaged, &damage.to_string());
-                Report {
-                    of: self.id.clone(),
-                    replayed_as: None,
-                    outcome: Outcome::Blocked(vec![damaged]),
-                }
-            }
+            Ok(record) => self.replay(&home, &record, &mut report),
+            Err(damage) => blocked(ReplayBlocker::LogDamaged, &damage.to_string()),
+        };
+        report.outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Blocked(error.downcast::<Blocked>()?.0),
         };
         report.print(self.json)
     }
 
-    fn report(&self, home: &Home, record: &Value) -> anyhow::Result<Report> {
-        let of = record
-            .pointer("/invocation/invocation_id")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
-        let recorded = match ReplayableCall::read(record) {
-            Ok(recorded) => recorded,
-            Err(reasons) => {
-                return Ok(Report {
-                    of,
-                    replayed_as: None,
-                    outcome: Outcome::Blocked(reasons),
-                });
-            }
-        };
-        Ok(match self.again(home, &recorded)? {
-            Ok(replayed) => Report {
-                of,
-                replayed_as: Some(replayed.invocation.invocation_id),
-                outcome: judge(&recorded, &replayed)?,
-            },
-            Err(blocked) => Report {
-                of,
-                replayed_as: None,
-                outcome: Outcome::Blocked(vec![blocked]),
-            },
-        })
+    /// Replays the call of `record`, and compares the results.
+    fn replay(&self, home: &Home, record: &Value, report: &mut Report) -> anyhow::Result<Outcome> {
+        if let Some(id) = record["invocation"]["invocation_id"].as_str() {
+            id.clone_into(&mut report.of);
+        }
+        let recorded = ReplayableCall::read(record).map_err(Blocked)?;
+        let replayed = self.again(home, &recorded)?;
+        report.replayed_as = Some(replayed.invocation.invocation_id);
+        judge(&recorded, &replayed)
     }
 
-    /// Calls the tool again. The inner error is why there is no call.
-    fn again(
-        &self,
-        home: &Home,
-        recorded: &ReplayableCall,
-    ) -> anyhow::Result<Result<CallRecord, ReplayObstacle>> {
+    /// Calls the tool again.
+    fn again(&self, home: &Home, recorded: &ReplayableCall) -> anyhow::Result<CallRecord> {
         let component = match self.component.as_ref().or(recorded.component_file.as_ref()) {
             Some(component) if component.is_file() => component,
             Some(component) if self.component.is_some() => {
-                return Err(BadRequest(format!(
-                    "--component: {} is not a file",
-                    component.display()
-                ))
-                .into());
+                let component = component.display();
+                return Err(BadRequest(format!("--component: {component} is not a file")).into());
             }
             Some(component) => {
-                return Ok(Err(ReplayObstacle::with(
+                return blocked(
                     ReplayBlocker::ComponentMissing,
                     &component.display().to_string(),
-                )));
+                );
             }
-            None => return Ok(Err(ReplayObstacle::from(ReplayBlocker::ComponentMissing))),
+            None => return Err(Blocked::from(ReplayBlocker::ComponentMissing).into()),
         };
         let mut settings = match self.policy.settings(home) {
             Ok(settings) => settings,
-            Err(Stop::Refused(refusal)) => {
-                return Ok(Err(ReplayObstacle::refused(
-                    &refusal.message,
-                    refusal.code.as_str(),
-                )));
-            }
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(stop) => return Err(refused(&stop.refusal()?)),
         };
         let closed = protected_sources::close(home, &mut settings, &CommandFiles::default());
         let Settings {
@@ -159,10 +129,7 @@ impl Replay {
             let cancellation = Cancellation::new();
             interrupts::cancel(cancellation.clone())?;
             hooks::add(&mut host, home, &layers, &closed).await?;
-            let (tool, loaded) = match self.load(&host, component, recorded).await? {
-                Ok(found) => found,
-                Err(blocked) => return anyhow::Ok(Err(blocked)),
-            };
+            let (tool, loaded) = self.load(&host, component, recorded).await?;
             let target = Target::parse(
                 component
                     .to_str()
@@ -200,7 +167,7 @@ impl Replay {
             let record = tools.call(spec, context).await;
             // The process ends now, so dropping the engine would only take time.
             std::mem::forget(tools);
-            anyhow::Ok(Ok(*record))
+            anyhow::Ok(*record)
         })?;
         runtime.shutdown_background();
         Ok(replayed)
@@ -212,16 +179,9 @@ impl Replay {
         host: &Host,
         component: &Path,
         recorded: &ReplayableCall,
-    ) -> anyhow::Result<Result<(Arc<Tool>, ComponentTools), ReplayObstacle>> {
-        let loaded = match host.load_file(component).await {
-            Ok(loaded) => loaded,
-            Err(refusal) => {
-                return Ok(Err(ReplayObstacle::refused(
-                    &refusal.message,
-                    refusal.code.as_str(),
-                )));
-            }
-        };
+    ) -> anyhow::Result<(Arc<Tool>, ComponentTools)> {
+        let loaded = host.load_file(component).await;
+        let loaded = loaded.map_err(|refusal| refused(&refusal))?;
         let found = loaded
             .tools
             .iter()
@@ -229,25 +189,29 @@ impl Replay {
             .cloned();
         let is_same =
             |tool: &Arc<Tool>| tool.runtime_refs().first() == recorded.runtime_refs.first();
+        let file = component.display();
         match (found, &self.component) {
-            (Some(tool), None) if is_same(&tool) => Ok(Ok((tool, loaded))),
-            (_, None) => Ok(Err(ReplayObstacle::with(
-                ReplayBlocker::ComponentChanged,
-                &component.display().to_string(),
-            ))),
-            (Some(tool), Some(_)) => Ok(Ok((tool, loaded))),
+            (Some(tool), None) if is_same(&tool) => Ok((tool, loaded)),
+            (_, None) => blocked(ReplayBlocker::ComponentChanged, &file.to_string()),
+            (Some(tool), Some(_)) => Ok((tool, loaded)),
             (None, Some(_)) => {
-                let file = component.display();
                 let tool = &recorded.tool_id;
-                Err(BadRequest(format!(
-                    "--component: {file} has no tool with the id {tool}"
-                ))
-                .into())
+                let why = format!("--component: {file} has no tool with the id {tool}");
+                Err(BadRequest(why).into())
             }
         }
     }
 }
 
+/// Says that the call cannot be replayed because of `code`, with the value that caused it.
+fn blocked<T>(code: ReplayBlocker, value: &str) -> anyhow::Result<T> {
+    Err(Blocked(vec![ReplayObstacle::with(code, value)]).into())
+}
+
+fn refused(refusal: &Refusal) -> anyhow::Error {
+    let code = refusal.code.as_str();
+    Blocked(vec![ReplayObstacle::refused(&refusal.message, code)]).into()
+}
 /// The limits of the recorded call, or the current ones where lower.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.
@@ -282,15 +246,13 @@ fn judge(recorded: &ReplayableCall, replayed: &CallRecord) -> anyhow::Result<Out
     let invocation = &replayed.invocation;
     let result = &replayed.result;
     let error = result.error.as_ref();
-    let blocked = |blocker: ReplayBlocker| Ok(Outcome::Blocked(vec![blocker.into()]));
+    let blocked = |blocker: ReplayBlocker| Err(Blocked::from(blocker).into());
     if result.error_class() == Some(ErrorClass::Canceled) {
         return blocked(ReplayBlocker::CanceledNow);
     }
     if let Some(error) = error.filter(|_| result.usage.is_none()) {
-        return Ok(Outcome::Blocked(vec![ReplayObstacle::refused(
-            &error.message,
-            &error.error_code,
-        )]));
+        let refused = ReplayObstacle::refused(&error.message, &error.error_code);
+        return Err(Blocked(vec![refused]).into());
     }
     if error.is_some_and(|error| error.error_code == recorded::OUT_OF_TIME) {
         return blocked(ReplayBlocker::StoppedByClock);

@@ -1,5 +1,7 @@
 //! Output of `toolcell replay`.
 
+use std::error::Error;
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -8,6 +10,7 @@ use toolcell_engine::approval::legible;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{InvocationId, ReplayBlocker};
 
+use crate::command::print;
 use crate::exit::Exit;
 use crate::show;
 
@@ -48,6 +51,24 @@ impl ReplayObstacle {
     }
 }
 
+/// All reasons why a replay says nothing.
+#[derive(Debug)]
+pub(super) struct Blocked(pub(super) Vec<ReplayObstacle>);
+
+impl From<ReplayBlocker> for Blocked {
+    fn from(code: ReplayBlocker) -> Self {
+        Self(vec![code.into()])
+    }
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the call cannot be replayed")
+    }
+}
+
+impl Error for Blocked {}
+
 /// Result of a replay.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -86,33 +107,21 @@ impl Report {
         } else {
             self.for_people()
         };
-        // The exit code is that of the replay even if the reader closed the pipe.
-        printed
-            .map(|()| exit)
-            .or_else(|error| show::closed(error).map(|_| exit))
+        print::end(printed, exit)
     }
 
     fn to_json(&self) -> Value {
-        let verdict = match &self.outcome {
-            Outcome::Same => "same",
-            Outcome::Differs(_) => "differs",
-            Outcome::Blocked(_) => "not_replayable",
+        let (verdict, more) = match &self.outcome {
+            Outcome::Same => ("same", None),
+            Outcome::Differs(difference) => ("differs", Some(("difference", json!(difference)))),
+            Outcome::Blocked(reasons) => ("not_replayable", Some(("reasons", json!(reasons)))),
         };
         let mut report = json!({ "replay_of": self.of, "verdict": verdict });
-        if let Some(fields) = report.as_object_mut() {
-            fields.extend(
-                self.replayed_as
-                    .map(|id| ("invocation_id".to_owned(), json!(id))),
-            );
-            match &self.outcome {
-                Outcome::Same => {}
-                Outcome::Differs(difference) => {
-                    _ = fields.insert("difference".to_owned(), json!(difference))
-                }
-                Outcome::Blocked(reasons) => {
-                    _ = fields.insert("reasons".to_owned(), json!(reasons))
-                }
-            }
+        if let Some(id) = self.replayed_as {
+            report["invocation_id"] = json!(id);
+        }
+        if let Some((name, value)) = more {
+            report[name] = value;
         }
         report
     }

@@ -13,7 +13,7 @@ use toolcell_dialect::agentool::{Detectors, TraceBuilder};
 use toolcell_journal::{CallLog, CallQuery, Keep};
 use toolcell_spec::{ToolInvocation, ToolResult};
 
-use super::calls;
+use super::{calls, print};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -113,12 +113,11 @@ impl Trace {
             );
             return Err(BadRequest(message).into());
         };
-        let printed = if self.json {
-            show::json(&trace)
+        if self.json {
+            print::json(&trace, Exit::Succeeded)
         } else {
-            people::print(&trace)
-        };
-        printed.map(|()| Exit::Succeeded).or_else(show::closed)
+            print::text(&people::page(&trace), Exit::Succeeded)
+        }
     }
 }
 

@@ -1,5 +1,3 @@
-use std::io::{self, Write};
-
 use serde_json::Value;
 use toolcell_dialect::agentool::{
     ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStep, Word,
@@ -17,8 +15,8 @@ const ROWS_MAX: usize = 8;
 /// Maximum number of rows for the content of one step.
 const STEP_ROWS_MAX: usize = 3;
 
-/// Prints a trace: its head, the steps with the milliseconds since it began, its output and its metrics.
-pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
+/// A trace as a page: its head, the steps with the milliseconds since it began, its output and its metrics.
+pub(super) fn page(trace: &ReasoningTrace) -> String {
     let mut sheet = PromptSheet::new(show::columns());
     let status = trace
         .status
@@ -63,7 +61,7 @@ pub(super) fn print(trace: &ReasoningTrace) -> io::Result<()> {
              {total_cost_usd} USD"
         ));
     }
-    io::stdout().write_all(sheet.into_text().as_bytes())
+    sheet.into_text()
 }
 
 /// A step's subject and content.

@@ -20,11 +20,12 @@ use toolcell_spec::{
 };
 use toolcell_system::private::{self, OthersAccess};
 
+use crate::command::{document, print};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
 /// Maximum size of the steps that are added at once, in bytes.
-const INPUT_BYTES_MAX: u64 = 1 << 20;
+const INPUT_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of the steps of one session, in bytes.
 const SESSION_BYTES_MAX: u64 = 8 << 20;
 /// How often a file is opened again that was removed at the same moment.
@@ -42,7 +43,8 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
             "cannot add steps: the call log is turned off: [log] keep = \"none\" in toolcell.toml";
         return Err(BadRequest(message.to_owned()).into());
     }
-    let posts = parse(&input(file)?)?;
+    let cannot = |why| BadRequest(format!("cannot add steps: {why}"));
+    let posts = parse(&document::read(file, INPUT_BYTES_MAX).map_err(cannot)?)?;
     let lines: String = posts
         .iter()
         .map(|post| format!("{}\n", post.to_value()))
@@ -52,13 +54,8 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
     remove_old(&path, log);
     export(home, log, session, &posts);
     let steps = show::counted(posts.len() as u64, "step");
-    let said = show::printable(
-        &format!("{steps} added to the trace of the session {session:?}"),
-        true,
-    );
-    writeln!(io::stdout(), "{said}")
-        .map(|()| Exit::Succeeded)
-        .or_else(show::closed)
+    let said = format!("{steps} added to the trace of the session {session:?}\n");
+    print::text(&show::printable(&said, true), Exit::Succeeded)
 }
 
 /// Sends the steps to the collector of telemetry, if there is one. They are added already, so a failure is a warning.
@@ -135,25 +132,6 @@ pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<Trac
 fn path(home: &Home, session: &str) -> PathBuf {
     let name = format!("{}.ndjson", blake3::hash(session.as_bytes()).to_hex());
     home.journal().join("traces").join(name)
-}
-
-fn input(file: &Path) -> Result<String, BadRequest> {
-    let (what, source): (String, Box<dyn Read>) = if file == Path::new("-") {
-        ("standard input".to_owned(), Box::new(io::stdin()))
-    } else {
-        let opened = File::open(file)
-            .map_err(|error| BadRequest(format!("cannot open {}: {error}", file.display())))?;
-        (file.display().to_string(), Box::new(opened))
-    };
-    let mut text = String::new();
-    let read = source.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-    read.map_err(|error| BadRequest(format!("cannot read {what}: {error}")))?;
-    if text.len() as u64 > INPUT_BYTES_MAX {
-        return Err(BadRequest(format!(
-            "cannot add steps: {what} is larger than {INPUT_BYTES_MAX} bytes; add them in parts"
-        )));
-    }
-    Ok(text)
 }
 
 /// Reads steps: one object, an array of objects, or one object a line.

@@ -16,7 +16,7 @@ async fn a_torn_line_is_removed_when_its_segment_is_taken_over() {
     let whole = fs::read(&path).unwrap();
     fs::write(&path, [&whole[..], b"0123"].concat()).unwrap();
     let reader = log(&folder, LogSettings::default());
-    let damage = reader.verify().unwrap().unwrap_err();
+    let damage = reader.verify().unwrap().unwrap_err().remove(0);
     assert!(
         damage.line == 3 && damage.what.starts_with("it is incomplete"),
         "{damage}"
@@ -44,7 +44,7 @@ async fn the_index_is_made_again_and_knows_lines_that_are_gone() {
         .unwrap()
         + 1;
     fs::write(&path, &lines[..cut]).unwrap();
-    let damage = reader.verify().unwrap().unwrap_err();
+    let damage = reader.verify().unwrap().unwrap_err().remove(0);
     assert_eq!(damage.what, "the lines after it were removed");
 }
 
@@ -82,7 +82,7 @@ async fn a_cut_tail_is_found_also_after_new_calls_took_its_place() {
             }
             for _ in 0..2 {
                 assert_eq!(statuses(&next).len(), usize::from(is_grown));
-                let damage = next.verify().unwrap().unwrap_err();
+                let damage = next.verify().unwrap().unwrap_err().remove(0);
                 assert!(damage.what.contains("lines"), "{damage}");
             }
         }
@@ -95,7 +95,7 @@ async fn a_row_or_a_head_that_others_changed_is_found() {
     let writer = log(&folder, LogSettings::default());
     let call = running("a");
     writer
-        .started(Start::new(&call, false), false)
+        .started(Start::new(call.clone(), false), false)
         .await
         .unwrap();
     start(&writer, "b").await;
@@ -108,7 +108,7 @@ async fn a_row_or_a_head_that_others_changed_is_found() {
         "DELETE FROM calls WHERE id = ?1",
     ] {
         index.execute(forged, [&id]).unwrap();
-        let damage = writer.verify().unwrap().unwrap_err();
+        let damage = writer.verify().unwrap().unwrap_err().remove(0);
         assert_eq!(
             (damage.what, damage.call.as_deref()),
             ("its row was changed", Some(id.as_str())),
@@ -118,7 +118,7 @@ async fn a_row_or_a_head_that_others_changed_is_found() {
     let head = writer.0.head_file();
     let text = fs::read_to_string(&head).unwrap();
     fs::write(&head, text.replacen(",\"ends\":[[1,", ",\"ends\":[[2,", 1)).unwrap();
-    let damage = writer.verify().unwrap().unwrap_err();
+    let damage = writer.verify().unwrap().unwrap_err().remove(0);
     assert_eq!(damage.what, "it was changed");
 }
 
@@ -134,7 +134,7 @@ async fn a_log_of_an_earlier_toolcell_is_left_alone() {
     let query = CallQuery::default();
     let read = later.calls(&query).unwrap_err();
     let written = later
-        .started(Start::new(&running("a"), false), false)
+        .started(Start::new(running("a"), false), false)
         .await
         .unwrap_err();
     for error in [read, written] {
@@ -164,7 +164,7 @@ async fn the_removal_of_a_segment_is_found_also_after_others_were_pruned() {
     }
     let kept = files(&folder);
     assert!(kept[0] > 5, "{kept:?}");
-    let damage = writer.verify().unwrap().unwrap_err();
+    let damage = writer.verify().unwrap().unwrap_err().remove(0);
     assert_eq!(
         (damage.file, damage.what),
         (segment::name(2), "the file was removed")
@@ -184,7 +184,8 @@ async fn the_removal_of_the_last_segment_is_found() {
     let damage = log(&folder, LogSettings::default())
         .verify()
         .unwrap()
-        .unwrap_err();
+        .unwrap_err()
+        .remove(0);
     assert_eq!(
         (damage.file, damage.what),
         (segment::name(2), "the file was removed")

@@ -54,9 +54,9 @@ async fn what_was_decided_and_done_before_a_kill_is_on_record() {
     );
     let writer = log(&folder, LogSettings::default());
     let start = Start {
-        hooks: &hooks,
-        events: &[planned.clone(), started.clone()],
-        ..Start::new(&call, true)
+        hooks: hooks.into(),
+        events: vec![planned.clone(), started.clone()],
+        ..Start::new(call.clone(), true)
     };
     writer.started(start, false).await.unwrap();
     note(
@@ -91,7 +91,7 @@ async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
     assert_eq!(read(&mut other.follow(Some(1)).unwrap()), (vec![], vec![]));
     let call = running("a");
     writer
-        .started(Start::new(&call, false), false)
+        .started(Start::new(call.clone(), false), false)
         .await
         .unwrap();
     let id = call.invocation_id;
@@ -138,7 +138,7 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     for writer in [&one, &two] {
         let call = running("a");
         writer
-            .started(Start::new(&call, false), false)
+            .started(Start::new(call.clone(), false), false)
             .await
             .unwrap();
         note(

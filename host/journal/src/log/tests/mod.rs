@@ -39,7 +39,7 @@ fn running(tool: &str) -> ToolInvocation {
 }
 
 async fn start(log: &CallLog, tool: &str) {
-    log.started(Start::new(&running(tool), false), false)
+    log.started(Start::new(running(tool), false), false)
         .await
         .unwrap();
 }
@@ -125,7 +125,7 @@ async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_mi
     assert!(writer.verify().unwrap().is_ok());
     drop(writer);
     remove(&dir, kept[kept.len() - 2]);
-    let damage = log(&folder, small).verify().unwrap().unwrap_err();
+    let damage = log(&folder, small).verify().unwrap().unwrap_err().remove(0);
     assert_eq!(damage.what, "the file was removed");
 }
 
@@ -137,7 +137,7 @@ async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
     let writer = log(&folder, LogSettings::default());
     let call = running("a");
     writer
-        .started(Start::new(&call, false), false)
+        .started(Start::new(call.clone(), false), false)
         .await
         .unwrap();
     writer
@@ -257,7 +257,9 @@ fn large(tool: &str) -> ToolInvocation {
 /// Starts `call` and ends it, under a new id.
 async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     call.invocation_id = InvocationId::new();
-    log.started(Start::new(call, false), true).await.unwrap();
+    log.started(Start::new(call.clone(), false), true)
+        .await
+        .unwrap();
     log.append(Kind::Dropped, Some(call.invocation_id), &())
         .unwrap();
     settle(log);
@@ -278,7 +280,7 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     let reader = log(&folder, LogSettings::default());
     let long = running("long");
     writer
-        .started(Start::new(&long, false), false)
+        .started(Start::new(long.clone(), false), false)
         .await
         .unwrap();
     let mut call = large("a");
@@ -399,7 +401,7 @@ fn calls_at_once_have_their_lines_once_and_in_order() {
         let call = |count: usize| {
             let call = running("a");
             writer
-                .start(Kind::Started, Start::new(&call, false))
+                .start(Kind::Started, Start::new(call.clone(), false))
                 .unwrap();
             writer
                 .append(Kind::Dropped, Some(call.invocation_id), &())

@@ -27,7 +27,9 @@ fn call(caller: &str, bytes: usize) -> ToolInvocation {
 
 /// Writes the start of `call`, and its end. Returns its id.
 async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
-    log.started(Start::new(&call, false), true).await.unwrap();
+    log.started(Start::new(call.clone(), false), true)
+        .await
+        .unwrap();
     call.advance(Status::Succeeded, None).unwrap();
     let id = call.invocation_id;
     let error = Refusal::new(ErrorCode::ToolFailed, "it failed");
@@ -122,7 +124,7 @@ async fn large_arguments_are_in_the_log_once() {
     left.observable_input = None;
     let killed = left.invocation_id.to_string();
     writer
-        .started(Start::new(&left, false), true)
+        .started(Start::new(left.clone(), false), true)
         .await
         .unwrap();
     drop(writer);

@@ -235,9 +235,7 @@ impl LeftFile {
             ));
         };
         let mut draft = artifacts.begin(&self.name, media_type(&self.name))?;
-        if let Some(file) = draft.file() {
-            self.rules.quota.opened(file);
-        }
+        self.rules.quota.opened(draft.file());
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             let count = file.read(&mut chunk).map_err(|error| unreadable(&error))?;
