@@ -91,12 +91,12 @@ impl From<ErrorCode> for Problem {
     }
 }
 
-/// What a code means, and the remedy.
+/// What a code means, its cause and its remedy.
 pub(crate) fn told(code: ErrorCode) -> String {
     let mut known = ErrorCode::explanations().iter();
     let said = known.find(|known| known.code == code);
     said.map_or_else(String::new, |said| {
-        format!("{} {}", said.means, said.remedy)
+        format!("{} {} {}", said.means, said.cause, said.remedy)
     })
 }
 
