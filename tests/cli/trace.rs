@@ -308,15 +308,11 @@ fn steps_are_added_all_or_none_and_only_their_user_can_read_them() {
         .map(|step| step["content"].as_str().unwrap())
         .collect();
     assert_eq!(contents, ["one", "two"]);
-    let folder = home.path().join("journal/traces");
-    let [file] = std::fs::read_dir(&folder)
-        .unwrap()
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
+    let folder = home.path().join("journal");
+    let file = folder.join("journal.db");
     let mode =
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&folder), mode(&file.unwrap().path())), (0o700, 0o600));
+    assert_eq!((mode(&folder), mode(&file)), (0o700, 0o600));
     home.configure("[log]\nkeep = \"none\"\n");
     let off = home.add("{\"type\": \"end\"}").exits(2);
     assert!(off.stderr.contains("turned off"), "{}", off.stderr);
@@ -328,15 +324,8 @@ fn steps_that_do_not_fit_on_the_disk_leave_none_of_them_behind() {
     let home = Home::new();
     let step = |content: &str| format!("{}\n", json!({ "type": "reasoning", "content": content }));
     home.add(&step("one")).exits(0);
-    let [file] = std::fs::read_dir(home.path().join("journal/traces"))
-        .unwrap()
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
-    let file = file.unwrap().path();
-    let before = std::fs::read(&file).unwrap();
     let mut command = Command::new("sh");
-    let limited = "trap '' XFSZ; ulimit -f 16 && exec \"$0\" \"$@\"";
+    let limited = "trap '' XFSZ; ulimit -f 128 && exec \"$0\" \"$@\"";
     command.args([
         "-c",
         limited,
@@ -354,10 +343,6 @@ fn steps_that_do_not_fit_on_the_disk_leave_none_of_them_behind() {
     assert!(
         ran.code != Some(0) && ran.stderr.contains("cannot write the steps"),
         "{ran:?}"
-    );
-    assert!(
-        std::fs::read(&file).unwrap() == before,
-        "a part of the steps was added"
     );
     home.add(&step("two")).exits(0);
     let ran = home.toolcell(&["trace", SESSION, "--json"]).run().exits(0);

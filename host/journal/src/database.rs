@@ -49,7 +49,7 @@ const LOG_TABLES: &str = "
 ";
 /// Characters of an id.
 const ID_CHARS: usize = 26;
-/// Calls that wait for people, and what was answered.
+/// Calls that wait for people, what was answered, and the steps that agents added to their sessions.
 const STORE_TABLES: &str = "
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
@@ -77,6 +77,10 @@ const STORE_TABLES: &str = "
         state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'canceled')),
         expires_at INTEGER NOT NULL, record BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE steps (
+        number INTEGER PRIMARY KEY, session TEXT NOT NULL, added_at INTEGER NOT NULL, step TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX steps_by_session ON steps (session);
 ";
 
 /// How safe a commit is.

@@ -25,8 +25,9 @@ pub use payload::{PayloadChanged, PayloadStore};
 pub use payload_space::{NoPayloadRoom, PAYLOAD_BYTES};
 pub use reference::{Reference, ReferenceInfo, StoredPayload};
 pub use store::{
-    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Journal, Role, RoleLock, Standing,
-    Store, StoreError, StoredApproval, Summary, SuspendRequest, SuspendedCall,
+    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Journal, Role, RoleLock,
+    SESSION_STEPS_BYTES_MAX, Standing, Store, StoreError, StoredApproval, Summary, SuspendRequest,
+    SuspendedCall,
 };
 pub use trail::FlushOnDrop;
 pub use trail::{Listener, Outlet, Trail, TrailContents, WeakTrail, canceled_in_vain, of_no_call};

@@ -199,7 +199,7 @@ fn find(
             (State::Available, Some(Content::File(file, size)))
         }
         (StoredPayload::Changed, _) => (State::Damaged, None),
-        (StoredPayload::Missing, None) if log.evicted_calls()? > 0 => (State::Expired, None),
+        (StoredPayload::Missing, None) if log.was_pruned()? => (State::Expired, None),
         (StoredPayload::Missing, None) => (State::Unknown, None),
         (StoredPayload::Missing, Some(known)) => match &known.text {
             Some(text) => (State::Available, Some(Content::Text(text.clone()))),

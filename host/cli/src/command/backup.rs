@@ -68,16 +68,6 @@ impl Backup {
         let copy = Home::at(&folder);
         let log = calls::log(&home)?;
         log.copy_to(&copy.journal(), &copy.calls_key())?;
-        let traces = Path::new("traces");
-        if home.journal().join(traces).is_dir() {
-            copy_folder(
-                &home.journal().join(traces),
-                &copy.journal().join(traces),
-                &[],
-                false,
-            )
-            .with_context(cannot)?;
-        }
         let verified = CallLog::new(copy.journal(), copy.calls_key(), log.settings()).verify()?;
         if self.json {
             return print::json(&log::report(&folder, &verified), log::exit(&verified));

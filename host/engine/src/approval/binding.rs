@@ -32,24 +32,14 @@ pub fn bind(
     ]);
     let capability = json!([capability.canonical(), limits]);
     let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
+    let bound = |is_bound: bool, text: String| if is_bound { text } else { String::new() };
+    let capability = digest(capability.to_string().as_bytes());
     Binding {
-        component: if guard!("bound_component") {
-            tool.component().to_string()
-        } else {
-            String::new()
-        },
+        component: bound(guard!("bound_component"), tool.component().to_string()),
         declaration: digest(declaration.to_string().as_bytes()),
-        capability: if guard!("bound_capability") {
-            digest(capability.to_string().as_bytes())
-        } else {
-            String::new()
-        },
+        capability: bound(guard!("bound_capability"), capability),
         arguments: input.reference().to_owned(),
-        actor: if guard!("bound_actor") {
-            digest(actor.as_bytes())
-        } else {
-            String::new()
-        },
+        actor: bound(guard!("bound_actor"), digest(actor.as_bytes())),
     }
 }
 

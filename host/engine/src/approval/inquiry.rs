@@ -73,12 +73,9 @@ impl Inquiry {
 /// ```
 #[derive(Clone, Debug)]
 pub struct RequestedInput {
-    key: String,
-    /// The tool's message, in which deceptive characters are escaped.
-    message: String,
+    /// Its words, in which deceptive characters are escaped.
+    question: OpenQuestion,
     form: InputForm,
-    /// Why the last answer could not be used.
-    problem: Option<String>,
 }
 
 impl RequestedInput {
@@ -99,50 +96,35 @@ impl RequestedInput {
                 message.chars().count()
             ));
         }
-        Ok(Self {
+        let question = OpenQuestion {
             key: key.to_owned(),
             message: visible(&cut, Whitespace::Kept),
-            form,
+            schema: form.schema().clone(),
             problem: None,
-        })
+        };
+        Ok(Self { question, form })
     }
 
     /// Reads a question that was stored. Its words were made legible before.
     fn of_open(stored: &OpenQuestion) -> Result<Self, String> {
-        let OpenQuestion {
-            key,
-            message,
-            schema,
-            problem,
-        } = stored.clone();
-        Ok(Self {
-            key,
-            message,
-            form: InputForm::read(&schema.to_string())?,
-            problem,
-        })
+        let form = InputForm::read(&stored.schema.to_string())?;
+        let question = stored.clone();
+        Ok(Self { question, form })
     }
 
     /// The question as it is stored.
     pub fn to_open(&self) -> OpenQuestion {
-        let key = self.key.clone();
-        let message = self.message.clone();
-        OpenQuestion {
-            key,
-            message,
-            schema: self.schema().clone(),
-            problem: self.problem.clone(),
-        }
+        self.question.clone()
     }
 
     /// Key of the answer in [`InputResponses`]: 1 to 64 letters, digits, `_`, `-` or `.`.
     pub fn key(&self) -> &str {
-        &self.key
+        &self.question.key
     }
 
     /// The tool's message.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.question.message
     }
 
     /// The question, for a display of `columns`. It attributes the message to the tool, and a line of the host follows,
@@ -151,9 +133,9 @@ impl RequestedInput {
         let mut sheet = PromptSheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
         sheet.host(&format!("The tool {tool} asks (its own words):"));
-        sheet.lines(&self.message, MESSAGE_ROWS_MAX);
+        sheet.lines(&self.question.message, MESSAGE_ROWS_MAX);
         sheet.host("Your answer goes to the tool. It does not approve anything.");
-        if let Some(problem) = &self.problem {
+        if let Some(problem) = &self.question.problem {
             sheet.host("Your last answer is not valid:");
             sheet.lines(problem, MESSAGE_ROWS_MAX);
         }
@@ -162,12 +144,12 @@ impl RequestedInput {
 
     /// Sets why the last answer could not be used, for when the question is asked again.
     pub fn refuse(&mut self, problem: String) {
-        self.problem = Some(problem);
+        self.question.problem = Some(problem);
     }
 
     /// Why the last answer could not be used.
     pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+        self.question.problem.as_deref()
     }
 
     /// JSON Schema of what is asked for.

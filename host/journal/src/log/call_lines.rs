@@ -1,5 +1,5 @@
 //! The JSON of lines about calls. A line says what the lines of the call before it, in the same segment, do not say: the end
-//! of a call has no arguments, and none of the events that its start and its notes have.
+//! of a call has no arguments, and none of the decisions, hook runs and events that its start and its notes have.
 
 use std::sync::Arc;
 use std::{io, iter};
@@ -21,7 +21,7 @@ const INPUTS: [&str; 5] = [
     "call_input",
     "model_input_text",
 ];
-/// The field that lists the arguments that equal `model_input`.
+/// The field that lists the arguments that equal `model_input`, and the references that equal its reference.
 const SAME: &str = "inputs_same";
 /// The field of an end that says how much the lines before it have.
 const AFTER: &str = "after";
@@ -68,7 +68,7 @@ impl Start {
     pub(super) fn into_payload(self) -> Self {
         Self {
             events: brief(Some(self.invocation.invocation_id), &self.events),
-            invocation: with_inputs_once(&self.invocation.for_disk()),
+            invocation: with_inputs_once(self.invocation.for_disk().into_owned()),
             ..self
         }
     }
@@ -81,18 +81,30 @@ impl Start {
     }
 }
 
+/// How many entries of each list of a record are in earlier lines, with the arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EarlierParts {
+    decisions: usize,
+    hooks: usize,
+    events: usize,
+}
+
 /// The parts of a call that its lines have, while it runs.
 #[derive(Debug)]
 pub(super) struct StartedCall {
     inputs: [Option<Arc<Value>>; 4],
+    decisions: Vec<PermissionDecision>,
+    hooks: Vec<ToolHook>,
     /// How many events its lines have, from the first one on.
-    events: usize,
+    pub(super) events: usize,
 }
 
 impl StartedCall {
     pub(super) fn new(start: &Start) -> Self {
         Self {
             inputs: inputs(&start.invocation),
+            decisions: start.decisions.clone(),
+            hooks: start.hooks.clone(),
             events: start.events.len(),
         }
     }
@@ -104,13 +116,23 @@ impl StartedCall {
         }
     }
 
-    /// How many events of `record` need not be written again; `None` if its arguments are others.
-    pub(super) fn events_before(&self, record: &CallRecord) -> Option<usize> {
+    /// The parts of `record` that need not be written again; `None` if its arguments are others.
+    pub(super) fn parts(&self, record: &CallRecord) -> Option<EarlierParts> {
         let is_same = self.inputs == inputs(&record.invocation)
             && self.events <= record.events.len()
             && !record.invocation.keeps_no_input;
-        is_same.then_some(self.events)
+        is_same.then(|| EarlierParts {
+            decisions: common(&self.decisions, &record.decisions),
+            hooks: common(&self.hooks, &record.hooks),
+            events: self.events,
+        })
     }
+}
+
+/// Length of the common beginning.
+fn common<T: PartialEq>(one: &[T], other: &[T]) -> usize {
+    let pairs = one.iter().zip(other);
+    pairs.take_while(|(one, other)| one == other).count()
 }
 
 fn inputs(invocation: &ToolInvocation) -> [Option<Arc<Value>>; 4] {
@@ -125,9 +147,8 @@ fn inputs(invocation: &ToolInvocation) -> [Option<Arc<Value>>; 4] {
 /// The payload of an end.
 #[derive(Serialize)]
 pub(super) struct EndPayload<'a> {
-    /// How many events are in earlier lines. If it is there, the arguments are in the line of the start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<usize>,
+    after: Option<EarlierParts>,
     invocation: ToolInvocation,
     decisions: &'a [PermissionDecision],
     hooks: &'a [ToolHook],
@@ -139,9 +160,9 @@ pub(super) struct EndPayload<'a> {
 }
 
 impl<'a> EndPayload<'a> {
-    /// All of `record` but the declaration, which `describe` of the component repeats; if its first events are `after` earlier
-    /// lines in the same segment, without these and without the arguments.
-    pub(super) fn new(record: &'a CallRecord, after: Option<usize>) -> Self {
+    /// All of `record` but the declaration, which `describe` of the component repeats, and but what earlier lines in the same
+    /// segment have.
+    pub(super) fn new(record: &'a CallRecord, after: Option<EarlierParts>) -> Self {
         // No `..`, so that a new field cannot be left out.
         let CallRecord {
             declaration: _,
@@ -155,54 +176,62 @@ impl<'a> EndPayload<'a> {
             events,
         } = record;
         let id = Some(invocation.invocation_id);
-        let rest = events.get(after.unwrap_or(0)..).unwrap_or_default();
-        let invocation = if after.is_some() {
-            without_inputs(invocation)
-        } else {
-            with_inputs_once(invocation)
-        };
+        let earlier = after.unwrap_or_default();
+        let mut invocation = invocation.clone();
+        if after.is_some() {
+            invocation.model_input = Arc::default();
+            invocation.model_input_text = None;
+            invocation.observable_input = None;
+            invocation.permission_input = None;
+            invocation.call_input = None;
+        }
         Self {
             after,
-            invocation,
-            decisions,
-            hooks,
+            invocation: with_inputs_once(invocation),
+            decisions: rest(decisions, earlier.decisions),
+            hooks: rest(hooks, earlier.hooks),
             progress,
             result_mappings,
             persistence,
             result,
-            events: brief(id, rest),
+            events: brief(id, rest(events, earlier.events)),
         }
     }
 }
 
-/// A copy without the arguments that equal `model_input`, which it names.
-fn with_inputs_once(invocation: &ToolInvocation) -> ToolInvocation {
-    let mut once = invocation.clone();
+fn rest<T>(all: &[T], from: usize) -> &[T] {
+    all.get(from..).unwrap_or_default()
+}
+
+/// The invocation without the arguments, and the references to them, that equal those of its caller. It names them.
+fn with_inputs_once(mut invocation: ToolInvocation) -> ToolInvocation {
+    let model_input = Some(Arc::clone(&invocation.model_input));
+    let model_input_ref = Some(Arc::clone(&invocation.model_input_ref));
     let mut same = Vec::new();
     for (name, input) in [
-        ("observable_input", &mut once.observable_input),
-        ("permission_input", &mut once.permission_input),
-        ("call_input", &mut once.call_input),
+        ("observable_input", &mut invocation.observable_input),
+        ("permission_input", &mut invocation.permission_input),
+        ("call_input", &mut invocation.call_input),
     ] {
-        if input.as_ref() == Some(&once.model_input) {
+        if *input == model_input {
             *input = None;
             same.push(Value::from(name));
         }
     }
-    if !same.is_empty() {
-        once.extra.insert(SAME.to_owned(), Value::Array(same));
+    for (name, reference) in [
+        ("observable_input_ref", &mut invocation.observable_input_ref),
+        ("permission_input_ref", &mut invocation.permission_input_ref),
+        ("call_input_ref", &mut invocation.call_input_ref),
+    ] {
+        if *reference == model_input_ref {
+            *reference = None;
+            same.push(Value::from(name));
+        }
     }
-    once
-}
-
-fn without_inputs(invocation: &ToolInvocation) -> ToolInvocation {
-    let mut without = invocation.clone();
-    without.model_input = Arc::default();
-    without.model_input_text = None;
-    without.observable_input = None;
-    without.permission_input = None;
-    without.call_input = None;
-    without
+    if !same.is_empty() {
+        invocation.extra.insert(SAME.to_owned(), Value::Array(same));
+    }
+    invocation
 }
 
 /// The payload of a note.
@@ -245,7 +274,7 @@ impl LineEvents {
             invocation: Option<Invocation>,
             #[serde(default)]
             first: usize,
-            after: Option<usize>,
+            after: Option<EarlierParts>,
             #[serde(default)]
             events: Vec<ToolEvent>,
         }
@@ -267,7 +296,7 @@ impl LineEvents {
             session: read
                 .session
                 .or_else(|| read.invocation.and_then(|call| call.session_ref)),
-            first: read.after.unwrap_or(read.first),
+            first: read.after.map_or(read.first, |after| after.events),
             events: read.events,
         })
     }
@@ -300,7 +329,7 @@ pub(super) struct Brief {
     pub(super) invocation: BriefInvocation,
     pub(super) result: Option<BriefResult>,
     #[serde(default)]
-    after: u64,
+    after: EarlierParts,
     #[serde(default)]
     events: Vec<IgnoredAny>,
 }
@@ -329,7 +358,7 @@ pub(super) struct BriefError {
 impl Brief {
     /// The place of the first event among those of the call, and how many there are.
     pub(super) fn events(&self) -> (u64, u64) {
-        (self.after, self.events.len() as u64)
+        (self.after.events as u64, self.events.len() as u64)
     }
 }
 
@@ -357,10 +386,11 @@ impl EarlierLines {
             .and_then(|record| record.shift_remove(AFTER));
         let start = self.start.as_deref();
         let notes = self.notes.iter().map(String::as_str);
-        let events = if after.is_some() {
+        let events = if let Some(after) = after {
             let missing = || io::Error::from(io::ErrorKind::InvalidData);
             let start = start.ok_or_else(missing)?;
-            add_inputs(&mut record, serde_json::from_str(start)?).ok_or_else(missing)?;
+            let after = serde_json::from_value(after)?;
+            add_start(&mut record, serde_json::from_str(start)?, after).ok_or_else(missing)?;
             events(id, iter::once(start).chain(notes).chain([payload]))
         } else if is_start {
             events(id, start.into_iter().chain([payload]).chain(notes))
@@ -384,7 +414,7 @@ fn invocation(line: &mut Value) -> Option<&mut Map<String, Value>> {
     line.get_mut("invocation")?.as_object_mut()
 }
 
-/// Puts the arguments back that equal `model_input`.
+/// Puts the arguments and references back that equal those of the caller.
 fn restore_inputs(line: &mut Value) {
     let Some(invocation) = invocation(line) else {
         return;
@@ -392,14 +422,19 @@ fn restore_inputs(line: &mut Value) {
     let Some(Value::Array(same)) = invocation.shift_remove(SAME) else {
         return;
     };
-    let first = invocation.get("model_input").cloned().unwrap_or_default();
     for name in same.iter().filter_map(Value::as_str) {
-        invocation.insert(name.to_owned(), first.clone());
+        let first = if name.ends_with("_ref") {
+            "model_input_ref"
+        } else {
+            "model_input"
+        };
+        let first = invocation.get(first).cloned().unwrap_or_default();
+        invocation.insert(name.to_owned(), first);
     }
 }
 
-/// Adds the arguments that the `start` of its call has to the record of an end.
-fn add_inputs(record: &mut Value, mut start: Value) -> Option<()> {
+/// Adds what the `start` of its call has to the record of an end.
+fn add_start(record: &mut Value, mut start: Value, after: EarlierParts) -> Option<()> {
     restore_inputs(&mut start);
     let from = invocation(&mut start)?;
     let to = invocation(record)?;
@@ -407,6 +442,12 @@ fn add_inputs(record: &mut Value, mut start: Value) -> Option<()> {
         if let Some(input) = from.shift_remove(name) {
             to.insert(name.to_owned(), input);
         }
+    }
+    for (name, count) in [("decisions", after.decisions), ("hooks", after.hooks)] {
+        let list = record.get_mut(name)?.as_array_mut()?;
+        let started = start.get(name).and_then(Value::as_array);
+        let first = started.into_iter().flatten().take(count).cloned();
+        list.splice(..0, first.collect::<Vec<_>>());
     }
     Some(())
 }

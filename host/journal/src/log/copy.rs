@@ -24,7 +24,7 @@ impl CallLog {
     /// The log cannot be read, or the copy cannot be written.
     pub fn copy_to(&self, journal: &Path, key_file: &Path) -> Result<(), LogError> {
         let failed = |error: StoreError| self.failed("copy", &error);
-        if !self.dir().is_dir() {
+        if !self.0.journal.is_dir() {
             return Ok(());
         }
         for _ in 0..ATTEMPTS {
@@ -52,7 +52,7 @@ impl Inner {
         private::create_missing(&database)?;
         index.execute("VACUUM INTO ?1", [database.to_string_lossy()])?;
         let mut copied = BTreeSet::new();
-        for number in segment::numbers(&self.dir)? {
+        for (number, _) in segment::sizes(&self.dir)? {
             match copy_lines(
                 &segment::path(&self.dir, number),
                 &segment::path(&dir, number),

@@ -356,7 +356,7 @@ impl CallLog {
             }
             _ => {
                 let start = start.filter(|_| guard!("journal_inputs"));
-                let after = start.and_then(|start| start.events_before(record));
+                let after = start.and_then(|start| start.parts(record));
                 self.append(Kind::Ended, Some(id), &EndPayload::new(record, after))
             }
         }

@@ -11,22 +11,24 @@ use toolcell_spec::{
     TraceContext, Trust, Writer,
 };
 
-use super::call_lines::{self, EarlierLines, EndPayload, Start};
+use super::call_lines::{self, EarlierLines, EndPayload, Start, StartedCall};
 
 /// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
 /// `None` if the start cannot be read.
 pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
     let started = lines.start.as_deref()?;
+    let start = Start::read(started).ok()?;
+    let notes = lines.notes.iter().map(String::as_str);
+    let mut events = call_lines::events(id, iter::once(started).chain(notes));
+    let mut known = StartedCall::new(&start);
+    known.events = events.len();
     let Start {
         changes,
         mut invocation,
         decisions,
         hooks,
         ..
-    } = Start::read(started).ok()?;
-    let notes = lines.notes.iter().map(String::as_str);
-    let mut events = call_lines::events(id, iter::once(started).chain(notes));
-    let known = events.len();
+    } = start;
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
     let refusal =
         Refusal::new(ErrorCode::RuntimeShutdown, message).aborted(AbortReason::RuntimeShutdown);
@@ -83,7 +85,7 @@ pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
         result,
         events,
     };
-    serde_json::to_string(&EndPayload::new(&record, Some(known))).ok()
+    serde_json::to_string(&EndPayload::new(&record, known.parts(&record))).ok()
 }
 
 /// An event of the call. Those of its trail that are in no line went with its process.

@@ -41,4 +41,15 @@ impl CallLog {
         }
         Ok(())
     }
+
+    /// Returns whether older calls were removed from the log, because of its size or their age.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn was_pruned(&self) -> Result<bool, LogError> {
+        let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
+        let last = sizes.last().map_or(0, |(last, _)| *last);
+        Ok(last > sizes.len() as u64)
+    }
 }

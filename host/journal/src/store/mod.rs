@@ -11,6 +11,7 @@ mod hold;
 mod read;
 mod retention;
 mod session;
+mod steps;
 mod suspend;
 
 use std::io;
@@ -31,6 +32,7 @@ pub use ask::{ApprovalRequest, History};
 pub use hold::{Role, RoleLock};
 pub use read::{Standing, StoredApproval, Summary};
 pub use session::Allowance;
+pub use steps::SESSION_STEPS_BYTES_MAX;
 pub use suspend::{SuspendRequest, SuspendedCall};
 
 /// Why an operation of the store failed. Nothing was changed.

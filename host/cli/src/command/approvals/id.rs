@@ -1,7 +1,6 @@
 //! The id of a call as a person types it: whole, or its last letters. Ids of one moment begin alike, because an id begins
 //! with its time; they differ at their end.
 
-use std::fmt;
 use std::str::FromStr;
 
 use toolcell_spec::{ApprovalState, InvocationId};
@@ -18,13 +17,9 @@ const LETTERS: usize = 26;
 /// Maximum number of calls that an error lists.
 const CANDIDATES_MAX: usize = 5;
 
-/// Names a call.
+/// Names a call: its whole id, or the last letters of it, in capitals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CallId {
-    Whole(InvocationId),
-    /// The last letters of the id, in capitals.
-    End(String),
-}
+pub(super) struct CallId(String);
 
 impl FromStr for CallId {
     type Err = String;
@@ -36,46 +31,34 @@ impl FromStr for CallId {
         {
             return Err(format!(
                 "an id has {LETTERS} letters and digits, and its last {LETTERS_MIN} or more name it too: see `toolcell \
-                 approvals list`"
+                approvals list`"
             ));
         }
-        if letters < LETTERS {
-            return Ok(Self::End(text.to_ascii_uppercase()));
+        if letters == LETTERS {
+            text.parse::<InvocationId>()
+                .map_err(|error| format!("not an id: {error}; see `toolcell approvals list`"))?;
         }
-        text.parse()
-            .map(Self::Whole)
-            .map_err(|error| format!("not an id: {error}; see `toolcell approvals list`"))
-    }
-}
-
-impl fmt::Display for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Whole(id) => write!(f, "{id}"),
-            Self::End(letters) => write!(f, "..{letters}"),
-        }
+        Ok(Self(text.to_ascii_uppercase()))
     }
 }
 
 impl ApprovalCommands {
     /// Returns the one call that `id` names. Calls that have ended count too, so that an id names the same call before
     /// and after its end.
-    pub(super) fn find(&self, id: &CallId) -> anyhow::Result<InvocationId> {
-        let letters = match id {
-            CallId::Whole(id) => return Ok(*id),
-            CallId::End(letters) => letters,
-        };
+    pub(super) fn find(&self, CallId(letters): &CallId) -> anyhow::Result<InvocationId> {
+        if let Ok(whole) = letters.parse() {
+            return Ok(whole);
+        }
+        let unknown = || unknown(format!("..{letters}"));
         if !self.journal.exists() {
-            return Err(unknown(id));
+            return Err(unknown());
         }
         let all = self.journal.with(|store| store.list(true))?;
         let all: Vec<_> = all
             .iter()
             .map(|call| (call.invocation_id, call.state))
             .collect();
-        only(letters, &all)
-            .map_err(BadRequest)?
-            .ok_or_else(|| unknown(id))
+        only(letters, &all).map_err(BadRequest)?.ok_or_else(unknown)
     }
 }
 
@@ -126,14 +109,8 @@ mod tests {
     #[test]
     fn an_id_is_whole_or_its_end() {
         let whole = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
-        assert_eq!(
-            whole.parse::<CallId>(),
-            Ok(CallId::Whole(whole.parse().unwrap()))
-        );
-        assert_eq!(
-            "g5fav".parse::<CallId>(),
-            Ok(CallId::End("G5FAV".to_owned()))
-        );
+        assert_eq!(whole.parse(), Ok(CallId(whole.to_owned())));
+        assert_eq!("g5fav".parse(), Ok(CallId("G5FAV".to_owned())));
         for wrong in [
             "",
             "FAV",

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use toolcell_dialect::http;
-use toolcell_spec::{ErrorClass, ErrorCode, Explanation, Recoverability, Refusal};
+use toolcell_spec::{ErrorClass, ErrorCode, Explanation, Recoverability, Refusal, ToolError};
 
 use crate::exit::{self, Exit};
 
@@ -73,8 +73,25 @@ impl Page {
         ];
         let mut exits = BTreeSet::new();
         for origin in &self.origins {
-            exits.extend(origin.exit(self.texts.code).map(|exit| exit as u8));
-            rows.extend(origin.rows(self.texts.code));
+            let code = self.texts.code;
+            exits.extend(origin.exit(code).map(|exit| exit as u8));
+            match origin {
+                Origin::Call(class) => {
+                    let error = error(code, *class);
+                    let safe = "; safe if the tool made no lasting changes";
+                    let safe = if error.retry.safe { safe } else { "" };
+                    let retry = retry_words(error.recoverability);
+                    rows.push(("class", with_id(*class)));
+                    rows.push(("retry", format!("{retry}{safe}")));
+                }
+                Origin::Api(status) => rows.push(("HTTP API", format!("status {status}"))),
+                Origin::Report(command) => rows.push(("printed by", format!("toolcell {command}"))),
+                Origin::Client(class) => {
+                    let clients = "the clients for Python and JavaScript".to_owned();
+                    rows.push(("class", with_id(*class)));
+                    rows.push(("raised by", clients));
+                }
+            }
         }
         let exits: Vec<String> = exits.into_iter().map(|exit| exit.to_string()).collect();
         if !exits.is_empty() {
@@ -84,10 +101,11 @@ impl Page {
     }
 
     pub(super) fn json(&self) -> Value {
+        let code = self.texts.code;
         let origins: Vec<Value> = self
             .origins
             .iter()
-            .map(|origin| origin.json(self.texts.code))
+            .map(|origin| origin.json(code))
             .collect();
         json!({
             "code": self.code(),
@@ -97,6 +115,11 @@ impl Page {
             "origins": origins,
         })
     }
+}
+
+/// The error of a call that ends with `code` in `class`.
+fn error(code: ErrorCode, class: ErrorClass) -> ToolError {
+    Refusal::new(code, "").with_class(class).to_error()
 }
 
 impl Origin {
@@ -111,42 +134,11 @@ impl Origin {
         }
     }
 
-    fn rows(self, code: ErrorCode) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Call(class) => {
-                let error = Refusal::new(code, "").with_class(class).to_error();
-                let retry = if error.retry.safe {
-                    "; safe if the tool made no lasting changes"
-                } else {
-                    ""
-                };
-                vec![
-                    ("class", with_id(class)),
-                    (
-                        "retry",
-                        format!("{}{retry}", retry_words(error.recoverability)),
-                    ),
-                ]
-            }
-            Self::Api(status) => vec![("HTTP API", format!("status {status}"))],
-            Self::Report(command) => vec![("printed by", format!("toolcell {command}"))],
-            Self::Client(class) => {
-                vec![
-                    ("class", with_id(class)),
-                    (
-                        "raised by",
-                        "the clients for Python and JavaScript".to_owned(),
-                    ),
-                ]
-            }
-        }
-    }
-
     fn json(self, code: ErrorCode) -> Value {
         let exit_code = self.exit(code).map(|exit| exit as u8);
         match self {
             Self::Call(class) => {
-                let error = Refusal::new(code, "").with_class(class).to_error();
+                let error = error(code, class);
                 json!({
                     "from": "call",
                     "exit_code": exit_code,

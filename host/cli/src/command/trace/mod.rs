@@ -95,7 +95,7 @@ impl Trace {
         };
         let mut builder = TraceBuilder::new(&session, detectors);
         let mut unreadable = add_calls(log, &session, &mut builder)?;
-        for post in posts::read(home, &session)? {
+        for post in posts::read(home, log, &session)? {
             match post {
                 Some(post) => builder.post(post),
                 None => unreadable += 1,

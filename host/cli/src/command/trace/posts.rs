@@ -1,24 +1,18 @@
-//! The steps that agents add: a file for each session, which only grows. Its lines are JSON objects, the first one names the
-//! session. It is removed when the log would remove calls of that age.
+//! The steps that agents add, as the journal has them.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
 
 use anyhow::Context;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolcell::Home;
 use toolcell_config::configured_telemetry;
 use toolcell_dialect::agentool::TracePost;
-use toolcell_journal::{CallLog, CallQuery, Keep};
+use toolcell_journal::{CallLog, CallQuery, Journal, Keep, SESSION_STEPS_BYTES_MAX};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_spec::{
     JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
 };
-use toolcell_system::private::{self, OthersAccess};
 
 use crate::command::{document, print};
 use crate::exit::{BadRequest, Exit};
@@ -26,11 +20,6 @@ use crate::show;
 
 /// Maximum size of the steps that are added at once, in bytes.
 const INPUT_BYTES_MAX: usize = 1 << 20;
-/// Maximum size of the steps of one session, in bytes.
-const SESSION_BYTES_MAX: u64 = 8 << 20;
-/// How often a file is opened again that was removed at the same moment.
-const ATTEMPTS_MAX: usize = 8;
-
 /// Adds the steps in `file` to `session`: all of them, or none.
 pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> anyhow::Result<Exit> {
     if session.trim().is_empty() {
@@ -45,13 +34,18 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
     }
     let cannot = |why| BadRequest(format!("cannot add steps: {why}"));
     let posts = parse(&document::read(file, INPUT_BYTES_MAX).map_err(cannot)?)?;
-    let lines: String = posts
+    let lines: Vec<String> = posts
         .iter()
-        .map(|post| format!("{}\n", post.to_value()))
+        .map(|post| post.to_value().to_string())
         .collect();
-    let path = path(home, session);
-    append(&path, session, &lines)?;
-    remove_old(&path, log);
+    let added = journal(home, log).with(|store| store.add_steps(session, &lines));
+    if !added.context("cannot write the steps of the session")? {
+        let message = format!(
+            "cannot add steps: the steps of the session {session:?} would take more than {SESSION_STEPS_BYTES_MAX} bytes; \
+            name another session"
+        );
+        return Err(BadRequest(message).into());
+    }
     export(home, log, session, &posts);
     let steps = show::counted(posts.len() as u64, "step");
     let said = format!("{steps} added to the trace of the session {session:?}\n");
@@ -104,34 +98,29 @@ fn place(log: &CallLog, session: &str) -> TraceContext {
 }
 
 /// The steps of a session; `None` in place of one that cannot be read.
-pub(super) fn read(home: &Home, session: &str) -> anyhow::Result<Vec<Option<TracePost>>> {
-    let path = path(home, session);
-    let cannot = || format!("cannot read the steps of the session in {}", path.display());
-    let file = match private::open(&path, OthersAccess::Nothing) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(cannot),
-    };
-    let mut bytes = Vec::new();
-    file.take(SESSION_BYTES_MAX)
-        .read_to_end(&mut bytes)
-        .with_context(cannot)?;
-    // What follows the last line break is still being written, or belongs to a process that was killed.
-    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
-    let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default());
+pub(super) fn read(
+    home: &Home,
+    log: &CallLog,
+    session: &str,
+) -> anyhow::Result<Vec<Option<TracePost>>> {
+    let journal = journal(home, log);
+    if !journal.exists() {
+        return Ok(Vec::new());
+    }
     let now = Timestamp::now();
-    let post = |line: &str| {
+    let post = |line: &String| {
         read_unique_json(line, JSON_VALUES_MAX)
             .and_then(|value| TracePost::read(value, now))
             .ok()
     };
-    Ok(text.lines().skip(1).map(post).collect())
+    let lines = journal.with(|store| store.steps(session));
+    let lines = lines.context("cannot read the steps of the session")?;
+    Ok(lines.iter().map(post).collect())
 }
 
-/// The file of a session, whose name may hold anything.
-fn path(home: &Home, session: &str) -> PathBuf {
-    let name = format!("{}.ndjson", blake3::hash(session.as_bytes()).to_hex());
-    home.journal().join("traces").join(name)
+/// The journal, in which steps stay as long as calls.
+fn journal(home: &Home, log: &CallLog) -> Journal {
+    Journal::keeping(home.journal(), home.journal_key(), log.settings().age_max)
 }
 
 /// Reads steps: one object, an array of objects, or one object a line.
@@ -172,91 +161,6 @@ fn parse(text: &str) -> Result<Vec<TracePost>, BadRequest> {
     values.into_iter().enumerate().map(read).collect()
 }
 
-/// Appends `lines` in one piece, under a lock, so that the lines of several processes do not mix.
-fn append(path: &Path, session: &str, lines: &str) -> anyhow::Result<()> {
-    let cannot = || {
-        format!(
-            "cannot write the steps of the session to {}",
-            path.display()
-        )
-    };
-    let mut file = open(path).with_context(cannot)?;
-    let size = file.metadata().with_context(cannot)?.len();
-    let mut added = String::new();
-    if size == 0 {
-        added = format!("{}\n", json!({ "session": session }));
-    } else if !ends_in_line_break(&mut file).with_context(cannot)? {
-        // A process was killed while it wrote.
-        added.push('\n');
-    }
-    added.push_str(lines);
-    if size + added.len() as u64 > SESSION_BYTES_MAX {
-        let message = format!(
-            "cannot add steps: the steps of the session {session:?} would take more than {SESSION_BYTES_MAX} bytes; name \
-             another session"
-        );
-        return Err(BadRequest(message).into());
-    }
-    let written = file
-        .seek(SeekFrom::End(0))
-        .and_then(|_| file.write_all(added.as_bytes()));
-    if written.is_err() {
-        // A full disk can take a part of them, and a part of the steps must not count as added.
-        let _ = file.set_len(size);
-    }
-    written.with_context(cannot)
-}
-
-/// Opens the file and locks it. Another process may remove it in between.
-fn open(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        private::close_dir(folder)?;
-    }
-    for _ in 0..ATTEMPTS_MAX {
-        let file = private::open_or_create(path)?;
-        file.lock()?;
-        if file.metadata()?.nlink() > 0 {
-            return Ok(file);
-        }
-    }
-    Err(io::Error::other("it is removed again and again"))
-}
-
-fn ends_in_line_break(file: &mut File) -> io::Result<bool> {
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
-}
-
-/// Removes the files of sessions that nothing was added to for longer than the log keeps calls. A failure is no reason to
-/// refuse steps.
-fn remove_old(own: &Path, log: &CallLog) {
-    let Some(before) = SystemTime::now().checked_sub(log.settings().age_max) else {
-        return;
-    };
-    let entries = own.parent().and_then(|folder| fs::read_dir(folder).ok());
-    for path in entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-    {
-        let is_old = |file: &File| {
-            file.metadata()
-                .and_then(|about| about.modified())
-                .is_ok_and(|at| at < before)
-        };
-        let Ok(file) = private::open(&path, OthersAccess::Nothing) else {
-            continue;
-        };
-        // A process that adds steps now holds the lock.
-        if path != own && is_old(&file) && file.try_lock().is_ok() {
-            let _ = fs::remove_file(&path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,48 +196,5 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn a_line_that_was_cut_off_takes_no_other_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path());
-        let path = path(&home, "s");
-        let line = "{\"type\":\"reasoning\",\"content\":\"c\"}\n";
-        append(&path, "s", line).unwrap();
-        let mut file = File::options().append(true).open(&path).unwrap();
-        file.write_all(b"{\"type\":\"rea").unwrap();
-        assert_eq!(read(&home, "s").unwrap().len(), 1);
-        append(&path, "s", line).unwrap();
-        let posts = read(&home, "s").unwrap();
-        assert_eq!(
-            posts.iter().map(Option::is_some).collect::<Vec<_>>(),
-            [true, false, true]
-        );
-        assert!(read(&home, "other").unwrap().is_empty());
-    }
-
-    #[test]
-    fn what_is_older_than_the_log_is_removed_with_the_next_step() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path());
-        let old = path(&home, "old");
-        let new = path(&home, "new");
-        for (path, session) in [(&old, "old"), (&new, "new")] {
-            append(path, session, "{\"type\":\"end\"}\n").unwrap();
-        }
-        let settings = toolcell_journal::LogSettings::default();
-        let log = CallLog::new(home.journal(), home.calls_key(), settings);
-        remove_old(&new, &log);
-        assert!(old.exists() && new.exists());
-        let past = SystemTime::now() - settings.age_max - std::time::Duration::from_secs(1);
-        File::options()
-            .write(true)
-            .open(&old)
-            .unwrap()
-            .set_modified(past)
-            .unwrap();
-        remove_old(&new, &log);
-        assert!(!old.exists() && new.exists());
     }
 }

@@ -191,3 +191,29 @@ async fn the_removal_of_the_last_segment_is_found() {
         (segment::name(2), "the file was removed")
     );
 }
+
+#[tokio::test]
+async fn every_line_that_was_changed_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = log(&folder, LogSettings::default());
+    for tool in ["a", "b", "c", "d"] {
+        start(&writer, tool).await;
+    }
+    assert!(writer.verify().unwrap().is_ok());
+    let path = segment::path(writer.dir(), 1);
+    let mut lines: Vec<String> = fs::read_to_string(&path)
+        .unwrap()
+        .split_inclusive('\n')
+        .map(str::to_owned)
+        .collect();
+    lines[1] = lines[1].replace("\"tool_id\":\"a\"", "\"tool_id\":\"x\"");
+    lines[3] = "no line\n".to_owned();
+    fs::write(&path, lines.concat()).unwrap();
+    let findings = writer.verify().unwrap().unwrap_err();
+    let places: Vec<(u64, bool)> = findings
+        .iter()
+        .filter(|damage| damage.file == segment::name(1))
+        .map(|damage| (damage.line, damage.call.is_some()))
+        .collect();
+    assert_eq!(places[..2], [(2, true), (4, false)], "{findings:?}");
+}
