@@ -20,20 +20,9 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 /// Why a text is not a digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a digest: `sha256:` and 64 hex digits in lower case are expected")]
 pub struct NoDigest(String);
-
-impl fmt::Display for NoDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a digest: `sha256:` and 64 hex digits in lower case are expected",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for NoDigest {}
 
 impl Digest {
     /// The digest of `bytes`.
@@ -49,11 +38,6 @@ impl Digest {
     /// The 64 hex digits, without `sha256:`.
     pub fn hex(&self) -> String {
         HEXLOWER.encode(&self.0)
-    }
-
-    /// Converts the result of [`DigestHasher`].
-    fn from_hasher(hasher: Sha256) -> Self {
-        Self(hasher.finalize().into())
     }
 }
 
@@ -109,7 +93,7 @@ impl DigestHasher {
 
     /// The digest of all bytes that were added.
     pub fn finish(self) -> Digest {
-        Digest::from_hasher(self.0)
+        Digest(self.0.finalize().into())
     }
 }
 

@@ -1,5 +1,5 @@
-//! One request over HTTP/1.1, on a connection of its own: what registries, URLs and collectors of telemetry have in common. Who may be asked, and
-//! where a redirect may lead, is decided by their modules.
+//! One request over HTTP/1.1, on a connection of its own: what registries, URLs and the collector of telemetry have in common.
+//! Who may be asked, and where a redirect may lead, is decided by their modules.
 //!
 //! A general client does not fit: it reads whole answers into memory, and follows redirects before an address can be
 //! checked.
@@ -22,9 +22,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use url::{Host, Url};
 
 /// Time without progress after which a server is given up, unless settings say otherwise.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of redirects of one request.
-pub(crate) const REDIRECTS_MAX: usize = 5;
+pub const REDIRECTS_MAX: usize = 5;
 /// Maximum time to look up a host and to connect, for each of its addresses.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of addresses of a host that are tried: the owner of a name chooses how many it has.
@@ -41,15 +41,20 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// One request, which can be sent again.
 #[derive(Clone)]
 pub struct HttpCall {
+    /// Its method.
     pub method: Method,
+    /// `https`, or `http`.
     pub url: Url,
+    /// Its headers, beside those that frame it.
     pub headers: HeaderMap,
+    /// Its body.
     pub body: Bytes,
     /// `true` if `body` has a credential, so that it may not be sent to another host.
     pub is_secret: bool,
 }
 
 impl HttpCall {
+    /// A request without headers and without a body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -105,6 +110,10 @@ impl ExchangeFailure {
 }
 
 /// The addresses of the host of `url`, at least one.
+///
+/// # Errors
+///
+/// A name that cannot be looked up, or not in time.
 pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let port = url.port_or_known_default().unwrap_or(443);
     let name = match url.host() {
@@ -132,7 +141,11 @@ pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     }
 }
 
-/// Sends `call` to one of `addresses`, and waits for the head of the answer.
+/// Sends `call` to one of `addresses`, and waits for the head of the answer, as long as `patience` lasts.
+///
+/// # Errors
+///
+/// A server that cannot be reached, or that does not answer in time.
 pub async fn send(
     tls: &TlsConnector,
     call: &HttpCall,
@@ -218,17 +231,18 @@ pub struct HttpReply {
 }
 
 impl HttpReply {
+    /// Its status.
     pub fn status(&self) -> StatusCode {
         self.response.status()
     }
 
     /// The value of a header, if it is text.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
     /// All values of a header that are text.
-    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
         self.response
             .headers()
             .get_all(name)
@@ -237,17 +251,20 @@ impl HttpReply {
     }
 
     /// Where it redirects to, as it says it.
-    pub(crate) fn location(&self) -> Option<&str> {
+    pub fn location(&self) -> Option<&str> {
         self.header(LOCATION.as_str())
     }
 
     /// The size of the body, if the answer says it.
-    pub(crate) fn length(&self) -> Option<u64> {
+    pub fn length(&self) -> Option<u64> {
         self.header(CONTENT_LENGTH.as_str())?.parse().ok()
     }
 
-    /// Gives each part of the body to `take`. Fails if too few bytes arrive while `patience` lasts, also if they never
-    /// stop.
+    /// Gives each part of the body to `take`.
+    ///
+    /// # Errors
+    ///
+    /// Too few bytes that arrive while `patience` lasts, and bytes that never stop; what `take` fails with.
     pub(crate) async fn pour<E>(
         mut self,
         patience: Duration,

@@ -135,22 +135,17 @@ fn cargo(folder: &Path) -> Option<PackageInfo> {
         licence: field("license"),
         description: field("description"),
         source: field("repository"),
-        authors: package
-            .get("authors")
-            .and_then(toml::Value::as_array)
-            .and_then(|authors| {
-                joined(
-                    authors
-                        .iter()
-                        .filter_map(|author| author.as_str().map(str::to_owned)),
-                )
-            }),
+        authors: joined(package.get("authors"), toml::Value::as_str),
         ..PackageInfo::default()
     })
 }
 
-fn joined(names: impl Iterator<Item = String>) -> Option<String> {
-    let names: Vec<String> = names.collect();
+/// The names of the authors in a list, if there are any.
+fn joined(
+    authors: Option<&toml::Value>,
+    name: impl Fn(&toml::Value) -> Option<&str>,
+) -> Option<String> {
+    let names: Vec<&str> = authors?.as_array()?.iter().filter_map(name).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
@@ -215,16 +210,9 @@ fn python(folder: &Path) -> Option<PackageInfo> {
         licence: field("license").or_else(licence),
         description: field("description"),
         source: ["Repository", "Source", "Homepage"].iter().find_map(url),
-        authors: project
-            .get("authors")
-            .and_then(toml::Value::as_array)
-            .and_then(|authors| {
-                joined(
-                    authors
-                        .iter()
-                        .filter_map(|author| Some(author.get("name")?.as_str()?.to_owned())),
-                )
-            }),
+        authors: joined(project.get("authors"), |author| {
+            author.get("name")?.as_str()
+        }),
         ..PackageInfo::default()
     })
 }

@@ -10,6 +10,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use toolcell_system::named_file;
 
+pub use tokio_rustls::TlsConnector;
+
 /// Maximum size of a file of certificates, in bytes.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
@@ -18,7 +20,7 @@ const ROOTS_BYTES_MAX: u64 = 4 << 20;
 /// # Errors
 ///
 /// A file that cannot be read, or has no certificates.
-pub fn client(roots: &[PathBuf]) -> anyhow::Result<ClientConfig> {
+pub fn client(roots: &[PathBuf]) -> anyhow::Result<TlsConnector> {
     let mut trusted = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
@@ -40,7 +42,8 @@ pub fn client(roots: &[PathBuf]) -> anyhow::Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .context("cannot speak TLS")?;
-    Ok(config.with_root_certificates(trusted).with_no_client_auth())
+    let config = config.with_root_certificates(trusted).with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 #[cfg(test)]
@@ -56,11 +59,15 @@ mod tests {
             "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
         ] {
             std::fs::write(&file, text).unwrap();
-            let error = client(std::slice::from_ref(&file)).unwrap_err().to_string();
+            let error = client(std::slice::from_ref(&file))
+                .err()
+                .unwrap()
+                .to_string();
             assert!(error.contains("there is no certificate in"), "{error}");
         }
         let missing = client(&[folder.path().join("missing.pem")])
-            .unwrap_err()
+            .err()
+            .unwrap()
             .to_string();
         assert!(missing.contains("missing.pem"), "{missing}");
         assert!(client(&[]).is_ok());

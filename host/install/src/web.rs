@@ -2,11 +2,9 @@
 //! anything: redirects, sizes and times are bounded.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
 use toolcell_policy::network::{reached, special};
 use toolcell_spec::{ErrorCode, Refusal};
 use url::Url;
@@ -25,11 +23,9 @@ pub struct WebSource {
 }
 
 impl WebSource {
-    /// Speaks TLS with `config`.
-    pub fn new(config: ClientConfig) -> Self {
-        Self {
-            tls: TlsConnector::from(Arc::new(config)),
-        }
+    /// Speaks TLS with `tls`.
+    pub fn new(tls: TlsConnector) -> Self {
+        Self { tls }
     }
 
     pub(crate) async fn fetch(

@@ -44,7 +44,6 @@ pub(super) struct CodeCache {
     /// Folder of the notes. A note says which component a file held, what the component says of itself, and that its
     /// records were accepted.
     notes: PathBuf,
-    /// Evicts notes, once in a process: looking at all of them for each new one would take long.
     /// Notes that this process wrote.
     noted: AtomicU32,
     key: Zeroizing<[u8; KEY_BYTES]>,
@@ -347,42 +346,12 @@ impl CodeCache {
     /// Evicts entries, the least recently used first, until all of them have at most `bytes_max` bytes. It never evicts
     /// `kept`. Only a process that writes an entry pays for this.
     fn trim(&self, kept: &Path) {
-        let mut entries = files(&self.dir);
-        // Temporary files of a process that was killed while it wrote.
-        entries.retain(|entry| {
-            let stale =
-                entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
-            !(stale && std::fs::remove_file(&entry.path).is_ok())
-        });
-        entries.sort_by_key(|entry| entry.used);
-        let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
-        for entry in entries
-            .iter()
-            .filter(|entry| entry.path != kept && !entry.is_temporary)
-        {
-            if bytes <= self.bytes_max {
-                break;
-            }
-            // Another process may have removed it already.
-            let _ = std::fs::remove_file(&entry.path);
-            bytes = bytes.saturating_sub(entry.bytes);
-        }
+        evict(&self.dir, kept, usize::MAX, self.bytes_max);
         self.trim_notes();
     }
 
-    /// Evicts notes, the least recently used first, until they fit into their limits.
     fn trim_notes(&self) {
-        let mut notes = files(&self.notes);
-        notes.sort_by_key(|note| note.used);
-        let mut count = notes.len();
-        let mut bytes = notes.iter().map(|note| note.bytes).sum::<u64>();
-        for note in &notes {
-            if count <= NOTES_MAX && bytes <= NOTES_BYTES_MAX {
-                break;
-            }
-            let _ = std::fs::remove_file(&note.path);
-            (count, bytes) = (count - 1, bytes.saturating_sub(note.bytes));
-        }
+        evict(&self.notes, Path::new(""), NOTES_MAX, NOTES_BYTES_MAX);
     }
 
     /// Returns a keyed hash that already covers the component and the engine that an entry is for.
@@ -398,6 +367,32 @@ impl CodeCache {
         hasher.update(component.as_bytes());
         hasher.update(self.compatibility.as_bytes());
         self.dir.join(hasher.finalize().to_hex().as_str())
+    }
+}
+
+/// Evicts files of `dir`, the least recently used first, until they are at most `count_max` and have at most `bytes_max` bytes
+/// together. It never evicts `kept`.
+fn evict(dir: &Path, kept: &Path, count_max: usize, bytes_max: u64) {
+    let mut entries = files(dir);
+    // Temporary files of a process that was killed while it wrote.
+    entries.retain(|entry| {
+        let stale =
+            entry.is_temporary && entry.used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN);
+        !(stale && std::fs::remove_file(&entry.path).is_ok())
+    });
+    entries.sort_by_key(|entry| entry.used);
+    let mut count = entries.len();
+    let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.path != kept && !entry.is_temporary)
+    {
+        if count <= count_max && bytes <= bytes_max {
+            break;
+        }
+        // Another process may have removed it already.
+        let _ = std::fs::remove_file(&entry.path);
+        (count, bytes) = (count - 1, bytes.saturating_sub(entry.bytes));
     }
 }
 

@@ -23,7 +23,7 @@ use super::Sandbox;
 use super::bindings::classifying::exports::toolcell::tool::classification::Claim;
 use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{LinkedComponent, LoadedComponent};
-use super::egress::{Egress, NetworkGate, NetworkResources, RequestSecrets};
+use super::egress::{Egress, NetworkGate, RequestSecrets};
 use super::engine::{GuestEngine, WASM_STACK_BYTES};
 use super::import::context_modifiers::ContextChanges;
 use super::import::tools::ChildCalls;
@@ -31,7 +31,7 @@ use super::limiter::{MemoryMeter, charging};
 use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
 use super::state::StoreState;
 use super::trap::{self, StopReason, TrapContext};
-use super::wasi::{CommandInput, WasiInputs};
+use super::wasi::WasiInputs;
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
 use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_request, size};
@@ -73,30 +73,25 @@ pub(super) async fn invoke(
         Ok(store) => store,
         Err(refusal) => return failed_after(refusal, blank(limits), run.resumed.as_deref()),
     };
+    let state = store.data_mut();
     // The time of a call includes loading its code.
-    if let Some(started) = store.data().started.checked_sub(loading) {
-        store.data_mut().started = started;
+    if let Some(started) = state.started.checked_sub(loading) {
+        state.started = started;
     }
-    store.data_mut().resumed.clone_from(&run.resumed);
+    state.resumed.clone_from(&run.resumed);
     if let Some(resumed) = run.resumed.as_ref().filter(|_| guard!("one_budget")) {
-        let left = limits.output_bytes.saturating_sub(resumed.partial_bytes);
-        store.data_mut().partial_bytes_left = left;
+        state.partial_bytes_left = limits.output_bytes.saturating_sub(resumed.partial_bytes);
     }
     if let Some(caller) = &run.tools {
-        let deadline = store.data().started.checked_add(limits.wall);
-        let limits = Arc::new(limits.clone());
-        store.data_mut().children = Some(ChildCalls {
+        state.children = Some(ChildCalls {
             caller: Arc::clone(caller),
-            limits,
-            deadline,
+            limits: Arc::new(limits.clone()),
+            deadline: state.started.checked_add(limits.wall),
         });
     }
-    store.data_mut().artifacts.clone_from(&run.artifacts);
-    store
-        .data_mut()
-        .configuration
-        .clone_from(&run.configuration);
-    store.data_mut().modifiers = ContextChanges::new(run.modifiers_barred);
+    state.artifacts.clone_from(&run.artifacts);
+    state.configuration.clone_from(&run.configuration);
+    state.modifiers = ContextChanges::new(run.modifiers_barred);
     let request = Call {
         invocation_id: run
             .nondeterminism
@@ -162,43 +157,36 @@ fn prepare(
     limits: &Limits,
     run: &RunInput,
 ) -> Result<Store<StoreState>, Refusal> {
-    let process = linked
-        .world
-        .process(&permit.subject().tool, permit.call_input().text())?;
-    furnish(
-        sandbox,
-        (component, &linked.engine, process),
-        permit,
-        limits,
-        run,
-    )
-    .map_err(|error| not_started(&error))
-}
-
-fn furnish(
-    sandbox: &Sandbox,
-    (component, engine, process): (&LoadedComponent, &GuestEngine, Option<Box<CommandInput>>),
-    permit: &Permit,
-    limits: &Limits,
-    run: &RunInput,
-) -> wasmtime::Result<Store<StoreState>> {
+    let input = permit.call_input().text();
+    let process = linked.world.process(&permit.subject().tool, input)?;
+    let capability = permit.capability();
     // A guest that calls tools has one even if it cannot send requests itself: their requests count as its own.
     let has_gate = component.imported.http || run.tools.is_some();
-    let gate = has_gate
-        .then(|| gate(&sandbox.uplink, permit, limits, run))
-        .transpose()
-        .map_err(wasmtime::Error::from_anyhow)?;
-    let sources = NondeterminismSources::new(run.nondeterminism.clone(), component.imported);
-    let cancellation = run.cancellation.clone();
-    let observer = Arc::clone(&run.observer);
-    let setup = WasiInputs {
-        capability: permit.capability(),
-        scratch_dir: engine.scratch_dir(),
-        sources: &sources,
-        process,
+    let gate = || -> anyhow::Result<Arc<NetworkGate>> {
+        Ok(Arc::new(NetworkGate::new(
+            capability.network.clone(),
+            RequestSecrets::new(&capability.secrets, run.secrets.clone())?,
+            limits.network.clone(),
+            Arc::clone(&sandbox.uplink),
+            Arc::clone(&run.observer),
+        )))
     };
-    let state = StoreState::new(setup, limits, cancellation, observer, Egress::new(gate))?;
-    open(engine, state, limits)
+    let furnish = || -> wasmtime::Result<Store<StoreState>> {
+        let gate = has_gate.then(gate).transpose();
+        let egress = Egress::new(gate.map_err(wasmtime::Error::from_anyhow)?);
+        let sources = NondeterminismSources::new(run.nondeterminism.clone(), component.imported);
+        let setup = WasiInputs {
+            capability,
+            scratch_dir: linked.engine.scratch_dir(),
+            sources: &sources,
+            process,
+        };
+        let cancellation = run.cancellation.clone();
+        let observer = Arc::clone(&run.observer);
+        let state = StoreState::new(setup, limits, cancellation, observer, egress)?;
+        open(&linked.engine, state, limits)
+    };
+    furnish().map_err(|error| not_started(&error))
 }
 
 /// Waits for `load`, the code of a guest, for at most `wall`. A deadline or a cancellation ends the wait as it ends a guest.
@@ -255,26 +243,6 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
         )),
         Err(refusal) => Err(told(refusal)),
     }
-}
-
-/// Returns the gate between this call and the network.
-fn gate(
-    uplink: &Arc<NetworkResources>,
-    permit: &Permit,
-    limits: &Limits,
-    run: &RunInput,
-) -> anyhow::Result<Arc<NetworkGate>> {
-    let capability = permit.capability();
-    let credentials = RequestSecrets::new(&capability.secrets, run.secrets.clone())?;
-    let network = capability.network.clone();
-    let limits = limits.network.clone();
-    Ok(Arc::new(NetworkGate::new(
-        network,
-        credentials,
-        limits,
-        Arc::clone(uplink),
-        Arc::clone(&run.observer),
-    )))
 }
 
 /// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.

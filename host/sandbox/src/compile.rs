@@ -122,26 +122,6 @@ pub struct CompilerSettings {
     pub watch: Option<CompileWatch>,
 }
 
-impl std::fmt::Debug for CompilerSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            program,
-            arguments,
-            cpu_seconds,
-            memory_bytes,
-            watch: _,
-        } = self;
-        let mut shown = f.debug_struct("CompilerSettings");
-        shown
-            .field("program", program)
-            .field("arguments", arguments);
-        shown
-            .field("cpu_seconds", cpu_seconds)
-            .field("memory_bytes", memory_bytes)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Reports one compilation: its start, and its end also if the future of the compilation is dropped.
 struct WatchedCompilation<'w> {
     watch: Option<&'w CompileWatch>,

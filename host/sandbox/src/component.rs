@@ -325,7 +325,11 @@ pub(super) fn link_handler<T>(
     linker: fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<StoreState>>,
     bind: fn(InstancePre<StoreState>) -> wasmtime::Result<T>,
 ) -> Result<T, Refusal> {
-    if component.get_export_index(None, handler).is_none() {
+    let kind = component.component_type();
+    if !kind
+        .exports(component.engine())
+        .any(|(name, _)| name == handler)
+    {
         let message = format!("the component is not a {what}: it does not export {handler}");
         return Err(Refusal::new(code, message));
     }

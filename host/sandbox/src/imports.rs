@@ -5,11 +5,7 @@ use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
 use wasmparser::types::TypesRef;
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-use super::linking;
-
-/// Maximum number, and length in characters, of foreign names in a message.
-const NAMES_MAX: usize = 8;
-const NAME_CHARS_MAX: usize = 120;
+use super::{linking, world};
 
 /// Imports that this host has in no version.
 #[derive(Debug, thiserror::Error)]
@@ -23,21 +19,7 @@ pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
     if lacking.is_empty() {
         return Ok(());
     }
-    let cut = |name: &String| {
-        name.chars()
-            .take(NAME_CHARS_MAX)
-            .flat_map(char::escape_debug)
-            .collect::<String>()
-    };
-    let mut said = lacking
-        .iter()
-        .take(NAMES_MAX)
-        .map(cut)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if lacking.len() > NAMES_MAX {
-        said.push_str(&format!(", and {} more", lacking.len() - NAMES_MAX));
-    }
+    let mut said = world::listed(&lacking);
     if lacking.iter().any(|name| linking::is_of_wasi_0_3(name)) {
         said.push_str(linking::WASI_0_3_HINT);
     }

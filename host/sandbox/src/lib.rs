@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use toolcell_executor as executor;
 use toolcell_executor::{Cancellation, Execution, Executor, InputCheck, RunInput};
 use toolcell_policy::{Limits, Permit};
@@ -70,7 +70,7 @@ use engine::{Concurrency, EnginePair};
 use loader::{CachedCode, ComponentCode, ComponentLoader};
 
 /// Configuration of a sandbox.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SandboxSettings {
     /// Calls that can run at once: the size of the pool. `None` allocates each instance on demand, which starts
     /// faster and suits a process that makes one call.
@@ -154,7 +154,7 @@ impl Sandbox {
         limits: &Limits,
     ) -> Result<Arc<LoadedComponent>, Refusal> {
         if let Some(component) = self.get(digest) {
-            self.loader.link(&component, bytes).await?;
+            self.loader.link(&component, Some(bytes)).await?;
             return Ok(component);
         }
         let loader = &self.loader;
@@ -302,7 +302,7 @@ impl Sandbox {
         }
         // Boxed, to keep the future of all other calls small.
         Box::pin(call::in_time(
-            self.loader.link_in_background(component),
+            self.loader.link(component, None),
             wall,
             cancellation,
         ))
@@ -311,6 +311,22 @@ impl Sandbox {
             .linked
             .get()
             .ok_or_else(|| Refusal::host_fault("a component that was loaded has no code"))
+    }
+
+    /// Returns the code of `component`, and a place for a check.
+    async fn checked<'c>(
+        &self,
+        component: &'c Arc<LoadedComponent>,
+        check: InputCheck<'_>,
+    ) -> Result<(&'c LinkedComponent, Option<SemaphorePermit<'_>>), Refusal> {
+        let linked = self
+            .linked(component, check.wall, check.cancellation)
+            .await?;
+        tokio::select! {
+            biased;
+            () = check.cancellation.cancelled() => Err(canceled(check.cancellation)),
+            place = self.checks.acquire() => Ok((linked, place.ok())),
+        }
     }
 
     fn keep(&self, component: LoadedComponent) -> Arc<LoadedComponent> {
@@ -348,14 +364,7 @@ impl Executor for Sandbox {
             if !component.exports().validation {
                 return Ok(());
             }
-            let linked = self
-                .linked(&component, check.wall, check.cancellation)
-                .await?;
-            let _place = tokio::select! {
-                biased;
-                () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
-                place = self.checks.acquire() => place,
-            };
+            let (linked, _place) = self.checked(&component, check).await?;
             call::validate(linked, check).await
         })
     }
@@ -370,14 +379,7 @@ impl Executor for Sandbox {
                 return Ok(None);
             }
             // A failure ends the call: without the classification it could get more than its input needs.
-            let linked = self
-                .linked(&component, check.wall, check.cancellation)
-                .await?;
-            let _place = tokio::select! {
-                biased;
-                () = check.cancellation.cancelled() => return Err(canceled(check.cancellation)),
-                place = self.checks.acquire() => place,
-            };
+            let (linked, _place) = self.checked(&component, check).await?;
             Ok(call::classify(linked, check).await)
         })
     }

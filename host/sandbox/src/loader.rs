@@ -19,7 +19,6 @@ use super::cache::{CacheEntry, CacheNote, CodeCache};
 use super::compile::{self, CompileEffort, Compiler};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
 use super::engine::{Concurrency, EnginePair, GuestEngine};
-use super::loads::LoadSource;
 
 /// A cache entry, and the engine that its code is for.
 pub(super) type CachedCode<D> = (Concurrency, CacheEntry<D>);
@@ -203,60 +202,39 @@ impl ComponentLoader {
         let _ = on_disk(move || cache.remember(&path, &note)).await;
     }
 
-    /// Loads the code of `component`, whose bytes are `bytes`, unless that was done before.
+    /// Loads the code of `component` unless that was done before: from `bytes`, or else from its file. Dropping the future ends
+    /// the wait, and not a load that has begun. One load of a component runs at a time, however many calls wait for it. If it
+    /// fails, all of them fail, and the next call loads again; a call that was given the bytes does not fail for another.
     pub(super) async fn link(
-        &self,
-        component: &LoadedComponent,
-        bytes: &[u8],
-    ) -> Result<(), Refusal> {
-        if component.linked.get().is_some() {
-            return Ok(());
-        }
-        let turn = component.loads.turn(LoadSource::Given).await;
-        if component.linked.get().is_some() {
-            return Ok(());
-        }
-        if let Some(refusal) = turn.failure() {
-            return Err(refusal);
-        }
-        let fetched = self.fetch(component, Some(bytes)).await;
-        turn.end(fetched.map(|linked| component.take_code(linked)))
-    }
-
-    /// Loads the code of a component that was recalled, unless that was done before. Dropping the future ends the wait,
-    /// and not a load that has begun. One load of a component runs at a time, however many calls wait for it. If it fails,
-    /// all of them fail, and the next call loads again.
-    pub(super) async fn link_in_background(
         self: &Arc<Self>,
         component: &Arc<LoadedComponent>,
+        bytes: Option<&[u8]>,
     ) -> Result<(), Refusal> {
-        let turn = component.loads.turn(LoadSource::File).await;
-        if component.linked.get().is_some() {
-            return Ok(());
-        }
-        if let Some(refusal) = turn.failure() {
-            return Err(refusal);
-        }
         // An unchanged entry takes less time than a task.
-        match self.reopen(component) {
-            Ok(Some(linked)) => {
-                component.take_code(linked);
-                return Ok(());
-            }
-            Ok(None) => {}
-            Err(refusal) => return turn.end(Err(refusal)),
+        if component.linked.get().is_none()
+            && let Some(linked) = self.reopen(component)?
+        {
+            component.take_code(linked);
         }
-        let loader = Arc::clone(self);
-        let component = Arc::clone(component);
-        let load = tokio::spawn(async move {
-            let fetched = loader.fetch(&component, None).await;
-            turn.end(fetched.map(|linked| component.take_code(linked)))
-        });
-        load.await.unwrap_or_else(|_| {
-            Err(Refusal::host_fault(
-                "loading a component panicked, or its runtime ended",
-            ))
-        })
+        while component.linked.get().is_none() {
+            let loader = Arc::clone(self);
+            let loaded = Arc::clone(component);
+            let bytes = bytes.map(<[u8]>::to_vec);
+            let is_given = bytes.is_some();
+            let load = async move {
+                // It may have ended since this call looked.
+                if loaded.linked.get().is_some() {
+                    return Ok(());
+                }
+                let fetched = loader.fetch(&loaded, bytes.as_deref()).await;
+                fetched.map(|linked| loaded.take_code(linked))
+            };
+            let (began, result) = component.loads.join(load).await;
+            if began || !is_given {
+                return result;
+            }
+        }
+        Ok(())
     }
 
     /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.

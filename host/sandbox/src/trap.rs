@@ -201,19 +201,19 @@ fn over_quota(exceeded: ExceededLimit, limits: &Limits) -> Refusal {
             ErrorCode::DescriptorLimit,
             format!("the tool keeps more than {} files open", limits.descriptors),
         ),
-        ExceededLimit::Output => {
-            let message = format!(
+        ExceededLimit::Output => (
+            ErrorCode::OutputLimit,
+            format!(
                 "the tool prints more than the {} bytes that it may; --max-output raises it",
                 limits.output_bytes
-            );
-            return Refusal::new(ErrorCode::OutputLimit, message);
-        }
-        ExceededLimit::Events => {
-            let message = format!(
+            ),
+        ),
+        ExceededLimit::Events => (
+            ErrorCode::EventLimit,
+            format!(
                 "the tool's result has more than {EVENTS_MAX} events, which no result may have"
-            );
-            return Refusal::new(ErrorCode::EventLimit, message);
-        }
+            ),
+        ),
         ExceededLimit::Streamed => return too_much_output(limits),
     };
     Refusal::new(code, message)

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -97,7 +96,7 @@ impl RegistryClient {
     /// Trusts Mozilla's root certificates, and those in the PEM files `roots`.
     pub(super) fn new(roots: &[PathBuf], patience: Duration) -> anyhow::Result<Self> {
         Ok(Self {
-            tls: TlsConnector::from(Arc::new(tls::client(roots)?)),
+            tls: tls::client(roots)?,
             patience,
         })
     }

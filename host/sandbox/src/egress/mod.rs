@@ -113,11 +113,8 @@ type ConnectionFuture = Box<dyn Future<Output = Result<(), Error>> + Send>;
 impl Egress {
     /// Sends requests through `gate`; without one, denies them.
     pub(super) fn new(gate: Option<Arc<NetworkGate>>) -> Self {
-        let header_bytes = gate
-            .as_ref()
-            .map_or(NetworkLimits::default().header_bytes, |gate| {
-                gate.limits().header_bytes
-            });
+        let known = gate.as_ref().map(|gate| gate.limits().header_bytes);
+        let header_bytes = known.unwrap_or(NetworkLimits::default().header_bytes);
         let header_bytes = usize::try_from(header_bytes).unwrap_or(usize::MAX);
         let mut fields = WasiHttpCtx::new();
         fields.set_field_size_limit(header_bytes);

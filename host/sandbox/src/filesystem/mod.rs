@@ -59,7 +59,9 @@ impl FileRules {
         Self {
             denials: DeniedPaths::new(capability.denials.clone(), kernel),
             quota: FileQuota::new(limits),
-            places: touched::places(&capability.mounts),
+            places: (capability.mounts.iter())
+                .map(|mount| (mount.host.clone(), mount.guest.clone()))
+                .collect(),
             touched: Mutex::default(),
         }
     }
@@ -359,21 +361,15 @@ impl PolicyFsView<'_> {
         }
         // A hard link would bypass the denial, so a file that is denied for writing cannot be linked either.
         self.check(&fd, &old_path, true, true).await?;
-        let old = self.place_to_change(&fd, &old_path).await?;
-        let new = match self.place_to_change(&new_fd, &new_path).await {
-            Ok(new) => new,
-            Err(error) => {
-                self.leave(old)?;
-                return Err(error);
-            }
-        };
-        let from = again(&old.folder);
+        let (old, new) = self
+            .places_to_change((&fd, &old_path), (&new_fd, &new_path))
+            .await?;
         let to = again(&new.folder);
-        let linked = self
-            .plain
-            .link_at(from, path_flags, old.name.clone(), to, new.name.clone())
-            .await;
-        self.leave(old)?;
+        let name = new.name.clone();
+        let linked = self.at(old, async |plain, from, old| {
+            plain.link_at(from, path_flags, old, to, name).await
+        });
+        let linked = linked.await;
         self.leave(new)?;
         linked
     }
@@ -388,24 +384,20 @@ impl PolicyFsView<'_> {
         if self.denials().is_empty() {
             return self.plain.rename_at(fd, old_path, new_fd, new_path).await;
         }
-        let old = self.place_to_change(&fd, &old_path).await?;
-        let new = match self.place_to_change(&new_fd, &new_path).await {
-            Ok(new) => new,
-            Err(error) => {
-                self.leave(old)?;
-                return Err(error);
-            }
-        };
-        let renamed = if self.denials().opened_by_move(&old.host, &new.host) {
-            Err(ErrorCode::Access.into())
-        } else {
-            let from = again(&old.folder);
-            let to = again(&new.folder);
-            self.plain
-                .rename_at(from, old.name.clone(), to, new.name.clone())
-                .await
-        };
-        self.leave(old)?;
+        let (old, new) = self
+            .places_to_change((&fd, &old_path), (&new_fd, &new_path))
+            .await?;
+        if self.denials().opened_by_move(&old.host, &new.host) {
+            self.leave(old)?;
+            self.leave(new)?;
+            return Err(ErrorCode::Access.into());
+        }
+        let to = again(&new.folder);
+        let name = new.name.clone();
+        let renamed = self.at(old, async |plain, from, old| {
+            plain.rename_at(from, old, to, name).await
+        });
+        let renamed = renamed.await;
         self.leave(new)?;
         renamed
     }

@@ -4,18 +4,16 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
 use toolcell_system::pool::GUEST_FILES;
-use toolcell_system::resolved_path::LINKS_MAX;
 use wasmtime_wasi::FsPerms;
-use wasmtime_wasi::filesystem::{self, Descriptor};
+use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 
-use super::beneath::{self, OpenFailure, OpenRequest, OpenedPath};
-use super::path_target::{AllowedName, folder_and_name};
+use super::beneath::OpenRequest;
+use super::path_target::AllowedName;
 use super::{Fd, PolicyFsView, again};
 
 impl PolicyFsView<'_> {
@@ -34,22 +32,13 @@ impl PolicyFsView<'_> {
         if perms.write_not_permitted() && wish.writes() {
             return Err(ErrorCode::NotPermitted.into());
         }
-        let named = path.clone();
         let opened = GUEST_FILES
-            .run(move || beneath::open(&folder, &named, &wish))
+            .run(move || wish.open(&folder, &path, perms))
             .await;
-        let opened = match opened.map_err(|_| ErrorCode::Busy)? {
-            Err(OpenFailure::StepByStep) if folder_and_name(&path).is_some() => {
-                self.open_step_by_step(&fd, path, wish, perms).await?
-            }
-            // A path that ends in `.`, `..` or nothing names a folder, which cannot block a thread.
-            Err(OpenFailure::StepByStep) => {
-                self.plain
-                    .open_at(fd, path_flags, path, open, flags)
-                    .await?
-            }
-            opened => self.push(opened, &wish, perms)?,
-        };
+        let opened = self
+            .plain
+            .table
+            .push(opened.map_err(|_| ErrorCode::Busy)??)?;
         // With denials, the host itself works with this handle first, and the guest may never get it.
         self.changes(&opened);
         Ok(opened)
@@ -82,97 +71,6 @@ impl PolicyFsView<'_> {
     pub(super) fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
         match self.plain.table.get(fd)? {
             Descriptor::Dir(dir) => Ok((Arc::clone(&dir.dir), dir.perms)),
-            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
-        }
-    }
-
-    fn push(
-        &mut self,
-        opened: Result<OpenedPath, OpenFailure>,
-        wish: &OpenRequest,
-        perms: FsPerms,
-    ) -> FsResult<Fd> {
-        let descriptor = match opened {
-            Ok(OpenedPath::File(file)) => {
-                Descriptor::File(filesystem::File::new(file, perms, wish.mode, false))
-            }
-            Ok(OpenedPath::Folder(folder)) => {
-                Descriptor::Dir(filesystem::Dir::new(folder, perms, wish.mode, false))
-            }
-            Err(OpenFailure::Error(error)) => return Err(error.into()),
-            Err(OpenFailure::Special | OpenFailure::StepByStep) => {
-                return Err(ErrorCode::Unsupported.into());
-            }
-        };
-        Ok(self.plain.table.push(descriptor)?)
-    }
-
-    /// Opens `path` where the kernel cannot resolve it below a folder in one step: wasmtime-wasi opens the folder of
-    /// the last name, and the name is opened there without following links. A link is followed by starting again with
-    /// its target.
-    async fn open_step_by_step(
-        &mut self,
-        fd: &Fd,
-        path: String,
-        mut wish: OpenRequest,
-        perms: FsPerms,
-    ) -> FsResult<Fd> {
-        if path.ends_with('/') {
-            wish.flags |= OFlags::DIRECTORY;
-            wish.follow = true;
-        }
-        let mut path = path;
-        for _ in 0..=LINKS_MAX {
-            let Some((folder, name)) = folder_and_name(&path) else {
-                let follow = PathFlags::SYMLINK_FOLLOW;
-                let flags = DescriptorFlags::READ;
-                return self
-                    .plain
-                    .open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags)
-                    .await;
-            };
-            let parent = self.open_folder(fd, folder).await?;
-            self.rules.quota.changes(&parent);
-            let inside = Arc::clone(&parent);
-            let asked = name.to_owned();
-            let follows = wish.follow && !wish.flags.contains(OFlags::EXCL);
-            let done = GUEST_FILES.run(move || {
-                match follows
-                    .then(|| beneath::link_target(&inside, &asked))
-                    .flatten()
-                {
-                    Some(target) => Err(target),
-                    None => Ok(beneath::open_name(&inside, &asked, &wish)),
-                }
-            });
-            match done.await.map_err(|_| ErrorCode::Busy)? {
-                Ok(opened) => return self.push(opened, &wish, perms),
-                Err(target) if target.starts_with('/') => {
-                    return Err(ErrorCode::NotPermitted.into());
-                }
-                Err(target) => path = format!("{folder}/{target}"),
-            }
-        }
-        Err(ErrorCode::Loop.into())
-    }
-
-    /// Opens the folder at `path`. The dot at the end makes the operating system refuse anything else, so that opening
-    /// cannot block.
-    async fn open_folder(&mut self, fd: &Fd, path: &str) -> FsResult<Arc<File>> {
-        let follow = PathFlags::SYMLINK_FOLLOW;
-        let flags = DescriptorFlags::READ;
-        let opened = self
-            .plain
-            .open_at(
-                again(fd),
-                follow,
-                format!("{path}/."),
-                OpenFlags::DIRECTORY,
-                flags,
-            )
-            .await?;
-        match self.plain.table.delete(opened)? {
-            Descriptor::Dir(dir) => Ok(dir.dir),
             Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
         }
     }
@@ -283,7 +181,7 @@ mod tests {
     use toolcell_policy::{Capability, Limits};
     use wasmtime::component::ResourceTable;
     use wasmtime_wasi::WasiCtxBuilder;
-    use wasmtime_wasi::filesystem::{OpenMode, WasiFilesystemCtxView};
+    use wasmtime_wasi::filesystem::{self, OpenMode, WasiFilesystemCtxView};
 
     #[tokio::test]
     async fn a_call_is_not_over_while_a_thread_works_in_a_folder_that_the_host_opened_for_it() {

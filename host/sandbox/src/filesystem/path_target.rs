@@ -202,6 +202,22 @@ impl PolicyFsView<'_> {
         Ok(place)
     }
 
+    /// Returns two places that may be changed.
+    pub(super) async fn places_to_change(
+        &mut self,
+        (fd, path): (&Fd, &str),
+        (other_fd, other_path): (&Fd, &str),
+    ) -> FsResult<(AllowedName, AllowedName)> {
+        let place = self.place_to_change(fd, path).await?;
+        match self.place_to_change(other_fd, other_path).await {
+            Ok(other) => Ok((place, other)),
+            Err(error) => {
+                self.leave(place)?;
+                Err(error)
+            }
+        }
+    }
+
     /// `true` if the file at `place` is a denied one, which has another name there.
     fn is_denied_file(&self, place: &AllowedName, write: bool) -> FsResult<bool> {
         let identity = identity(self.handle(&place.folder)?, &place.name);

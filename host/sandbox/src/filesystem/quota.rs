@@ -131,10 +131,12 @@ impl FileQuota {
 
     /// Counts a file, folder or link before it is created.
     pub(super) fn file(&self) -> FsResult<()> {
+        self.files(1).map_err(FsError::trap)
+    }
+
+    fn files(&self, count: u64) -> Result<(), ExceededLimit> {
         if guard!("files_created") {
-            self.files
-                .take(1)
-                .ok_or_else(|| FsError::trap(ExceededLimit::FilesCreated))
+            self.files.take(count).ok_or(ExceededLimit::FilesCreated)
         } else {
             Ok(())
         }
@@ -143,11 +145,7 @@ impl FileQuota {
     /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
     pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), ExceededLimit> {
         self.bytes(bytes)?;
-        if guard!("files_created") {
-            self.files.take(entries).ok_or(ExceededLimit::FilesCreated)
-        } else {
-            Ok(())
-        }
+        self.files(entries)
     }
 
     /// Fails if the call already keeps as many files open as it may.

@@ -2,7 +2,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use toolcell_policy::Mount;
 use toolcell_spec::{Touch, TouchList};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
@@ -35,14 +34,6 @@ impl FileRules {
             .min_by_key(|(_, rest)| rest.as_os_str().len())?;
         Some(Path::new(&guest).join(rest))
     }
-}
-
-/// The folders of `mounts`, on the host and for the guest.
-pub(super) fn places(mounts: &[Mount]) -> Vec<(PathBuf, String)> {
-    mounts
-        .iter()
-        .map(|mount| (mount.host.clone(), mount.guest.clone()))
-        .collect()
 }
 
 impl PolicyFsView<'_> {

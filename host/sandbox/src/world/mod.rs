@@ -274,7 +274,7 @@ impl WorldKind {
 }
 
 /// Names from a component, for a message: at most eight, each cut, without characters that act on a terminal.
-fn listed(names: &[String]) -> String {
+pub(super) fn listed(names: &[String]) -> String {
     const NAMES_MAX: usize = 8;
     const CHARS_MAX: usize = 120;
     if names.is_empty() {

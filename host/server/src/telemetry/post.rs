@@ -1,18 +1,16 @@
 //! The requests to the collector: HTTP/1.1, one connection each, with a time limit.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use toolcell_config::Collector;
 use toolcell_install::exchange::{self, ExchangeFailure, HttpCall};
-use toolcell_install::tls;
+use toolcell_install::tls::{self, TlsConnector};
 use url::Url;
 
 /// Maximum time of one request.
@@ -71,7 +69,7 @@ impl CollectorClient {
                 .context("cannot verify a server of that name")?;
             trusted.extend(roots.map(Path::to_owned));
         }
-        let tls = TlsConnector::from(Arc::new(tls::client(&trusted)?));
+        let tls = tls::client(&trusted)?;
         Ok(Self { collector, tls })
     }
 

@@ -108,6 +108,10 @@ pub(super) async fn keep(state: &mut StoreState, given: GivenFiles) -> CommandFi
     let Some(root) = state.scratch().map(Path::to_owned) else {
         return CommandFiles::default();
     };
+    let lost = |why: &dyn std::fmt::Display| CommandFiles {
+        problem: Some(format!("cannot keep its files: {why}")),
+        ..CommandFiles::default()
+    };
     // Its streams hold what was not written yet. Closing them may block.
     let closed = (
         std::mem::take(&mut state.table),
@@ -115,10 +119,7 @@ pub(super) async fn keep(state: &mut StoreState, given: GivenFiles) -> CommandFi
     );
     let rules = Arc::clone(&state.file_rules);
     if GUEST_FILES.run(move || drop(closed)).await.is_err() || !rules.quota.settled().await {
-        return CommandFiles {
-            problem: Some(format!("cannot keep its files: {UNFINISHED}")),
-            ..CommandFiles::default()
-        };
+        return lost(&UNFINISHED);
     }
     let found = {
         let root = root.clone();
@@ -126,12 +127,7 @@ pub(super) async fn keep(state: &mut StoreState, given: GivenFiles) -> CommandFi
     };
     let (files, left_out) = match found {
         Ok(found) => found,
-        Err(error) => {
-            return CommandFiles {
-                problem: Some(format!("cannot keep its files: {error}")),
-                ..CommandFiles::default()
-            };
-        }
+        Err(error) => return lost(&error),
     };
     let mut made = CommandFiles {
         left_out,

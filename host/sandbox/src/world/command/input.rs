@@ -50,7 +50,7 @@ impl InputData {
                     .decode(base64.as_bytes())
                     .map(Bytes::from)
                     .map_err(|error| {
-                        refused(
+                        Refusal::new(
                             ErrorCode::Base64Invalid,
                             format!("cannot decode {what}: {error}; write base64 with padding"),
                         )
@@ -68,7 +68,7 @@ pub(super) fn process(name: &str, input: &str) -> Result<CommandInput, Refusal> 
         env,
         files,
     } = serde_json::from_str(input).map_err(|error| {
-        refused(
+        Refusal::new(
             ErrorCode::ArgumentsInvalid,
             format!("cannot read the arguments: {error}"),
         )
@@ -95,7 +95,7 @@ pub(super) fn process(name: &str, input: &str) -> Result<CommandInput, Refusal> 
 
 fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Refusal> {
     let too_many = |what, count, max| {
-        Err(refused(
+        Err(Refusal::new(
             ErrorCode::ArgumentsTooMany,
             format!("cannot pass {count} {what}; at most {max} are allowed"),
         ))
@@ -122,7 +122,7 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
     if args.iter().chain(pairs).any(|word| word.contains('\0')) {
         let message =
             "cannot pass an argument or an environment variable that contains a null character";
-        return Err(refused(ErrorCode::ArgumentInvalid, message.to_owned()));
+        return Err(Refusal::new(ErrorCode::ArgumentInvalid, message));
     }
     match env
         .keys()
@@ -132,7 +132,7 @@ fn check_words(args: &[String], env: &BTreeMap<String, String>) -> Result<(), Re
             let message = format!(
                 "cannot set the environment variable {name:?}: its name is empty, or contains `=`"
             );
-            Err(refused(ErrorCode::VariableInvalid, message))
+            Err(Refusal::new(ErrorCode::VariableInvalid, message))
         }
         None => Ok(()),
     }
@@ -144,13 +144,13 @@ fn check_paths(files: &BTreeMap<String, InputData>) -> Result<(), Refusal> {
             "cannot write {} files; at most {FILES_MAX} are allowed",
             files.len()
         );
-        return Err(refused(ErrorCode::FilesTooMany, message));
+        return Err(Refusal::new(ErrorCode::FilesTooMany, message));
     }
     for path in files.keys() {
         if let Err(why) = check_path(path)
             && guard!("command_paths")
         {
-            return Err(refused(
+            return Err(Refusal::new(
                 ErrorCode::PathInvalid,
                 format!("cannot write the file {path:?}: {why}"),
             ));
@@ -159,7 +159,7 @@ fn check_paths(files: &BTreeMap<String, InputData>) -> Result<(), Refusal> {
         if let Some(file) = folders.find(|folder| files.contains_key(*folder)) {
             let message =
                 format!("cannot write the file {path:?}: {file:?} is a file, not a folder");
-            return Err(refused(ErrorCode::PathInvalid, message));
+            return Err(Refusal::new(ErrorCode::PathInvalid, message));
         }
     }
     Ok(())
@@ -188,10 +188,6 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     } else {
         Ok(())
     }
-}
-
-fn refused(code: ErrorCode, message: String) -> Refusal {
-    Refusal::new(code, message)
 }
 
 #[cfg(test)]
