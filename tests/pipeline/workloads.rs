@@ -427,7 +427,7 @@ impl World {
             hooks: HookList::new(hooks),
             payloads: PayloadStore::new(state("payloads")),
             desk: None,
-            protected: Vec::new(),
+            protected: Arc::default(),
             secrets: SecretStore::new(state("secrets"), state("key")),
             calls: CallLog::new(state("calls"), state("calls.key"), settings),
             listeners: Arc::default(),

@@ -38,13 +38,8 @@ impl Cancellation {
 
     /// The reason, once the call was asked to stop.
     pub fn requested(&self) -> Option<AbortReason> {
-        self.0.token.is_cancelled().then(|| {
-            self.0
-                .reason
-                .get()
-                .copied()
-                .unwrap_or(AbortReason::UserInterruption)
-        })
+        let is_asked = self.0.token.is_cancelled();
+        self.0.reason.get().copied().filter(|_| is_asked)
     }
 
     /// Waits until the call is asked to stop.

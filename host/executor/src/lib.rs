@@ -278,5 +278,26 @@ pub fn canceled(reason: AbortReason) -> Refusal {
     refusal
 }
 
+/// The refusal of a call that `cancellation` asks to stop.
+pub fn stopped(cancellation: &Cancellation) -> Refusal {
+    canceled(
+        cancellation
+            .requested()
+            .unwrap_or(AbortReason::UserInterruption),
+    )
+}
+
+/// Runs `work`, unless the call is asked to stop before or meanwhile.
+pub async fn unless_canceled<T>(
+    cancellation: &Cancellation,
+    work: impl Future<Output = T>,
+) -> Result<T, Refusal> {
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => Err(stopped(cancellation)),
+        done = work => Ok(done),
+    }
+}
+
 /// Time after which a call that was cut can be made again, by the host that follows, in seconds.
 const SHUT_DOWN_RETRY_AFTER: f64 = 1.0;

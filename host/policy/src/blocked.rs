@@ -7,7 +7,6 @@ use toolcell_spec::{Behavior, RiskLevel, ToolDeclaration};
 use super::Policy;
 use super::pattern::WordPattern;
 use super::rule_match::is_named;
-use super::rules::ToolNames;
 
 impl Policy {
     /// Returns the rules that deny every call of the tool, as they are written: those that are about it, and about no
@@ -18,17 +17,6 @@ impl Policy {
         risk: RiskLevel,
         component: &str,
     ) -> Vec<String> {
-        let ToolDeclaration {
-            namespace,
-            name,
-            tool_id,
-            ..
-        } = declaration;
-        let names = ToolNames {
-            namespace,
-            name,
-            tool_id,
-        };
         let blocking = self.rules().iter().filter(|rule| {
             rule.behavior == Behavior::Deny
                 && rule.path.is_none()
@@ -37,7 +25,7 @@ impl Policy {
                 && rule.command.is_none()
                 && rule.native_operation_id.is_none()
                 && rule.risk.is_none_or(|least| risk >= least)
-                && is_named(rule, self, &names, component).is_ok()
+                && is_named(rule, self, declaration, component).is_ok()
         });
         blocking.map(|rule| rule.words.clone()).collect()
     }

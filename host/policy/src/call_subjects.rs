@@ -9,7 +9,7 @@ use url::Url;
 use toolcell_spec::{ErrorCode, Input, PermissionProfile, Refusal, SubjectField, SubjectKind};
 use toolcell_system::resolved_path::ResolvedPath;
 
-use super::network::is_plain;
+use super::network::{Origin, is_plain};
 use super::{Capability, Grants, Mount, PathPattern};
 
 /// Maximum number of paths and URLs of one call, because each is compared with every grant and every rule.
@@ -138,47 +138,30 @@ pub(super) fn absolute(
     input: &Input,
     capability: &Capability,
 ) -> Option<Input> {
-    if capability.mounts.is_empty() {
+    if capability.mounts.is_empty() || !names_paths(fields) {
         return None;
     }
-    let value = input.value().ok()?;
-    let resolved = |value: &Value| {
-        let text = value.as_str().filter(|text| !text.is_empty())?;
-        Some(guest_path(text, capability)).filter(|path| path != text)
-    };
-    let mut changed: Option<Value> = None;
-    for field in fields
-        .iter()
-        .filter(|field| field.kind == SubjectKind::Path)
-    {
-        let mut found = Vec::new();
-        collect(value, pointer_steps(field), &mut found);
-        if found.iter().any(|value| resolved(value).is_some()) {
-            change(
-                changed.get_or_insert_with(|| value.clone()),
-                pointer_steps(field),
-                &mut |value| {
-                    if let Some(path) = resolved(value) {
-                        *value = Value::String(path);
-                    }
-                },
-            );
-        }
+    let mut value = input.value().ok()?.clone();
+    let mut is_changed = false;
+    let paths = |field: &&SubjectField| field.kind == SubjectKind::Path;
+    for field in fields.iter().filter(paths) {
+        let mut is_given = false;
+        change(&mut value, pointer_steps(field), &mut |place| {
+            is_given |= !place.is_null();
+            let text = place.as_str().filter(|text| !text.is_empty());
+            let path = text.map(|text| guest_path(text, capability));
+            if let Some(path) = path.filter(|path| place.as_str() != Some(path)) {
+                *place = Value::String(path);
+                is_changed = true;
+            }
+        });
         // The guest would look for its own default in its working directory.
-        if found.iter().all(|value| value.is_null())
-            && let Some(path) = field
-                .default
-                .as_deref()
-                .and_then(|default| elsewhere(default, capability))
-        {
-            give(
-                changed.get_or_insert_with(|| value.clone()),
-                pointer_steps(field),
-                path,
-            );
+        let default = field.default.as_deref().filter(|_| !is_given);
+        if let Some(path) = default.and_then(|default| elsewhere(default, capability)) {
+            is_changed |= give(&mut value, pointer_steps(field), path);
         }
     }
-    changed.map(|value| input.with_value(value))
+    is_changed.then(|| input.with_value(value))
 }
 
 /// Returns whether arguments of a tool are paths.
@@ -205,19 +188,25 @@ fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
     (!is_found(&own) && is_found(&path)).then_some(path)
 }
 
-/// Sets the value at the end of the steps of a pointer, where the objects on the way exist.
-fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, path: String) {
+/// Sets the value at the end of the steps of a pointer, where the objects on the way exist; returns whether it did.
+fn give<'s>(
+    value: &mut Value,
+    mut steps: impl Iterator<Item = &'s str> + Clone,
+    path: String,
+) -> bool {
     let (Some(step), Value::Object(fields)) = (steps.next(), value) else {
-        return;
+        return false;
     };
     let name = unescaped(step);
-    if steps.clone().next().is_none() {
-        if fields.get(&name).is_none_or(Value::is_null) {
-            fields.insert(name, Value::String(path));
-        }
-    } else if let Some(inner) = fields.get_mut(&name) {
-        give(inner, steps, path);
+    if steps.clone().next().is_some() {
+        let inner = fields.get_mut(&name);
+        return inner.is_some_and(|inner| give(inner, steps, path));
     }
+    let is_open = fields.get(&name).is_none_or(Value::is_null);
+    if is_open {
+        fields.insert(name, Value::String(path));
+    }
+    is_open
 }
 
 /// Returns whether deciding on `input` inline could delay other calls: its arguments name many or long subjects.
@@ -235,6 +224,13 @@ pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
         .map(str::len)
         .sum::<usize>();
     found.len() > QUICK_SUBJECTS_MAX || bytes > QUICK_BYTES_MAX
+}
+
+impl NamedUrl {
+    /// The origin, if requests can be sent there.
+    pub(super) fn origin(&self) -> Option<Origin> {
+        Origin::of_url(&self.url)
+    }
 }
 
 impl NamedPath {

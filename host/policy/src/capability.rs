@@ -67,20 +67,16 @@ impl Capability {
     pub fn effective(profile: &PermissionProfile, grants: &Grants, closed: &[Denial]) -> Self {
         let mut capability = Self::default();
         let writes = profile.wants_file_write();
-        if writes {
-            for grant in &grants.write {
-                capability.mount(&grant.host, &grant.guest, true, closed);
-            }
-        }
-        if writes || profile.wants(&AccessKind::FileRead) {
-            for grant in &grants.read {
-                capability.mount(&grant.host, &grant.guest, false, closed);
-            }
-        }
-        if !writes && profile.wants(&AccessKind::FileRead) {
+        let reads = profile.wants(&AccessKind::FileRead);
+        let folders = [
+            (writes, &grants.write, true),
+            (writes || reads, &grants.read, false),
             // The tool declares reading only, so a write grant lets it read.
-            for grant in &grants.write {
-                capability.mount(&grant.host, &grant.guest, false, closed);
+            (reads && !writes, &grants.write, false),
+        ];
+        for (_, folders, writable) in folders.into_iter().filter(|(applies, ..)| *applies) {
+            for grant in folders {
+                capability.mount(&grant.host, &grant.guest, writable, closed);
             }
         }
         capability.keep_denials(closed);

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use toolcell_spec::{Input, PermissionProfile, SafetyFacts, SubjectField, ToolKind};
+use toolcell_spec::{Input, PermissionProfile, SafetyFacts, SubjectField, ToolDeclaration};
 
 use super::{CallCeiling, DecisionSubject, FileUse, Grants, Limits, Opinion, Policy};
 
@@ -24,13 +24,17 @@ pub struct DecisionCase<'a> {
     pub ceiling: Option<&'a CallCeiling>,
 }
 
+impl DecisionCase<'_> {
+    /// The id of the tool.
+    pub(super) fn tool_id(&self) -> &str {
+        &self.declared.tool.tool_id
+    }
+}
+
 /// The tool's declarations about itself: untrusted claims, which can make a decision stricter, never more permissive.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolClaims<'a> {
-    pub tool_id: &'a str,
-    pub namespace: &'a str,
-    pub name: &'a str,
-    pub kind: &'a ToolKind,
+    pub tool: &'a ToolDeclaration,
     pub profile: &'a PermissionProfile,
     /// Safety facts that the interface declares for every input.
     pub facts: SafetyFacts,

@@ -1,6 +1,6 @@
 //! Limits a call that another call makes to the permissions of the caller's permit.
 
-use toolcell_spec::{AccessKind, ErrorCode, ReasonType, Refusal};
+use toolcell_spec::{AccessKind, ErrorCode, ReasonType};
 
 use super::decide::Ruling;
 use super::missing::missing;
@@ -14,18 +14,16 @@ use super::{Capability, DecisionCase, Denial, Grants, Mount, Permit, facts};
 pub struct CallCeiling {
     capability: Capability,
     changes_nothing: bool,
-    /// The tool that makes the call.
-    caller: String,
+    /// The `tool_id` of the tool that makes the call.
+    pub(super) caller: String,
 }
 
 impl CallCeiling {
     /// The ceiling of the calls that `permit` makes, which is for the tool `tool_id`.
     pub fn from_permit(permit: &Permit, tool_id: &str) -> Self {
-        let capability = permit.capability().clone();
-        let changes_nothing = permit.changes_nothing();
         Self {
-            capability,
-            changes_nothing,
+            capability: permit.capability().clone(),
+            changes_nothing: permit.changes_nothing(),
             caller: tool_id.to_owned(),
         }
     }
@@ -33,11 +31,6 @@ impl CallCeiling {
     /// Returns whether a tool with the qualified name `name` may be called.
     pub fn may_call(&self, name: &str) -> bool {
         self.capability.tools.allow(name)
-    }
-
-    /// The `tool_id` of the tool that makes the call.
-    pub(super) fn caller(&self) -> &str {
-        &self.caller
     }
 }
 
@@ -105,16 +98,13 @@ pub(super) fn check(case: &DecisionCase<'_>, world: Capability) -> Result<Capabi
 }
 
 fn beyond(case: &DecisionCase<'_>, ceiling: &CallCeiling, what: &str) -> Ruling {
-    let tool = case.declared.tool_id;
-    let caller = ceiling.caller();
+    let tool = case.tool_id();
+    let caller = &ceiling.caller;
     let message = format!(
         "{tool} is called by {caller}, and wants {what}; grant {caller} the same, if its profile declares it, or call \
          {tool} itself"
     );
-    Ruling::deny(
-        ReasonType::SafetyCheck,
-        Refusal::new(ErrorCode::BeyondCaller, message),
-    )
+    Ruling::refuse(ReasonType::SafetyCheck, ErrorCode::BeyondCaller, message)
 }
 
 impl Capability {

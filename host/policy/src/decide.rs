@@ -6,15 +6,14 @@ use toolcell_spec::{
     WriteEffect,
 };
 
-use super::call_subjects::{CallSubjects, absolute, named};
+use super::call_subjects::{CallSubjects, NamedUrl, absolute, named};
 use super::missing::{closed_grant, missing, outside, unreachable};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
-use super::permit::CallTraits;
-use super::rule_match::{RuleCall, RuleMatch, closed_places};
+use super::rule_match::{RuleCall, RuleMatch, closed_places, matching};
 use super::{
     ApprovalBrief, ApprovalQuestion, Capability, DecisionCase, Denial, Opinion, Permit,
-    PossibleTouches, PreflightPermit, ceiling, facts, suggestion, unused,
+    PermitTerms, PossibleTouches, PreflightPermit, ceiling, facts, suggestion, unused,
 };
 
 /// The decision on one call, and its outcome.
@@ -55,27 +54,22 @@ pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
         };
     }
     let brief = (ruling.behavior == Behavior::Ask).then(|| ApprovalBrief {
-        tool_id: case.declared.tool_id.to_owned(),
+        tool_id: case.tool_id().to_owned(),
         risk,
         reason: ruling.message,
         source: ruling.source,
         rule_refs: ruling.rule_refs,
         touches: PossibleTouches::from_capability(&world),
     });
-    let is_concurrency_safe = facts::effective(&case, &world).is_concurrency_safe == Some(true);
-    let traits = CallTraits {
+    let permit = Permit::mint(PermitTerms {
+        guest_input: absolute(case.declared.subjects, &case.input, &world),
         changes_nothing: facts::changes_nothing(case.declared.profile, &world),
-        is_concurrency_safe,
-    };
-    let guest_input = absolute(case.declared.subjects, &case.input, &world);
-    let permit = Permit::mint(
-        case.subject,
-        case.input,
-        guest_input,
-        world,
-        case.limits,
-        traits,
-    );
+        is_concurrency_safe: facts::effective(&case, &world).is_concurrency_safe == Some(true),
+        subject: case.subject,
+        call_input: case.input,
+        capability: world,
+        limits: case.limits,
+    });
     let outcome = match brief {
         Some(brief) => DecisionOutcome::Ask(Box::new(ApprovalQuestion::new(permit, brief))),
         None => DecisionOutcome::Allow(permit),
@@ -164,6 +158,19 @@ impl Ruling {
         }
     }
 
+    /// Denies the call with this code and message.
+    pub(super) fn refuse(kind: ReasonType, code: ErrorCode, message: String) -> Self {
+        Self::deny(kind, Refusal::new(code, message))
+    }
+
+    /// Adds a rule or grant that took part; the first one names the source.
+    fn add(&mut self, words: &str, source: RuleSource) {
+        if !self.rule_refs.iter().any(|known| known == words) {
+            self.source = self.source.or(Some(source));
+            self.rule_refs.push(words.to_owned());
+        }
+    }
+
     fn new(behavior: Behavior, kind: ReasonType, message: String) -> Self {
         Self {
             behavior,
@@ -178,11 +185,7 @@ impl Ruling {
 
     /// Names the matching rules of `behavior` as the reason.
     fn by(mut self, looks: &[RuleMatch], behavior: Behavior) -> Self {
-        let deciding = || {
-            looks
-                .iter()
-                .filter(|look| look.matched && look.behavior == behavior)
-        };
+        let deciding = || matching(looks, behavior);
         self.source = deciding().next().map(|look| look.source);
         self.rule_refs = deciding().map(|look| look.rule.clone()).collect();
         self.blocked_path = deciding()
@@ -256,16 +259,16 @@ fn assess(case: &DecisionCase<'_>) -> CallAssessment {
     let closed: Vec<Denial> = case.grants.denials();
     let wide = ceiling::effective(case, &closed);
     let risk = risk(case, &wide);
-    let denied = |refusal| Ruling::deny(ReasonType::SafetyCheck, refusal);
+    let denied = |ruling, looks| CallAssessment {
+        ruling,
+        world: Capability::default(),
+        risk,
+        looks,
+    };
     let named = match named(case.declared.subjects, &case.input, &wide) {
         Ok(named) => named,
         Err(refusal) => {
-            return CallAssessment {
-                ruling: denied(refusal),
-                world: Capability::default(),
-                risk,
-                looks: Vec::new(),
-            };
+            return denied(Ruling::deny(ReasonType::SafetyCheck, refusal), Vec::new());
         }
     };
     let call = RuleCall {
@@ -293,12 +296,7 @@ fn assess(case: &DecisionCase<'_>) -> CallAssessment {
             if let (Some(refusal), Some(_)) = (&mut ruling.refusal, case.ceiling) {
                 refusal.needs_authorization = None;
             }
-            CallAssessment {
-                ruling: *ruling,
-                world: Capability::default(),
-                risk,
-                looks,
-            }
+            denied(*ruling, looks)
         }
     }
 }
@@ -312,25 +310,17 @@ fn world(
 ) -> Result<Capability, Box<Ruling>> {
     let case = call.case;
     if let Some(refusal) = case.grants.refusal(case.protected) {
-        return Err(Ruling::deny(ReasonType::SafetyCheck, refusal).into());
+        return Err(refused_call(refusal));
     }
-    if let Some(look) = looks
-        .iter()
-        .find(|look| look.matched && look.behavior == Behavior::Deny)
-    {
+    if let Some(look) = matching(looks, Behavior::Deny).next() {
         let reason = look
             .reason
             .as_deref()
             .map(|reason| format!(": {reason}"))
             .unwrap_or_default();
-        let message = format!(
-            "a rule denies this call of {}{reason}",
-            case.declared.tool_id
-        );
-        let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
-        return Err(Ruling::deny(ReasonType::Rule, refusal)
-            .by(looks, Behavior::Deny)
-            .into());
+        let message = format!("a rule denies this call of {}{reason}", case.tool_id());
+        let ruling = Ruling::refuse(ReasonType::Rule, ErrorCode::DeniedByRule, message);
+        return Err(ruling.by(looks, Behavior::Deny).into());
     }
     let (paths, urls) = closed_places(call);
     let mut wide = call.wide.clone();
@@ -339,20 +329,14 @@ fn world(
     if !paths.is_empty() {
         closed.extend(paths);
         wide = ceiling::effective(case, &closed);
-        let refused = |refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal));
         again = super::call_subjects::named(case.declared.subjects, &case.input, &wide)
-            .map_err(refused)?;
+            .map_err(refused_call)?;
         named = &again;
     }
     wide.closed_urls = urls;
     let mut known = HashSet::new();
-    let origins = named
-        .urls
-        .iter()
-        .filter_map(|named| Origin::of_url(&named.url));
-    let origins: Vec<Origin> = origins
-        .filter(|origin| known.insert(origin.clone()))
-        .collect();
+    let mut origins: Vec<Origin> = named.urls.iter().filter_map(NamedUrl::origin).collect();
+    origins.retain(|origin| known.insert(origin.clone()));
     ceiling::reach(case, &mut wide, &origins);
     let mut lacking: Vec<Ruling> = Vec::new();
     // A folder that may be written may be read.
@@ -361,39 +345,25 @@ fn world(
             && case.declared.profile.wants_file_write()
             && !wide.is_writable()
     };
-    for kind in case
-        .declared
-        .profile
-        .access_kinds
-        .iter()
-        .filter(|kind| !is_said(kind))
-    {
+    let kinds = case.declared.profile.access_kinds.iter();
+    for kind in kinds.filter(|kind| !is_said(kind)) {
         let ruling = missing(call, kind, &wide, &origins);
         lacking.extend(ruling.map(|ruling| ceiling::blame(call, kind, &closed, &origins, ruling)));
     }
     if !wide.network.is_empty() {
-        lacking.extend(
-            named
-                .urls
-                .iter()
-                .filter_map(|url| unreachable(case, &wide, url)),
-        );
+        let urls = named.urls.iter();
+        lacking.extend(urls.filter_map(|url| unreachable(case, &wide, url)));
     }
     lacking.extend(named.paths.iter().find_map(|path| closed_grant(call, path)));
     if !lacking.is_empty() {
         // What the paths lack is said with the rest.
-        let narrowed = if wide.mounts.is_empty() {
-            None
-        } else {
-            narrowed(call, &wide, named).err()
-        };
-        lacking.extend(narrowed.map(|ruling| *ruling));
+        let narrowed = (!wide.mounts.is_empty()).then(|| narrowed(call, &wide, named));
+        lacking.extend(narrowed.and_then(Result::err).map(|ruling| *ruling));
     }
     if let Some(ruling) = suggestion::together_refused(lacking) {
         return Err(ruling);
     }
-    super::sandbox_profile::apply(case.declared, &mut wide)
-        .map_err(|refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal)))?;
+    super::sandbox_profile::apply(case.declared, &mut wide).map_err(refused_call)?;
     if case.declared.claims_read_only(case.classified) {
         wide.read_only();
     }
@@ -401,6 +371,10 @@ fn world(
         return Ok(wide);
     }
     narrowed(call, &wide, named)
+}
+
+fn refused_call(refusal: Refusal) -> Box<Ruling> {
+    Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal))
 }
 
 /// Narrows `wide` to the paths among the arguments.
@@ -450,29 +424,19 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
     {
         let message = format!(
             "{} {effect}, and plan mode runs only calls without effects",
-            case.declared.tool_id
+            case.tool_id()
         );
-        return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorCode::PlanMode, message));
+        return Ruling::refuse(ReasonType::Mode, ErrorCode::PlanMode, message);
     }
-    if let Some(Opinion {
-        behavior: Behavior::Deny,
-        hook_id,
-        reason,
-    }) = case.opinion.filter(|_| guard!("hook_denials"))
-    {
-        let message = format!(
-            "the hook {hook_id} denies {}: {reason}",
-            case.declared.tool_id
-        );
-        return Ruling::deny(
-            ReasonType::Hook,
-            Refusal::new(ErrorCode::DeniedByHook, message),
-        );
+    let opinion = |behavior| case.opinion.filter(|said| said.behavior == behavior);
+    if let Some(said) = opinion(Behavior::Deny).filter(|_| guard!("hook_denials")) {
+        let Opinion {
+            hook_id, reason, ..
+        } = said;
+        let message = format!("the hook {hook_id} denies {}: {reason}", case.tool_id());
+        return Ruling::refuse(ReasonType::Hook, ErrorCode::DeniedByHook, message);
     }
-    let asking = looks
-        .iter()
-        .find(|look| look.matched && look.behavior == Behavior::Ask);
-    if let Some(look) = asking {
+    if let Some(look) = matching(looks, Behavior::Ask).next() {
         let reason = look
             .reason
             .clone()
@@ -482,18 +446,14 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
             Ruling::new(Behavior::Ask, ReasonType::Rule, reason).by(looks, Behavior::Ask),
         );
     }
-    if let Some(Opinion {
-        behavior: Behavior::Ask,
-        hook_id,
-        reason,
-    }) = case.opinion
-    {
+    if let Some(said) = opinion(Behavior::Ask) {
+        let Opinion {
+            hook_id, reason, ..
+        } = said;
         let message = format!("the hook {hook_id} asks for an approval: {reason}");
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message));
     }
-    let named = looks
-        .iter()
-        .any(|look| look.matched && look.behavior == Behavior::Allow && look.names_tool);
+    let named = matching(looks, Behavior::Allow).any(|look| look.names_tool);
     if let Some(mut reason) = asks(case, call.risk, named) {
         if looks.iter().any(|look| look.unbound) {
             let component = &case.subject.component;
@@ -562,7 +522,7 @@ fn ask(case: &DecisionCase<'_>, mut question: Ruling) -> Ruling {
         // The approver has to know that the arguments come from a tool.
         question
             .message
-            .push_str(&format!("; the tool {} makes this call", ceiling.caller()));
+            .push_str(&format!("; the tool {} makes this call", ceiling.caller));
     }
     let why = match case.policy.mode {
         Mode::NonInteractive => "this mode asks for none",
@@ -575,7 +535,8 @@ fn ask(case: &DecisionCase<'_>, mut question: Ruling) -> Ruling {
     };
     let message = format!(
         "{} needs an approval ({}), and {why}",
-        case.declared.tool_id, question.message
+        case.tool_id(),
+        question.message
     );
     let refusal = Refusal::new(ErrorCode::ApprovalNotPossible, message.clone());
     Ruling {
@@ -597,10 +558,7 @@ fn allow(case: &DecisionCase<'_>, looks: &[RuleMatch], world: &Capability) -> Ru
             "everything that the tool declares was granted",
         )
     };
-    if looks
-        .iter()
-        .any(|look| look.matched && look.behavior == Behavior::Allow)
-    {
+    if matching(looks, Behavior::Allow).next().is_some() {
         ruling = Ruling {
             kind: ReasonType::Rule,
             ..ruling.by(looks, Behavior::Allow)
@@ -611,25 +569,20 @@ fn allow(case: &DecisionCase<'_>, looks: &[RuleMatch], world: &Capability) -> Ru
             .mounts
             .iter()
             .any(|mount| mount.host.starts_with(&grant.host));
-        if stands_behind && !ruling.rule_refs.contains(&grant.rule) {
-            ruling.source = ruling.source.or(Some(grant.source));
-            ruling.rule_refs.push(grant.rule.clone());
+        if stands_behind {
+            ruling.add(&grant.rule, grant.source);
         }
     }
     for (words, source) in world.network.rules() {
-        if !ruling.rule_refs.iter().any(|known| known == words) {
-            ruling.source = ruling.source.or(Some(source));
-            ruling.rule_refs.push(words.to_owned());
-        }
+        ruling.add(words, source);
     }
     for granted in &case.grants.secrets {
         let used = world
             .secrets
             .iter()
             .any(|used| used.name == granted.name && used.origin == granted.origin);
-        if used && !ruling.rule_refs.contains(&granted.rule) {
-            ruling.source = ruling.source.or(Some(granted.source));
-            ruling.rule_refs.push(granted.rule.clone());
+        if used {
+            ruling.add(&granted.rule, granted.source);
         }
     }
     if ruling.source.is_none() && ruling.kind == ReasonType::Rule {

@@ -16,7 +16,12 @@ pub(super) fn effective(case: &DecisionCase<'_>, capability: &Capability) -> Saf
         // What is held to reading destroys nothing, whatever other inputs of the tool do.
         claims.is_destructive = None;
     }
-    let effects = Effects::claimed(case.declared.kind, claims, case.declared.profile, changes);
+    let effects = Effects::claimed(
+        &case.declared.tool.tool_kind,
+        claims,
+        case.declared.profile,
+        changes,
+    );
     SafetyFacts {
         is_concurrency_safe: Some(claims.is_concurrency_safe == Some(true)),
         ..effects.into()

@@ -6,6 +6,7 @@ use toolcell_spec::RuleSource;
 use toolcell_system::pseudo_files;
 use toolcell_system::resolved_path::ResolvedPath;
 
+use super::network::NetworkRule;
 use super::place::{resolve, rooted};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant, ToolGrant};
 
@@ -202,13 +203,8 @@ impl Grants {
             plain_path(spec, said)
         };
         match word {
-            GrantWord::Read => {
-                let grant = self.unambiguous(folder(word, spec, said)?)?;
-                self.read.push(grant);
-            }
-            GrantWord::Write => {
-                let grant = self.unambiguous(folder(word, spec, said)?)?;
-                self.write.push(grant);
+            GrantWord::Read | GrantWord::Write => {
+                self.add_folder(folder(word, spec, said)?, word == GrantWord::Write)?;
             }
             GrantWord::Env => {
                 self.environment.extend(variable(spec)?);
@@ -222,12 +218,19 @@ impl Grants {
             }
             GrantWord::DenyRead => self.close(closed()?, true, rule, said.source),
             GrantWord::DenyWrite => self.close(closed()?, false, rule, said.source),
-            GrantWord::Net => self.network.allow(spec, rule, said.source)?,
+            GrantWord::Net => self
+                .network
+                .allow
+                .push(NetworkRule::allow(spec, rule, said.source)?),
             GrantWord::Secret => self
                 .secrets
                 .push(SecretGrant::parse(spec, rule, said.source)?),
             GrantWord::Tool => self.tools.push(ToolGrant::parse(spec, rule, said.source)?),
-            GrantWord::DenyNet => self.network.deny(spec, rule, said.source)?,
+            GrantWord::DenyNet => {
+                self.network
+                    .deny
+                    .push(NetworkRule::deny(spec, rule, said.source)?)
+            }
         }
         Ok(())
     }
@@ -343,13 +346,10 @@ impl Grants {
 
     /// Adds the grants and denials of `other`. Fails if two folders would have the same path inside the guest.
     pub fn extend(&mut self, other: &Self) -> anyhow::Result<()> {
-        for grant in &other.read {
-            let grant = self.unambiguous(grant.clone())?;
-            self.read.push(grant);
-        }
-        for grant in &other.write {
-            let grant = self.unambiguous(grant.clone())?;
-            self.write.push(grant);
+        for (folders, write) in [(&other.read, false), (&other.write, true)] {
+            for grant in folders {
+                self.add_folder(grant.clone(), write)?;
+            }
         }
         self.environment.extend(other.environment.iter().cloned());
         self.variables.extend(other.variables.iter().cloned());
@@ -369,18 +369,21 @@ impl Grants {
     }
 
     /// Fails if another folder already has the same path inside the guest.
-    fn unambiguous(&self, grant: FolderGrant) -> anyhow::Result<FolderGrant> {
-        match self
-            .folders()
-            .find(|other| other.guest == grant.guest && other.host != grant.host)
-        {
-            Some(other) => bail!(
+    fn add_folder(&mut self, grant: FolderGrant, write: bool) -> anyhow::Result<()> {
+        let is_same = |other: &&FolderGrant| other.guest == grant.guest && other.host != grant.host;
+        if let Some(other) = self.folders().find(is_same) {
+            bail!(
                 "{} and {} give two folders the same path inside the tool",
                 other.rule,
                 grant.rule
-            ),
-            None => Ok(grant),
+            );
         }
+        if write {
+            self.write.push(grant);
+        } else {
+            self.read.push(grant);
+        }
+        Ok(())
     }
 
     /// The denied paths, each with whether reading is denied too.

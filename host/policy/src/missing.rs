@@ -41,14 +41,14 @@ pub(super) fn missing(
                 .then(|| no_network(case, named));
         }
         AccessKind::Credential => return missing_secret(case, capability, named),
-        other => return Some(not_grantable(case.declared.tool_id, other)),
+        other => return Some(not_grantable(case.tool_id(), other)),
     };
     (!covered).then(|| not_granted(call, capability, write))
 }
 
 fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Ruling {
     let case = call.case;
-    let tool_id = case.declared.tool_id;
+    let tool_id = case.tool_id();
     let (verb, flag) = if write {
         ("write files", ALLOW_WRITE)
     } else {
@@ -64,25 +64,25 @@ fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Rul
         let message = format!(
             "{tool_id} wants to {verb}, and nothing allows it; add {options} to grant a folder"
         );
-        return Ruling::deny(
-            ReasonType::Mode,
-            folder_needed(not_given(message), write, options),
-        );
+        let refusal = folder_needed(not_given(message), write, options);
+        return Ruling::deny(ReasonType::Mode, refusal);
     };
     let message = format!(
         "{tool_id} needs permission to {verb}, but a deny rule overrides {}",
         grant.rule
     );
-    let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
-    let mut ruling = Ruling::deny(ReasonType::Rule, refusal);
-    let closes = |read: bool| {
-        read || (write
-            && capability
-                .mounts
-                .iter()
-                .any(|mount| mount.host == grant.host))
+    let is_mounted = || {
+        let mut mounts = capability.mounts.iter();
+        mounts.any(|mount| mount.host == grant.host)
     };
-    if let Some((words, source, blocked)) = closing(call, &grant.host, closes) {
+    let closing = closing(call, &grant.host, |read| read || (write && is_mounted()));
+    closed_by(closing, message)
+}
+
+/// The denial of a call whose folder is closed by `closing`.
+fn closed_by(closing: Option<Closing>, message: String) -> Ruling {
+    let mut ruling = Ruling::refuse(ReasonType::Rule, ErrorCode::DeniedByRule, message);
+    if let Some((words, source, blocked)) = closing {
         ruling.blocked_path = Some(blocked);
         ruling.source = Some(source);
         ruling.rule_refs = vec![words];
@@ -90,13 +90,11 @@ fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Rul
     ruling
 }
 
-/// The denial that closes the granted folder `host` for this call: the rule as written, its source, and the denied
-/// path.
-fn closing(
-    call: &RuleCall<'_>,
-    host: &Path,
-    closes: impl Fn(bool) -> bool,
-) -> Option<(String, RuleSource, String)> {
+/// The rule as written, its source, and the denied path.
+type Closing = (String, RuleSource, String);
+
+/// The denial that closes the granted folder `host` for this call.
+fn closing(call: &RuleCall<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<Closing> {
     let case = call.case;
     let mut closed = case
         .grants
@@ -127,20 +125,14 @@ pub(super) fn closed_grant(call: &RuleCall<'_>, path: &NamedPath) -> Option<Ruli
         .grants
         .folders()
         .filter(|grant| below(&path.guest, &grant.guest).is_some());
-    let (grant, (words, source, blocked)) = grants
+    let (grant, closing) = grants
         .filter_map(|grant| Some((grant, closing(call, &grant.host, |read| read)?)))
         .next()?;
     let message = format!(
-        "access to {} is denied: {words} overrides {}",
-        path.typed, grant.rule
+        "access to {} is denied: {} overrides {}",
+        path.typed, closing.0, grant.rule
     );
-    let refusal = Refusal::new(ErrorCode::DeniedByRule, message);
-    Some(Ruling {
-        blocked_path: Some(blocked),
-        source: Some(source),
-        rule_refs: vec![words],
-        ..Ruling::deny(ReasonType::Rule, refusal)
-    })
+    Some(closed_by(Some(closing), message))
 }
 
 /// Why no request for a URL in the arguments may be sent; `None` if one may. This is known before the call, so it is
@@ -153,35 +145,28 @@ pub(super) fn unreachable(
     if !case.declared.profile.wants(&AccessKind::Network) {
         return None;
     }
-    let origin = Origin::of_url(&named.url)?;
+    let origin = named.origin()?;
     let reason = capability.network.refuses(&origin, named.url.path())?;
     let can_grant = case
         .grants
         .network
         .can_grant(case.declared.profile, std::slice::from_ref(&origin));
-    let tool = case.declared.tool_id;
+    let tool = case.tool_id();
     let is_metadata = origin.host.is_metadata();
+    let denied_by = &reason.rule;
+    let needs = format!("{tool} needs to reach {origin}");
     let (kind, message) = match reason.code {
         ErrorCode::DeniedByRule => (
             ReasonType::Rule,
-            format!(
-                "{tool} may not send requests to {origin}: {} denies it",
-                reason.rule
-            ),
+            format!("{tool} may not send requests to {origin}: {denied_by} denies it"),
         ),
         _ if is_metadata => (
             ReasonType::SafetyCheck,
-            format!(
-                "{tool} needs to reach {origin}, but {}",
-                network::METADATA_HINT
-            ),
+            format!("{needs}, but {}", network::METADATA_HINT),
         ),
         ErrorCode::SpecialAddress => (
             ReasonType::SafetyCheck,
-            format!(
-                "{tool} needs to reach {origin}, a {}: grant it with --allow-net={origin}",
-                reason.rule
-            ),
+            format!("{needs}, a {denied_by}: grant it with --allow-net={origin}"),
         ),
         _ if !can_grant => (
             ReasonType::SafetyCheck,
@@ -191,9 +176,7 @@ pub(super) fn unreachable(
         ),
         _ => (
             ReasonType::Mode,
-            format!(
-                "{tool} needs to reach {origin}, which no grant covers: add --allow-net={origin}"
-            ),
+            format!("{needs}, which no grant covers: add --allow-net={origin}"),
         ),
     };
     let mut refusal = Refusal::new(reason.code, message);
@@ -212,38 +195,34 @@ pub(super) fn unreachable(
 
 /// Why the call may send no request, although the tool declares that it needs the network.
 fn no_network(case: &DecisionCase<'_>, named: &[Origin]) -> Ruling {
-    let tool_id = case.declared.tool_id;
-    let denied = |kind, code, message| Ruling::deny(kind, Refusal::new(code, message));
+    let tool_id = case.tool_id();
+    let denied = |code, message| Ruling::refuse(ReasonType::SafetyCheck, code, message);
     let wishes = match network::wishes(case.declared.profile, named) {
         Ok(wishes) => wishes,
         Err(error) => {
             let message = format!("{tool_id} asks for what this host cannot grant: {error:#}");
-            return denied(
-                ReasonType::SafetyCheck,
-                ErrorCode::NetworkScopeNotSupported,
-                message,
-            );
+            return denied(ErrorCode::NetworkScopeNotSupported, message);
         }
     };
     if wishes.is_empty() {
         let message = format!(
             "{tool_id} asks for network access, but neither its profile nor its arguments name a host"
         );
-        return denied(ReasonType::SafetyCheck, ErrorCode::NotGranted, message);
+        return denied(ErrorCode::NotGranted, message);
     }
     if !case.grants.network.can_grant(case.declared.profile, named) {
         let message = format!(
             "{tool_id} needs to reach {wishes}, but its profile does not declare all of it, or a deny rule \
              blocks it: use another URL"
         );
-        return denied(ReasonType::SafetyCheck, ErrorCode::NotGranted, message);
+        return denied(ErrorCode::NotGranted, message);
     }
     if network::wishes_metadata(case.declared.profile, named) {
         let message = format!(
             "{tool_id} needs to reach {wishes}, but {}",
             network::METADATA_HINT
         );
-        return denied(ReasonType::SafetyCheck, ErrorCode::NotGranted, message);
+        return denied(ErrorCode::NotGranted, message);
     }
     let why = if case.grants.network.is_empty() {
         "which nothing allows".to_owned()
@@ -265,7 +244,7 @@ fn missing_secret(
     capability: &Capability,
     named: &[Origin],
 ) -> Option<Ruling> {
-    let tool_id = case.declared.tool_id;
+    let tool_id = case.tool_id();
     let refs = &case.declared.profile.credential_refs;
     let granted = |name: &String| {
         capability
@@ -307,15 +286,12 @@ pub(super) fn outside(
 
 /// The refusal of a call that a grant of a folder, by these `options`, would let run.
 fn folder_needed(refusal: Refusal, write: bool, options: String) -> Refusal {
-    refusal.needs(
-        if write {
-            AccessKind::FileWrite
-        } else {
-            AccessKind::FileRead
-        },
-        None,
-        options,
-    )
+    let kind = if write {
+        AccessKind::FileWrite
+    } else {
+        AccessKind::FileRead
+    };
+    refusal.needs(kind, None, options)
 }
 
 /// The granted requests, as a message names them.
@@ -334,11 +310,9 @@ fn not_given(message: String) -> Refusal {
 }
 
 fn not_grantable(tool_id: &str, kind: &AccessKind) -> Ruling {
-    let word = serde_json::to_value(kind)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default();
+    let word = serde_json::json!(kind);
+    let word = word.as_str().unwrap_or_default();
     let message = format!("{tool_id} asks for `{word}`, which this host cannot grant");
-    let refusal = Refusal::new(ErrorCode::AccessKindNotSupported, message);
-    Ruling::deny(ReasonType::SafetyCheck, refusal)
+    let code = ErrorCode::AccessKindNotSupported;
+    Ruling::refuse(ReasonType::SafetyCheck, code, message)
 }

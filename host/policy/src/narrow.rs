@@ -55,15 +55,13 @@ pub(super) fn narrow<'p>(
         if steps == 0 {
             return Err(stopped(too_long()));
         }
-        match folder {
-            NarrowedFolder::Found { host, guest } => {
-                admit(&mut narrowed.mounts, capability, mount, host, guest)
-            }
-            NarrowedFolder::None => {}
-            NarrowedFolder::Elsewhere => {
+        if let Some((host, guest)) = folder {
+            let holds_it = Path::new(&path.guest).parent() == Some(&guest);
+            if holds_it && !path.host.starts_with(&host) {
                 let why = "is a link to a file in another folder; name the file itself";
                 return Err(refuse(ErrorCode::PathLeadsElsewhere, why));
             }
+            admit(&mut narrowed.mounts, capability, mount, host, guest);
         }
     }
     if let Some(first) = outside.first() {
@@ -98,36 +96,14 @@ pub(super) fn narrow<'p>(
     Ok(narrowed)
 }
 
-enum NarrowedFolder {
-    Found {
-        /// Canonical.
-        host: PathBuf,
-        /// As the arguments name it.
-        guest: PathBuf,
-    },
-    /// Nothing can be opened or created.
-    None,
-    /// The last name is a link out of the folder.
-    Elsewhere,
-}
-
-/// Finds the folder that must be mounted so that `path` can be opened or created. It takes the components that it looks
-/// at from `steps`, because each of many missing paths below a deep folder is resolved from the mount on.
-fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> NarrowedFolder {
+/// Finds the folder that must be mounted so that `path` can be opened or created: canonical, and as the arguments name it;
+/// `None` if nothing can be opened or created. It takes the components that it looks at from `steps`, because each of many
+/// missing paths below a deep folder is resolved from the mount on.
+fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Option<(PathBuf, PathBuf)> {
     let guest = Path::new(&path.guest);
     if path.host.is_dir() {
-        return NarrowedFolder::Found {
-            host: path.host.clone(),
-            guest: guest.to_owned(),
-        };
+        return Some((path.host.clone(), guest.to_owned()));
     }
-    let mut ancestors = guest
-        .ancestors()
-        .skip(1)
-        .take_while(|folder| folder.starts_with(&mount.guest));
-    let Some(parent) = ancestors.next() else {
-        return NarrowedFolder::None;
-    };
     let mut exists = |guest: &Path| {
         let rest = guest.strip_prefix(&mount.guest).ok()?;
         *steps = steps.saturating_sub(rest.components().count() + 1);
@@ -138,22 +114,13 @@ fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> NarrowedFold
             .ok()
             .filter(|host| host.is_dir() && host.starts_with(&mount.host))
     };
-    match exists(parent) {
-        Some(host) if !path.host.starts_with(&host) => NarrowedFolder::Elsewhere,
-        Some(host) => NarrowedFolder::Found {
-            host,
-            guest: parent.to_owned(),
-        },
-        // A tool that may write can create the missing folders; one that only reads has nothing to open.
-        None if mount.writable => match ancestors.find_map(|guest| Some((exists(guest)?, guest))) {
-            Some((host, guest)) => NarrowedFolder::Found {
-                host,
-                guest: guest.to_owned(),
-            },
-            None => NarrowedFolder::None,
-        },
-        None => NarrowedFolder::None,
-    }
+    // A tool that may write can create the missing folders; one that only reads has nothing to open.
+    let looked_at = if mount.writable { usize::MAX } else { 1 };
+    let ancestors = guest.ancestors().skip(1);
+    ancestors
+        .take_while(|folder| folder.starts_with(&mount.guest))
+        .take(looked_at)
+        .find_map(|guest| Some((exists(guest)?, guest.to_owned())))
 }
 
 /// Mounts `host` under its own guest path and under the path in the arguments, both normalized and the latter also as

@@ -4,24 +4,29 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use globset::{GlobBuilder, GlobMatcher};
-use url::{Host, Url};
+use url::Url;
 
 use toolcell_system::resolved_path::ResolvedPath;
 
-use super::network::{SplitUrl, host_and_port, is_plain, port_pattern};
+use super::network::{HostName, HostPattern, SplitUrl, host_and_port, is_plain, port_pattern};
 use super::place::rooted;
 
 /// A pattern for names and other words: `*` matches any text.
 #[derive(Clone, Debug)]
-pub(super) struct WordPattern(GlobMatcher);
+pub struct WordPattern(GlobMatcher);
 
 impl WordPattern {
-    pub(super) fn compile(text: &str) -> anyhow::Result<Self> {
+    /// The pattern as written.
+    pub fn text(&self) -> &str {
+        self.0.glob().glob()
+    }
+
+    pub fn compile(text: &str) -> anyhow::Result<Self> {
         ensure!(!text.is_empty(), "an empty pattern matches nothing");
         Ok(Self(glob(text, false)?))
     }
 
-    pub(super) fn matches(&self, word: &str) -> bool {
+    pub fn matches(&self, word: &str) -> bool {
         self.0.is_match(word)
     }
 }
@@ -196,8 +201,7 @@ impl PathPattern {
 /// cannot pass for a host. An omitted port means the scheme's own in an allowance, and every port in a denial or a
 /// question; an omitted scheme or path means every one.
 ///
-/// Hosts are compared as [`Url`] parses them, not as [`super::network::HostName`]: a denial also covers URLs that no
-/// request could be sent to.
+/// A denial also covers URLs with a host that no request could be sent to.
 #[derive(Clone, Debug)]
 pub struct UrlPattern {
     text: String,
@@ -214,14 +218,6 @@ impl PartialEq for UrlPattern {
 }
 
 impl Eq for UrlPattern {}
-
-#[derive(Clone, Debug)]
-enum HostPattern {
-    Any,
-    Is(Host),
-    /// Ends in `.suffix`, and is not the suffix itself.
-    Below(String),
-}
 
 #[derive(Clone, Copy, Debug)]
 enum PortPattern {
@@ -260,7 +256,7 @@ impl UrlPattern {
         Ok(Self {
             text: text.to_owned(),
             scheme,
-            host: host_pattern(host)?,
+            host: HostPattern::parse(host)?,
             port,
             path,
         })
@@ -274,7 +270,7 @@ impl UrlPattern {
     /// Returns whether the pattern certainly allows `url`: its port is the scheme's own unless the pattern names
     /// another, and its path is covered both as written and percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
-        self.covers_origin(url, url.port().is_none())
+        self.covers_origin(url, url.port().is_none(), false)
             && self
                 .readings(url)
                 .is_none_or(|readings| readings == [true, true])
@@ -284,18 +280,18 @@ impl UrlPattern {
     /// the path is covered as written or percent-decoded. A path that servers interpret differently matches any
     /// pattern; `plain` rules that out for the path as written.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
-        self.covers_origin(url, true)
+        self.covers_origin(url, true, true)
             && self.readings(url).is_none_or(|readings| {
                 readings != [false, false] || !plain || !is_plain(url.path())
             })
     }
 
-    /// `open`: whether a pattern without a port matches the port of `url`.
-    fn covers_origin(&self, url: &Url, open: bool) -> bool {
-        self.scheme
-            .as_deref()
-            .is_none_or(|scheme| scheme == url.scheme())
-            && self.covers_host(url)
+    /// `open`: whether a pattern without a port matches the port of `url`, and a pattern of a host a host that no request
+    /// can be sent to.
+    fn covers_origin(&self, url: &Url, open: bool, unknown: bool) -> bool {
+        let scheme = self.scheme.as_deref();
+        scheme.is_none_or(|scheme| scheme == url.scheme())
+            && self.covers_host(url, unknown)
             && match self.port {
                 PortPattern::Any => true,
                 PortPattern::Open => open,
@@ -303,19 +299,13 @@ impl UrlPattern {
             }
     }
 
-    fn covers_host(&self, url: &Url) -> bool {
-        let Some(host) = url.host() else { return false };
-        match &self.host {
-            HostPattern::Any => true,
-            HostPattern::Is(wanted) => plain(host.to_owned()) == *wanted,
-            HostPattern::Below(suffix) => {
-                let Host::Domain(name) = plain(host.to_owned()) else {
-                    return false;
-                };
-                name.strip_suffix(suffix.as_str())
-                    .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
-        }
+    /// `unknown`: the answer for a host that no request can be sent to.
+    fn covers_host(&self, url: &Url, unknown: bool) -> bool {
+        let Some(host) = url.host_str() else {
+            return false;
+        };
+        let matches = |host: HostName| self.host.matches(&host);
+        self.host == HostPattern::Any || HostName::parse(host).map_or(unknown, matches)
     }
 
     /// Coverage of `url`'s path as written, and percent-decoded; `None` if the pattern covers every path.
@@ -324,32 +314,6 @@ impl UrlPattern {
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();
         let covered = |path: &str| Path::new(path).ancestors().any(|part| glob.is_match(part));
         Some([covered(url.path()), covered(&decoded)])
-    }
-}
-
-fn host_pattern(text: &str) -> anyhow::Result<HostPattern> {
-    if text == "*" {
-        return Ok(HostPattern::Any);
-    }
-    if let Some(suffix) = text.strip_prefix("*.") {
-        return match plain(
-            Host::parse(suffix).with_context(|| format!("`{suffix}` is not a host"))?,
-        ) {
-            Host::Domain(suffix) => Ok(HostPattern::Below(suffix)),
-            _ => bail!("`{text}`: an address has no names below it"),
-        };
-    }
-    Ok(HostPattern::Is(plain(
-        Host::parse(text).with_context(|| format!("`{text}` is not a host"))?,
-    )))
-}
-
-/// Removes the final dots of a name, because both forms name the same host.
-fn plain<S: AsRef<str>>(host: Host<S>) -> Host {
-    match host {
-        Host::Domain(name) => Host::Domain(name.as_ref().trim_end_matches('.').to_owned()),
-        Host::Ipv4(address) => Host::Ipv4(address),
-        Host::Ipv6(address) => Host::Ipv6(address),
     }
 }
 

@@ -1,3 +1,4 @@
+use std::ops::Deref;
 use std::sync::Arc;
 
 use toolcell_spec::{Input, InvocationId};
@@ -18,44 +19,37 @@ pub struct DecisionSubject {
 /// module can mint a permit, and a permit can be neither copied nor serialized: a process that continues the call of
 /// another one decides again.
 #[derive(Debug)]
-pub struct Permit {
-    subject: DecisionSubject,
-    call_input: Input,
-    /// `call_input` with absolute paths; `None` if they are absolute in it.
-    guest_input: Option<Input>,
-    capability: Capability,
-    limits: Limits,
-    traits: CallTraits,
-}
+pub struct Permit(PermitTerms);
 
-/// Findings about the call of a permit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallTraits {
+/// What a permit carries. It is no permit, so that it can be shown before an approval.
+#[derive(Debug)]
+pub struct PermitTerms {
+    pub(super) subject: DecisionSubject,
+    pub(super) call_input: Input,
+    /// What [`super::call_subjects::absolute`] made of `call_input`; `None` if its paths are absolute.
+    pub(super) guest_input: Option<Input>,
+    pub(super) capability: Capability,
+    pub(super) limits: Limits,
     pub(super) changes_nothing: bool,
     pub(super) is_concurrency_safe: bool,
 }
 
 impl Permit {
-    /// `guest_input`: what [`super::call_subjects::absolute`] made of `call_input`. Boxed, because a permit passes through
-    /// several phases.
-    pub(super) fn mint(
-        subject: DecisionSubject,
-        call_input: Input,
-        guest_input: Option<Input>,
-        capability: Capability,
-        limits: Limits,
-        traits: CallTraits,
-    ) -> Box<Self> {
-        Box::new(Self {
-            subject,
-            call_input,
-            guest_input,
-            capability,
-            limits,
-            traits,
-        })
+    /// Boxed, because a permit passes through several phases.
+    pub(super) fn mint(terms: PermitTerms) -> Box<Self> {
+        Box::new(Self(terms))
     }
+}
 
+impl Deref for Permit {
+    type Target = PermitTerms;
+
+    fn deref(&self) -> &PermitTerms {
+        &self.0
+    }
+}
+
+impl PermitTerms {
     pub fn subject(&self) -> &DecisionSubject {
         &self.subject
     }
@@ -81,13 +75,13 @@ impl Permit {
 
     /// Returns whether the call can make no lasting change, locally or remotely, so it can be repeated.
     pub fn changes_nothing(&self) -> bool {
-        self.traits.changes_nothing
+        self.changes_nothing
     }
 
     /// Returns whether the tool claims that this call may run concurrently. This is necessary only: the calls' reach
     /// must not overlap either.
     pub fn is_concurrency_safe(&self) -> bool {
-        self.traits.is_concurrency_safe
+        self.is_concurrency_safe
     }
 }
 
@@ -101,7 +95,7 @@ pub struct PreflightPermit {
 impl PreflightPermit {
     pub fn from_permit(permit: &Permit) -> Self {
         Self {
-            capability: permit.capability.to_look(),
+            capability: permit.capability().to_look(),
             input: permit.guest_input().clone(),
         }
     }

@@ -1,6 +1,8 @@
-use toolcell_spec::{Input, RiskLevel, RuleSource};
+use std::ops::Deref;
 
-use super::{Capability, DecisionSubject, Limits, Mount, Permit, SecretUse};
+use toolcell_spec::{RiskLevel, RuleSource};
+
+use super::{Capability, Mount, Permit, PermitTerms, SecretUse};
 
 /// A call that may run only after an approval. It carries the permit, and is sealed like it: only this module can
 /// construct a question, and a question can be neither copied nor stored.
@@ -55,23 +57,26 @@ impl PossibleTouches {
             .iter()
             .map(|(name, _)| name.clone())
             .collect();
-        let network = capability
-            .network
-            .allowed()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
         let mut secrets: Vec<String> = capability.secrets.iter().map(SecretUse::grant).collect();
         secrets.dedup();
         let tools = capability.tools.patterns().map(str::to_owned).collect();
         Self {
             reads,
             writes,
-            network,
+            network: capability.network.targets(),
             secrets,
             environment,
             tools,
         }
+    }
+}
+
+/// What is asked about.
+impl Deref for ApprovalQuestion {
+    type Target = PermitTerms;
+
+    fn deref(&self) -> &PermitTerms {
+        &self.permit
     }
 }
 
@@ -82,24 +87,6 @@ impl ApprovalQuestion {
 
     pub fn brief(&self) -> &ApprovalBrief {
         &self.brief
-    }
-
-    pub fn subject(&self) -> &DecisionSubject {
-        self.permit.subject()
-    }
-
-    /// The input that is asked about.
-    pub fn call_input(&self) -> &Input {
-        self.permit.call_input()
-    }
-
-    /// The capability that the call would get.
-    pub fn capability(&self) -> &Capability {
-        self.permit.capability()
-    }
-
-    pub fn limits(&self) -> &Limits {
-        self.permit.limits()
     }
 
     /// Returns the permit for exactly what was asked. The caller must have an approval.

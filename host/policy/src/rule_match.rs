@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use toolcell_spec::{AccessKind, Behavior, RiskLevel, RuleSource};
+use toolcell_spec::{AccessKind, Behavior, RiskLevel, RuleSource, ToolDeclaration};
 
 use super::call_subjects::{CallSubjects, NamedCommand, NamedPath, NamedUrl};
 use super::pattern::WordPattern;
-use super::rules::ToolNames;
 use super::{Capability, DecisionCase, Denial, PathPattern, Policy, Rule, UrlPattern};
 
 /// Result of comparing one rule with one call.
@@ -41,6 +40,15 @@ pub struct RuleMatch {
     pub(super) blocked: Option<PathBuf>,
 }
 
+/// The matching rules of `behavior`, the highest authority first.
+pub(super) fn matching(
+    looks: &[RuleMatch],
+    behavior: Behavior,
+) -> impl Iterator<Item = &RuleMatch> {
+    let is_matching = move |look: &&RuleMatch| look.matched && look.behavior == behavior;
+    looks.iter().filter(is_matching)
+}
+
 /// The call that rules are compared with.
 pub(super) struct RuleCall<'a> {
     pub(super) case: &'a DecisionCase<'a>,
@@ -58,7 +66,7 @@ impl RuleCall<'_> {
         let mut found = self.compare(rule);
         let component = &self.case.subject.component;
         let unbound =
-            found.is_ok() && !rule.may_name(self.case.policy, &names_of(self.case), component);
+            found.is_ok() && !rule.may_name(self.case.policy, self.case.declared.tool, component);
         if unbound {
             found = Err(format!(
                 "it allows the tool by name, and the name is the tool's own claim, or that of an installed tool; to mean \
@@ -107,7 +115,8 @@ impl RuleCall<'_> {
     /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the
     /// resource, command or operation that matched, if the rule names one.
     fn names(&self, rule: &Rule) -> Result<Option<String>, RuleMiss> {
-        names_match(rule, self.case)?;
+        let component = &self.case.subject.component;
+        is_named(rule, self.case.policy, self.case.declared.tool, component)?;
         if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
             return Err(format!("the risk is {:?}, less than {risk:?}", self.risk).to_lowercase());
         }
@@ -259,52 +268,29 @@ fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bo
     }
 }
 
-fn names_match(rule: &Rule, case: &DecisionCase<'_>) -> Result<(), RuleMiss> {
-    is_named(rule, case.policy, &names_of(case), &case.subject.component)
-}
-
-fn names_of<'a>(case: &'a DecisionCase<'_>) -> ToolNames<'a> {
-    let declared = &case.declared;
-    ToolNames {
-        namespace: declared.namespace,
-        name: declared.name,
-        tool_id: declared.tool_id,
-    }
-}
-
-/// Returns whether the rule is about this component's tool with these names.
+/// Returns whether the rule is about this component's `tool`.
 pub(super) fn is_named(
     rule: &Rule,
     policy: &Policy,
-    names: &ToolNames<'_>,
+    tool: &ToolDeclaration,
     component: &str,
 ) -> Result<(), RuleMiss> {
-    let namespace = names.namespace;
+    let namespace = &tool.namespace;
     if let Some(pattern) = &rule.tool {
-        let qualified = names.qualified();
-        let own = [qualified.as_str(), names.tool_id, names.name];
-        if !own
-            .into_iter()
-            .chain(rule.installed_as(policy, component))
-            .any(|name| pattern.matches(name))
-        {
+        let qualified = tool.qualified_name();
+        let own = [qualified.as_str(), &tool.tool_id, &tool.name];
+        let mut names = own.into_iter().chain(rule.installed_as(policy, component));
+        if !names.any(|name| pattern.matches(name)) {
             return Err(format!("the tool is {qualified}"));
         }
     }
-    if rule
-        .namespace
-        .as_ref()
-        .is_some_and(|pattern| !pattern.matches(namespace))
-    {
+    let is_other = |pattern: &WordPattern| !pattern.matches(namespace);
+    if rule.namespace.as_ref().is_some_and(is_other) {
         return Err(format!("the namespace is {namespace}"));
     }
-    match rule
-        .component
-        .as_deref()
-        .filter(|of_rule| *of_rule != component)
-    {
-        Some(_) => Err(format!("the component is {component}")),
-        None => Ok(()),
+    match rule.component.as_deref() {
+        Some(named) if named != component => Err(format!("the component is {component}")),
+        _ => Ok(()),
     }
 }
 

@@ -120,12 +120,6 @@ impl Policy {
         if self.installed.is_empty() && self.reserved.is_empty() {
             return false;
         }
-        let ToolDeclaration {
-            namespace,
-            name,
-            tool_id,
-            ..
-        } = tool;
         let installed = || {
             self.installed
                 .iter()
@@ -136,13 +130,7 @@ impl Policy {
             |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
         let is_taken =
             |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
-        ToolNames {
-            namespace,
-            name,
-            tool_id,
-        }
-        .any_taken(means, |name| is_taken(name) && !is_own(name))
-            && guard!("impostors")
+        any_taken(tool, means, |name| is_taken(name) && !is_own(name)) && guard!("impostors")
     }
 
     /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
@@ -289,12 +277,17 @@ impl Rule {
         })
     }
 
-    /// Returns whether the rule may identify the tool with `names` by name. A name is the tool's own claim, and another
+    /// Returns whether the rule may identify `tool` by name. A name is the tool's own claim, and another
     /// tool may claim the same, so an allow rule by name counts only if the name is bound to bytes: by `component` in
     /// the rule, by the lock beside the rule's file, or by a `[[tool]]` of the same file, and only if no other
     /// installed tool has the name. The name under which the user installed a component is the user's own word. Deny
     /// and ask rules count for every tool of that name.
-    pub(super) fn may_name(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
+    pub(super) fn may_name(
+        &self,
+        policy: &Policy,
+        tool: &ToolDeclaration,
+        component: &str,
+    ) -> bool {
         let is_by_name = self.tool.is_some() || self.namespace.is_some();
         if self.behavior != Behavior::Allow
             || !is_by_name
@@ -317,12 +310,12 @@ impl Rule {
             .named
             .iter()
             .any(|(named, digest)| Some(named) == self.file.as_ref() && digest == component);
-        (is_installed || is_bound) && !self.is_taken(policy, names, component)
+        (is_installed || is_bound) && !self.is_taken(policy, tool, component)
     }
 
     /// Returns whether an installed tool of the same file, with other bytes than `component`, has the tool's qualified
     /// name or id, or the bare name if the rule matches only that.
-    fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
+    fn is_taken(&self, policy: &Policy, tool: &ToolDeclaration, component: &str) -> bool {
         let is_claimed = |name: &str| {
             let file = self.file.as_ref();
             policy
@@ -335,7 +328,7 @@ impl Rule {
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches(name))
         };
-        names.any_taken(matches, is_claimed) && guard!("installed_names")
+        any_taken(tool, matches, is_claimed) && guard!("installed_names")
     }
 
     /// The names by which the lock beside the rule's file knows `component`.
@@ -381,24 +374,15 @@ impl Rule {
     }
 }
 
-/// Names that a tool claims.
-pub(super) struct ToolNames<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
-    pub(super) tool_id: &'a str,
-}
-
-impl ToolNames<'_> {
-    pub(super) fn qualified(&self) -> String {
-        format!("{}.{}", self.namespace, self.name)
-    }
-
-    /// Returns whether the qualified name or the id is taken, or the bare name if `means` accepts only that.
-    fn any_taken(&self, means: impl Fn(&str) -> bool, is_taken: impl Fn(&str) -> bool) -> bool {
-        let qualified = self.qualified();
-        let by_bare_name = !means(&qualified) && !means(self.tool_id);
-        is_taken(&qualified) || is_taken(self.tool_id) || (by_bare_name && is_taken(self.name))
-    }
+/// Returns whether the qualified name or the id of `tool` is taken, or the bare name if `means` accepts only that.
+fn any_taken(
+    tool: &ToolDeclaration,
+    means: impl Fn(&str) -> bool,
+    is_taken: impl Fn(&str) -> bool,
+) -> bool {
+    let qualified = tool.qualified_name();
+    let by_bare_name = !means(&qualified) && !means(&tool.tool_id);
+    is_taken(&qualified) || is_taken(&tool.tool_id) || (by_bare_name && is_taken(&tool.name))
 }
 
 fn risk(word: &str) -> anyhow::Result<RiskLevel> {

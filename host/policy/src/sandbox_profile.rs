@@ -12,7 +12,7 @@ pub(super) fn apply(declared: ToolClaims<'_>, capability: &mut Capability) -> Re
         Some(other) => {
             let message = format!(
                 "{} asks for the sandbox profile {other:?}; there are: default, read_only, empty",
-                declared.tool_id
+                declared.tool.tool_id
             );
             return Err(Refusal::new(ErrorCode::SandboxProfileUnknown, message));
         }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use toolcell_spec::digest;
 
@@ -40,20 +40,17 @@ struct ClosedPlace {
 impl ApprovalScope {
     /// The scope of `capability` under `limits`; `None` if it holds a path that is not UTF-8, which cannot be stored.
     pub fn from_capability(capability: &Capability, limits: &Value) -> Option<Self> {
-        let path = |path: &Path| path.to_str().map(str::to_owned);
+        let text = |path: &Path| path.to_str().map(str::to_owned);
         let folders = capability.mounts.iter().map(|mount| {
-            let path = path(&mount.host)?;
             Some(ScopeFolder {
-                path,
+                path: text(&mount.host)?,
                 writable: mount.writable,
             })
         });
         let closed = capability.denials.iter().map(|denial| {
-            let prefix = path(denial.what.prefix())?;
-            let text = denial.what.text().to_owned();
             Some(ClosedPlace {
-                prefix,
-                text,
+                prefix: text(denial.what.prefix())?,
+                text: denial.what.text().to_owned(),
                 read: denial.read,
             })
         });
@@ -64,20 +61,13 @@ impl ApprovalScope {
         let fields = rest.as_object_mut()?;
         fields.remove("mounts");
         fields.remove("denials");
-        let requests = fields
-            .get_mut("network")?
-            .as_object_mut()?
-            .remove("allow")?;
-        let requests = serde_json::from_value(requests).ok()?;
+        let network = fields.get_mut("network")?.as_object_mut()?;
+        let requests = serde_json::from_value(network.remove("allow")?).ok()?;
         Some(Self {
             folders,
             closed,
             requests,
-            rest: digest(
-                Value::from(vec![rest, limits.clone()])
-                    .to_string()
-                    .as_bytes(),
-            ),
+            rest: digest(json!([rest, limits]).to_string().as_bytes()),
         })
     }
 

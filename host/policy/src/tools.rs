@@ -91,33 +91,20 @@ impl ToolCalls {
     /// The granted patterns, for people. Those that cover nothing that the profile declares are left out, because no tool
     /// is called by them.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
-        let granted = if self.is_empty() {
-            &[][..]
-        } else {
-            &self.granted
-        };
-        let covers = move |grant: &&ToolGrant| {
-            self.declared
-                .iter()
-                .any(|declared| overlap(&grant.pattern, declared))
-        };
-        granted
-            .iter()
-            .filter(covers)
-            .map(|grant| grant.pattern.as_str())
+        let covers = |grant: &&ToolGrant| overlaps(grant, &self.declared);
+        let granted = self.usable().iter().filter(covers);
+        granted.map(|grant| grant.pattern.as_str())
+    }
+
+    /// The grants; none if no tool may be called.
+    fn usable(&self) -> &[ToolGrant] {
+        if self.is_empty() { &[] } else { &self.granted }
     }
 
     /// Each name or pattern that the profile declares, with each grant that covers some of its names.
     pub fn covered(&self) -> impl Iterator<Item = (&str, &ToolGrant)> {
-        let granted = if self.is_empty() {
-            &[][..]
-        } else {
-            &self.granted
-        };
-        let pairs = self
-            .declared
-            .iter()
-            .flat_map(move |declared| granted.iter().map(move |grant| (declared, grant)));
+        let with_each = |declared| self.usable().iter().map(move |grant| (declared, grant));
+        let pairs = self.declared.iter().flat_map(with_each);
         pairs
             .filter(|(declared, grant)| overlap(&grant.pattern, declared))
             .map(|(declared, grant)| (declared.as_str(), grant))
@@ -147,11 +134,13 @@ impl ToolCalls {
 
 /// Returns whether `grant` covers some name that `profile` declares.
 pub(super) fn covers_declared(grant: &ToolGrant, profile: &PermissionProfile) -> bool {
-    profile
-        .tool_calls
-        .iter()
-        .take(DECLARED_MAX)
-        .any(|declared| overlap(&grant.pattern, declared))
+    let declared = profile.tool_calls.iter().take(DECLARED_MAX);
+    overlaps(grant, declared)
+}
+
+fn overlaps<'d>(grant: &ToolGrant, declared: impl IntoIterator<Item = &'d String>) -> bool {
+    let mut declared = declared.into_iter();
+    declared.any(|declared| overlap(&grant.pattern, declared))
 }
 
 /// Returns whether both patterns cover a common name. Takes time proportional to both lengths, which are limited.

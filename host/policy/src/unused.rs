@@ -4,180 +4,138 @@ use toolcell_spec::{AccessKind, Behavior, RuleSource};
 
 use super::decide::Ruling;
 use super::tools::covers_declared;
-use super::{Capability, DecisionCase, FileUse};
+use super::{Capability, DecisionCase, FileUse, SecretGrant, ToolGrant};
 
 /// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
 /// tools at once, so they get no notes.
 pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability) -> Vec<String> {
-    let mut notes = Vec::new();
-    folders(case, &mut notes);
-    environment(case, &mut notes);
-    network(case, ruling, world, &mut notes);
-    secrets(case, ruling, world, &mut notes);
-    tools(case, &mut notes);
-    notes
-}
-
-fn folders(case: &DecisionCase<'_>, notes: &mut Vec<String>) {
-    let profile = case.declared.profile;
-    let tool = case.declared.tool_id;
-    let reads = profile.wants(&AccessKind::FileRead);
-    let granted = case.grants.folders().filter(|grant| typed(grant.source));
-    match case.declared.files {
-        FileUse::Declared => {}
-        FileUse::AsGranted => {
-            return notes.extend(granted.map(|grant| {
-                format!(
-                    "{} counts for {tool}, which declares no files: the command is for its component alone",
-                    grant.rule
-                )
-            }));
-        }
-        FileUse::Unsaid => {
-            return notes.extend(granted.map(|grant| {
-                format!(
-                    "{} has no effect: {tool} declares no file access, and the command may run other components; name its component alone, \
-                     or declare `paths` with toolcell wrap --profile",
-                    grant.rule
-                )
-            }));
-        }
-    }
-    if profile.wants_file_write() {
-        return;
-    }
-    for grant in case.grants.write.iter().filter(|grant| typed(grant.source)) {
-        notes.push(if reads {
-            format!(
-                "{} lets {tool} read only: its profile does not declare `file_write`",
-                grant.rule
-            )
-        } else {
-            format!(
-                "{} has no effect: {tool} does not declare file access",
-                grant.rule
-            )
-        });
-    }
-    let unread = case
-        .grants
-        .read
-        .iter()
-        .filter(|grant| typed(grant.source) && !reads);
-    notes.extend(unread.map(|grant| {
-        format!(
-            "{} has no effect: {tool} does not declare `file_read`",
-            grant.rule
+    let grants = case.grants;
+    let world = Some(world).filter(|_| ruling.behavior != Behavior::Deny);
+    let folders = [(&grants.write, true), (&grants.read, false)].into_iter();
+    let folders = folders.flat_map(|(folders, write)| {
+        let noted = move |grant| (grant, folder(case, write));
+        folders.iter().map(noted)
+    });
+    let folders = folders.map(|(grant, note)| (grant.rule.as_str(), grant.source, note));
+    let variables = grants.variables.iter();
+    let variables = variables.map(|grant| {
+        let note = variable(case, &grant.name);
+        (grant.rule.as_str(), grant.source, note)
+    });
+    let requests = grants.network.granted();
+    let requests = requests.map(|(words, source)| (words, source, request(case, world, words)));
+    let secrets = grants.secrets.iter();
+    let secrets = secrets.map(|grant| {
+        (
+            grant.rule.as_str(),
+            grant.source,
+            secret(case, world, grant),
         )
-    }));
+    });
+    let tools = grants.tools.iter();
+    let tools = tools.map(|grant| (grant.rule.as_str(), grant.source, tool(case, grant)));
+    folders
+        .chain(variables)
+        .chain(requests)
+        .chain(secrets)
+        .chain(tools)
+        .filter(|(_, source, _)| *source == RuleSource::CliArg)
+        .filter_map(|(rule, _, note)| Some(format!("{rule} {}", note?)))
+        .collect()
 }
 
-fn environment(case: &DecisionCase<'_>, notes: &mut Vec<String>) {
+/// What follows the grant of a folder in its note.
+fn folder(case: &DecisionCase<'_>, write: bool) -> Option<String> {
     let profile = case.declared.profile;
-    let tool = case.declared.tool_id;
-    for word in case
-        .grants
-        .variables
-        .iter()
-        .filter(|word| typed(word.source))
-    {
-        let rule = &word.rule;
-        let name = &word.name;
-        if !profile.environment.contains(name) {
-            notes.push(format!(
-                "{rule} has no effect: {tool} does not declare this variable"
-            ));
-        } else if !case.grants.environment.iter().any(|(set, _)| set == name) {
-            notes.push(format!("{rule} has no effect: the variable is not set"));
+    let tool = case.tool_id();
+    let reads = profile.wants(&AccessKind::FileRead);
+    let note = match case.declared.files {
+        FileUse::AsGranted => {
+            format!(
+                "counts for {tool}, which declares no files: the command is for its component alone"
+            )
         }
+        FileUse::Unsaid => format!(
+            "has no effect: {tool} declares no file access, and the command may run other components; name its component alone, \
+             or declare `paths` with toolcell wrap --profile"
+        ),
+        FileUse::Declared if profile.wants_file_write() => return None,
+        FileUse::Declared => match (write, reads) {
+            (true, true) => {
+                format!("lets {tool} read only: its profile does not declare `file_write`")
+            }
+            (true, false) => format!("has no effect: {tool} does not declare file access"),
+            (false, false) => format!("has no effect: {tool} does not declare `file_read`"),
+            (false, true) => return None,
+        },
+    };
+    Some(note)
+}
+
+fn variable(case: &DecisionCase<'_>, name: &String) -> Option<String> {
+    let mut set = case.grants.environment.iter();
+    if !case.declared.profile.environment.contains(name) {
+        let tool = case.tool_id();
+        Some(format!(
+            "has no effect: {tool} does not declare this variable"
+        ))
+    } else if !set.any(|(set, _)| set == name) {
+        Some("has no effect: the variable is not set".to_owned())
+    } else {
+        None
     }
 }
 
-fn network(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
-    let tool = case.declared.tool_id;
-    let declared = case.declared.profile.wants(&AccessKind::Network);
-    for (words, _) in case
-        .grants
-        .network
-        .granted()
-        .filter(|(_, source)| typed(*source))
-    {
-        if !declared {
-            notes.push(format!(
-                "{words} has no effect: {tool} does not declare `network`"
-            ));
-        } else if ruling.behavior != Behavior::Deny
-            && !world.network.rules().any(|(used, _)| used == words)
-        {
-            notes.push(format!(
-                "{words} has no effect on this call: {}",
-                reached(world)
-            ));
-        }
+/// `world`: what the call gets, unless it is denied.
+fn request(case: &DecisionCase<'_>, world: Option<&Capability>, words: &str) -> Option<String> {
+    if !case.declared.profile.wants(&AccessKind::Network) {
+        let tool = case.tool_id();
+        return Some(format!("has no effect: {tool} does not declare `network`"));
     }
+    let world = world.filter(|world| !world.network.rules().any(|(used, _)| used == words))?;
+    Some(format!("has no effect on this call: {}", reached(world)))
 }
 
 /// A request to another origin is sent without the secret.
-fn secrets(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
+fn secret(
+    case: &DecisionCase<'_>,
+    world: Option<&Capability>,
+    grant: &SecretGrant,
+) -> Option<String> {
     let profile = case.declared.profile;
-    let tool = case.declared.tool_id;
-    for grant in case
-        .grants
-        .secrets
-        .iter()
-        .filter(|grant| typed(grant.source))
-    {
-        let rule = &grant.rule;
-        let name = &grant.name;
-        if !profile.wants(&AccessKind::Credential) {
-            notes.push(format!(
-                "{rule} has no effect: {tool} does not declare `credential`"
-            ));
-        } else if !profile.credential_refs.contains(name) {
-            notes.push(format!(
-                "{rule} has no effect: {tool} does not declare {name}"
-            ));
-        } else if ruling.behavior != Behavior::Deny && !world.network.may_reach(&grant.origin) {
-            notes.push(format!(
-                "{rule} is not sent by this call: {}",
-                reached(world)
-            ));
-        }
+    let tool = case.tool_id();
+    let name = &grant.name;
+    if !profile.wants(&AccessKind::Credential) {
+        return Some(format!(
+            "has no effect: {tool} does not declare `credential`"
+        ));
     }
+    if !profile.credential_refs.contains(name) {
+        return Some(format!("has no effect: {tool} does not declare {name}"));
+    }
+    let world = world.filter(|world| !world.network.may_reach(&grant.origin))?;
+    Some(format!("is not sent by this call: {}", reached(world)))
 }
 
-fn tools(case: &DecisionCase<'_>, notes: &mut Vec<String>) {
+fn tool(case: &DecisionCase<'_>, grant: &ToolGrant) -> Option<String> {
     let profile = case.declared.profile;
-    let tool = case.declared.tool_id;
-    for grant in case.grants.tools.iter().filter(|grant| typed(grant.source)) {
-        if profile.tool_calls.is_empty() {
-            notes.push(format!(
-                "{} has no effect: {tool} does not declare tool_calls",
-                grant.rule
-            ));
-        } else if !covers_declared(grant, profile) {
-            notes.push(format!(
-                "{} has no effect: it covers no tool that {tool} declares",
-                grant.rule
-            ));
-        }
+    let tool = case.tool_id();
+    if profile.tool_calls.is_empty() {
+        Some(format!("has no effect: {tool} does not declare tool_calls"))
+    } else if !covers_declared(grant, profile) {
+        Some(format!(
+            "has no effect: it covers no tool that {tool} declares"
+        ))
+    } else {
+        None
     }
 }
 
 fn reached(world: &Capability) -> String {
-    let reached: Vec<String> = world
-        .network
-        .allowed()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let reached = world.network.targets().join(", ");
     if reached.is_empty() {
         "it sends no requests".to_owned()
     } else {
-        format!("its requests can go to {} only", reached.join(", "))
+        format!("its requests can go to {reached} only")
     }
-}
-
-fn typed(source: RuleSource) -> bool {
-    source == RuleSource::CliArg
 }

@@ -129,6 +129,22 @@ pub struct ToolInvocation {
 }
 
 impl ToolInvocation {
+    /// Sets a property that the record has beside its fields.
+    pub fn note(&mut self, name: &str, value: impl Into<Value>) {
+        self.extra.insert(name.to_owned(), value.into());
+    }
+
+    /// Appends to such a property, which is a list.
+    pub fn note_item(&mut self, name: &str, item: Value) {
+        let list = self
+            .extra
+            .entry(name)
+            .or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(list) = list.as_array_mut() {
+            list.push(item);
+        }
+    }
+
     /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved.
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let created_at = Timestamp::now();

@@ -386,7 +386,7 @@ impl HostBuilder {
                 journal: Journal::keeping(home.journal(), home.journal_key(), self.journal.age_max),
                 approver: self.approver,
             }),
-            protected: home.protected(),
+            protected: home.protected().into(),
             secrets: SecretStore::new(home.secrets(), home.secret_key()),
             calls: CallLog::new(home.journal(), home.calls_key(), self.journal),
             listeners: self.listeners.into(),

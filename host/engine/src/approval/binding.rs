@@ -1,17 +1,11 @@
 use serde_json::json;
 
 use crate::catalog::Tool;
-use toolcell_policy::{ApprovalScope, Capability, Limits};
-use toolcell_spec::{Binding, Input, digest};
+use toolcell_policy::{ApprovalScope, PermitTerms};
+use toolcell_spec::{Binding, digest};
 
 /// Returns what an approval of this call is bound to. If any of it changes, a new approval is needed.
-pub fn bind(
-    tool: &Tool,
-    capability: &Capability,
-    limits: &Limits,
-    input: &Input,
-    actor: Option<&str>,
-) -> Binding {
+pub fn bind(tool: &Tool, terms: &PermitTerms, actor: Option<&str>) -> Binding {
     let mut execution = tool.execution_profile().clone();
     // The component is bound separately: other bytes alone are not another declaration.
     execution.extra.remove("component_digest");
@@ -30,7 +24,7 @@ pub fn bind(
         execution,
         tool.permission_profile(),
     ]);
-    let capability = json!([capability.canonical(), limits]);
+    let capability = json!([terms.capability().canonical(), terms.limits()]);
     let actor = actor.map_or_else(|| "nobody".to_owned(), |actor| format!("actor {actor}"));
     let bound = |is_bound: bool, text: String| if is_bound { text } else { String::new() };
     let capability = digest(capability.to_string().as_bytes());
@@ -38,12 +32,12 @@ pub fn bind(
         component: bound(guard!("bound_component"), tool.component().to_string()),
         declaration: digest(declaration.to_string().as_bytes()),
         capability: bound(guard!("bound_capability"), capability),
-        arguments: input.reference().to_owned(),
+        arguments: terms.call_input().reference().to_owned(),
         actor: bound(guard!("bound_actor"), digest(actor.as_bytes())),
     }
 }
 
 /// Returns what an approval of this call for the rest of its session covers; `None` for this capability alone.
-pub fn scope(capability: &Capability, limits: &Limits) -> Option<ApprovalScope> {
-    ApprovalScope::from_capability(capability, &json!(limits))
+pub fn scope(terms: &PermitTerms) -> Option<ApprovalScope> {
+    ApprovalScope::from_capability(terms.capability(), &json!(terms.limits()))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
+
 use crate::catalog::Tool;
 use toolcell_journal::{Artifacts, KeptArtifact, NoPayloadRoom};
 use toolcell_policy::Limits;
@@ -78,12 +80,8 @@ pub(super) async fn keep(
         })
         .await;
     let is_kept = |kept: &[KeptArtifact], wanted: &String| {
-        kept.iter().any(|one| {
-            one.record
-                .get("reference")
-                .and_then(|reference| reference.as_str())
-                == Some(wanted.as_str())
-        })
+        let mut kept = kept.iter();
+        kept.any(|one| one.record.get("reference").and_then(Value::as_str) == Some(wanted))
     };
     let (code, why, detail) = match (stored, barred) {
         (_, Some((code, why))) => (code, why, None),
@@ -93,17 +91,7 @@ pub(super) async fn keep(
             "a reference to them was redacted".to_owned(),
             None,
         ),
-        (Err(error), None) => {
-            let room = error
-                .downcast_ref::<NoPayloadRoom>()
-                .map(|full| format!(": {full}"))
-                .unwrap_or_default();
-            (
-                ErrorCode::NotPersistable,
-                format!("the host could not store them{room}"),
-                Some(format!("{error:#}")),
-            )
-        }
+        (Err(error), None) => not_stored("the host could not store them", &error),
     };
     let message = format!("the output has artifacts, and cannot be returned: {why}");
     mapped.withhold(Refusal {
@@ -113,9 +101,15 @@ pub(super) async fn keep(
     Vec::new()
 }
 
+/// Code, reason and detail of a failure to store something; `what` begins the reason.
+pub(super) fn not_stored(what: &str, error: &anyhow::Error) -> (ErrorCode, String, Option<String>) {
+    let mut why = what.to_owned();
+    if let Some(full) = error.downcast_ref::<NoPayloadRoom>() {
+        why.push_str(&format!(": {full}"));
+    }
+    (ErrorCode::NotPersistable, why, Some(format!("{error:#}")))
+}
+
 fn reference(block: &Content) -> Option<&str> {
-    block
-        .fields
-        .get("reference")
-        .and_then(|reference| reference.as_str())
+    block.fields.get("reference").and_then(Value::as_str)
 }

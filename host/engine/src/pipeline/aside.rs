@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::catalog::{CheckFailure, ToolContract};
 use crate::scheduler::CallerShares;
-use toolcell_executor::{Cancellation, canceled};
-use toolcell_spec::{AbortReason, ErrorCode, Input, Refusal};
+use toolcell_executor::{Cancellation, unless_canceled};
+use toolcell_spec::{ErrorCode, Input, Refusal};
 use toolcell_system::BoxFuture;
 use toolcell_system::pool::{Pool, UnfinishedJob};
 
@@ -85,35 +85,15 @@ async fn on<T: Send + 'static>(
     })
 }
 
-/// Time that the checks of one call have taken, their waits for a thread included. The time of the tool and of
-/// approvers does not count.
-#[derive(Debug, Default)]
-struct CheckTime {
-    micros: AtomicU64,
-}
-
-impl CheckTime {
-    /// Runs `work` in what is left of `wall`; `None` if nothing is left, or too little.
-    async fn spend<T>(&self, wall: Duration, work: impl Future<Output = T>) -> Option<T> {
-        let left = wall.saturating_sub(Duration::from_micros(self.micros.load(Ordering::Relaxed)));
-        if left.is_zero() {
-            return None;
-        }
-        let began = Instant::now();
-        let done = tokio::time::timeout(left, work).await.ok();
-        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.micros.fetch_add(took, Ordering::Relaxed);
-        done
-    }
-}
-
 /// The long checks of one call: who makes it, how long all of them may take together, and what ends them early.
 #[derive(Debug)]
 pub(super) struct LongChecks {
     caller: Option<String>,
     wall: Duration,
     cancellation: Cancellation,
-    time: CheckTime,
+    /// Microseconds that they have taken, their waits for a thread included. The time of the tool and of approvers does
+    /// not count.
+    micros: AtomicU64,
 }
 
 impl LongChecks {
@@ -122,7 +102,7 @@ impl LongChecks {
             caller: request.actor_ref.clone(),
             wall: request.limits.wall,
             cancellation: request.cancellation.clone(),
-            time: CheckTime::default(),
+            micros: AtomicU64::new(0),
         }
     }
 
@@ -140,13 +120,43 @@ impl LongChecks {
         Box::pin(self.in_time(what, work))
     }
 
+    /// Runs `work` here if it is quick, otherwise as [`Self::run`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::run`].
+    pub(super) async fn run_if<T: Send + 'static>(
+        &self,
+        is_long: bool,
+        what: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if is_long {
+            self.run(what, work).await
+        } else {
+            Ok(work())
+        }
+    }
+
+    /// Runs `work` in what is left of the time; `None` if nothing is left, or too little.
+    async fn spend<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let spent = Duration::from_micros(self.micros.load(Ordering::Relaxed));
+        let left = self.wall.saturating_sub(spent);
+        if left.is_zero() {
+            return None;
+        }
+        let began = Instant::now();
+        let done = tokio::time::timeout(left, work).await.ok();
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(took, Ordering::Relaxed);
+        done
+    }
+
     async fn in_time<T: Send + 'static>(
         &self,
         what: &'static str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let wall = self.wall;
-        let cancellation = &self.cancellation;
         let in_turn = async {
             let _place = match &self.caller {
                 Some(caller) => SHARES.take(caller).await,
@@ -154,20 +164,15 @@ impl LongChecks {
             };
             run(work).await
         };
-        tokio::select! {
-            biased;
-            () = cancellation.cancelled() => {
-                Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
-            }
-            done = self.time.spend(wall, in_turn) => done.unwrap_or_else(|| {
-                let message = format!(
-                    "the checks of the call took longer than {} ms together, the last of them {what}; pass less, or \
-                     allow more with --timeout",
-                    wall.as_millis()
-                );
-                Err(Refusal::new(ErrorCode::CheckTimeout, message))
-            }),
-        }
+        let timed = self.spend(in_turn);
+        unless_canceled(&self.cancellation, timed).await?.unwrap_or_else(|| {
+            let message = format!(
+                "the checks of the call took longer than {} ms together, the last of them {what}; pass less, or \
+                 allow more with --timeout",
+                self.wall.as_millis()
+            );
+            Err(Refusal::new(ErrorCode::CheckTimeout, message))
+        })
     }
 }
 
@@ -197,22 +202,18 @@ pub(super) async fn check_input(
         ),
         InputSchema::Call => (ToolContract::call_is_light, ToolContract::check_call_input),
     };
-    let checked = move |contract: &ToolContract, input: &Input| match input.value() {
-        Ok(value) => check(contract, value, bytes),
+    let is_heavy = |value| !is_light(contract, value, bytes);
+    let is_long = input.value().is_ok_and(is_heavy);
+    let contract = Arc::clone(contract);
+    let input = input.clone();
+    let work = move || match input.value() {
+        Ok(value) => check(&contract, value, bytes),
         Err(error) => Err(CheckFailure::Mismatch(format!(
             "the arguments are not valid JSON: {error}"
         ))),
     };
-    let heavy = input
-        .value()
-        .is_ok_and(|value| !is_light(contract, value, bytes));
-    if !heavy {
-        return Ok(checked(contract, input));
-    }
-    let contract = Arc::clone(contract);
-    let input = input.clone();
-    let work = move || checked(&contract, &input);
-    journey.checks.run("checking the arguments", work).await
+    let checks = &journey.checks;
+    checks.run_if(is_long, "checking the arguments", work).await
 }
 
 #[cfg(test)]
@@ -225,18 +226,24 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{CheckTime, ErrorCode, OF_CALLER_MAX, RETRY_SECONDS, WAITING_MAX, load, run};
+    use super::{
+        ErrorCode, LongChecks, OF_CALLER_MAX, RETRY_SECONDS, Request, WAITING_MAX, load, run,
+    };
+    use toolcell_policy::Limits;
 
     /// Held by tests that take all threads for checks.
     static ALL_THREADS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     #[tokio::test]
     async fn the_checks_of_a_call_have_one_time_together() {
-        let time = CheckTime::default();
-        let wall = Duration::from_millis(100);
-        assert_eq!(time.spend(wall, ready(1)).await, Some(1));
-        assert_eq!(time.spend(wall, pending::<()>()).await, None);
-        assert_eq!(time.spend(wall, ready(2)).await, None, "nothing is left");
+        let limits = Limits {
+            wall: Duration::from_millis(100),
+            ..Limits::default()
+        };
+        let checks = LongChecks::from_request(&Request::new("t", "{}").limits(limits));
+        assert_eq!(checks.spend(ready(1)).await, Some(1));
+        assert_eq!(checks.spend(pending::<()>()).await, None);
+        assert_eq!(checks.spend(ready(2)).await, None, "nothing is left");
     }
 
     #[tokio::test]

@@ -1,8 +1,7 @@
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use toolcell_journal::{Trail, WeakTrail};
 use toolcell_spec::ProgressStatus;
@@ -26,10 +25,8 @@ struct BackgroundState {
     // Weak: the listeners of a call learn that it has ended when its trail is dropped.
     trail: OnceLock<WeakTrail>,
     can_be_left: AtomicBool,
-    /// `true` if its caller can return for the call in a later process.
-    returns: AtomicBool,
-    /// Told once that is so.
-    returning: Notify,
+    /// `true` once its caller can return for the call in a later process.
+    returns: watch::Sender<bool>,
     /// How many rounds of questions the caller was shown.
     rounds: AtomicUsize,
 }
@@ -65,18 +62,18 @@ impl Background {
     /// Tells that the caller can come back for the call, also in a later process. A call that waits for an answer to its
     /// tool's question is stored then.
     pub fn set_returns(&self) {
-        self.0.returns.store(true, Ordering::Release);
-        self.0.returning.notify_waiters();
+        self.0.returns.send_replace(true);
     }
 
     /// Completes once the caller can come back in a later process.
     pub(super) async fn returns(&self) {
-        let mut told = pin!(self.0.returning.notified());
-        // Registered before the look, because it may be told between the two.
-        told.as_mut().enable();
-        if !self.0.returns.load(Ordering::Acquire) {
-            told.await;
-        }
+        // The sender lives as long as this handle.
+        let _ = self
+            .0
+            .returns
+            .subscribe()
+            .wait_for(|returns| *returns)
+            .await;
     }
 
     /// Returns whether the future of the call can be dropped without losing the call: its approval is open, or given

@@ -19,7 +19,7 @@ use toolcell_spec::{
 };
 
 use super::call_state::CallState;
-use super::{Request, Services, conclude, modifiers, refuse, resolve, whole};
+use super::{Request, Services, modifiers, refuse, refuse_as, whole};
 
 /// One call of a batch.
 ///
@@ -341,7 +341,9 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
                 )
             }
         };
-        let record = discarded((self.services)(&self.host), request, reason, refusal).await;
+        let services = (self.services)(&self.host);
+        // A call that could not be selected did not start either.
+        let record = refuse_as(services, request, refusal, Some(reason)).await;
         self.out.outlet().end(at, record);
         self.out.hand_out();
     }
@@ -377,20 +379,6 @@ async fn seated(services: &Services, request: Request, seat: BatchSeat) -> Box<C
     let mut journey = CallState::begin(services, request);
     journey.seat = Some(seat);
     whole(journey).await
-}
-
-/// Ends a call that does not start.
-async fn discarded(
-    services: &Services,
-    request: Request,
-    reason: AbortReason,
-    refusal: Refusal,
-) -> Box<CallRecord> {
-    let mut journey = CallState::begin(services, request);
-    // The tool says what its record must not show. A call that could not be selected did not start either.
-    let _ = resolve::resolve(&mut journey).await;
-    journey.request.cancellation.cancel(reason);
-    conclude(journey, Err(refusal)).await
 }
 
 /// Where progress and results of the calls come together.

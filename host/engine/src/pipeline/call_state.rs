@@ -11,9 +11,10 @@ use toolcell_journal::{
 };
 use toolcell_policy::{Limits, Opinion};
 use toolcell_spec::{
-    Approval, EventId, EventType, Input, InputMutation, InputResponses, OutputRetention,
-    PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings, ResultPersistence, Status,
-    Strategy, Suspension, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext, Usage,
+    Approval, EventId, EventType, Input, InputMutation, InputResponses, MutationSource,
+    OutputRetention, PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings,
+    ResultPersistence, Status, Strategy, Suspension, Timestamp, ToolEvent, ToolHook,
+    ToolInvocation, TraceContext, Usage,
 };
 
 use crate::scheduler::ResourceClaim;
@@ -243,9 +244,7 @@ impl<'a> CallState<'a> {
         invocation.session_ref = session_ref;
         let mut narrowed = OutputRetention::default();
         if let Some(lineage) = &request.lineage {
-            invocation
-                .extra
-                .insert(children::PARENT.to_owned(), json!(lineage.parent()));
+            invocation.note(children::PARENT, json!(lineage.parent));
             narrowed = lineage.narrowed;
             invocation.keeps_no_input = !narrowed.journal;
         }
@@ -257,9 +256,7 @@ impl<'a> CallState<'a> {
             trace.put_into(&mut invocation);
         }
         if let Some(replay) = &request.replay {
-            invocation
-                .extra
-                .insert("replay_of".to_owned(), json!(replay.of));
+            invocation.note("replay_of", json!(replay.of));
         }
         let listeners = match &request.listener {
             None => listeners,
@@ -345,20 +342,11 @@ impl<'a> CallState<'a> {
         request.context_modifier_policy = modifiers::noted(invocation);
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
-        let stage = if suspension.is_some() {
-            SuspensionStage::Waiting
-        } else {
-            SuspensionStage::Never
-        };
-        let journal = desk.journal.clone();
-        let leaving = trail.leaving();
-        let asked = StoredCall {
-            journal,
-            approval: stored.approval().cloned(),
-            stage,
-            leaving,
-            held,
-        };
+        let approval = stored.approval().cloned();
+        let mut asked = StoredCall::new(&desk.journal, &trail, approval, held);
+        if suspension.is_some() {
+            asked.stage = SuspensionStage::Waiting;
+        }
         let tree = suspension.map(|left| Arc::new(CallTree::restored(left.asked, left.calls_left)));
         Box::new(Self {
             resumed: Some(stored),
@@ -384,18 +372,16 @@ impl<'a> CallState<'a> {
         let Some(redactor) = self.redaction.active() else {
             return;
         };
-        self.decisions
-            .iter_mut()
-            .for_each(|decision| records::decision(redactor, decision));
-        self.additional_context
-            .iter_mut()
-            .for_each(|context| _ = redactor.redact(context));
-        self.hook_runs
-            .iter_mut()
-            .for_each(|run| records::hook(redactor, run));
-        self.mutations
-            .iter_mut()
-            .for_each(|mutation| records::mutation(redactor, mutation));
+        for decision in &mut self.decisions {
+            records::decision(redactor, decision);
+        }
+        records::values(redactor, &mut self.additional_context);
+        for run in &mut self.hook_runs {
+            records::hook(redactor, run);
+        }
+        for mutation in &mut self.mutations {
+            records::mutation(redactor, mutation);
+        }
     }
 
     /// Limits on keeping the output, set by the operator, the tool, and other calls whose output it may repeat.
@@ -512,7 +498,15 @@ impl<'a> CallState<'a> {
         self.opinion = Opinion::combine(self.opinion.take(), opinion);
     }
 
-    pub(super) fn mutated(&mut self, mut mutation: InputMutation) {
+    /// Records that `source`, a kind and a name, changed an input.
+    pub(super) fn mutated(
+        &mut self,
+        source: (MutationSource, &str),
+        [from, to]: [&Input; 2],
+        reason: &str,
+    ) {
+        let id = self.invocation.invocation_id;
+        let mut mutation = InputMutation::new(id, source.0, source.1, from, to, reason);
         mutation.from_input_ref = self.redaction.concealed(&mutation.from_input_ref);
         mutation.to_input_ref = self.redaction.concealed(&mutation.to_input_ref);
         let changed = json!({

@@ -6,6 +6,7 @@
 mod line;
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use crate::catalog::Tool;
-use crate::scheduler::{CHILD_DEPTH_MAX, CallChain};
+use crate::scheduler::{CHILD_DEPTH_MAX, SharedPlace};
 use toolcell_executor::{
     CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, LimitShare,
     RunInput,
@@ -49,15 +50,15 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
 const NAME_CHARS_MAX: usize = 100;
 
-/// The calls above a call that a guest made.
-pub(super) struct Lineage {
-    parent: InvocationId,
+/// What the calls of one guest have in common.
+#[derive(Clone)]
+pub(super) struct CallFamily {
+    /// The invocation that makes them.
+    pub(super) parent: InvocationId,
     /// The `tool_id` of each call above, from the outermost to the caller.
     ancestors: Vec<String>,
     /// Limits of the caller.
     pub(super) ceiling: CallCeiling,
-    /// Remaining limits of the caller.
-    pub(super) share: LimitShare,
     /// Values that no record of a call below may show either; `None` if there are none.
     pub(super) hidden: Option<InheritedSecrets>,
     /// Limits on keeping a lower call's output: its arguments may repeat another call's output.
@@ -67,24 +68,31 @@ pub(super) struct Lineage {
     tree: Arc<CallTree>,
 }
 
+/// The calls above a call that a guest made.
+pub(super) struct Lineage {
+    family: CallFamily,
+    /// Remaining limits of the caller.
+    pub(super) share: LimitShare,
+}
+
+impl Deref for Lineage {
+    type Target = CallFamily;
+
+    fn deref(&self) -> &CallFamily {
+        &self.family
+    }
+}
+
 /// State that a client's call shares with all calls below it.
 pub(super) struct CallTree {
     calls_left: AtomicU32,
     /// How often the user was asked.
     asked: AtomicUsize,
     /// Room for the instances of these calls, until the last of them has ended.
-    chain: OnceCell<Option<CallChain>>,
+    chain: OnceCell<Option<SharedPlace>>,
 }
 
 impl CallTree {
-    fn new() -> Self {
-        Self {
-            calls_left: AtomicU32::new(CALLS_MAX),
-            asked: AtomicUsize::new(0),
-            chain: OnceCell::new(),
-        }
-    }
-
     /// The tree of a call that another process began, with its counts so far.
     pub(super) fn restored(asked: usize, calls_left: u32) -> Self {
         Self {
@@ -104,7 +112,11 @@ impl CallTree {
         match &journey.request.lineage {
             Some(lineage) => Arc::clone(&lineage.tree),
             // The same one for each instance of a call that asked its user something, and for each attempt.
-            None => Arc::clone(journey.tree.get_or_insert_with(|| Arc::new(Self::new()))),
+            None => Arc::clone(
+                journey
+                    .tree
+                    .get_or_insert_with(|| Arc::new(Self::restored(0, CALLS_MAX))),
+            ),
         }
     }
 
@@ -142,13 +154,8 @@ impl CallTree {
     }
 }
 
-impl Lineage {
-    /// The invocation that made the call.
-    pub(super) fn parent(&self) -> InvocationId {
-        self.parent
-    }
-
-    /// Returns whether a guest with this lineage can call the tool, as far as its names say. `request` is either
+impl CallFamily {
+    /// Returns whether the guest can call the tool, as far as its names say. `request` is either
     /// call's: both have the same policy, and offer the same tools.
     fn may_call(&self, tool: &Tool, request: &Request) -> bool {
         let offered = request.offered.as_deref();
@@ -310,7 +317,7 @@ fn started<'a>(
 
 async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) -> Box<Execution> {
     let services = journey.services;
-    let mut family = ChildCalls::from_call(journey, permit);
+    let mut family = CallFamily::from_call(journey, permit);
     let cancellation = journey.request.cancellation.clone();
     let (wishes, mut asked) = mpsc::channel(1);
     run.tools = Some(Arc::new(ChildLine(wishes)));
@@ -374,16 +381,8 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
             own.charge(below);
         }
     }
-    if !ids.is_empty() {
-        let known = journey
-            .invocation
-            .extra
-            .entry(CHILDREN)
-            .or_insert_with(|| json!([]));
-        known
-            .as_array_mut()
-            .into_iter()
-            .for_each(|known| known.append(&mut ids));
+    for id in ids {
+        journey.invocation.note_item(CHILDREN, id);
     }
     if let (None, Some(tree)) = (&journey.request.lineage, journey.tree.take()) {
         // Gives the room back: the call may wait for its user, or for a place, before its next instance.
@@ -451,18 +450,7 @@ struct RunningChild<'s> {
     reply: oneshot::Sender<ChildReply>,
 }
 
-/// State shared by the calls of one guest.
-struct ChildCalls {
-    parent: InvocationId,
-    ancestors: Vec<String>,
-    ceiling: CallCeiling,
-    hidden: Option<InheritedSecrets>,
-    narrowed: OutputRetention,
-    session: Option<Arc<str>>,
-    tree: Arc<CallTree>,
-}
-
-impl ChildCalls {
+impl CallFamily {
     fn from_call(journey: &mut CallState<'_>, permit: &Permit) -> Self {
         let tree = CallTree::from_call(journey);
         let above = journey
@@ -489,27 +477,9 @@ impl ChildCalls {
         }
     }
 
-    fn lineage(&self, share: LimitShare) -> Lineage {
-        Lineage {
-            parent: self.parent,
-            ancestors: self.ancestors.clone(),
-            ceiling: self.ceiling.clone(),
-            share,
-            hidden: self.hidden.clone(),
-            narrowed: self.narrowed,
-            session: self.session.clone(),
-            tree: Arc::clone(&self.tree),
-        }
-    }
-
     /// The tools that the guest may call, without those that call it (AT-REASON-05).
     fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
-        let nothing = LimitShare {
-            left: Box::default(),
-            deadline: std::time::Instant::now(),
-        };
-        let lineage = self.lineage(nothing);
-        if lineage.is_too_deep() {
+        if self.is_too_deep() {
             return Vec::new();
         }
         let callee = callee(request, String::new());
@@ -517,8 +487,8 @@ impl ChildCalls {
             tool.declaration().lifecycle.is_offered()
                 && tool.gap().is_none()
                 && callee.withheld(tool).is_none()
-                && lineage.may_call(tool, request)
-                && !lineage.is_recursive(tool)
+                && self.may_call(tool, request)
+                && !self.is_recursive(tool)
         };
         let callable = services.catalog.tools().into_iter().filter(is_listed);
         let listed = callable.take(LISTED_MAX).map(|tool| CallableTool {
@@ -552,7 +522,10 @@ impl ChildCalls {
         }
         let cancellation = Cancellation::new();
         let callee = callee(of_parent, tool);
-        let lineage = self.lineage(share);
+        let lineage = Lineage {
+            family: self.clone(),
+            share,
+        };
         let request = of_parent
             .below(callee, Input::from_text(input), self.parent, lineage)
             .cancellation(cancellation.clone());

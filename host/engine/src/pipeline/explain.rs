@@ -65,10 +65,7 @@ fn hearing(services: &Services, observed: Observed) -> Result<Unheard, Refusal> 
     let declaration = prepared.tool.declaration();
     let mut heard: Vec<HookPreview> = Vec::new();
     for event in HookEvent::ALL {
-        for hook in services
-            .hooks
-            .hearing(event, &declaration.tool_id, &declaration.namespace)
-        {
+        for hook in services.hooks.hearing(event, declaration) {
             if let Some(why) = hook.missing() {
                 if hook.blocks_at(event) {
                     let message = format!(

@@ -5,13 +5,13 @@ use std::future::pending;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use toolcell_executor::canceled;
 use toolcell_executor::hook::{
     HookCall, HookFailure, HookOutput, HookProgress, HookRun, Registration,
 };
+use toolcell_executor::stopped as stopped_call;
 use toolcell_spec::{
-    AbortReason, ErrorCode, EventType, Extra, HookEvent, HookOutcome, Input, ProgressStatus,
-    Refusal, SchemaVersion, ToolHook, ToolProgress,
+    ErrorCode, EventType, Extra, HookEvent, HookOutcome, Input, ProgressStatus, Refusal,
+    SchemaVersion, ToolHook, ToolProgress,
 };
 use toolcell_system::BoxFuture;
 
@@ -99,11 +99,7 @@ pub(super) async fn run(
             .into_iter()
             .filter_map(|output| common(journey, hook, event, output))
             .collect()),
-        Err(HookFailure::Canceled) => Err(canceled(
-            cancellation
-                .requested()
-                .unwrap_or(AbortReason::UserInterruption),
-        )),
+        Err(HookFailure::Canceled) => Err(stopped_call(&cancellation)),
         Err(failure) if hook.blocks_at(event) => Err(blocked(hook, event, failure)),
         Err(_) => Ok(Vec::new()),
     }

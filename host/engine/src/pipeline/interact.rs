@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::approval::{Inquiry, RequestedInput, Respondent, legible};
 use toolcell_executor::{
-    Execution, GuestOutcome, InputRequest, NeededInput, ResumedState, RunInput, canceled,
+    Execution, GuestOutcome, InputRequest, NeededInput, ResumedState, RunInput, canceled, stopped,
 };
 use toolcell_policy::Permit;
 use toolcell_spec::EXPIRE_MAX;
@@ -64,10 +64,7 @@ pub(super) async fn go_on(
             permit,
             attempt: run.attempt,
             resume_state: &resume_state,
-            usage: &execution.usage,
-            partial_bytes: execution.partial_bytes,
-            logs: &execution.logs,
-            redacted: execution.redacted,
+            execution: &execution,
         };
         let begun = asked.take();
         let again = async {
@@ -93,14 +90,11 @@ pub(super) async fn go_on(
         journey
             .trail
             .emit(EventType::Resumed, json!({ "answers": answers }));
-        let responses = json!(journey.responses).to_string();
-        let spent = execution.usage.clone();
-        let partial_bytes = execution.partial_bytes;
         run.resumed = Some(Arc::new(ResumedState {
-            responses,
+            responses: json!(journey.responses).to_string(),
             resume_state,
-            spent,
-            partial_bytes,
+            spent: execution.usage.clone(),
+            partial_bytes: execution.partial_bytes,
         }));
         let next = children::invoke(journey, permit, run.clone()).await;
         drop(place);
@@ -222,7 +216,7 @@ async fn read(
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorCode::QuestionInvalid, message)
     };
-    let redactor = journey.redaction.redactor();
+    let redactor = journey.redaction.redactor.clone();
     // Searching for the tool's own patterns, and compiling a form's patterns, can take long enough to delay other calls.
     let work = move || {
         let mut meter = SearchMeter::aside();
@@ -280,9 +274,7 @@ async fn wait(
     loop {
         tokio::select! {
             biased;
-            () = cancellation.cancelled() => {
-                return Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)));
-            }
+            () = cancellation.cancelled() => return Err(stopped(&cancellation)),
             // Before the question goes to the caller, so that one that was seen outlives the process.
             () = returns(background.as_ref()), if can_suspend => {
                 can_suspend = false;

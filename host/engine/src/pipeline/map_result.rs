@@ -57,14 +57,9 @@ pub(super) async fn map(
     let (tool, execution) = match executed {
         Ok(executed) => executed.open(),
         Err(refusal) => {
-            let spent = journey.spent.take().map(|spent| quiet(journey, *spent));
-            let ran = spent.is_some();
-            let mut mapped = Box::new(MappedResult {
-                ran,
-                error: Some(refusal),
-                usage: spent,
-                ..MappedResult::default()
-            });
+            let mut mapped = MappedResult::failed(Some(refusal));
+            mapped.usage = journey.spent.take().map(|spent| quiet(journey, *spent));
+            mapped.ran = mapped.usage.is_some();
             journey.redaction.redact(&mut mapped).await;
             return Answered(mapped);
         }
@@ -82,25 +77,17 @@ pub(super) async fn map(
             Some(Refusal::host_fault("a question of the tool was not asked")),
         ),
     };
-    let read = match output {
-        Some(output) => Some(parse(journey, &tool, output, error.is_none()).await),
-        None => None,
-    };
-    let mut mapped = match read {
-        None => Box::new(MappedResult {
-            error,
-            ..MappedResult::default()
-        }),
-        Some(Ok(mut mapped)) => {
-            journey.mappings.tool = 1;
-            mapped.error = error.or_else(|| missing_artifact(&tool, &mapped.content));
-            mapped.empty_result &= mapped.error.is_none();
-            mapped
-        }
-        Some(Err(broken)) => Box::new(MappedResult {
-            error: Some(broken),
-            ..MappedResult::default()
-        }),
+    let mut mapped = match output {
+        None => MappedResult::failed(error),
+        Some(output) => match parse(journey, &tool, output, error.is_none()).await {
+            Ok(mut mapped) => {
+                journey.mappings.tool = 1;
+                mapped.error = error.or_else(|| missing_artifact(&tool, &mapped.content));
+                mapped.empty_result &= mapped.error.is_none();
+                mapped
+            }
+            Err(broken) => MappedResult::failed(Some(broken)),
+        },
     };
     mapped.ran = true;
     mapped.usage = Some(quiet(journey, execution.usage));
@@ -108,7 +95,7 @@ pub(super) async fn map(
         mapped.context_modifiers = execution.context_modifiers;
     }
     mapped.content.extend(execution.logs);
-    journey.redaction.received(execution.redacted);
+    journey.redaction.received |= execution.redacted;
     if journey
         .artifacts
         .as_ref()
@@ -146,9 +133,8 @@ async fn parse(
     output: GuestOutput,
     whole: bool,
 ) -> Result<Box<MappedResult>, Refusal> {
-    let broken = |code, message: String| Refusal::new(code, message);
     let content: Vec<Content> = read(&output.content).map_err(|error| {
-        broken(
+        Refusal::new(
             ErrorCode::ContentInvalid,
             format!("the tool's content is not an array of blocks: {error}"),
         )
@@ -162,14 +148,14 @@ async fn parse(
             "block {at} of the tool's content, of type {}, is not valid: {problem}",
             block.kind
         );
-        return Err(broken(ErrorCode::ContentInvalid, message));
+        return Err(Refusal::new(ErrorCode::ContentInvalid, message));
     }
     let structured = output
         .structured
         .map(|text| read::<Value>(&text))
         .transpose()
         .map_err(|error| {
-            broken(
+            Refusal::new(
                 ErrorCode::OutputSchemaMismatch,
                 format!("the tool's structured output cannot be passed on as JSON: {error}"),
             )
@@ -187,9 +173,8 @@ async fn accept(
     structured: Option<Value>,
     whole: bool,
 ) -> Result<Box<MappedResult>, Refusal> {
-    let broken = |code, message: String| Refusal::new(code, message);
     if content.len() > BLOCKS_MAX {
-        return Err(broken(
+        return Err(Refusal::new(
             ErrorCode::ContentInvalid,
             format!("the tool returned more than {BLOCKS_MAX} blocks"),
         ));
@@ -207,7 +192,7 @@ async fn accept(
             } else {
                 ""
             };
-            return Err(broken(
+            return Err(Refusal::new(
                 ErrorCode::ContentInvalid,
                 format!(
                     "the tool returned a block of type {kind:?}, which it may not write{advice}"
@@ -215,7 +200,7 @@ async fn accept(
             ));
         }
         if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
-            return Err(broken(
+            return Err(Refusal::new(
                 ErrorCode::ContentTypeNotDeclared,
                 format!("the tool returned `{kind}`, which it does not declare"),
             ));
@@ -225,9 +210,9 @@ async fn accept(
     let structured = match structured {
         Some(value) => Some(check_output(journey, tool, value).await?),
         None if whole && tool.contract().promises_structured_output() => {
-            return Err(broken(
+            return Err(Refusal::new(
                 ErrorCode::OutputSchemaMismatch,
-                "the tool promises structured output and gave none".to_owned(),
+                "the tool promises structured output and gave none",
             ));
         }
         None => None,
@@ -247,19 +232,15 @@ async fn check_output(
     tool: &Tool,
     value: Value,
 ) -> Result<Value, Refusal> {
-    let contract = tool.contract();
     let bytes = length(&value);
-    let (value, checked) = if contract.output_is_light(&value, bytes) {
+    let is_long = !tool.contract().output_is_light(&value, bytes);
+    let contract = Arc::clone(tool.contract());
+    let work = move || {
         let checked = contract.check_output(&value, bytes);
         (value, checked)
-    } else {
-        let contract = Arc::clone(contract);
-        let work = move || {
-            let checked = contract.check_output(&value, bytes);
-            (value, checked)
-        };
-        journey.checks.run("checking the answer", work).await?
     };
+    let checks = &journey.checks;
+    let (value, checked) = checks.run_if(is_long, "checking the answer", work).await?;
     checked.map(|()| value).map_err(|unsatisfied| {
         let code = match unsatisfied {
             CheckFailure::Mismatch(_) => ErrorCode::OutputSchemaMismatch,
@@ -315,6 +296,23 @@ pub(super) async fn remap(
 }
 
 impl MappedResult {
+    fn failed(error: Option<Refusal>) -> Box<Self> {
+        Box::new(Self {
+            error,
+            ..Self::default()
+        })
+    }
+
+    /// Removes everything but the usage, and sets the error.
+    pub(super) fn lose(&mut self, error: Refusal) {
+        *self = Self {
+            ran: self.ran,
+            usage: self.usage.take(),
+            error: Some(error),
+            ..Self::default()
+        };
+    }
+
     /// Returns whether anything is left of the tool's output.
     pub(super) fn has_output(&self) -> bool {
         !self.content.is_empty()
@@ -353,12 +351,7 @@ impl MappedResult {
             }
             None => refusal,
         };
-        *self = Self {
-            ran: self.ran,
-            usage: self.usage.take(),
-            error: Some(error),
-            ..Self::default()
-        };
+        self.lose(error);
     }
 }
 

@@ -40,8 +40,6 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::catalog::Catalog;
 use crate::scheduler::{CallChains, ResourceLocks, Scheduler};
 use toolcell_executor::Executor;
@@ -66,7 +64,6 @@ use observe::Observed;
 use persist::Persisted;
 pub use preview::boundary as text_boundary;
 pub use request::{Callee, RecordKeeper, Request};
-use running::RunningCall;
 pub use running::{CancelOutcome, RunningCalls, cancel};
 use suspend::SuspensionStage;
 
@@ -86,7 +83,7 @@ pub struct Services {
     /// Handles calls that need an approval; without it, they are refused.
     pub desk: Option<ApprovalService>,
     /// Folders of the host's own state, canonical: no grant may reach them.
-    pub protected: Vec<PathBuf>,
+    pub protected: Arc<[PathBuf]>,
     pub secrets: SecretStore,
     /// Where every call is written down.
     pub calls: CallLog,
@@ -147,9 +144,22 @@ async fn whole(mut journey: Box<CallState<'_>>) -> Box<CallRecord> {
 
 /// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
 pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> Box<CallRecord> {
+    refuse_as(services, request, refusal, None).await
+}
+
+/// As [`refuse`]; `canceled`: why the call counts as canceled.
+async fn refuse_as(
+    services: &Services,
+    request: Request,
+    refusal: Refusal,
+    canceled: Option<AbortReason>,
+) -> Box<CallRecord> {
     let mut journey = CallState::begin(services, request);
     // A tool of this name may be there all the same, and says which arguments are sensitive.
     let _ = resolve::resolve(&mut journey).await;
+    if let Some(reason) = canceled {
+        journey.request.cancellation.cancel(reason);
+    }
     conclude(journey, Err(refusal)).await
 }
 
@@ -207,7 +217,22 @@ async fn conclude(
     let services = journey.services;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
-    finish(services, end(journey, persisted), is_large).await
+    let asked = journey.asked.take();
+    // Knows the call until its end is on record.
+    let _registered = journey.registered.take();
+    journey.enter("terminal");
+    let clock = journey.clock;
+    let mut record = Box::new(terminal::emit(journey, persisted));
+    clock.end(&record);
+    // The end of a call is written down before the caller hears of it.
+    if is_large || asked.is_some() {
+        // Boxed, to keep the common future small.
+        record = Box::pin(store(services, record, asked, is_large)).await;
+    } else if let Err(error) = services.calls.ended(&record).await {
+        unwritten(&mut record, &error);
+    }
+    services.ended(&record);
+    record
 }
 
 /// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
@@ -266,50 +291,14 @@ async fn leave(journey: &mut CallState<'_>, executed: Result<Executed, Refusal>)
     persist::persist(journey, hooked).await
 }
 
-/// A call whose last phase is over.
-struct FinalizedCall {
-    record: Box<CallRecord>,
-    /// `Some` if an approval was requested, or the call was suspended.
+/// Writes down the end of a call whose record is large, or that needed an approval or was suspended, whose end is stored
+/// too.
+async fn store(
+    services: &Services,
+    mut record: Box<CallRecord>,
     asked: Option<Box<StoredCall>>,
-    /// Knows the call until its end is on record.
-    _registered: Option<RunningCall>,
-}
-
-/// Runs the last phase.
-fn end(mut journey: Box<CallState<'_>>, persisted: Persisted) -> FinalizedCall {
-    let asked = journey.asked.take();
-    let registered = journey.registered.take();
-    journey.enter("terminal");
-    let clock = journey.clock;
-    let record = Box::new(terminal::emit(journey, persisted));
-    clock.end(&record);
-    FinalizedCall {
-        record,
-        asked,
-        _registered: registered,
-    }
-}
-
-/// Writes the end of a call down before the caller hears of it.
-async fn finish(services: &Services, mut ended: FinalizedCall, is_large: bool) -> Box<CallRecord> {
-    if is_large || ended.asked.is_some() {
-        // Boxed, to keep the common future small.
-        return Box::pin(store(services, ended, is_large)).await;
-    }
-    if let Err(error) = services.calls.ended(&ended.record).await {
-        unwritten(&mut ended.record, &error);
-    }
-    services.ended(&ended.record);
-    ended.record
-}
-
-/// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
-async fn store(services: &Services, ended: FinalizedCall, is_large: bool) -> Box<CallRecord> {
-    let FinalizedCall {
-        mut record,
-        asked,
-        _registered,
-    } = ended;
+    is_large: bool,
+) -> Box<CallRecord> {
     let was_suspended =
         |asked: &StoredCall| asked.approval.is_none() || asked.stage != SuspensionStage::Never;
     let suspended = match asked {
@@ -334,17 +323,13 @@ async fn store(services: &Services, ended: FinalizedCall, is_large: bool) -> Box
     if let Some(asked) = suspended {
         suspend::conclude(*asked, &mut record, is_written).await;
     }
-    services.ended(&record);
     record
 }
 
 /// Says that the end of a call could not be written. The call keeps its result: the space for its end was reserved when it
 /// started, so only a failing disk leads here.
 fn unwritten(record: &mut CallRecord, error: &LogError) {
-    record
-        .invocation
-        .extra
-        .insert("journal_error".to_owned(), Value::String(error.to_string()));
+    record.invocation.note("journal_error", error.to_string());
 }
 
 /// Runs the phases before the hooks: the same for a call, and for one that is only explained.

@@ -52,20 +52,14 @@ pub(super) fn note(journey: &mut CallState<'_>, tool: &Tool) {
         "context_modifier_policy": policy,
         "resource_locks": tool.interface().map_or(&[][..], |interface| &interface.resource_locks),
     });
-    journey.invocation.extra.insert(SCHEDULER.to_owned(), facts);
+    journey.invocation.note(SCHEDULER, facts);
     if let Some(record) = journey.request.scheduler_policy.as_deref() {
-        let id = record
-            .get("scheduler_policy_id")
-            .cloned()
-            .unwrap_or_default();
-        journey
-            .invocation
-            .extra
-            .insert("scheduler_policy_ref".to_owned(), id);
-        journey
-            .invocation
-            .extra
-            .insert("scheduler_policy".to_owned(), record.clone());
+        let invocation = &mut journey.invocation;
+        invocation.note(
+            "scheduler_policy_ref",
+            record["scheduler_policy_id"].clone(),
+        );
+        invocation.note("scheduler_policy", record.clone());
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::catalog::Tool;
 use toolcell_policy as policy;
-use toolcell_spec::{Input, InputMutation, MutationSource, Refusal};
+use toolcell_spec::{Input, MutationSource, Refusal};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::validate::Valid;
@@ -29,7 +29,6 @@ pub(super) async fn observe(
         return Ok(Observed(PreparedCall { tool, input }));
     }
     if !input.is(&journey.request.input) {
-        let id = journey.invocation.invocation_id;
         let reason = "null of an optional argument of another type: the argument is left out";
         let sent = journey.request.input.clone();
         // APIs of models demand every argument, and send null for those that are left out. Their calls have a mapping.
@@ -37,7 +36,7 @@ pub(super) async fn observe(
             Some(_) => MutationSource::Adapter,
             None => MutationSource::Runtime,
         };
-        journey.mutated(InputMutation::new(id, source, NULLS, &sent, &input, reason));
+        journey.mutated((source, NULLS), [&sent, &input], reason);
     }
     let input = fill(journey, &tool, input);
     let seen = with_whole_paths(journey, &tool, &input).await?;
@@ -63,14 +62,8 @@ async fn with_whole_paths(
         policy::with_whole_paths(tool.permission_profile(), tool.subjects(), &grants, &input)
             .unwrap_or(input)
     };
-    if names_much {
-        journey
-            .checks
-            .run("reading the paths among the arguments", read)
-            .await
-    } else {
-        Ok(read())
-    }
+    let what = "reading the paths among the arguments";
+    journey.checks.run_if(names_much, what, read).await
 }
 
 /// `input` with the defaults that it lacks, recorded as a change.
@@ -78,12 +71,8 @@ pub(super) fn fill(journey: &mut CallState<'_>, tool: &Tool, input: Input) -> In
     let Some(filled) = with_defaults(tool, &input) else {
         return input;
     };
-    let id = journey.invocation.invocation_id;
-    let reason = "defaults of the input contract";
     let source = (MutationSource::Runtime, "input_contract.defaults");
-    journey.mutated(InputMutation::new(
-        id, source.0, source.1, &input, &filled, reason,
-    ));
+    journey.mutated(source, [&input, &filled], "defaults of the input contract");
     filled
 }
 

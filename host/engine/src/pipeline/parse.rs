@@ -31,19 +31,11 @@ pub(super) async fn parse(journey: &CallState<'_>, resolved: Resolved) -> Result
     if !matches!(checked, Err(CheckFailure::Mismatch(_))) {
         return Ok(Parsed((tool, sent, checked)));
     }
-    let shorter = if sent.text().len() > LARGE_BYTES {
-        let tool = Arc::clone(&tool);
-        let sent = sent.clone();
-        journey
-            .checks
-            .run("leaving nulls out", move || {
-                observe::without_nulls(&tool, &sent)
-            })
-            .await?
-    } else {
-        observe::without_nulls(&tool, &sent)
-    };
-    match shorter {
+    let is_long = sent.text().len() > LARGE_BYTES;
+    let full = (Arc::clone(&tool), sent.clone());
+    let work = move || observe::without_nulls(&full.0, &full.1);
+    let checks = &journey.checks;
+    match checks.run_if(is_long, "leaving nulls out", work).await? {
         Some(input) => {
             let checked =
                 aside::check_input(journey, tool.contract(), &input, InputSchema::Model).await?;

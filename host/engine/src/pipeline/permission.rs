@@ -7,7 +7,7 @@ use crate::catalog::Tool;
 use toolcell_executor::hook::HookOutput;
 use toolcell_policy as policy;
 use toolcell_policy::{
-    DecisionCase, DecisionOutcome, DecisionSubject, FileUse, Grants, Limits, Permit, PolicyVerdict,
+    DecisionCase, DecisionOutcome, DecisionSubject, FileUse, Grants, Permit, PolicyVerdict,
     PreflightPermit, ToolClaims,
 };
 use toolcell_spec::{
@@ -65,9 +65,7 @@ pub async fn decide(journey: &mut CallState<'_>, hooked: PreHooked) -> Result<Pe
             permit
         }
         DecisionOutcome::Deny(refusal) => {
-            // The call is denied, whatever the hooks answer.
-            let _ = announce(journey, &tool, &input, decision).await;
-            return Err(refusal);
+            return Err(denied(journey, &tool, &input, decision, refusal).await);
         }
     };
     journey.advance(Status::Approved)?;
@@ -138,6 +136,18 @@ pub(super) async fn announce(
     decision_hooks(journey, tool, input).await
 }
 
+/// Records a denial, and tells hooks of it. The call is denied, whatever they answer.
+pub(super) async fn denied(
+    journey: &mut CallState<'_>,
+    tool: &Tool,
+    input: &Input,
+    decision: Box<PermissionDecision>,
+    refusal: Refusal,
+) -> Refusal {
+    let _ = announce(journey, tool, input, decision).await;
+    refusal
+}
+
 /// Records the input that `permit` carries as `call_input`.
 pub(super) async fn admit(
     journey: &mut CallState<'_>,
@@ -163,12 +173,8 @@ async fn request_hooks(
     input: &Input,
 ) -> Result<(), Refusal> {
     let services = journey.services;
-    let declaration = tool.declaration();
     let event = HookEvent::PermissionRequest;
-    for hook in services
-        .hooks
-        .hearing(event, &declaration.tool_id, &declaration.namespace)
-    {
+    for hook in services.hooks.hearing(event, tool.declaration()) {
         journey.heed_cancellation()?;
         for output in hooks::ask(journey, tool, hook, event, input).await? {
             match output {
@@ -187,13 +193,9 @@ async fn decision_hooks(
     input: &Input,
 ) -> Result<(), Refusal> {
     let services = journey.services;
-    let declaration = tool.declaration();
     let event = HookEvent::PermissionDecision;
     let mut stopped = Ok(());
-    for hook in services
-        .hooks
-        .hearing(event, &declaration.tool_id, &declaration.namespace)
-    {
+    for hook in services.hooks.hearing(event, tool.declaration()) {
         match hooks::ask(journey, tool, hook, event, input).await {
             // Every hook gets the decision, even if one of them ends the call.
             Err(refusal) => stopped = stopped.and(Err(refusal)),
@@ -224,17 +226,19 @@ async fn weigh<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let classified = classify(journey, tool, input).await?;
     let terms = PermissionTerms::from_call(journey, tool);
-    if !policy::names_much(tool.subjects(), input) {
-        return Ok(look(case(journey, tool, &terms, input, classified)));
-    }
+    let names_much = policy::names_much(tool.subjects(), input);
     let request = &journey.request;
+    let subject = DecisionSubject {
+        invocation_id: journey.invocation.invocation_id,
+        component: Arc::clone(tool.component()),
+        tool: Arc::clone(tool.name()),
+    };
+    let limits = request.limits.clone().with_timeout_ms(tool.timeout_ms());
     let tool = Arc::clone(tool);
     let input = input.clone();
     let rules = Arc::clone(&request.policy);
     let opinion = journey.opinion.clone();
-    let protected = journey.services.protected.clone();
-    let subject = subject(journey, &tool);
-    let limits = limits(journey, &tool);
+    let protected = Arc::clone(&journey.services.protected);
     let lineage = request.lineage.clone();
     let decide = move || {
         look(DecisionCase {
@@ -250,7 +254,10 @@ async fn weigh<T: Send + 'static>(
             ceiling: lineage.as_deref().map(|lineage| &lineage.ceiling),
         })
     };
-    journey.checks.run("deciding on the call", decide).await
+    let checks = &journey.checks;
+    checks
+        .run_if(names_much, "deciding on the call", decide)
+        .await
 }
 
 /// Requests of a tool and its grants, in this call.
@@ -288,54 +295,9 @@ impl PermissionTerms {
     }
 }
 
-fn case<'a>(
-    journey: &'a CallState<'_>,
-    tool: &'a Tool,
-    terms: &'a PermissionTerms,
-    input: &Input,
-    classified: Option<SafetyFacts>,
-) -> DecisionCase<'a> {
-    DecisionCase {
-        subject: subject(journey, tool),
-        input: input.clone(),
-        limits: limits(journey, tool),
-        declared: declared(tool, terms),
-        classified,
-        grants: &terms.grants,
-        policy: &journey.request.policy,
-        opinion: journey.opinion.as_ref(),
-        protected: &journey.services.protected,
-        ceiling: journey
-            .request
-            .lineage
-            .as_deref()
-            .map(|lineage| &lineage.ceiling),
-    }
-}
-
-fn subject(journey: &CallState<'_>, tool: &Tool) -> DecisionSubject {
-    DecisionSubject {
-        invocation_id: journey.invocation.invocation_id,
-        component: Arc::clone(tool.component()),
-        tool: Arc::clone(tool.name()),
-    }
-}
-
-fn limits(journey: &CallState<'_>, tool: &Tool) -> Limits {
-    journey
-        .request
-        .limits
-        .clone()
-        .with_timeout_ms(tool.timeout_ms())
-}
-
 fn declared<'a>(tool: &'a Tool, terms: &'a PermissionTerms) -> ToolClaims<'a> {
-    let declaration = tool.declaration();
     ToolClaims {
-        tool_id: &declaration.tool_id,
-        namespace: &declaration.namespace,
-        name: &declaration.name,
-        kind: &declaration.tool_kind,
+        tool: tool.declaration(),
         profile: terms
             .profile
             .as_deref()

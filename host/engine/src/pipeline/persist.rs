@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use toolcell_journal::{KeptArtifact, NoPayloadRoom};
+use toolcell_journal::KeptArtifact;
 use toolcell_spec::{
-    Content, ErrorClass, ErrorCode, EventType, Extra, HookEvent, InvocationId, OutputRetention,
-    PersistedRef, PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy,
-    Timestamp,
+    Content, ErrorClass, ErrorCode, EventType, Extra, HookEvent, OutputRetention, PersistedRef,
+    PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
 use super::artifacts;
@@ -36,25 +35,31 @@ pub(super) struct StoredResult {
     pub(super) artifact_refs: Vec<Value>,
 }
 
+impl StoredResult {
+    fn new(result_id: ResultId, mapped: Box<MappedResult>, artifact_refs: Vec<Value>) -> Self {
+        Self {
+            result_id,
+            mapped,
+            resource_refs: Vec::new(),
+            artifact_refs,
+        }
+    }
+}
+
 /// Stores output that is too large or too sensitive for a result as payloads, and leaves previews.
 pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> Persisted {
-    let (mapped, stop) = persistence_hooks(journey, hooked.open()).await;
+    let mut mapped = hooked.open();
+    let stop = persistence_hooks(journey, &mut mapped).await;
     let result_id = ResultId::new();
-    let mut mapped = mapped;
     // A hook changed the output after it was redacted.
     if !mapped.redacted {
         journey.redaction.redact(&mut mapped).await;
     }
-    let limit = InlineLimit::from_call(journey, stop.is_some());
+    let limit = InlineLimit::from_call(journey, result_id, stop.is_some());
     let quotes = mapped.quotes_tool() && guard!("quiet_results");
     if !limit.keeping.output && (mapped.has_output() || quotes) {
-        withhold(journey, &mut mapped, result_id, limit).await;
-        return Persisted(StoredResult {
-            result_id,
-            mapped,
-            resource_refs: Vec::new(),
-            artifact_refs: Vec::new(),
-        });
+        withhold(journey, &mut mapped, limit).await;
+        return Persisted(StoredResult::new(result_id, mapped, Vec::new()));
     }
     journey.redaction.tell();
     if !limit.keeping.inline {
@@ -79,35 +84,19 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
     let artifact_refs = match journey.artifacts {
         None => Vec::new(),
         // Boxed, to keep the future of a call without artifacts small.
-        Some(_) => {
-            Box::pin(keep_artifacts(
-                journey,
-                &mut mapped,
-                result_id,
-                barred,
-                limit,
-            ))
-            .await
-        }
+        Some(_) => Box::pin(keep_artifacts(journey, &mut mapped, barred, limit)).await,
     };
-    let mut stored = StoredResult {
-        result_id,
-        mapped,
-        resource_refs: Vec::new(),
-        artifact_refs,
-    };
+    let mut stored = StoredResult::new(result_id, mapped, artifact_refs);
     if limit.holds(&stored.mapped) {
         let strategy = if !limit.keeping.journal {
             Strategy::NeverPersist
-        } else if journey.redaction.by_hook() {
+        } else if journey.redaction.hooked {
             Strategy::Redact
         } else {
             Strategy::Inline
         };
         let size = json_bytes(&stored.mapped);
-        journey.persistence.push(decision(
-            journey, result_id, strategy, limit, size, size, None,
-        ));
+        record(journey, limit, strategy, [size, size]);
         return Persisted(stored);
     }
     spill_or_drop(journey, &mut stored, limit, stop).await;
@@ -115,23 +104,11 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
 }
 
 /// Withholds an output that the operator's settings keep from every caller, and removes its artifacts.
-async fn withhold(
-    journey: &mut CallState<'_>,
-    mapped: &mut MappedResult,
-    result_id: ResultId,
-    limit: InlineLimit,
-) {
+async fn withhold(journey: &mut CallState<'_>, mapped: &mut MappedResult, limit: InlineLimit) {
     let original = json_bytes(mapped);
     journey.redaction.withhold(mapped);
     journey.redaction.tell();
-    let mut strategies = vec![Strategy::Redact];
-    if !limit.keeping.journal {
-        strategies.push(Strategy::NeverPersist);
-    }
-    for strategy in strategies {
-        let decision = decision(journey, result_id, strategy, limit, original, 0, None);
-        journey.persistence.push(decision);
-    }
+    record_loss(journey, limit, Strategy::Redact, original);
     if let Some(artifacts) = journey.artifacts.take() {
         // Removes the files. Boxed, to keep the future of a call without artifacts small.
         let _ = Box::pin(artifacts.keep(Vec::new())).await;
@@ -160,17 +137,7 @@ async fn spill_or_drop(
         // Boxed, to keep the future of a call with a small output small.
         None => Box::pin(spill(journey, stored, limit))
             .await
-            .map_err(|error| {
-                let room = error
-                    .downcast_ref::<NoPayloadRoom>()
-                    .map(|full| format!(": {full}"))
-                    .unwrap_or_default();
-                (
-                    ErrorCode::NotPersistable,
-                    format!("and could not be stored{room}"),
-                    Some(format!("{error:#}")),
-                )
-            }),
+            .map_err(|error| artifacts::not_stored("and could not be stored", &error)),
     };
     if let Err((code, why, detail)) = spilled {
         let message = format!("the output of {size} bytes is {}, {why}", limit.verdict());
@@ -211,45 +178,17 @@ fn drop_output(
         .take()
         .filter(|_| !limit.keeping.inline)
         .unwrap_or(refusal);
-    let ran = stored.mapped.ran;
-    let usage = stored.mapped.usage.take();
-    *stored.mapped = MappedResult {
-        ran,
-        usage,
-        error: Some(refusal),
-        ..MappedResult::default()
-    };
+    stored.mapped.lose(refusal);
     stored.resource_refs.clear();
     stored.artifact_refs.clear();
-    let id = stored.result_id;
-    journey.persistence.push(decision(
-        journey,
-        id,
-        Strategy::DropWithReason,
-        limit,
-        original,
-        0,
-        None,
-    ));
-    if !limit.keeping.journal {
-        // Partial results and hooks may have repeated the output: the log of calls leaves them out, too.
-        journey.persistence.push(decision(
-            journey,
-            id,
-            Strategy::NeverPersist,
-            limit,
-            original,
-            0,
-            None,
-        ));
-    }
+    // Partial results and hooks may have repeated the output: the log of calls leaves them out, too.
+    record_loss(journey, limit, Strategy::DropWithReason, original);
 }
 
 /// Stores the artifacts of the output, and records a decision on each. Returns `artifact_refs` of the result.
 async fn keep_artifacts(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,
-    result_id: ResultId,
     barred: Option<(ErrorCode, String)>,
     limit: InlineLimit,
 ) -> Vec<Value> {
@@ -259,17 +198,12 @@ async fn keep_artifacts(
         persisted_ref,
     } in artifacts::keep(journey, mapped, barred).await
     {
-        let size = persisted_ref.size_bytes;
-        let mut kept = decision(
-            journey,
-            result_id,
-            Strategy::RefOnly,
-            limit,
-            size,
-            0,
-            Some(persisted_ref),
-        );
-        "the tool wrote it as an artifact".clone_into(&mut kept.reason);
+        let sizes = [persisted_ref.size_bytes, 0];
+        let kept = ResultPersistence {
+            persisted_ref: Some(persisted_ref),
+            reason: "the tool wrote it as an artifact".to_owned(),
+            ..decision(journey, limit, Strategy::RefOnly, sizes)
+        };
         persisted(journey, kept);
         records.push(record);
     }
@@ -291,31 +225,23 @@ fn persisted(journey: &mut CallState<'_>, kept: ResultPersistence) {
 /// that says stop keeps the result off the disk.
 async fn persistence_hooks(
     journey: &mut CallState<'_>,
-    mapped: Box<MappedResult>,
-) -> (Box<MappedResult>, Option<String>) {
-    let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
-        return (mapped, None);
-    };
+    mapped: &mut MappedResult,
+) -> Option<String> {
+    let tool = journey.tool.clone().filter(|_| mapped.ran)?;
     let services = journey.services;
-    let declaration = tool.declaration();
     let event = HookEvent::ResultPersistence;
-    let mut mapped = mapped;
     let mut stop = None;
-    for hook in services
-        .hooks
-        .hearing(event, &declaration.tool_id, &declaration.namespace)
-    {
+    for hook in services.hooks.hearing(event, tool.declaration()) {
         let mappings = journey.mappings.hooks.len();
-        stop = post_hooks::one(journey, &tool, hook, event, &mut mapped)
-            .await
-            .or(stop);
+        let said = post_hooks::one(journey, &tool, hook, event, mapped).await;
+        stop = said.or(stop);
         if journey.mappings.hooks.len() > mappings {
-            journey.redaction.hooked();
+            journey.redaction.hooked = true;
             let redacted = json!({ "rule": format!("hook:{}", hook.id()), "pointers": ["/content", "/structured_content"] });
             journey.trail.emit(EventType::ResultRedacted, redacted);
         }
     }
-    (mapped, stop)
+    stop
 }
 
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
@@ -339,28 +265,18 @@ async fn spill(
             reference,
             preview_bytes,
         } = moved;
-        stored.resource_refs.push(resource(
-            of,
-            &reference,
-            journey.invocation.invocation_id,
-            stored.result_id,
-        ));
-        let silent = journey.redaction.is_silent() || !limit.keeping.inline;
-        let strategy = if silent {
+        let resource = resource(journey, limit, of, &reference);
+        stored.resource_refs.push(resource);
+        let strategy = if limit.silent || !limit.keeping.inline {
             Strategy::RefOnly
         } else {
             Strategy::PreviewAndPersist
         };
-        let id = stored.result_id;
-        let kept = decision(
-            journey,
-            id,
-            strategy,
-            limit,
-            reference.size_bytes,
-            preview_bytes,
-            Some(reference),
-        );
+        let sizes = [reference.size_bytes, preview_bytes];
+        let kept = ResultPersistence {
+            persisted_ref: Some(reference),
+            ..decision(journey, limit, strategy, sizes)
+        };
         persisted(journey, kept);
     }
     Ok(())
@@ -450,8 +366,8 @@ async fn spill_block(
     let Some(block) = stored.mapped.content.get_mut(at) else {
         anyhow::bail!("no block {at}")
     };
-    let beginning = |chars| preview::of_text(block.as_text().unwrap_or_default(), chars).to_owned();
-    let shown = previewed(journey, limit, beginning);
+    let text = block.as_text().unwrap_or_default();
+    let shown = preview::of_text(text, limit.shown_chars()).to_owned();
     let small = |text: &str| {
         if limit.keeping.inline {
             block_length(block) - text.len() <= BESIDE_BYTES_MAX
@@ -545,15 +461,14 @@ async fn keep_json(
         .payloads()
         .keep(serde_json::to_vec(value)?, "application/json")
         .await?;
-    let shown = previewed(journey, limit, |chars| preview::of_json(value, chars));
+    let shown = preview::of_json(value, limit.shown_chars());
+    let stand_in = stand_in(of, &shown, &reference);
     let preview_bytes = shown.len() as u64;
-    Ok((
-        stand_in(of, &shown, &reference),
-        StoredPart {
-            reference,
-            preview_bytes,
-        },
-    ))
+    let part = StoredPart {
+        reference,
+        preview_bytes,
+    };
+    Ok((stand_in, part))
 }
 
 /// The block in place of what was moved. It says whether its preview is only a part.
@@ -570,11 +485,12 @@ fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
 
 /// Data for a client to read a payload, and its origin (AT-RES-10).
 fn resource(
+    journey: &CallState<'_>,
+    limit: InlineLimit,
     of: &str,
     reference: &PersistedRef,
-    invocation: InvocationId,
-    result: ResultId,
 ) -> Value {
+    let call = journey.invocation.invocation_id;
     json!({
         "id": reference.digest,
         "uri": reference.uri,
@@ -583,13 +499,14 @@ fn resource(
         "size_bytes": reference.size_bytes,
         "access": "caller",
         "of": of,
-        "source": { "relation": "output_of", "invocation_id": invocation, "result_id": result },
+        "source": { "relation": "output_of", "invocation_id": call, "result_id": limit.result_id },
     })
 }
 
 /// Limits on what may stay in a result.
 #[derive(Clone, Copy)]
 struct InlineLimit {
+    result_id: ResultId,
     bytes_max: u64,
     /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
     chars_max: Option<u64>,
@@ -597,6 +514,8 @@ struct InlineLimit {
     keeping: OutputRetention,
     /// The data of the tool is secret: none of it stays.
     secret: bool,
+    /// The tool's text must appear in no preview.
+    silent: bool,
     /// A hook keeps the output from being stored.
     stopped: bool,
     /// The output may repeat another call's output that must not be stored.
@@ -605,7 +524,7 @@ struct InlineLimit {
 
 impl InlineLimit {
     /// The lower of the host's and the tool's limits.
-    fn from_call(journey: &CallState<'_>, stopped: bool) -> Self {
+    fn from_call(journey: &CallState<'_>, result_id: ResultId, stopped: bool) -> Self {
         let tool = journey.tool.as_deref();
         let services = journey.services;
         let by_hook = if stopped {
@@ -614,6 +533,7 @@ impl InlineLimit {
             OutputRetention::default()
         };
         Self {
+            result_id,
             bytes_max: tool
                 .and_then(Tool::max_inline_bytes)
                 .unwrap_or(u64::MAX)
@@ -621,6 +541,7 @@ impl InlineLimit {
             chars_max: tool.and_then(Tool::max_inline_chars),
             keeping: journey.keeping().and(by_hook),
             secret: tool.is_some_and(|tool| tool.permission_profile().is_secret()),
+            silent: journey.redaction.whole,
             stopped,
             repeats: !journey.narrowed.journal,
         }
@@ -647,12 +568,11 @@ impl InlineLimit {
         } else {
             0
         };
-        match self.chars_max {
-            None => json!({ "inline_bytes_max": bytes_max }),
-            Some(chars_max) => {
-                json!({ "inline_bytes_max": bytes_max, "inline_chars_max": chars_max })
-            }
+        let mut threshold = json!({ "inline_bytes_max": bytes_max });
+        if let Some(chars_max) = self.chars_max {
+            threshold["inline_chars_max"] = chars_max.into();
         }
+        threshold
     }
 
     /// Maximum characters of a preview: an eighth of what may stay inline, and at most [`PREVIEW_CHARS_MAX`].
@@ -661,6 +581,15 @@ impl InlineLimit {
             return 0;
         }
         PREVIEW_CHARS_MAX.min(self.bytes_max.min(self.chars_max.unwrap_or(u64::MAX)) / 8)
+    }
+
+    /// Maximum characters of the preview in the result; none of sensitive data, of which only the reference stays there
+    /// (AT-STRAT-03).
+    fn shown_chars(self) -> usize {
+        if self.silent {
+            return 0;
+        }
+        usize::try_from(self.preview_chars()).unwrap_or(usize::MAX)
     }
 
     /// Why an output is not in the result, for its message.
@@ -706,30 +635,19 @@ impl InlineLimit {
     }
 }
 
-/// The preview that `make` gives for a number of characters; empty for sensitive data, of which only the reference stays
-/// in the result (AT-STRAT-03).
-fn previewed(
-    journey: &CallState<'_>,
-    limit: InlineLimit,
-    make: impl FnOnce(usize) -> String,
-) -> String {
-    let chars = usize::try_from(limit.preview_chars()).unwrap_or(usize::MAX);
-    if journey.redaction.is_silent() || chars == 0 {
-        String::new()
-    } else {
-        make(chars)
-    }
-}
-
 /// Characters of the tool's output: texts as they are, everything else as JSON.
 fn chars(mapped: &MappedResult) -> u64 {
-    block_chars(mapped) + mapped.structured_content.as_ref().map_or(0, json_chars)
+    block_chars(mapped)
+        + mapped
+            .structured_content
+            .as_ref()
+            .map_or(0, preview::json_chars) as u64
 }
 
 fn block_chars(mapped: &MappedResult) -> u64 {
     let of_field = |value: &Value| match value {
         Value::String(text) => text.chars().count() as u64,
-        value => json_chars(value),
+        value => preview::json_chars(value) as u64,
     };
     mapped
         .content
@@ -739,56 +657,13 @@ fn block_chars(mapped: &MappedResult) -> u64 {
         .sum()
 }
 
-fn json_chars(value: &Value) -> u64 {
-    let mut counter = JsonCounter {
-        total: 0,
-        counts: chars_of,
-    };
-    counter.count(value);
-    counter.total
-}
-
-/// Number of characters that begin in `bytes`: in UTF-8, all bytes of a character but its first begin with the bits 10.
-fn chars_of(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
-}
-
 /// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
 fn json_bytes(mapped: &MappedResult) -> u64 {
-    let mut counter = JsonCounter {
-        total: 0,
-        counts: <[u8]>::len,
-    };
-    mapped.content.iter().for_each(|block| counter.count(block));
-    mapped
-        .structured_content
-        .iter()
-        .for_each(|value| counter.count(value));
-    counter.total
-}
-
-/// Counts JSON text instead of keeping it.
-struct JsonCounter<C> {
-    total: u64,
-    counts: C,
-}
-
-impl<C: Fn(&[u8]) -> usize> JsonCounter<C> {
-    fn count(&mut self, value: &impl serde::Serialize) {
-        // Serializing into a counter never fails.
-        let _ = serde_json::to_writer(self, value);
+    fn bytes(value: &impl serde::Serialize) -> u64 {
+        serde_json::to_vec(value).map_or(0, |text| text.len() as u64)
     }
-}
-
-impl<C: Fn(&[u8]) -> usize> std::io::Write for JsonCounter<C> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.total += (self.counts)(bytes) as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    let blocks = mapped.content.iter().map(bytes).sum::<u64>();
+    blocks + mapped.structured_content.as_ref().map_or(0, bytes)
 }
 
 /// Approximate size of an output as JSON text, in bytes.
@@ -840,26 +715,37 @@ pub(super) fn length(value: &Value) -> usize {
     }
 }
 
+/// Records a decision about an output of which nothing is stored, with its size, and what of that stays.
+fn record(journey: &mut CallState<'_>, limit: InlineLimit, strategy: Strategy, sizes: [u64; 2]) {
+    let decision = decision(journey, limit, strategy, sizes);
+    journey.persistence.push(decision);
+}
+
+/// Records that nothing of an output is left, neither in the result nor, if it may not be there, in the log.
+fn record_loss(journey: &mut CallState<'_>, limit: InlineLimit, strategy: Strategy, original: u64) {
+    record(journey, limit, strategy, [original, 0]);
+    if !limit.keeping.journal {
+        record(journey, limit, Strategy::NeverPersist, [original, 0]);
+    }
+}
+
 fn decision(
     journey: &CallState<'_>,
-    result_id: ResultId,
-    strategy: Strategy,
     limit: InlineLimit,
-    original_size_bytes: u64,
-    preview_size_bytes: u64,
-    persisted_ref: Option<PersistedRef>,
+    strategy: Strategy,
+    [original_size_bytes, preview_size_bytes]: [u64; 2],
 ) -> ResultPersistence {
     let created_at = Timestamp::now();
     ResultPersistence {
         schema_version: SchemaVersion::default(),
         decision_id: PersistenceId::at(created_at),
         invocation_id: journey.invocation.invocation_id,
-        result_id,
+        result_id: limit.result_id,
         strategy,
         threshold: limit.threshold(),
         original_size_bytes,
         preview_size_bytes,
-        persisted_ref,
+        persisted_ref: None,
         redaction_state: journey.redaction.state().to_owned(),
         reason: limit.reason(strategy).to_owned(),
         created_at,

@@ -23,15 +23,11 @@ pub(super) async fn run(journey: &mut CallState<'_>, answered: Answered) -> Post
         return PostHooked(mapped);
     };
     let services = journey.services;
-    let declaration = tool.declaration();
     let event = match mapped.error {
         None => HookEvent::PostToolUse,
         Some(_) => HookEvent::PostToolUseFailure,
     };
-    let mut hearing = services
-        .hooks
-        .hearing(event, &declaration.tool_id, &declaration.namespace)
-        .peekable();
+    let mut hearing = services.hooks.hearing(event, tool.declaration()).peekable();
     if hearing.peek().is_some() && event == HookEvent::PostToolUse {
         journey.pass_through(Status::PostHooksRunning, "hooks run after the tool");
     }

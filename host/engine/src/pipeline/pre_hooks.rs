@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::catalog::Tool;
 use toolcell_executor::hook::{HookOutput, Registration};
 use toolcell_policy::secret::REDACTED;
-use toolcell_spec::{ErrorCode, HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
+use toolcell_spec::{ErrorCode, HookEvent, Input, MutationSource, Refusal, Status};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::hooks;
@@ -25,14 +25,7 @@ pub(super) async fn run(
     observed: Observed,
 ) -> Result<PreHooked, Refusal> {
     let PreparedCall { tool, input } = observed.open();
-    let declaration = tool.declaration();
-    let heard = journey
-        .services
-        .hooks
-        .hearing(EVENT, &declaration.tool_id, &declaration.namespace)
-        .next()
-        .is_some();
-    if !heard {
+    if !journey.services.hooks.are_told(EVENT, tool.declaration()) {
         return Ok(PreHooked(PreparedCall { tool, input }));
     }
     // The record of a call that another process began has the changes already.
@@ -53,12 +46,8 @@ pub(super) async fn shape(
     fresh: bool,
 ) -> Result<Input, Refusal> {
     let services = journey.services;
-    let declaration = tool.declaration();
     let mut input = input;
-    for hook in services
-        .hooks
-        .hearing(EVENT, &declaration.tool_id, &declaration.namespace)
-    {
+    for hook in services.hooks.hearing(EVENT, tool.declaration()) {
         journey.heed_cancellation()?;
         let outputs = hooks::ask(journey, tool, hook, EVENT, &input).await?;
         let shown = journey.redaction.shown(&input).await?;
@@ -104,16 +93,8 @@ async fn update(
     let updated = input.with_value(value);
     record(journey, &updated).await?;
     if fresh {
-        let id = journey.invocation.invocation_id;
-        let reason = "updated_input of a hook";
-        journey.mutated(InputMutation::new(
-            id,
-            MutationSource::Hook,
-            hook.id(),
-            &input,
-            &updated,
-            reason,
-        ));
+        let source = (MutationSource::Hook, hook.id());
+        journey.mutated(source, [&input, &updated], "updated_input of a hook");
     }
     Ok(updated)
 }

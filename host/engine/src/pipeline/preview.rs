@@ -152,13 +152,7 @@ fn outline(value: &Value, room: usize) -> Value {
             if shown == 0 && !items.is_empty() {
                 return mark(value, room);
             }
-            let mut left = room.saturating_sub(
-                2 + if shown < items.len() {
-                    MARK_CHARS_MAX
-                } else {
-                    0
-                },
-            );
+            let mut left = without_mark(room.saturating_sub(2), shown < items.len());
             let mut list = Vec::with_capacity(shown + 1);
             for (at, item) in items.iter().take(shown).enumerate() {
                 let kept = outline(item, (left / (shown - at)).saturating_sub(1));
@@ -178,13 +172,7 @@ fn outline(value: &Value, room: usize) -> Value {
             if shown == 0 && !fields.is_empty() {
                 return mark(value, room);
             }
-            let mut left = room.saturating_sub(
-                2 + if shown < fields.len() {
-                    MARK_CHARS_MAX
-                } else {
-                    0
-                },
-            );
+            let mut left = without_mark(room.saturating_sub(2), shown < fields.len());
             let mut kept = Map::new();
             for (at, (name, field)) in fields.iter().take(shown).enumerate() {
                 let named = text_chars(name) + 2;
@@ -203,6 +191,15 @@ fn outline(value: &Value, room: usize) -> Value {
     }
 }
 
+/// What `room` leaves beside the mark of a list whose rest `is_cut`.
+fn without_mark(room: usize, is_cut: bool) -> usize {
+    if is_cut {
+        room.saturating_sub(MARK_CHARS_MAX)
+    } else {
+        room
+    }
+}
+
 /// How many `items` fit into `room` so that most of them are whole, or have [`ITEM_CHARS`]; at least one.
 fn well_fitting(items: &[Value], room: usize) -> usize {
     let mut lengths: Vec<usize> = items.iter().take(ITEMS_MEASURED).map(length).collect();
@@ -214,12 +211,7 @@ fn well_fitting(items: &[Value], room: usize) -> usize {
         .clamp(1, ITEM_CHARS)
         + ITEM_SLACK_CHARS;
     let whole = items.len().saturating_mul(needed) <= room;
-    let room = if whole {
-        room
-    } else {
-        room.saturating_sub(MARK_CHARS_MAX)
-    };
-    (room / needed).max(1)
+    (without_mark(room, !whole) / needed).max(1)
 }
 
 /// How many values with names of these lengths fit into `room`.
@@ -230,12 +222,7 @@ fn fitting(names: impl ExactSizeIterator<Item = usize>, room: usize) -> usize {
     for name in names {
         let needed = name + 2 + VALUE_CHARS_MIN;
         // The last one needs no mark after it.
-        let mark = if taken + 1 == count {
-            0
-        } else {
-            MARK_CHARS_MAX
-        };
-        if needed + mark > left {
+        if needed > without_mark(left, taken + 1 < count) {
             break;
         }
         left -= needed;
@@ -303,8 +290,8 @@ fn char_chars(c: char) -> usize {
     }
 }
 
-/// The characters of an outline as JSON, which is small.
-fn json_chars(value: &Value) -> usize {
+/// The characters of a value as JSON.
+pub(super) fn json_chars(value: &Value) -> usize {
     value.to_string().chars().count()
 }
 

@@ -64,7 +64,7 @@ pub(super) fn note(
         }
     };
     if let Ok(data) = serde_json::to_value(data) {
-        journey.invocation.extra.insert("replay".to_owned(), data);
+        journey.invocation.note("replay", data);
     }
 }
 

@@ -124,17 +124,8 @@ fn keep_quiet(journey: &CallState<'_>, tool: &Tool) {
 /// Returns whether the tool's messages may be on disk before it ends.
 pub(super) fn may_be_noted(journey: &CallState<'_>, tool: &Tool) -> bool {
     let keeping = journey.keeping();
-    let declaration = tool.declaration();
-    let id = &declaration.tool_id;
-    let namespace = &declaration.namespace;
-    let may_stop = || {
-        journey
-            .services
-            .hooks
-            .hearing(HookEvent::ResultPersistence, id, namespace)
-            .next()
-            .is_some()
-    };
+    let hooks = &journey.services.hooks;
+    let may_stop = || hooks.are_told(HookEvent::ResultPersistence, tool.declaration());
     keeping.journal && keeping.output && !may_stop()
 }
 

@@ -7,11 +7,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::scheduler::RunPlace;
-use toolcell_executor::{Execution, GuestOutcome, ResumedState, RunInput, canceled};
+use toolcell_executor::{Execution, GuestOutcome, ResumedState, RunInput, unless_canceled};
 use toolcell_policy::{Limits, Permit};
-use toolcell_spec::{
-    AbortReason, ErrorClass, EventData, EventType, OutputRetention, Refusal, Status,
-};
+use toolcell_spec::{ErrorClass, EventData, EventType, OutputRetention, Refusal, Status};
 
 use super::call_state::CallState;
 use super::{children, interact, schedule};
@@ -145,14 +143,7 @@ fn discard(journey: &mut CallState<'_>, run: &RunInput, execution: &Execution, w
     journey
         .trail
         .emit(EventType::AttemptDiscarded, attempt.clone());
-    let attempts = journey
-        .invocation
-        .extra
-        .entry(ATTEMPTS.to_owned())
-        .or_insert_with(|| json!([]));
-    if let Some(attempts) = attempts.as_array_mut() {
-        attempts.push(attempt);
-    }
+    journey.invocation.note_item(ATTEMPTS, attempt);
 }
 
 /// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
@@ -162,14 +153,7 @@ async fn again(
     wait: Duration,
 ) -> Result<Option<RunPlace>, Refusal> {
     schedule::step_aside(journey);
-    let cancellation = &journey.request.cancellation;
-    tokio::select! {
-        biased;
-        () = cancellation.cancelled() => {
-            return Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)));
-        }
-        () = tokio::time::sleep(wait) => {}
-    }
+    unless_canceled(&journey.request.cancellation, tokio::time::sleep(wait)).await?;
     schedule::step_back(journey);
     schedule::place(journey, permit.limits()).await
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
-use toolcell_executor::canceled;
+use toolcell_executor::{canceled, unless_canceled};
 use toolcell_policy::Limits;
 use toolcell_spec::{
     AbortReason, ErrorCode, EventType, ProgressStatus, Refusal, Status, WriteEffect,
@@ -40,17 +40,14 @@ pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<S
     let limits = permission.permit.limits();
     let was_held = tell_held(journey)?;
     let services = journey.services;
-    let free = services
-        .scheduler
-        .try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
+    let caller = journey.request.actor_ref.clone();
+    let caller = caller.as_deref();
+    let free = services.scheduler.try_place(caller, limits.host_bytes());
     let runs = take_turn(journey, &permission, free.is_some());
     if let Some(place) = free.filter(|_| runs) {
         return Ok(Scheduled((permission, Some(place))));
     }
-    let Some(ticket) = services
-        .scheduler
-        .line_up(journey.request.actor_ref.as_deref())
-    else {
+    let Some(ticket) = services.scheduler.line_up(caller) else {
         give_up(journey);
         return Err(too_many_wait());
     };
@@ -84,30 +81,21 @@ fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
 /// whether the call runs at once, which it can only with a place. A single call that no other call can notice takes no
 /// turn.
 fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place: bool) -> bool {
-    let claim = if journey.seat.is_some() && children::disturb(journey, &permission.permit) {
-        ResourceClaim::alone()
-    } else {
-        claim(journey, permission)
-    };
     let claim = if journey.seat.is_some() {
+        let claim = if children::disturb(journey, &permission.permit) {
+            ResourceClaim::alone()
+        } else {
+            claim(journey, permission)
+        };
         modifiers::claim(journey, &permission.tool, claim)
     } else {
-        claim
-    };
-    if journey.seat.is_none() {
+        let claim = claim(journey, permission);
         if claim.is_empty() {
             return has_place;
         }
-        let turn = journey
-            .services
-            .locks
-            .turn(None, journey.request.actor_ref.as_deref());
-        journey.seat = Some(BatchSeat {
-            turn,
-            order: None,
-            held_since: None,
-        });
-    }
+        journey.seat = Some(single_seat(journey));
+        claim
+    };
     journey
         .seat
         .as_ref()
@@ -184,16 +172,19 @@ pub(super) fn step_back(journey: &mut CallState<'_>) {
     let Some(claim) = journey.aside.take() else {
         return;
     };
-    let turn = journey
-        .services
-        .locks
-        .turn(None, journey.request.actor_ref.as_deref());
-    turn.claim(claim, false);
-    journey.seat = Some(BatchSeat {
-        turn,
+    let seat = single_seat(journey);
+    seat.turn.claim(claim, false);
+    journey.seat = Some(seat);
+}
+
+/// The seat of a call that belongs to no batch.
+fn single_seat(journey: &CallState<'_>) -> BatchSeat {
+    let caller = journey.request.actor_ref.as_deref();
+    BatchSeat {
+        turn: journey.services.locks.turn(None, caller),
         order: None,
         held_since: None,
-    });
+    }
 }
 
 /// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of
@@ -205,22 +196,15 @@ pub(super) async fn place(
     if journey.request.lineage.is_some() {
         return Ok(None);
     }
-    let cancellation = journey.request.cancellation.clone();
-    let place = tokio::select! {
-        biased;
-        () = cancellation.cancelled() => {
-            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
-        }
-        place = turn_and_place(journey, limits) => match place {
-            Ok(place) => Ok(Some(place)),
-            Err(NoPlace::Memory { total }) => Err(no_memory(limits, total)),
-            Err(NoPlace::Gone) => Err(canceled(AbortReason::RuntimeShutdown)),
-        }
+    let waited = turn_and_place(journey, limits);
+    let refusal = match unless_canceled(&journey.request.cancellation, waited).await {
+        Ok(Ok(place)) => return Ok(Some(place)),
+        Ok(Err(NoPlace::Memory { total })) => no_memory(limits, total),
+        Ok(Err(NoPlace::Gone)) => canceled(AbortReason::RuntimeShutdown),
+        Err(refusal) => refusal,
     };
-    if place.is_err() {
-        give_up(journey);
-    }
-    place
+    give_up(journey);
+    Err(refusal)
 }
 
 /// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for
@@ -254,9 +238,10 @@ async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunP
 
 fn too_many_wait() -> Refusal {
     let message = "the queue of waiting calls is full; try again later";
-    let mut refusal = Refusal::new(ErrorCode::QueueFull, message);
-    refusal.retry_after = Some(RETRY_AFTER);
-    refusal
+    Refusal {
+        retry_after: Some(RETRY_AFTER),
+        ..Refusal::new(ErrorCode::QueueFull, message)
+    }
 }
 
 fn no_memory(limits: &Limits, total: u64) -> Refusal {

@@ -12,8 +12,8 @@ use toolcell_executor::{Execution, GuestOutcome, NeededInput, canceled};
 use toolcell_journal::{Artifacts, Keep, Role, SuspendRequest, SuspendedCall};
 use toolcell_policy::{DecisionOutcome, Permit, PolicyVerdict};
 use toolcell_spec::{
-    AbortReason, Behavior, CallRecord, Content, ErrorCode, Input, PermissionDecision, Plan,
-    Refusal, RuleSource, Status, Suspension, SuspensionState, Timestamp, Usage,
+    AbortReason, Behavior, CallRecord, ErrorCode, Input, PermissionDecision, Refusal, RuleSource,
+    Status, Suspension, SuspensionState, Timestamp,
 };
 
 use super::approval::{self, StoredCall};
@@ -38,10 +38,7 @@ pub(super) struct SoFar<'a> {
     pub(super) permit: &'a Permit,
     pub(super) attempt: u32,
     pub(super) resume_state: &'a [u8],
-    pub(super) usage: &'a Usage,
-    pub(super) partial_bytes: u64,
-    pub(super) logs: &'a [Content],
-    pub(super) redacted: bool,
+    pub(super) execution: &'a Execution,
 }
 
 /// A round of questions that waits for its answers.
@@ -99,15 +96,8 @@ pub(super) async fn suspend(journey: &mut CallState<'_>, paused: &PausedRound<'_
         let Ok(Some(held)) = journal.hold_async(id, Role::Runner).await else {
             return;
         };
-        let journal = journal.clone();
-        let leaving = journey.trail.leaving();
-        journey.asked = Some(Box::new(StoredCall {
-            journal,
-            approval: None,
-            stage: SuspensionStage::Never,
-            leaving,
-            held,
-        }));
+        let stored = StoredCall::new(&journal, &journey.trail, None, held);
+        journey.asked = Some(Box::new(stored));
     }
     let suspension = describe(journey, &tool, paused);
     let invocation = journey.invocation.clone();
@@ -152,10 +142,7 @@ fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) 
     let SoFar {
         permit,
         resume_state,
-        usage,
-        partial_bytes,
-        logs,
-        redacted,
+        execution,
         attempt: _,
     } = *so_far;
     let actor = journey.request.actor_ref.as_deref();
@@ -169,23 +156,10 @@ fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) 
         invocation_id: inquiry.invocation_id,
         tool_id: inquiry.tool_id.clone(),
         actor_ref: journey.request.actor_ref.clone(),
-        binding: bind(
-            tool,
-            permit.capability(),
-            permit.limits(),
-            permit.call_input(),
-            actor,
-        ),
+        binding: bind(tool, permit, actor),
         is_approved: has_approval || journey.decisions.iter().any(is_remembered),
         changes: journey.changes,
-        plan: Plan {
-            tool: journey.request.tool.name().to_owned(),
-            model_input: journey.request.input.text().to_owned(),
-            permission_input: permit.call_input().text().to_owned(),
-            shown_input: None,
-            reference_key: journey.redaction.reference_key(),
-            origin: None,
-        },
+        plan: approval::plan(journey, permit.call_input()),
         questions: inquiry
             .requests
             .iter()
@@ -198,10 +172,10 @@ fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) 
         calls_left,
         responses: journey.responses.clone(),
         resume_state: BASE64.encode(resume_state),
-        spent: usage.clone(),
-        partial_bytes,
-        logs: logs.to_vec(),
-        redacted,
+        spent: execution.usage.clone(),
+        partial_bytes: execution.partial_bytes,
+        logs: execution.logs.clone(),
+        redacted: execution.redacted,
     }
 }
 
@@ -270,19 +244,11 @@ pub(super) async fn re_enter(
     let permit = match permit {
         Ok(permit) => permit,
         Err(refusal) => {
-            // The call is denied, whatever the hooks answer.
-            let _ = permission::announce(journey, &tool, &input, decision).await;
-            return Err(refusal);
+            return Err(permission::denied(journey, &tool, &input, decision, refusal).await);
         }
     };
     let actor = journey.request.actor_ref.as_deref();
-    let now = bind(
-        &tool,
-        permit.capability(),
-        permit.limits(),
-        permit.call_input(),
-        actor,
-    );
+    let now = bind(&tool, &permit, actor);
     let changed = kept.binding.differences(&now);
     if !changed.is_empty() && guard!("suspended_binding") {
         return Err(outdated(&changed));

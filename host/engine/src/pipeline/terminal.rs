@@ -1,6 +1,6 @@
 //! Phase 13: no refusal. Ends the invocation, once, and returns its complete record.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use toolcell_spec::{
     CallRecord, ErrorClass, EventData, EventType, Extra, ProgressStatus, Refusal, ResultId,
@@ -32,10 +32,7 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     }
     refs::of_invocation(&mut journey, &mapped);
     if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
-        journey
-            .invocation
-            .extra
-            .insert("error_detail".to_owned(), Value::String(detail));
+        journey.invocation.note("error_detail", detail);
     }
     if let Some(reason) = journey
         .request
@@ -53,10 +50,9 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     let mut result = envelope(&journey, result_id, *mapped);
     result.resource_refs = resource_refs;
     if !artifact_refs.is_empty() {
-        journey.invocation.extra.insert(
-            "artifact_refs".to_owned(),
-            Value::Array(artifact_refs.clone()),
-        );
+        journey
+            .invocation
+            .note("artifact_refs", artifact_refs.clone());
     }
     result.artifact_refs = artifact_refs;
     refs::of_result(&journey, &mut result);

@@ -89,17 +89,10 @@ async fn look(
     prepared: &PreparedCall,
 ) -> Result<Option<PreflightPermit>, Refusal> {
     let PreparedCall { tool, input } = prepared;
-    let declaration = tool.declaration();
     // Hooks are asked later, and could deny the call or change what it reads.
-    let mut hooks = [HookEvent::PreToolUse, HookEvent::PermissionRequest].into_iter();
-    let hooks_apply = hooks.any(|event| {
-        journey
-            .services
-            .hooks
-            .hearing(event, &declaration.tool_id, &declaration.namespace)
-            .next()
-            .is_some()
-    });
+    let hooks = &journey.services.hooks;
+    let mut events = [HookEvent::PreToolUse, HookEvent::PermissionRequest].into_iter();
+    let hooks_apply = events.any(|event| hooks.are_told(event, tool.declaration()));
     if hooks_apply && guard!("preflight_hooks") {
         return Ok(None);
     }

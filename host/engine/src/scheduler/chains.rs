@@ -1,9 +1,4 @@
-use std::sync::Arc;
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use super::shares::CallerShares;
-use toolcell_system::pool::share;
+use super::shares::{SharedPlace, SharedPlaces};
 
 /// Maximum number of calls that may have calls below them at once, because each keeps room for [`CHILD_DEPTH_MAX`] more
 /// instances.
@@ -18,28 +13,13 @@ pub const CHILD_DEPTH_MAX: u32 = 4;
 /// A call takes one chain before its first call of a tool, for everything below it. Who holds a chain waits for no place,
 /// no memory and no other chain, so each chain is given back.
 #[derive(Clone, Debug)]
-pub struct CallChains {
-    all: Arc<Semaphore>,
-    /// `None` if there is one caller, which may use every chain.
-    shares: Option<Arc<CallerShares>>,
-}
-
-/// One chain, returned when dropped.
-#[derive(Debug)]
-pub struct CallChain {
-    _permit: OwnedSemaphorePermit,
-    _of_caller: Option<OwnedSemaphorePermit>,
-}
+pub struct CallChains(SharedPlaces);
 
 impl CallChains {
-    /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`].
+    /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`](super::share).
     pub fn new(calls_at_once: u32, callers: usize) -> Self {
         let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
-        let shares = (callers > 1).then(|| Arc::new(CallerShares::new(share(chains, callers))));
-        Self {
-            all: Arc::new(Semaphore::new(chains)),
-            shares,
-        }
+        Self(SharedPlaces::new(chains, callers))
     }
 
     /// How many instances all chains may have together.
@@ -53,15 +33,9 @@ impl CallChains {
 
     /// Waits for a chain for a call of `caller`, first for one of those that the caller may have. `None` only if the host
     /// is gone.
-    pub async fn take(&self, caller: Option<&str>) -> Option<CallChain> {
-        let of_caller = match (&self.shares, caller) {
-            (Some(shares), Some(caller)) => Some(shares.take(caller).await?),
-            _ => None,
-        };
-        Some(CallChain {
-            _permit: Arc::clone(&self.all).acquire_owned().await.ok()?,
-            _of_caller: of_caller,
-        })
+    pub async fn take(&self, caller: Option<&str>) -> Option<SharedPlace> {
+        let of_caller = self.0.share(caller).await?;
+        self.0.take(of_caller).await
     }
 }
 
@@ -69,9 +43,9 @@ impl CallChains {
 mod tests {
     use std::time::Duration;
 
-    use super::{CallChain, CallChains};
+    use super::{CallChains, SharedPlace};
 
-    async fn soon(chains: &CallChains, caller: Option<&str>) -> Option<CallChain> {
+    async fn soon(chains: &CallChains, caller: Option<&str>) -> Option<SharedPlace> {
         tokio::time::timeout(Duration::from_millis(1), chains.take(caller))
             .await
             .ok()

@@ -57,6 +57,7 @@ struct CallQueue {
 #[derive(Debug)]
 struct QueueEntry {
     call: QueuedCall,
+    caller: Option<Arc<str>>,
     line: Option<ChangeLine>,
     /// `None` until the call was decided on.
     claim: Option<ResourceClaim>,
@@ -101,8 +102,9 @@ impl CallQueue {
 
     fn enter(&mut self, line: Option<ChangeLine>, caller: Option<&str>) -> u64 {
         let id = self.number();
+        let (number, caller) = self.callers.enter(caller);
         let call = QueuedCall {
-            caller: self.callers.enter(caller),
+            caller: number,
             order: TurnOrder::since(id, id),
         };
         if let Some(ChangeLine(line)) = line {
@@ -111,6 +113,7 @@ impl CallQueue {
         }
         let entry = QueueEntry {
             call,
+            caller,
             line,
             claim: None,
             stage: None,
@@ -147,14 +150,7 @@ impl CallQueue {
         if self.follows_own(id) {
             self.reorder(id, TurnOrder::not_in_line(id));
         }
-        self.shift(
-            id,
-            if is_blocked {
-                self.stage_behind(id)
-            } else {
-                ClaimStage::Waiting
-            },
-        );
+        self.shift(id, self.stage_of(id, is_blocked));
         // Calls of a batch are not decided on in their order.
         for later in self.successors(id) {
             if self
@@ -168,24 +164,22 @@ impl CallQueue {
         }
     }
 
+    /// What a call claims, once it was decided on.
+    fn claimed(&self, id: u64) -> Option<(&ResourceClaim, QueuedCall)> {
+        let entry = self.entries.get(&id)?;
+        Some((entry.claim.as_ref()?, entry.call))
+    }
+
     /// Returns whether an earlier call of the same caller that conflicts with it does not run yet.
     fn follows_own(&self, id: u64) -> bool {
-        let Some(entry) = self.entries.get(&id) else {
-            return false;
-        };
-        let follows = |claim: &ResourceClaim| self.index.follows_own(claim, entry.call);
-        entry.claim.as_ref().is_some_and(follows)
+        self.claimed(id)
+            .is_some_and(|(claim, call)| self.index.follows_own(claim, call))
     }
 
     /// The ids of the next calls of the same caller that meet the call, and do not run yet.
     fn successors(&self, id: u64) -> Vec<u64> {
-        let Some(entry) = self.entries.get(&id) else {
-            return Vec::new();
-        };
-        entry
-            .claim
-            .as_ref()
-            .map_or_else(Vec::new, |claim| self.index.successors(claim, entry.call))
+        self.claimed(id)
+            .map_or_else(Vec::new, |(claim, call)| self.index.successors(claim, call))
     }
 
     fn reorder(&mut self, id: u64, order: TurnOrder) {
@@ -254,14 +248,12 @@ impl CallQueue {
         awaits_decisions || self.index.holds_up(claim, entry.call)
     }
 
-    /// The stage of a call that waits for its turn. One that waits for a call without a place can be passed like that one.
+    /// The stage of a call that does not run. One that waits for a call without a place can be passed like that one.
     /// Otherwise it would keep calls waiting that do not meet the call without a place.
-    fn stage_behind(&self, id: u64) -> ClaimStage {
-        let Some(entry) = self.entries.get(&id) else {
-            return ClaimStage::Waiting;
-        };
-        let follows = |claim: &ResourceClaim| self.index.follows_placeless(claim, entry.call);
-        if entry.claim.as_ref().is_some_and(follows) {
+    fn stage_of(&self, id: u64, is_blocked: bool) -> ClaimStage {
+        let follows =
+            |(claim, call): (&ResourceClaim, _)| self.index.follows_placeless(claim, call);
+        if is_blocked && self.claimed(id).is_some_and(follows) {
             ClaimStage::Placeless
         } else {
             ClaimStage::Waiting
@@ -332,11 +324,10 @@ impl CallQueue {
         if entry.passes < PASSES_MAX {
             self.reorder(id, TurnOrder::not_in_line(id));
             self.shift(id, ClaimStage::Placeless);
-            self.wake_behind(id);
         } else {
             self.shift(id, ClaimStage::Insistent);
-            self.wake_behind(id);
         }
+        self.wake_behind(id);
     }
 
     /// Notifier for the turn of the call `id`; `None` if it may run.
@@ -345,11 +336,7 @@ impl CallQueue {
         let is_blocked = self.is_blocked(id);
         let stage = self.entries.get(&id)?.stage;
         if matches!(stage, Some(ClaimStage::Waiting | ClaimStage::Placeless)) {
-            let to = if is_blocked {
-                self.stage_behind(id)
-            } else {
-                ClaimStage::Waiting
-            };
+            let to = self.stage_of(id, is_blocked);
             self.shift(id, to);
             if to == ClaimStage::Placeless && stage == Some(ClaimStage::Waiting) {
                 self.wake_behind(id);
@@ -367,7 +354,7 @@ impl CallQueue {
     /// Removes the call `id`, and lets those go on that waited for it. Returns its claim.
     fn leave(&mut self, id: u64) -> Option<ResourceClaim> {
         let entry = self.entries.remove(&id)?;
-        self.callers.leave(entry.call.caller);
+        self.callers.leave(entry.caller.as_deref());
         if let Some(ChangeLine(line)) = entry.line {
             self.lined.remove(&(line, id));
         }
@@ -391,11 +378,8 @@ impl CallQueue {
 
     /// The ids of all calls that the call may have been the last to hold up.
     fn behind(&self, id: u64) -> Vec<u64> {
-        let Some(entry) = self.entries.get(&id) else {
-            return Vec::new();
-        };
-        entry.claim.as_ref().map_or_else(Vec::new, |claim| {
-            self.index.behind(claim, entry.call.caller)
+        self.claimed(id).map_or_else(Vec::new, |(claim, call)| {
+            self.index.behind(claim, call.caller)
         })
     }
 
@@ -420,7 +404,7 @@ impl CallQueue {
                 }
                 continue;
             }
-            match (entry.stage, self.stage_behind(id)) {
+            match (entry.stage, self.stage_of(id, true)) {
                 (Some(ClaimStage::Waiting), ClaimStage::Placeless) => {
                     self.shift(id, ClaimStage::Placeless);
                     ids.extend(self.behind(id));

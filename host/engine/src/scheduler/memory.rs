@@ -21,12 +21,6 @@ pub struct MemoryBudget {
     total: u32,
 }
 
-/// A call's part of the budget, returned when dropped.
-#[derive(Debug)]
-pub(super) struct ReservedMemory {
-    _pieces: OwnedSemaphorePermit,
-}
-
 impl MemoryBudget {
     /// Creates a budget of `bytes`, rounded up to 64 KiB.
     pub fn new(bytes: u64) -> Self {
@@ -45,20 +39,15 @@ impl MemoryBudget {
 
     /// Reserves `bytes`, if they are free and no other call waits. A call that may use more than the whole budget
     /// reserves all of it, and so runs alone.
-    pub(super) fn try_reserve(&self, bytes: u64) -> Option<ReservedMemory> {
-        let reserved = Arc::clone(&self.pieces)
-            .try_acquire_many_owned(self.share(bytes))
-            .ok()?;
-        Some(ReservedMemory { _pieces: reserved })
+    pub(super) fn try_reserve(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let pieces = Arc::clone(&self.pieces);
+        pieces.try_acquire_many_owned(self.share(bytes)).ok()
     }
 
     /// Waits for `bytes` and reserves them. `None` only if the budget is closed.
-    pub(super) async fn reserve(&self, bytes: u64) -> Option<ReservedMemory> {
-        let reserved = Arc::clone(&self.pieces)
-            .acquire_many_owned(self.share(bytes))
-            .await
-            .ok()?;
-        Some(ReservedMemory { _pieces: reserved })
+    pub(super) async fn reserve(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let pieces = Arc::clone(&self.pieces);
+        pieces.acquire_many_owned(self.share(bytes)).await.ok()
     }
 
     fn share(&self, bytes: u64) -> u32 {

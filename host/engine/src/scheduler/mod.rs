@@ -8,11 +8,9 @@ mod locks;
 mod memory;
 mod queue;
 mod shares;
-mod waiting;
 
-pub use chains::{CHILD_DEPTH_MAX, CallChain, CallChains};
+pub use chains::{CHILD_DEPTH_MAX, CallChains};
 pub use locks::{ChangeLine, NetworkUse, QueueTurn, ResourceClaim, ResourceLocks};
 pub use memory::MemoryBudget;
-pub use queue::{CallerPlace, NoPlace, RunPlace, Scheduler};
-pub use shares::CallerShares;
-pub use waiting::WaitTicket;
+pub use queue::{NoPlace, RunPlace, Scheduler};
+pub use shares::{CallerPlace, CallerShares, SharedPlace};

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use toolcell_system::pool::share;
 
 /// The places that each caller may have of those that all callers share, so that one caller leaves some to the others.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ impl CallerShares {
     /// Creates shares in which each caller has `each` places.
     pub fn new(each: usize) -> Self {
         Self {
-            each,
+            each: each.min(Semaphore::MAX_PERMITS),
             by_caller: Mutex::default(),
         }
     }
@@ -46,9 +47,118 @@ impl CallerShares {
     }
 }
 
+/// Places that all callers share, of which each may have its [`share`].
+#[derive(Clone, Debug)]
+pub(super) struct SharedPlaces {
+    all: Arc<Semaphore>,
+    /// `None` if there is one caller, which may use every place.
+    shares: Option<Arc<CallerShares>>,
+}
+
+/// One of the places that a caller may have, returned when dropped: the first part of a [`SharedPlace`].
+#[derive(Debug)]
+pub struct CallerPlace {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// One place, returned when dropped.
+#[derive(Debug)]
+pub struct SharedPlace {
+    _place: OwnedSemaphorePermit,
+    _of_caller: CallerPlace,
+}
+
+impl SharedPlaces {
+    /// Creates `total` places for `callers`.
+    pub(super) fn new(total: usize, callers: usize) -> Self {
+        let shares = || Arc::new(CallerShares::new(share(total, callers)));
+        Self {
+            all: Arc::new(Semaphore::new(total.min(Semaphore::MAX_PERMITS))),
+            shares: (callers > 1).then(shares),
+        }
+    }
+
+    fn share_of<'a>(&'a self, caller: Option<&'a str>) -> Option<(&'a CallerShares, &'a str)> {
+        Some((self.shares.as_deref()?, caller?))
+    }
+
+    /// Returns one of the places of `caller`, if one is free and no other call of the caller waits for one.
+    pub(super) fn try_share(&self, caller: Option<&str>) -> Option<CallerPlace> {
+        let permit = match self.share_of(caller) {
+            Some((shares, caller)) => Some(shares.try_take(caller)?),
+            None => None,
+        };
+        Some(CallerPlace { _permit: permit })
+    }
+
+    /// Waits for one of the places of `caller`. `None` only if the places are closed, as in [`Self::take`].
+    pub(super) async fn share(&self, caller: Option<&str>) -> Option<CallerPlace> {
+        let permit = match self.share_of(caller) {
+            Some((shares, caller)) => Some(shares.take(caller).await?),
+            None => None,
+        };
+        Some(CallerPlace { _permit: permit })
+    }
+
+    /// Returns a place, if one is free and nobody waits for one.
+    pub(super) fn try_take(&self, of_caller: CallerPlace) -> Option<SharedPlace> {
+        let place = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        Some(SharedPlace {
+            _place: place,
+            _of_caller: of_caller,
+        })
+    }
+
+    /// Waits for a place.
+    pub(super) async fn take(&self, of_caller: CallerPlace) -> Option<SharedPlace> {
+        let place = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        Some(SharedPlace {
+            _place: place,
+            _of_caller: of_caller,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::CallerShares;
+    use super::{CallerShares, SharedPlace, SharedPlaces, share};
+
+    fn taken(places: &SharedPlaces, caller: Option<&str>) -> Option<SharedPlace> {
+        places.try_take(places.try_share(caller)?)
+    }
+
+    #[test]
+    fn a_flood_is_refused_and_leaves_room_for_another_caller() {
+        let places = SharedPlaces::new(16, 2);
+        let of_anna: Vec<_> = std::iter::from_fn(|| taken(&places, Some("anna")))
+            .take(100)
+            .collect();
+        assert_eq!(of_anna.len(), 8);
+        let of_bert = taken(&places, Some("bert")).unwrap();
+        drop(of_anna);
+        assert!(taken(&places, Some("anna")).is_some());
+        drop(of_bert);
+        assert_eq!(places.all.available_permits(), 16);
+    }
+
+    #[test]
+    fn all_callers_together_have_a_limit_too() {
+        let places = SharedPlaces::new(3, 1);
+        let names = ["a", "b", "c"].map(|name| taken(&places, Some(name)).unwrap());
+        assert!(taken(&places, None).is_none());
+        drop(names);
+        assert!(taken(&places, None).is_some());
+        let endless = SharedPlaces::new(usize::MAX, 2);
+        assert!(taken(&endless, Some("a")).is_some());
+    }
+
+    #[test]
+    fn up_to_eight_callers_have_places_of_their_own() {
+        assert_eq!(
+            (share(192, 1), share(192, 2), share(192, 100), share(1, 2)),
+            (192, 96, 24, 1)
+        );
+    }
 
     #[test]
     fn one_caller_takes_no_place_of_another_and_leaves_nothing_behind() {

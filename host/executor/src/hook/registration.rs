@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use toolcell_spec::HookEvent;
+use toolcell_policy::WordPattern;
+use toolcell_spec::{HookEvent, ToolDeclaration};
 
 use super::Hook;
 
@@ -43,22 +43,15 @@ pub enum OnFailure {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
-    tool: Option<GlobMatcher>,
-    namespace: Option<GlobMatcher>,
+    tool: Option<WordPattern>,
+    namespace: Option<WordPattern>,
 }
 
 impl Matcher {
     /// Compiles a pattern for the tool's id, such as `files.*`, and one for its namespace. Fails if a pattern is
     /// invalid.
     pub fn new(tool: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
-        let compile = |text: &str| {
-            let glob = GlobBuilder::new(text)
-                .literal_separator(false)
-                .backslash_escape(true)
-                .build();
-            glob.map(|glob| glob.compile_matcher())
-                .map_err(|error| format!("{text:?} is not a pattern: {error}"))
-        };
+        let compile = |text: &str| WordPattern::compile(text).map_err(|error| format!("{error:#}"));
         Ok(Self {
             tool: tool.map(compile).transpose()?,
             namespace: namespace.map(compile).transpose()?,
@@ -66,23 +59,17 @@ impl Matcher {
     }
 
     fn fits(&self, tool_id: &str, namespace: &str) -> bool {
-        self.tool
-            .as_ref()
-            .is_none_or(|pattern| pattern.is_match(tool_id))
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|pattern| pattern.is_match(namespace))
+        let fits = |pattern: &Option<WordPattern>, word| {
+            pattern.as_ref().is_none_or(|pattern| pattern.matches(word))
+        };
+        fits(&self.tool, tool_id) && fits(&self.namespace, namespace)
     }
 
     /// Returns the record of the matcher, with only the patterns that were given.
     pub fn to_value(&self) -> Value {
         let named = [("tool", &self.tool), ("namespace", &self.namespace)];
-        let said = |(name, pattern): (&str, &Option<GlobMatcher>)| {
-            Some((
-                name.to_owned(),
-                Value::from(pattern.as_ref()?.glob().glob()),
-            ))
+        let said = |(name, pattern): (&str, &Option<WordPattern>)| {
+            Some((name.to_owned(), pattern.as_ref()?.text().into()))
         };
         Value::Object(named.into_iter().filter_map(said).collect())
     }
@@ -240,12 +227,17 @@ impl HookList {
     pub fn hearing<'a>(
         &'a self,
         event: HookEvent,
-        tool_id: &'a str,
-        namespace: &'a str,
+        tool: &'a ToolDeclaration,
     ) -> impl Iterator<Item = &'a Registration> {
         self.0.iter().filter(move |registration| {
-            registration.events.contains(&event) && registration.matcher.fits(tool_id, namespace)
+            registration.events.contains(&event)
+                && registration.matcher.fits(&tool.tool_id, &tool.namespace)
         })
+    }
+
+    /// Returns whether a hook receives `event` of this tool.
+    pub fn are_told(&self, event: HookEvent, tool: &ToolDeclaration) -> bool {
+        self.hearing(event, tool).next().is_some()
     }
 }
 
@@ -267,13 +259,21 @@ mod tests {
         assert!(Matcher::new(Some("files.["), None).is_err());
     }
 
+    fn tool() -> ToolDeclaration {
+        serde_json::from_value(json!({
+            "schema_version": "0.2.0", "tool_id": "a.b", "namespace": "a", "name": "b", "description": "d",
+            "lifecycle": "available", "tool_kind": "function",
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn a_hook_that_did_not_load_stands_before_the_tool_and_blocks() {
         let registration = Registration::not_loaded("guard", "no such file");
         assert!(registration.blocks_at(HookEvent::PreToolUse));
         let hooks = HookList::new(vec![registration]);
-        assert_eq!(hooks.hearing(HookEvent::PreToolUse, "a.b", "a").count(), 1);
-        assert_eq!(hooks.hearing(HookEvent::PostToolUse, "a.b", "a").count(), 0);
+        assert!(hooks.are_told(HookEvent::PreToolUse, &tool()));
+        assert!(!hooks.are_told(HookEvent::PostToolUse, &tool()));
     }
 
     #[test]
@@ -287,8 +287,9 @@ mod tests {
                 .unwrap_err()
                 .contains("two hooks are called a")
         );
+        let tool = tool();
         let order: Vec<&str> = hooks
-            .hearing(HookEvent::PreToolUse, "t", "")
+            .hearing(HookEvent::PreToolUse, &tool)
             .map(Registration::id)
             .collect();
         assert_eq!(order, ["b", "d", "a", "c"]);

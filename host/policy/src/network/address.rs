@@ -2,7 +2,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A block of IANA's special-purpose registries: first address, length of the prefix in bits, purpose.
 type Ipv4Block = (Ipv4Addr, u32, &'static str);
-type Ipv6Block = (Ipv6Addr, u32, &'static str);
+/// The same, with the eight groups of the address.
+type Ipv6Block = ([u16; 8], u32, &'static str);
 
 /// Purpose of an address at which a cloud serves the metadata of a machine, and credentials with it, to each program there.
 const METADATA: &str = "cloud metadata";
@@ -37,69 +38,29 @@ const SPECIAL_4: [Ipv4Block; 22] = [
 /// IPv6: the addresses of cloud metadata, and special-purpose blocks. The first match counts. Outside of these blocks, only
 /// global unicast (`2000::/3`) is public.
 const SPECIAL_6: [Ipv6Block; 18] = [
-    (
-        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
-        128,
-        METADATA,
-    ),
-    (
-        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
-        128,
-        METADATA,
-    ),
-    (
-        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
-        128,
-        METADATA,
-    ),
-    (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
-    (Ipv6Addr::LOCALHOST, 128, "loopback"),
-    (
-        Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0),
-        96,
-        "IPv4-mapped",
-    ),
-    (Ipv6Addr::UNSPECIFIED, 96, "IPv4-compatible"),
-    (
-        Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),
-        48,
-        "local translation",
-    ),
-    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, "discard"),
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "Teredo"),
-    (
-        Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
-        23,
-        "protocol assignments",
-    ),
-    (
-        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0),
-        32,
-        "documentation",
-    ),
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, "6to4"),
-    (
-        Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0),
-        20,
-        "documentation",
-    ),
-    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "private"),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
-    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, "site-local"),
-    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
+    ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128, METADATA),
+    ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, METADATA),
+    ([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128, METADATA),
+    ([0, 0, 0, 0, 0, 0, 0, 0], 128, "unspecified"),
+    ([0, 0, 0, 0, 0, 0, 0, 1], 128, "loopback"),
+    ([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, "IPv4-mapped"),
+    ([0, 0, 0, 0, 0, 0, 0, 0], 96, "IPv4-compatible"),
+    ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "local translation"),
+    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "discard"),
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "Teredo"),
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "protocol assignments"),
+    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "documentation"),
+    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, "6to4"),
+    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "documentation"),
+    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private"),
+    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local"),
+    ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "site-local"),
+    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast"),
 ];
 
 /// NAT64 prefix: in a network without IPv4, the addresses of IPv4 hosts begin with it.
-const TRANSLATED: Ipv6Block = (
-    Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0),
-    96,
-    "translated",
-);
-const GLOBAL_UNICAST: Ipv6Block = (
-    Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0),
-    3,
-    "global unicast",
-);
+const TRANSLATED: Ipv6Block = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, "translated");
+const GLOBAL_UNICAST: Ipv6Block = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, "global unicast");
 
 /// Purpose of `address`; `None` if it is an ordinary public address. Nothing is sent to a special address unless a
 /// grant names it.
@@ -149,7 +110,7 @@ fn translated(address: Ipv6Addr) -> Ipv4Addr {
 }
 
 fn within(address: Ipv6Addr, (first, prefix, _): Ipv6Block) -> bool {
-    (u128::from(address) ^ u128::from(first)) >> (128 - prefix) == 0
+    (u128::from(address) ^ u128::from(Ipv6Addr::from(first))) >> (128 - prefix) == 0
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use authority::{Authority, OriginError};
 pub(super) use authority::{SplitUrl, host_and_port, port_pattern};
 pub use origin::{HostName, Origin, Scheme};
 pub use rule::NetworkRule;
-pub(super) use rule::is_plain;
+pub(super) use rule::{HostPattern, is_plain};
 
 /// The one name that means addresses of this machine. It is never looked up (RFC 6761).
 pub const LOCALHOST: &str = "localhost";
@@ -69,15 +69,14 @@ impl NetworkGrants {
                     .iter()
                     .any(|pattern| rule.meet(pattern).is_some())
         };
-        let is_denied = |Origin { scheme, host, port }: &Origin| {
+        let is_denied = |origin: &Origin| {
             let request = NetworkRequest {
-                scheme: *scheme,
-                host,
-                port: *port,
+                origin,
                 method: "GET",
                 path: "/",
             };
-            self.deny.iter().any(|rule| rule.touches(&request, host))
+            let mut denials = self.deny.iter();
+            denials.any(|rule| rule.touches(&request, &origin.host))
         };
         origins
             .iter()
@@ -104,26 +103,6 @@ impl NetworkGrants {
             .map(|rule| rule.source)
     }
 
-    pub(super) fn allow(
-        &mut self,
-        spec: &str,
-        words: &str,
-        source: RuleSource,
-    ) -> anyhow::Result<()> {
-        self.allow.push(NetworkRule::allow(spec, words, source)?);
-        Ok(())
-    }
-
-    pub(super) fn deny(
-        &mut self,
-        spec: &str,
-        words: &str,
-        source: RuleSource,
-    ) -> anyhow::Result<()> {
-        self.deny.push(NetworkRule::deny(spec, words, source)?);
-        Ok(())
-    }
-
     pub(super) fn extend(&mut self, other: &Self) {
         self.allow.extend(other.allow.iter().cloned());
         self.deny.extend(other.deny.iter().cloned());
@@ -133,9 +112,7 @@ impl NetworkGrants {
 /// The parts of a request that rules compare.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkRequest<'a> {
-    pub scheme: Scheme,
-    pub host: &'a HostName,
-    pub port: u16,
+    pub origin: &'a Origin,
     pub method: &'a str,
     /// Without the query; begins with `/`.
     pub path: &'a str,
@@ -228,6 +205,11 @@ impl Network {
         &self.allow
     }
 
+    /// The requests that may be sent, in words.
+    pub(super) fn targets(&self) -> Vec<String> {
+        listed(&self.allow)
+    }
+
     /// Requests that may not be sent, whatever is allowed.
     pub fn denied(&self) -> &[NetworkRule] {
         &self.deny
@@ -283,14 +265,12 @@ impl Network {
                 continue;
             }
             tried.push(method);
-            let Origin { scheme, host, port } = origin;
-            match self.check(&NetworkRequest {
-                scheme: *scheme,
-                host,
-                port: *port,
+            let request = NetworkRequest {
+                origin,
                 method,
                 path,
-            }) {
+            };
+            match self.check(&request) {
                 Ok(()) => return None,
                 // The first reason is the clearest: a later request may be refused for its method alone.
                 Err(reason) => refused = refused.or(Some(reason)),
@@ -301,19 +281,15 @@ impl Network {
 
     /// Decides on `request` before anything is looked up or sent.
     pub fn check(&self, request: &NetworkRequest<'_>) -> Result<(), NotAllowed> {
-        self.check_denials(request, request.host)?;
-        if guard!("network_grants")
-            && !self
-                .allow
-                .iter()
-                .any(|rule| rule.covers(request, request.host))
-        {
+        let host = &request.origin.host;
+        self.check_denials(request, host)?;
+        if guard!("network_grants") && !self.allow.iter().any(|rule| rule.covers(request, host)) {
             return Err(NotAllowed {
                 code: ErrorCode::NotGranted,
                 rule: "this call was given nothing that covers it".to_owned(),
             });
         }
-        match request.host {
+        match host {
             HostName::Address(address) => self.check_address(request, *address, false),
             HostName::Name(_) => Ok(()),
         }
@@ -341,9 +317,10 @@ impl Network {
                 .iter()
                 .any(|rule| rule.named && rule.covers(request, host))
         };
-        let local = matches!(request.host, HostName::Name(name) if name == LOCALHOST)
-            && address.is_loopback();
-        if named(&host) || local && named(request.host) {
+        let asked = &request.origin.host;
+        let local =
+            matches!(asked, HostName::Name(name) if name == LOCALHOST) && address.is_loopback();
+        if named(&host) || local && named(asked) {
             return Ok(());
         }
         Err(NotAllowed {
@@ -374,12 +351,8 @@ impl Network {
         if self.closed.is_empty() {
             return Ok(());
         }
-        let url = format!(
-            "{}://{host}:{}{}",
-            request.scheme.as_str(),
-            request.port,
-            request.path
-        );
+        let Origin { scheme, port, .. } = request.origin;
+        let url = format!("{}://{host}:{port}{}", scheme.as_str(), request.path);
         // A request that does not parse as a URL cannot be compared, so it is not sent.
         let Ok(url) = Url::parse(&url) else {
             return denied("a rule about URLs");
@@ -454,25 +427,20 @@ impl NetworkScope {
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
     let scope = NetworkScope::from_profile(profile)?;
     if !named.is_empty() {
-        return Ok(named
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", "));
+        return Ok(listed(named).join(", "));
     }
-    Ok(scope
-        .patterns
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", "))
+    Ok(listed(&scope.patterns).join(", "))
 }
 
 /// The targets that `profile` declares, each as it can be granted.
 pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
     NetworkScope::from_profile(profile)
-        .map(|scope| scope.patterns.iter().map(ToString::to_string).collect())
+        .map(|scope| listed(&scope.patterns))
         .unwrap_or_default()
+}
+
+fn listed<T: ToString>(targets: &[T]) -> Vec<String> {
+    targets.iter().map(T::to_string).collect()
 }
 
 /// Returns whether [`wishes`] has the host of a cloud's metadata service.

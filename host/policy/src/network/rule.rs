@@ -34,8 +34,9 @@ pub struct NetworkRule {
     pub(super) source: RuleSource,
 }
 
+/// `*`, `*.NAME`, a name, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum HostPattern {
+pub(crate) enum HostPattern {
     Any,
     /// Any name below this one.
     Below(String),
@@ -51,7 +52,7 @@ enum MethodSet {
 
 impl NetworkRule {
     /// Parses a grant; `words` is the grant as written.
-    pub(super) fn allow(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
+    pub(crate) fn allow(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         let mut rule = Self::parse(spec, true)?;
         rule.named = match &rule.host {
             HostPattern::Is(HostName::Address(address)) => {
@@ -71,7 +72,7 @@ impl NetworkRule {
     }
 
     /// Parses a denial: an omitted part means everything.
-    pub(super) fn deny(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
+    pub(crate) fn deny(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         Ok(Self {
             words: words.to_owned(),
             source,
@@ -204,8 +205,9 @@ impl NetworkRule {
     }
 
     fn matches(&self, request: &NetworkRequest<'_>, host: &HostName) -> bool {
-        self.scheme.is_none_or(|scheme| scheme == request.scheme)
-            && self.port.is_none_or(|port| port == request.port)
+        let origin = request.origin;
+        self.scheme.is_none_or(|scheme| scheme == origin.scheme)
+            && self.port.is_none_or(|port| port == origin.port)
             && self.methods.contain(request.method)
             && self.host.matches(host)
     }
@@ -231,7 +233,7 @@ impl fmt::Display for NetworkRule {
 }
 
 impl HostPattern {
-    fn parse(text: &str) -> anyhow::Result<Self> {
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         if text == "*" {
             return Ok(Self::Any);
         }
@@ -254,7 +256,7 @@ impl HostPattern {
         })
     }
 
-    fn matches(&self, host: &HostName) -> bool {
+    pub(crate) fn matches(&self, host: &HostName) -> bool {
         match (self, host) {
             (Self::Any, _) => true,
             (Self::Below(parent), HostName::Name(name)) => is_below(name, parent),

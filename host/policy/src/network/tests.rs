@@ -12,11 +12,15 @@ fn profile(scope: &str, effects: &[WriteEffect]) -> PermissionProfile {
 
 fn grants(allow: &[&str], deny: &[&str]) -> NetworkGrants {
     let mut grants = NetworkGrants::default();
-    allow
+    let source = RuleSource::CliArg;
+    let allow = allow
         .iter()
-        .for_each(|spec| grants.allow(spec, spec, RuleSource::CliArg).unwrap());
-    deny.iter()
-        .for_each(|spec| grants.deny(spec, spec, RuleSource::CliArg).unwrap());
+        .map(|spec| NetworkRule::allow(spec, spec, source).unwrap());
+    grants.allow.extend(allow);
+    let deny = deny
+        .iter()
+        .map(|spec| NetworkRule::deny(spec, spec, source).unwrap());
+    grants.deny.extend(deny);
     grants
 }
 
@@ -37,9 +41,7 @@ fn origin_of(url: &str) -> Option<Origin> {
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
     let origin = origin_of(origin).unwrap();
     let request = NetworkRequest {
-        scheme: origin.scheme,
-        host: &origin.host,
-        port: origin.port,
+        origin: &origin,
         method: "GET",
         path: "/",
     };
@@ -193,11 +195,8 @@ fn a_denial_wins_by_name_and_by_address() {
 
 impl Network {
     fn check_is_denied(&self) -> bool {
-        let host = HostName::parse("ex.test").unwrap();
         let request = NetworkRequest {
-            scheme: Scheme::Https,
-            host: &host,
-            port: 443,
+            origin: &origin_of("https://ex.test").unwrap(),
             method: "GET",
             path: "/",
         };
@@ -211,9 +210,7 @@ fn an_address_of_this_machine_is_reached_only_where_it_was_named() {
         let network = reading("any", &[allow], &[]);
         let origin = origin_of("http://a.test:80").unwrap();
         let request = NetworkRequest {
-            scheme: origin.scheme,
-            host: &origin.host,
-            port: origin.port,
+            origin: &origin,
             method: "GET",
             path: "/",
         };

@@ -77,9 +77,7 @@ impl RequestTarget {
     /// Returns the request in the form that rules check.
     pub(super) fn request(&self) -> NetworkRequest<'_> {
         NetworkRequest {
-            scheme: self.origin.scheme,
-            host: &self.origin.host,
-            port: self.origin.port,
+            origin: &self.origin,
             method: self.method.as_str(),
             path: self.path_and_query.get(..self.path_bytes).unwrap_or("/"),
         }

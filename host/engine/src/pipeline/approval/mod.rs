@@ -16,10 +16,9 @@ use serde_json::json;
 
 use crate::approval::{Approver, Prompt, PromptContent, bind, scope};
 use crate::catalog::Tool;
-use toolcell_journal::{Allowance, ApprovalRequest, FlushOnDrop, Journal, Role, RoleLock};
+use toolcell_journal::{Allowance, ApprovalRequest, FlushOnDrop, Journal, Role, RoleLock, Trail};
 use toolcell_policy::{ApprovalBrief, ApprovalQuestion, DecisionOutcome, Permit, PolicyVerdict};
 use toolcell_spec::EXPIRE_MAX;
-use toolcell_spec::regex_search::SearchMeter;
 use toolcell_spec::{
     Approval, Behavior, Binding, CallRecord, ErrorCode, EventType, Input, PermissionDecision, Plan,
     ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp, WriteEffect,
@@ -28,7 +27,7 @@ use toolcell_spec::{
 
 use super::call_state::CallState;
 use super::permission::{self, Permitted};
-use super::redaction::{INLINE_BYTES_MAX, brought};
+use super::redaction::{INLINE_BYTES_MAX, brought, meter};
 use super::suspend::SuspensionStage;
 use super::validate;
 
@@ -56,6 +55,24 @@ pub(super) struct StoredCall {
     pub(super) held: RoleLock,
 }
 
+impl StoredCall {
+    /// A call that was not suspended.
+    pub(super) fn new(
+        journal: &Journal,
+        trail: &Trail,
+        approval: Option<Approval>,
+        held: RoleLock,
+    ) -> Self {
+        Self {
+            journal: journal.clone(),
+            approval,
+            stage: SuspensionStage::Never,
+            leaving: trail.leaving(),
+            held,
+        }
+    }
+}
+
 /// Stores the question, asks it, and waits for the answer.
 pub(super) async fn ask(
     journey: &mut CallState<'_>,
@@ -69,13 +86,7 @@ pub(super) async fn ask(
     };
     let shown = journey.redaction.shown_input(question.call_input()).await?;
     let actor = journey.request.actor_ref.as_deref();
-    let binding = bind(
-        &tool,
-        question.capability(),
-        question.limits(),
-        question.call_input(),
-        actor,
-    );
+    let binding = bind(&tool, &question, actor);
     let why = asked_because(&decision, question.brief());
     // An irreversible call is asked about each time.
     let lasting = !tool
@@ -84,36 +95,34 @@ pub(super) async fn ask(
     let session = journey.request.approval.session.id().filter(|_| lasting);
     let always = session.as_deref().map(|session| Allowance {
         rule: SessionRule::new(session, &journey.invocation.tool_id, &binding, &why),
-        scope: scope(question.capability(), question.limits()),
+        scope: scope(&question),
     });
     let rule = always.as_ref().map(|always| always.rule.clone());
-    if let Some(always) = always
-        && let Some(reference) = desk
-            .journal
-            .run(move |store| store.remembers(&always))
-            .await?
-    {
+    let remembered_as = match always {
+        Some(always) => {
+            desk.journal
+                .run(move |store| store.remembers(&always))
+                .await?
+        }
+        None => None,
+    };
+    if let Some(reference) = remembered_as {
         return remembered(journey, tool, decision, question, reference).await;
     }
     let now = Timestamp::now();
     let id = journey.invocation.invocation_id;
     let expires_at = now.plus(journey.request.approval.expire.min(EXPIRE_MAX));
-    let facts = PromptContent {
-        invocation_id: id,
-        component: tool.component(),
-        brief: question.brief(),
-        capability: question.capability(),
-        arguments: &shown,
-        actor,
-        can_remember: session.is_some(),
-        expires_at,
-    };
-    let check = edit::check(
-        Arc::clone(&tool),
-        question.call_input().clone(),
-        shown.clone(),
-    );
-    let prompt = draw(journey, facts).await?.checking(check);
+    let input = question.call_input();
+    let check = edit::check(Arc::clone(&tool), input.clone(), shown.clone());
+    let prompt = draw(
+        journey,
+        &tool,
+        &question,
+        &shown,
+        (session.is_some(), expires_at),
+    )
+    .await?;
+    let prompt = prompt.checking(check);
     let approval = Approval {
         invocation_id: id,
         tool_id: journey.invocation.tool_id.clone(),
@@ -126,12 +135,9 @@ pub(super) async fn ask(
         prompt: prompt.content_blocks(),
         cut: prompt.is_cut(),
         plan: Plan {
-            tool: journey.request.tool.name().to_owned(),
-            model_input: journey.request.input.text().to_owned(),
-            permission_input: question.call_input().text().to_owned(),
             shown_input: (!shown.is(question.call_input())).then(|| shown.text().to_owned()),
-            reference_key: journey.redaction.reference_key(),
             origin: journey.request.approval.origin.as_deref().cloned(),
+            ..plan(journey, question.call_input())
         },
     };
     let suggested =
@@ -151,12 +157,48 @@ pub(super) async fn ask(
     settle::settle(journey, tool, question.approved(), answer).await
 }
 
+/// What another process needs to make the call again that was decided on with `input`.
+pub(super) fn plan(journey: &CallState<'_>, input: &Input) -> Plan {
+    Plan {
+        tool: journey.request.tool.name().to_owned(),
+        model_input: journey.request.input.text().to_owned(),
+        permission_input: input.text().to_owned(),
+        shown_input: None,
+        reference_key: journey.redaction.reference_key(),
+        origin: None,
+    }
+}
+
 /// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
 /// tool's own patterns.
-async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
-    let redactor = journey.redaction.redactor();
-    let brought = journey.redaction.brought();
-    let new = move |facts: PromptContent<'_>, mut meter: SearchMeter| {
+async fn draw(
+    journey: &CallState<'_>,
+    tool: &Tool,
+    question: &ApprovalQuestion,
+    arguments: &Input,
+    (can_remember, expires_at): (bool, Timestamp),
+) -> Result<Prompt, Refusal> {
+    let redactor = journey.redaction.redactor.clone();
+    let brought = journey.redaction.brought.clone();
+    let is_long = arguments.text().len() > INLINE_BYTES_MAX;
+    let invocation_id = journey.invocation.invocation_id;
+    let actor = journey.request.actor_ref.clone();
+    let component = Arc::clone(tool.component());
+    let brief = question.brief().clone();
+    let capability = question.capability().clone();
+    let arguments = arguments.clone();
+    let work = move || {
+        let facts = PromptContent {
+            invocation_id,
+            component: &component,
+            brief: &brief,
+            capability: &capability,
+            arguments: &arguments,
+            actor: actor.as_deref(),
+            can_remember,
+            expires_at,
+        };
+        let mut meter = meter(is_long);
         let mut hides = false;
         let prompt = Prompt::new(facts, |text| {
             // The caller chose these values, maybe to hide what it asks for.
@@ -170,34 +212,8 @@ async fn draw(journey: &CallState<'_>, facts: PromptContent<'_>) -> Result<Promp
             Ok(prompt)
         }
     };
-    if facts.arguments.text().len() <= INLINE_BYTES_MAX {
-        return new(facts, SearchMeter::inline());
-    }
-    let PromptContent {
-        invocation_id,
-        can_remember,
-        expires_at,
-        ..
-    } = facts;
-    let component = facts.component.to_owned();
-    let actor = facts.actor.map(str::to_owned);
-    let brief = facts.brief.clone();
-    let capability = facts.capability.clone();
-    let arguments = facts.arguments.clone();
-    let work = move || {
-        let facts = PromptContent {
-            invocation_id,
-            component: &component,
-            brief: &brief,
-            capability: &capability,
-            arguments: &arguments,
-            actor: actor.as_deref(),
-            can_remember,
-            expires_at,
-        };
-        new(facts, SearchMeter::aside())
-    };
-    journey.checks.run("writing the question", work).await?
+    let checks = &journey.checks;
+    checks.run_if(is_long, "writing the question", work).await?
 }
 
 /// Stores the question on disk, and only then announces it.
@@ -211,10 +227,7 @@ async fn store(
     let held =
         held.ok_or_else(|| Refusal::host_fault("another process has the id of a new call"))?;
     journey.advance(Status::AwaitingApproval)?;
-    journey
-        .invocation
-        .extra
-        .insert("approval_request_ref".to_owned(), json!(id));
+    journey.invocation.note("approval_request_ref", json!(id));
     let arguments = journey.redaction.concealed(&approval.binding.arguments);
     let binding = Binding {
         arguments,
@@ -228,17 +241,8 @@ async fn store(
         history: journey.history(events),
     };
     journal.run(move |store| store.ask(&asking)).await?;
-    let leaving = journey.trail.leaving();
-    let journal = journal.clone();
-    let approval = Some(approval);
-    let stage = SuspensionStage::Never;
-    journey.asked = Some(Box::new(StoredCall {
-        journal,
-        approval,
-        stage,
-        leaving,
-        held,
-    }));
+    let stored = StoredCall::new(journal, &journey.trail, Some(approval), held);
+    journey.asked = Some(Box::new(stored));
     journey.set_can_be_left(true);
     journey.trail.announce(event);
     journey.trail.reached(ProgressStatus::WaitingForPermission);
@@ -291,9 +295,7 @@ async fn decide_again(
         DecisionOutcome::Allow(permit) => Ok(permit),
         DecisionOutcome::Ask(question) => Ok(question.approved()),
         DecisionOutcome::Deny(refusal) => {
-            // The call is denied, whatever the hooks answer.
-            let _ = permission::announce(journey, tool, input, decision).await;
-            Err(refusal)
+            Err(permission::denied(journey, tool, input, decision, refusal).await)
         }
     }
 }
@@ -346,10 +348,7 @@ pub(super) async fn conclude(asked: StoredCall, record: &mut CallRecord) {
         Err(error) => {
             // A call that has ended must not run later, whatever else could not be stored.
             let _ = journal.run(move |store| store.withdraw(id)).await;
-            record
-                .invocation
-                .extra
-                .insert("journal_error".to_owned(), json!(error.to_string()));
+            record.invocation.note("journal_error", error.to_string());
         }
     }
 }

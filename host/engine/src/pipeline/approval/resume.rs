@@ -30,13 +30,7 @@ pub(in super::super) async fn re_enter(
     journey.invocation.permission_input = Some(journey.redaction.recorded(&input).await?);
     let permit = decide_again(journey, &tool, &input).await?;
     let actor = journey.request.actor_ref.as_deref();
-    let now = bind(
-        &tool,
-        permit.capability(),
-        permit.limits(),
-        permit.call_input(),
-        actor,
-    );
+    let now = bind(&tool, &permit, actor);
     let changed = kept.approval.binding.differences(&now);
     if !changed.is_empty() && guard!("approval_binding") {
         return Err(outdated(&changed));

@@ -2,14 +2,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::approval::{bind, scope};
 use crate::catalog::Tool;
 use toolcell_executor::{InputCheck, PreflightAccess};
 use toolcell_journal::{Allowance, Claim, StoredApproval};
 use toolcell_policy::Permit;
 use toolcell_spec::{
-    Answer, ApprovalState, Behavior, DecisionId, ErrorCode, Extra, Input, InputMutation,
-    MutationSource, PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF,
-    SchemaVersion, SessionRule, Status, Timestamp,
+    Answer, ApprovalState, Behavior, DecisionId, ErrorCode, Extra, Input, MutationSource,
+    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF, SchemaVersion,
+    SessionRule, Status, Timestamp,
 };
 
 use super::super::aside::{self, InputSchema};
@@ -27,22 +28,23 @@ pub(super) async fn settle(
 ) -> Result<Permitted, Refusal> {
     journey.heed_cancellation()?;
     if !answer.approved {
-        let rejected = decided(journey, &answer, AnswerEffect::No, None).await?;
-        let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
+        let rejected = decided(journey, &answer, (Behavior::Deny, "rejected"), None).await?;
         let because = answer
             .feedback
             .as_deref()
             .map(|why| format!(": {why}"))
             .unwrap_or_default();
         let message = format!("the call was not approved{because}");
-        return Err(Refusal::new(ErrorCode::ApprovalRejected, message));
+        let refusal = Refusal::new(ErrorCode::ApprovalRejected, message);
+        let input = permit.call_input();
+        return Err(permission::denied(journey, &tool, input, rejected, refusal).await);
     }
     if let Some(channel) = tool.permission_profile().permission_channel
         && !channel.takes(&answer.channel)
         && guard!("approval_channel")
     {
-        let unheard = decided(journey, &answer, AnswerEffect::Unheard, None).await?;
-        let _ = permission::announce(journey, &tool, permit.call_input(), unheard).await;
+        let verb = "approved, through a channel that the tool does not accept,";
+        let unheard = decided(journey, &answer, (Behavior::Deny, verb), None).await?;
         let message = format!(
             "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
             answer.channel
@@ -51,17 +53,15 @@ pub(super) async fn settle(
             "permission_profile:{}",
             tool.permission_profile().permission_profile_id
         );
-        return Err(Refusal::new(ErrorCode::ApprovalChannel, message).by_policy(profile));
+        let refusal = Refusal::new(ErrorCode::ApprovalChannel, message).by_policy(profile);
+        let input = permit.call_input();
+        return Err(permission::denied(journey, &tool, input, unheard, refusal).await);
     }
     let edited = edited(journey, permit.call_input(), &answer).await?;
-    let approved = decided(journey, &answer, AnswerEffect::Yes, edited.as_ref()).await?;
-    permission::announce(
-        journey,
-        &tool,
-        edited.as_ref().unwrap_or(permit.call_input()),
-        approved,
-    )
-    .await?;
+    let verdict = (Behavior::Allow, "approved");
+    let approved = decided(journey, &answer, verdict, edited.as_ref()).await?;
+    let input = edited.as_ref().unwrap_or(permit.call_input());
+    permission::announce(journey, &tool, input, approved).await?;
     let permit = match edited {
         Some(input) => edit(journey, &tool, permit, input, &answer).await?,
         None => permit,
@@ -109,17 +109,9 @@ async fn edit(
     input: Input,
     answer: &Answer,
 ) -> Result<Box<Permit>, Refusal> {
-    let id = journey.invocation.invocation_id;
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
-    let reason = "updated_input of the approver";
-    journey.mutated(InputMutation::new(
-        id,
-        source.0,
-        source.1,
-        asked.call_input(),
-        &input,
-        reason,
-    ));
+    let inputs = [asked.call_input(), &input];
+    journey.mutated(source, inputs, "updated_input of the approver");
     if let (Ok(from), Ok(to)) = (asked.call_input().value(), input.value())
         && let Some(why) = tool
             .contract()
@@ -177,16 +169,10 @@ async fn claim(
         .filter(|_| always)
         .map(|session| {
             let actor = journey.request.actor_ref.as_deref();
-            let binding = crate::approval::bind(
-                tool,
-                permit.capability(),
-                permit.limits(),
-                permit.call_input(),
-                actor,
-            );
+            let binding = bind(tool, permit, actor);
             Allowance {
                 rule: SessionRule::new(session, &approval.tool_id, &binding, &approval.question),
-                scope: crate::approval::scope(permit.capability(), permit.limits()),
+                scope: scope(permit),
             }
         });
     let mut approved = journey.invocation.clone();
@@ -221,30 +207,13 @@ fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
     Refusal::new(ErrorCode::ApprovalNotOpen, message)
 }
 
-/// Effect of an answer.
-#[derive(Clone, Copy)]
-enum AnswerEffect {
-    Yes,
-    No,
-    /// A yes that came through a channel that the tool does not accept.
-    Unheard,
-}
-
-/// The decision that records an answer.
+/// The decision that records an answer: how it counts, and in words.
 async fn decided(
     journey: &mut CallState<'_>,
     answer: &Answer,
-    counted: AnswerEffect,
+    (behavior, verb): (Behavior, &str),
     edited: Option<&Input>,
 ) -> Result<Box<PermissionDecision>, Refusal> {
-    let (behavior, verb) = match counted {
-        AnswerEffect::Yes => (Behavior::Allow, "approved"),
-        AnswerEffect::No => (Behavior::Deny, "rejected"),
-        AnswerEffect::Unheard => (
-            Behavior::Deny,
-            "approved, through a channel that the tool does not accept,",
-        ),
-    };
     let mut extra = Extra::new();
     for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {
         extra.insert(name.to_owned(), Value::String(value.clone()));

@@ -1,11 +1,10 @@
 use std::time::Duration;
 
 use crate::approval::{Approver, Prompt, Reply};
-use toolcell_executor::canceled;
+use toolcell_executor::stopped;
 use toolcell_journal::{AnswerOutcome, Standing};
 use toolcell_spec::{
-    AbortReason, Answer, ApprovalState, ErrorCode, InvocationId, PermissionChannel, Refusal,
-    Timestamp,
+    Answer, ApprovalState, ErrorCode, InvocationId, PermissionChannel, Refusal, Timestamp,
 };
 
 use super::super::call_state::CallState;
@@ -39,9 +38,7 @@ pub(super) async fn wait(
         ));
         tokio::select! {
             biased;
-            () = cancellation.cancelled() => {
-                return Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)));
-            }
+            () = cancellation.cancelled() => return Err(stopped(cancellation)),
             given = &mut here, if asking => {
                 asking = false;
                 given?;
@@ -79,7 +76,15 @@ async fn answer_here(
     };
     let Some(reply) = reply else { return Ok(()) };
     let id = prompt.invocation_id();
-    let answer = answer_of(approver, reply);
+    let answer = Answer {
+        approved: reply.approved,
+        approver: approver.principal().to_owned(),
+        channel: approver.channel().to_owned(),
+        edit: reply.edit,
+        feedback: reply.feedback,
+        always: reply.always,
+        answered_at: Timestamp::now(),
+    };
     match desk
         .journal
         .run(move |store| store.answer(id, &answer))
@@ -87,7 +92,10 @@ async fn answer_here(
     {
         // The stored answer counts, even if another approver was faster.
         AnswerOutcome::Taken | AnswerOutcome::TooLate(_) => Ok(()),
-        AnswerOutcome::OwnCall => Err(own_call()),
+        AnswerOutcome::OwnCall => Err(Refusal::new(
+            ErrorCode::SelfApproval,
+            "a caller cannot approve its own call",
+        )),
         AnswerOutcome::Unknown => Err(Refusal::host_fault(
             "the request is no longer in the approval store",
         )),
@@ -113,25 +121,6 @@ async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
         }
     }
     approver.ask(again.as_ref().unwrap_or(prompt)).await
-}
-
-fn answer_of(approver: &dyn Approver, reply: Reply) -> Answer {
-    Answer {
-        approved: reply.approved,
-        approver: approver.principal().to_owned(),
-        channel: approver.channel().to_owned(),
-        edit: reply.edit,
-        feedback: reply.feedback,
-        always: reply.always,
-        answered_at: Timestamp::now(),
-    }
-}
-
-fn own_call() -> Refusal {
-    Refusal::new(
-        ErrorCode::SelfApproval,
-        "a caller cannot approve its own call",
-    )
 }
 
 /// The answer; `None` while the question is open.

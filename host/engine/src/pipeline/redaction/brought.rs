@@ -63,7 +63,7 @@ pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &
         .filter(|name| brought.get(name).is_some())
         .collect();
     if !used.is_empty() {
-        invocation.extra.insert(PROPERTY.to_owned(), json!(used));
+        invocation.note(PROPERTY, json!(used));
     }
 }
 

@@ -45,26 +45,26 @@ const NO_ARTIFACTS: &str = "the output contract has redaction_rules, which canno
 pub(super) struct Redaction {
     /// The contract of the tool; `None` while there is nothing to redact.
     contract: Option<Arc<ToolContract>>,
-    redactor: Redactor,
+    pub(super) redactor: Redactor,
     terms: Arc<RedactionTerms>,
     /// The redactor does not contain all `terms` yet.
     stale: bool,
     secrets: Secrets,
-    /// Searches for the secrets of the request alone.
-    brought: Redactor,
+    /// Searches for the secrets of the request alone; idle if it has none.
+    pub(super) brought: Redactor,
     /// Names of secrets that were granted, but are not set.
     missing: Vec<String>,
     /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
     references: Option<ReferenceKey>,
-    /// All arguments are sensitive, and so is the tool's text while it runs.
-    whole: bool,
+    /// All arguments are sensitive, and so is the tool's text while it runs: it must appear only in the result.
+    pub(super) whole: bool,
     /// A secret was removed from something that the guest received.
-    received: bool,
+    pub(super) received: bool,
     /// The places of the result where something was redacted.
     places: BTreeSet<String>,
     everything: bool,
     /// A hook redacted the result before it was stored.
-    hooked: bool,
+    pub(super) hooked: bool,
     /// The redacted input, and its text, until it is known to have the shape of its contract.
     unproven: Option<(Arc<Value>, Option<String>)>,
     /// The input that was redacted last, because several records have the same one.
@@ -93,9 +93,8 @@ impl Redaction {
 
     /// Begins with what the calls above this one hide.
     fn inherit(&mut self, hidden: &InheritedSecrets) -> Result<(), Refusal> {
-        let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-        (self.terms, self.references, self.whole) =
-            (Arc::clone(&hidden.terms), Some(key), hidden.whole);
+        self.references = Some(reference_key()?);
+        (self.terms, self.whole) = (Arc::clone(&hidden.terms), hidden.whole);
         Ok(())
     }
 
@@ -135,20 +134,6 @@ impl Redaction {
         self.received || !self.places.is_empty()
     }
 
-    /// Records that a hook redacted the result before it was stored.
-    pub(super) fn hooked(&mut self) {
-        self.hooked = true;
-    }
-
-    pub(super) fn by_hook(&self) -> bool {
-        self.hooked
-    }
-
-    /// Records whether a secret was removed from something that the guest received.
-    pub(super) fn received(&mut self, redacted: bool) {
-        self.received |= redacted;
-    }
-
     /// Records that something was removed from the artifacts of the call.
     pub(super) fn found_in(&mut self, place: &str) {
         self.places.insert(place.to_owned());
@@ -167,11 +152,6 @@ impl Redaction {
             return Err(NO_ARTIFACTS);
         }
         Ok(self.redactor.clone())
-    }
-
-    /// Returns whether the tool's text must appear only in the result.
-    pub(super) fn is_silent(&self) -> bool {
-        self.whole
     }
 
     /// Returns whether arguments are sensitive, so records omit a part of the input.
@@ -217,11 +197,6 @@ impl Redaction {
             && guard!("sensitive_shape")
     }
 
-    /// The redactor, for use on another thread.
-    pub(super) fn redactor(&self) -> Redactor {
-        self.redactor.clone()
-    }
-
     /// The redactor; `None` if there is nothing to redact.
     pub(super) fn active(&self) -> Option<&Redactor> {
         self.contract.as_ref().map(|_| &self.redactor)
@@ -233,9 +208,7 @@ impl Redaction {
         let whole = tool.permission_profile().is_sensitive();
         if whole || contract.has_sensitive_fields() {
             if self.references.is_none() {
-                let key = ReferenceKey::new()
-                    .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
-                self.references = Some(key);
+                self.references = Some(reference_key()?);
             }
             self.whole |= whole;
         }
@@ -271,11 +244,6 @@ impl Redaction {
         } else {
             Ok(())
         }
-    }
-
-    /// Searches for the secrets of the request alone; idle if it has none.
-    pub(super) fn brought(&self) -> Redactor {
-        self.brought.clone()
     }
 
     /// Reads the secrets `names`, from those that the request brought or else from the store, and adds all values to what
@@ -370,26 +338,16 @@ impl Redaction {
         let Some(mut concealer) = self.concealer() else {
             return Ok(input.to_value());
         };
-        let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
-        let hidden = match hidden {
-            Some(mut value) if concealer.is_light() => {
-                concealer.redact(&mut value, &mut SearchMeter::inline());
-                self.learn(concealer);
-                return Ok(value);
-            }
-            hidden => hidden,
-        };
+        let bytes = input.text().len();
+        let is_long = bytes > INLINE_BYTES_MAX || !concealer.is_light(concealer.inputs, bytes);
         let input = input.clone();
         let work = move || {
-            let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
-            concealer.redact(&mut value, &mut SearchMeter::aside());
+            let mut value = concealer.hide_input(&input);
+            concealer.redact(&mut value, &mut meter(is_long));
             (value, concealer)
         };
-        match self
-            .checks
-            .run("keeping sensitive arguments out of the record", work)
-            .await
-        {
+        let what = "keeping sensitive arguments out of the record";
+        match self.checks.run_if(is_long, what, work).await {
             Ok((value, concealer)) => {
                 self.learn(concealer);
                 Ok(value)
@@ -498,38 +456,28 @@ impl Redaction {
         }
         let summary = mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
         let bytes = size(mapped) + modifiers_size(mapped) + names_size(mapped) + summary;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let may_grow = concealer.contract.redacts_output();
+        let is_long = bytes > INLINE_BYTES_MAX || !concealer.is_light(may_grow, bytes);
         let mut taken = std::mem::take(mapped);
-        let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
-        let places = match places {
-            Some(mut places) if concealer.is_light() => {
-                concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::inline());
-                *mapped = taken;
-                self.redacted(concealer, mapped, places);
-                return;
-            }
-            places => places,
-        };
         let ran = taken.ran;
         let usage = taken.usage.clone();
         let work = move || {
-            let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
-            concealer.redact_output(&mut taken, &mut places, &mut SearchMeter::aside());
+            let mut places = concealer.hide_output(&mut taken);
+            concealer.redact_output(&mut taken, &mut places, &mut meter(is_long));
             (taken, places, concealer)
         };
+        let what = "redacting the answer";
         // A call that is canceled meanwhile returns no output, because it is not redacted yet.
-        match self.checks.run("redacting the answer", work).await {
+        match self.checks.run_if(is_long, what, work).await {
             Ok((redacted, places, concealer)) => {
                 *mapped = redacted;
                 self.redacted(concealer, mapped, places);
             }
             Err(refusal) => {
                 self.everything = true;
-                *mapped = MappedResult {
-                    ran,
-                    usage,
-                    error: Some(refusal),
-                    ..MappedResult::default()
-                };
+                (mapped.ran, mapped.usage) = (ran, usage);
+                mapped.lose(refusal);
                 mapped.hide_names();
             }
         }
@@ -664,6 +612,19 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
         .filter(granted)
         .cloned()
         .collect()
+}
+
+/// The budget of searches, here or on a thread for checks.
+pub(super) fn meter(is_long: bool) -> SearchMeter {
+    if is_long {
+        SearchMeter::aside()
+    } else {
+        SearchMeter::inline()
+    }
+}
+
+fn reference_key() -> Result<ReferenceKey, Refusal> {
+    ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
 /// Removes all output: the result only says that there was some, and why it is not there.

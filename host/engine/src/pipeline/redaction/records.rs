@@ -32,46 +32,38 @@ pub(in super::super) fn decision(redactor: &Redactor, decision: &mut PermissionD
     {
         redactor.redact_text(text);
     }
-    decision
-        .updated_input
-        .as_mut()
-        .map(|input| redactor.redact(input));
-    decision
-        .suggested_updates
-        .iter_mut()
-        .for_each(|update| _ = redactor.redact(update));
-    let mut meter = SearchMeter::inline();
-    decision
-        .content_blocks
-        .iter_mut()
-        .for_each(|shown| _ = block(redactor, shown, &mut meter));
+    values(redactor, &mut decision.updated_input);
+    values(redactor, &mut decision.suggested_updates);
+    blocks(redactor, &mut decision.content_blocks);
 }
 
 pub(in super::super) fn hook(redactor: &Redactor, run: &mut ToolHook) {
-    run.outputs
-        .iter_mut()
-        .for_each(|output| _ = redactor.redact(output));
-    run.additional_context
-        .iter_mut()
-        .for_each(|context| _ = redactor.redact(context));
-    for value in [
-        &mut run.updated_input,
-        &mut run.stop,
-        &mut run.updated_output,
-    ]
-    .into_iter()
-    .flatten()
-    {
-        redactor.redact(value);
-    }
+    values(redactor, &mut run.outputs);
+    values(redactor, &mut run.additional_context);
+    values(redactor, &mut run.updated_input);
+    values(redactor, &mut run.stop);
+    values(redactor, &mut run.updated_output);
     run.error.as_mut().map(|error| redactor.redact_text(error));
     if let Some(said) = &mut run.permission_result {
         redactor.redact_text(&mut said.reason);
     }
+    blocks(redactor, &mut run.logs);
+}
+
+pub(in super::super) fn values<'v>(
+    redactor: &Redactor,
+    values: impl IntoIterator<Item = &'v mut Value>,
+) {
+    for value in values {
+        redactor.redact(value);
+    }
+}
+
+fn blocks(redactor: &Redactor, blocks: &mut [Content]) {
     let mut meter = SearchMeter::inline();
-    run.logs
-        .iter_mut()
-        .for_each(|line| _ = block(redactor, line, &mut meter));
+    for shown in blocks {
+        block(redactor, shown, &mut meter);
+    }
 }
 
 pub(in super::super) fn mutation(redactor: &Redactor, mutation: &mut InputMutation) {

@@ -18,14 +18,9 @@ pub struct BatchOutlet<E, R> {
     yields: YieldPolicy,
     /// The first call whose result was not handed out.
     next: usize,
-    held: BTreeMap<usize, HeldOutput<E, R>>,
+    /// By call: its events, and its result once it has ended.
+    held: BTreeMap<usize, (Vec<E>, Option<R>)>,
     ready: VecDeque<OutletItem<E, R>>,
-}
-
-#[derive(Debug)]
-struct HeldOutput<E, R> {
-    events: Vec<E>,
-    end: Option<R>,
 }
 
 impl<E, R> BatchOutlet<E, R> {
@@ -43,7 +38,7 @@ impl<E, R> BatchOutlet<E, R> {
         if self.yields != YieldPolicy::AllOrdered || at <= self.next {
             self.ready.push_back(OutletItem::Event(at, event));
         } else {
-            self.held(at).events.push(event);
+            self.held(at).0.push(event);
         }
     }
 
@@ -53,15 +48,12 @@ impl<E, R> BatchOutlet<E, R> {
             self.ready.push_back(OutletItem::End(at, end));
             return;
         }
-        self.held(at).end = Some(end);
-        while let Some(held) = self.held.get_mut(&self.next) {
-            let events = std::mem::take(&mut held.events);
-            self.ready.extend(
-                events
-                    .into_iter()
-                    .map(|event| OutletItem::Event(self.next, event)),
-            );
-            let Some(end) = held.end.take() else { break };
+        self.held(at).1 = Some(end);
+        while let Some((events, end)) = self.held.get_mut(&self.next) {
+            let next = self.next;
+            let events = events.drain(..).map(|event| OutletItem::Event(next, event));
+            self.ready.extend(events);
+            let Some(end) = end.take() else { break };
             self.ready.push_back(OutletItem::End(self.next, end));
             self.held.remove(&self.next);
             self.next += 1;
@@ -73,11 +65,8 @@ impl<E, R> BatchOutlet<E, R> {
         self.ready.pop_front()
     }
 
-    fn held(&mut self, at: usize) -> &mut HeldOutput<E, R> {
-        self.held.entry(at).or_insert_with(|| HeldOutput {
-            events: Vec::new(),
-            end: None,
-        })
+    fn held(&mut self, at: usize) -> &mut (Vec<E>, Option<R>) {
+        self.held.entry(at).or_insert_with(|| (Vec::new(), None))
     }
 }
 

@@ -24,6 +24,30 @@ pub(super) enum UseMode {
     Exclusive,
 }
 
+impl UseMode {
+    fn new(is_exclusive: bool) -> Self {
+        if is_exclusive {
+            Self::Exclusive
+        } else {
+            Self::Shared
+        }
+    }
+}
+
+/// What calls can share beside folders.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SharedResource {
+    /// Everything that calls can reach: each call uses it, shared, unless it must be alone.
+    Whole,
+    /// By caller. The network is one resource for the calls of one caller, but not between callers, because one
+    /// caller's request would stop all others.
+    Network(u64),
+    /// By caller, because each has a context of its own.
+    Context(u64),
+    /// A resource that tools declare as shared.
+    Named(Arc<str>),
+}
+
 /// Resources that one call can reach and other calls can notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceClaim {
@@ -59,11 +83,7 @@ impl ResourceClaim {
     #[must_use]
     pub fn in_context(self, serial: bool) -> Self {
         Self {
-            context: Some(if serial {
-                UseMode::Exclusive
-            } else {
-                UseMode::Shared
-            }),
+            context: Some(UseMode::new(serial)),
             ..self
         }
     }
@@ -73,11 +93,7 @@ impl ResourceClaim {
     #[must_use]
     pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
-            let mode = if is_exclusive {
-                UseMode::Exclusive
-            } else {
-                UseMode::Shared
-            };
+            let mode = UseMode::new(is_exclusive);
             match self.named.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) if is_exclusive => *known = mode,
                 Some(_) => {}
@@ -111,32 +127,23 @@ impl ResourceClaim {
                 .any(|(_, mode)| *mode == UseMode::Exclusive)
     }
 
-    /// The use of everything that calls can reach.
-    pub(super) fn whole(&self) -> UseMode {
-        if self.alone {
-            UseMode::Exclusive
-        } else {
-            UseMode::Shared
-        }
-    }
-
-    /// The use of the network.
-    pub(super) fn network(&self) -> Option<UseMode> {
-        match self.network {
+    /// The use of each resource but folders by a call of this caller.
+    pub(super) fn uses(&self, caller: u64) -> impl Iterator<Item = (SharedResource, UseMode)> {
+        let whole = UseMode::new(self.alone);
+        let network = match self.network {
             NetworkUse::None => None,
             NetworkUse::Reads => Some(UseMode::Shared),
             NetworkUse::Changes => Some(UseMode::Exclusive),
-        }
-    }
-
-    /// The use of the context of the caller.
-    pub(super) fn context(&self) -> Option<UseMode> {
-        self.context
-    }
-
-    /// The use of each resource that the tool names.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&Arc<str>, UseMode)> {
-        self.named.iter().map(|(name, mode)| (name, *mode))
+        };
+        let of_call = [
+            Some((SharedResource::Whole, whole)),
+            network.map(|mode| (SharedResource::Network(caller), mode)),
+            self.context
+                .map(|mode| (SharedResource::Context(caller), mode)),
+        ];
+        let named = self.named.iter();
+        let named = named.map(|(name, mode)| (SharedResource::Named(Arc::clone(name)), *mode));
+        of_call.into_iter().flatten().chain(named)
     }
 
     /// The use of each folder.

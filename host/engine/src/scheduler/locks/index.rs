@@ -1,9 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::claim::{ResourceClaim, UseMode};
+use super::claim::{ResourceClaim, SharedResource, UseMode};
 use super::order::{QueuedCall, TurnOrder};
 
 /// How far a call with a claim is.
@@ -21,16 +22,8 @@ pub(super) enum ClaimStage {
 /// The claims of all calls, by what they reach: a call is compared with those alone that reach the same.
 #[derive(Debug, Default)]
 pub(super) struct ClaimIndex {
-    /// Each call uses the whole: shared, unless it must be alone.
-    whole: ResourceUsers,
-    /// By caller. The network is one resource for the calls of one caller, but not between callers, because one
-    /// caller's request would stop all others.
-    networks: BTreeMap<u64, ResourceUsers>,
-    /// By caller, because each has a context of its own.
-    contexts: BTreeMap<u64, ResourceUsers>,
+    resources: BTreeMap<SharedResource, ResourceUsers>,
     folders: BTreeMap<Arc<Path>, ResourceUsers>,
-    /// Resources that tools declare as shared.
-    named: BTreeMap<Arc<str>, ResourceUsers>,
 }
 
 /// The calls that use one resource.
@@ -61,31 +54,15 @@ impl ClaimIndex {
         from: Option<ClaimStage>,
         to: Option<ClaimStage>,
     ) {
-        self.whole.change(claim.whole(), call, from, to);
-        for (of_callers, mode) in [
-            (&mut self.networks, claim.network()),
-            (&mut self.contexts, claim.context()),
-        ] {
-            let Some(mode) = mode else { continue };
-            let users = of_callers.entry(call.caller).or_default();
-            users.change(mode, call, from, to);
-            if users.is_empty() {
-                of_callers.remove(&call.caller);
-            }
+        for (resource, mode) in claim.uses(call.caller) {
+            change(&mut self.resources, resource, |users| {
+                users.change(mode, call, from, to)
+            });
         }
         for (folder, mode) in claim.folders() {
-            let users = self.folders.entry(Arc::clone(folder)).or_default();
-            users.change(mode, call, from, to);
-            if users.is_empty() {
-                self.folders.remove(folder);
-            }
-        }
-        for (name, mode) in claim.named() {
-            let users = self.named.entry(Arc::clone(name)).or_default();
-            users.change(mode, call, from, to);
-            if users.is_empty() {
-                self.named.remove(name);
-            }
+            change(&mut self.folders, Arc::clone(folder), |users| {
+                users.change(mode, call, from, to)
+            });
         }
     }
 
@@ -138,23 +115,13 @@ impl ClaimIndex {
         claim: &ResourceClaim,
         caller: u64,
     ) -> impl Iterator<Item = (&ResourceUsers, UseMode)> {
-        let network = claim
-            .network()
-            .and_then(|mode| Some((self.networks.get(&caller)?, mode)));
-        let context = claim
-            .context()
-            .and_then(|mode| Some((self.contexts.get(&caller)?, mode)));
+        let resources = claim.uses(caller);
+        let resources =
+            resources.filter_map(|(resource, mode)| Some((self.resources.get(&resource)?, mode)));
         let folders = claim.folders();
         let folders = folders
             .flat_map(move |(folder, mode)| self.around(folder).map(move |users| (users, mode)));
-        let named = claim
-            .named()
-            .filter_map(|(name, mode)| Some((self.named.get(name)?, mode)));
-        std::iter::once((&self.whole, claim.whole()))
-            .chain(network)
-            .chain(context)
-            .chain(folders)
-            .chain(named)
+        resources.chain(folders)
     }
 
     /// The users of the folder, of those that hold it, and of those in it.
@@ -174,11 +141,24 @@ impl ClaimIndex {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.whole.is_empty()
-            && self.networks.is_empty()
-            && self.contexts.is_empty()
-            && self.folders.is_empty()
-            && self.named.is_empty()
+        self.resources.is_empty() && self.folders.is_empty()
+    }
+}
+
+/// Changes the users of one resource; one without users is not kept.
+fn change<K: Ord>(
+    all: &mut BTreeMap<K, ResourceUsers>,
+    resource: K,
+    edit: impl FnOnce(&mut ResourceUsers),
+) {
+    match all.entry(resource) {
+        Entry::Vacant(place) => edit(place.insert(ResourceUsers::default())),
+        Entry::Occupied(mut users) => {
+            edit(users.get_mut());
+            if users.get().is_empty() {
+                users.remove();
+            }
+        }
     }
 }
 

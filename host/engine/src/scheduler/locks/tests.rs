@@ -39,16 +39,15 @@ fn near(one: &Path, other: &Path) -> bool {
 /// `true` if calls with these claims could notice each other: the rule, without the index.
 fn could_meet(one: &ResourceClaim, other: &ResourceClaim, same_caller: bool) -> bool {
     let exclusive = |one: UseMode, other: UseMode| [one, other].contains(&UseMode::Exclusive);
-    let networks = one.network().zip(other.network());
-    let contexts = one.context().zip(other.context());
-    let mut of_caller = [networks, contexts].into_iter().flatten();
-    exclusive(one.whole(), other.whole())
-        || (same_caller && of_caller.any(|(one, other)| exclusive(one, other)))
-        || one.folders().any(|(folder, mode)| {
-            other
-                .folders()
-                .any(|(beside, its_mode)| near(folder, beside) && exclusive(mode, its_mode))
-        })
+    let mut uses = one.uses(1);
+    uses.any(|(resource, mode)| {
+        let mut beside = other.uses(if same_caller { 1 } else { 2 });
+        beside.any(|(other, its_mode)| resource == other && exclusive(mode, its_mode))
+    }) || one.folders().any(|(folder, mode)| {
+        other
+            .folders()
+            .any(|(beside, its_mode)| near(folder, beside) && exclusive(mode, its_mode))
+    })
 }
 
 /// `true` if a call with the second claim waits while one with the first claim runs.

@@ -8,17 +8,15 @@ fn covers(rule: &NetworkRule, url: &str, method: &str) -> bool {
         authority,
         path,
     } = SplitUrl::parse(url);
-    let Origin { scheme, host, port } = Origin::of_parts(scheme.unwrap(), authority).unwrap();
+    let origin = Origin::of_parts(scheme.unwrap(), authority).unwrap();
     let path = if path.is_empty() { "/" } else { path };
     rule.covers(
         &NetworkRequest {
-            scheme,
-            host: &host,
-            port,
+            origin: &origin,
             method,
             path,
         },
-        &host,
+        &origin.host,
     )
 }
 
@@ -112,17 +110,19 @@ fn a_denial_means_everything_that_it_does_not_say() {
     let rule = NetworkRule::deny("ex.test", "", RuleSource::CliArg).unwrap();
     assert_eq!(rule.to_string(), "*://ex.test:*");
     let path = NetworkRule::deny("ex.test/admin", "", RuleSource::CliArg).unwrap();
-    let host = HostName::parse("ex.test").unwrap();
+    let origin = Origin {
+        scheme: Scheme::Http,
+        host: HostName::parse("ex.test").unwrap(),
+        port: 1,
+    };
     let touches = |path_of: &str| {
         path.touches(
             &NetworkRequest {
-                scheme: Scheme::Http,
-                host: &host,
-                port: 1,
+                origin: &origin,
                 method: "GET",
                 path: path_of,
             },
-            &host,
+            &origin.host,
         )
     };
     assert!(
