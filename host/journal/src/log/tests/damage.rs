@@ -206,7 +206,7 @@ async fn every_line_that_was_changed_is_found() {
         .split_inclusive('\n')
         .map(str::to_owned)
         .collect();
-    lines[1] = lines[1].replace("\"tool_id\":\"a\"", "\"tool_id\":\"x\"");
+    lines[1] = lines[1].replace("\"changes\":false", "\"changes\":true ");
     lines[3] = "no line\n".to_owned();
     fs::write(&path, lines.concat()).unwrap();
     let findings = writer.verify().unwrap().unwrap_err();
