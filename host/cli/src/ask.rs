@@ -1,13 +1,12 @@
 //! The approver of the calls that this program makes, and the data with which another process can repeat a call.
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell::{Approver, Prompt, Reply, Respondent};
+use toolcell_system::BoxFuture;
 
 use super::options::{CallOptions, GrantOptions, LimitOptions, PolicyOptions};
 use super::protected_sources::{CommandFiles, KeptFile};
@@ -60,10 +59,7 @@ impl Approver for Announcer {
         "none"
     }
 
-    fn ask<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         announce(prompt);
         Box::pin(async { None })
     }

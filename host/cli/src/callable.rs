@@ -6,7 +6,7 @@ use toolcell::{ComponentTools, Grants, Home, Host, Policy, Refusal};
 use toolcell_config::{ConfigLayers, InstalledNames};
 
 use super::serving::{self, NamedTool};
-use super::target::{BuildPermission, EntryPaths, Target};
+use super::target::Target;
 use super::tool_configs::ToolConfigs;
 
 /// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
@@ -34,17 +34,13 @@ impl Callables {
             return Ok(Self::default());
         }
         let find = |named: NamedTool| {
-            let file = named.target.locate(home, BuildPermission::No);
-            let file = file
-                .map(|file| std::path::absolute(&file).unwrap_or(file))
-                .map_err(|refusal| named.failed(refusal));
+            let file = named.locate(home);
+            let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
             (named, file)
         };
+        let named = serving::named(typed, layers)?.into_iter();
         Ok(Self {
-            tools: serving::named(typed, layers)?
-                .into_iter()
-                .map(find)
-                .collect(),
+            tools: named.map(find).collect(),
         })
     }
 
@@ -61,25 +57,20 @@ impl Callables {
         host: &Host,
         caller: &ComponentTools,
         policy: &mut Policy,
-        (entries, configs): (&EntryPaths, &ToolConfigs),
+        configs: &ToolConfigs,
     ) -> Result<(), Refusal> {
         if !caller.tools.iter().any(|tool| tool.calls_tools()) {
             return Ok(());
         }
         for (named, file) in &self.tools {
             let file = file.as_ref().map_err(Clone::clone)?;
-            let loaded = host
-                .load_file(file)
-                .await
-                .map_err(|refusal| named.failed(refusal))?;
-            named
-                .target
-                .check(&loaded)
-                .map_err(|refusal| named.failed(refusal))?;
-            named.target.name(policy, entries, &loaded);
-            configs
-                .give(&named.target.path, &loaded)
-                .map_err(|refusal| named.failed(refusal))?;
+            let path = &named.target.path;
+            let loaded = match host.load_file(file).await {
+                Ok(loaded) => named.target.check(&loaded).map(|()| loaded),
+                Err(refusal) => Err(refusal),
+            };
+            let ready = loaded.and_then(|loaded| configs.apply(path, policy, &loaded));
+            ready.map_err(|refusal| named.failed(refusal))?;
         }
         Ok(())
     }

@@ -365,45 +365,29 @@ pub(crate) struct LimitOptions {
 impl LimitOptions {
     /// The limits of one call that are given.
     fn given(&self) -> GivenLimits {
-        let &Self {
-            timeout,
-            fuel,
-            memory,
-            max_output,
-            max_disk,
-            max_artifact_bytes,
-        } = self;
         GivenLimits {
-            timeout,
-            fuel,
-            memory,
+            timeout: self.timeout,
+            fuel: self.fuel,
+            memory: self.memory,
             memory_total: None,
-            max_output,
-            max_disk,
-            max_artifact_bytes,
+            max_output: self.max_output,
+            max_disk: self.max_disk,
+            max_artifact_bytes: self.max_artifact_bytes,
         }
     }
-}
 
-impl LimitOptions {
     /// These options as they would be typed.
     pub(crate) fn typed(&self) -> Vec<String> {
-        let &Self {
-            timeout,
-            fuel,
-            memory,
-            max_output,
-            max_disk,
-            max_artifact_bytes,
-        } = self;
         let numbers = [
-            ("--fuel", fuel),
-            ("--memory", memory),
-            ("--max-output", max_output),
-            ("--max-disk", max_disk),
-            ("--max-artifact-bytes", max_artifact_bytes),
+            ("--fuel", self.fuel),
+            ("--memory", self.memory),
+            ("--max-output", self.max_output),
+            ("--max-disk", self.max_disk),
+            ("--max-artifact-bytes", self.max_artifact_bytes),
         ];
-        let timeout = timeout.map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
+        let timeout = self
+            .timeout
+            .map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
         let numbers = numbers
             .into_iter()
             .filter_map(|(option, value)| Some(format!("{option}={}", value?)));

@@ -14,14 +14,13 @@ use toolcell::{Home, Host, HostBuilder, Limits, LogSettings, Policy, Tool, ToolS
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
-use toolcell_engine::catalog::{Surface, SurfaceConditions};
 use toolcell_engine::scheduler::{MemoryBudget, ResourceLocks};
 use toolcell_journal::{CallLog, Journal};
 use toolcell_sandbox::{Compilation, CompileWatch};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
-    self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, ExposedTools,
-    InterruptFuture, OperatorLog, Provider, Server, ServerTools, ToolOffer,
+    self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, InterruptFuture,
+    OperatorLog, Provider, Server, ServerTools, ToolOffer,
 };
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use toolcell_system::machine::{memory_bytes, share_bytes};
@@ -35,10 +34,10 @@ use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::protected_sources::{self, CommandFiles, KeptFile};
 use super::reload::Reload;
 use super::runtime::Runtime;
-use super::target::{self, BuildPermission, EntryPaths, Target};
+use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::watching::{self, Stamp, WatchedFiles};
-use super::{exporting, folder, hooks, show};
+use super::{exporting, folder, hooks, show, surface};
 
 /// How long to wait before a reload is retried that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
@@ -175,6 +174,12 @@ impl NamedTool {
         self.folder.is_none() || self.target.path.is_symlink()
     }
 
+    /// Its component file. A source folder has to be built before.
+    pub(crate) fn locate(&self, home: &Home) -> Result<PathBuf, Refusal> {
+        let file = self.target.locate(home, BuildPermission::No);
+        file.map_err(|refusal| self.failed(refusal))
+    }
+
     /// Adds to the refusal which tool it is about.
     pub(crate) fn failed(&self, refusal: Refusal) -> Refusal {
         let message = format!("{}: {}", self.typed, refusal.message);
@@ -198,30 +203,16 @@ pub(crate) fn offered(
     (home, host, runtime): (&Home, &Host, &Runtime),
 ) -> Result<Vec<ToolOffer>, Refusal> {
     let named = named(typed, layers)?;
-    let locate = |named: &NamedTool| {
-        named
-            .target
-            .locate(home, BuildPermission::No)
-            .map_err(|refusal| named.failed(refusal))
-    };
-    let components = named
-        .iter()
-        .map(locate)
-        .collect::<Result<Vec<PathBuf>, Refusal>>()?;
+    let components = named.iter().map(|named| named.locate(home));
+    let components = components.collect::<Result<Vec<PathBuf>, Refusal>>()?;
     let loaded = runtime.block_on(host.load_files(&components));
     let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
-    let entries = EntryPaths::new(layers);
     let configs = ToolConfigs::new(home, layers);
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
-        named.target.name(policy, &entries, loaded);
-        configs
-            .give(&named.target.path, loaded)
-            .map_err(|refusal| named.failed(refusal))?;
-        let tools = named
-            .target
-            .tools(loaded)
-            .map_err(|refusal| named.failed(refusal))?;
+        let ready = configs.apply(&named.target.path, policy, loaded);
+        let tools = ready.and_then(|()| named.target.tools(loaded));
+        let tools = tools.map_err(|refusal| named.failed(refusal))?;
         offered.extend(named.offer(tools, None));
     }
     Ok(offered)
@@ -318,7 +309,6 @@ impl ServingOptions {
                 .listeners(exporting::listeners(telemetry.as_ref()))
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let entries = EntryPaths::new(&layers);
         let configs = ToolConfigs::new(home, &layers);
         let failed = |(at, refusal): (usize, Refusal)| {
             if let Some(reload) = reload {
@@ -339,14 +329,9 @@ impl ServingOptions {
         let origins = Origins::new(&own, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
         for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
-            tool.target.name(&mut policy, &entries, loaded);
-            configs
-                .give(&tool.target.path, loaded)
-                .map_err(|refusal| failed((at, refusal)))?;
-            let tools = tool
-                .target
-                .tools(loaded)
-                .map_err(|refusal| failed((at, refusal)))?;
+            let ready = configs.apply(&tool.target.path, &mut policy, loaded);
+            let tools = ready.and_then(|()| tool.target.tools(loaded));
+            let tools = tools.map_err(|refusal| failed((at, refusal)))?;
             offered.extend(tool.offer(tools, origins.words(&path)));
             components.insert(tool.target.path.clone(), path);
         }
@@ -356,13 +341,7 @@ impl ServingOptions {
             watched.add(home.secrets());
         }
         let missing = host.missing_secrets(&grants).await;
-        let conditions = SurfaceConditions {
-            policy: &policy,
-            missing_secrets: &missing,
-        };
-        let offers = ExposedTools::on(offered, |tools| {
-            Surface::build(tools, selection, &conditions)
-        });
+        let offers = surface::expose(offered, selection, &policy, &missing);
         let tools = ToolSet::new(Arc::new(host))
             .grants(grants)
             .policy(policy)

@@ -1,12 +1,12 @@
 //! The start of a server: with its tools, or, over standard streams, before a component of them is compiled.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use toolcell::{Home, ToolSet};
 use toolcell_engine::catalog::Surface;
 use toolcell_server::{ApprovalFallback, ApprovalSettings, ExposedTools, Server, ServerTools};
+use toolcell_system::BoxFuture;
 
 use super::exit::{Exit, Stop};
 use super::runtime::Runtime;
@@ -32,7 +32,7 @@ pub(crate) struct LoadingServer {
     load: Load,
 }
 
-type Load = Pin<Box<dyn Future<Output = (Start, Result<ServerTools, Stop>)> + Send>>;
+type Load = BoxFuture<'static, (Start, Result<ServerTools, Stop>)>;
 
 /// The first loading of a server's tools.
 struct Start {

@@ -1,10 +1,11 @@
 //! The surface of a command: which tools its calls can select.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use toolcell::{Grants, Host, Policy, Tool, ToolSet, ToolTerms};
 use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
+use toolcell_server::{ExposedTools, ToolOffer};
 
 /// Builds the surface of `tools` for calls with these rules and grants.
 pub(crate) async fn build(
@@ -22,6 +23,22 @@ pub(crate) async fn build(
             missing_secrets: &missing,
         },
     )
+}
+
+/// Lists `offered` under their names, with the surface of `selection`. `missing`: the secrets that are granted and not set.
+pub(crate) fn expose(
+    offered: Vec<ToolOffer>,
+    selection: ToolSelection,
+    policy: &Policy,
+    missing: &BTreeSet<String>,
+) -> ExposedTools {
+    let conditions = SurfaceConditions {
+        policy,
+        missing_secrets: missing,
+    };
+    ExposedTools::on(offered, |tools| {
+        Surface::build(tools, selection, &conditions)
+    })
 }
 
 /// The tools of a command, called through their surface; `terms` has the terms of some of them, by their

@@ -1,11 +1,11 @@
 //! Resolves TOOL on the command line to a component: the name of an installed tool, a `.wasm` file, or a source folder that
 //! was built. Building runs code of the folder as the user, outside of any sandbox, so it needs the user's consent.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell::{ComponentTools, Home, Host, HostBuilder, Limits, Policy};
+use toolcell::{ComponentTools, Home, Host, HostBuilder, Limits};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, InstalledComponent, InstalledNames,
     configured_compilation,
@@ -189,24 +189,6 @@ impl Target {
         (!self.is_installed() && self.path.is_dir()).then_some(self.path.as_path())
     }
 
-    /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
-    /// allow it by name.
-    pub(crate) fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &ComponentTools) {
-        let Some(component) = loaded.tools.first().map(|tool| tool.component()) else {
-            return;
-        };
-        // Most files name no tool: then nothing is looked up.
-        if entries.0.iter().all(|(_, paths)| paths.is_empty()) {
-            return;
-        }
-        let Ok(own) = self.path.canonicalize() else {
-            return;
-        };
-        for (file, _) in entries.0.iter().filter(|(_, paths)| paths.contains(&own)) {
-            policy.name(file, component);
-        }
-    }
-
     /// The files of the target: the components in its folder, or its own path.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.installed {
@@ -264,33 +246,6 @@ impl Target {
             (Some(name), tools) => pick(tools, name)?
                 .ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.shown()))),
         }
-    }
-}
-
-/// The files, and the paths to which the `[[tool]]` entries of each lead, resolved once for all tools of a command.
-pub(crate) struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
-
-impl EntryPaths {
-    pub(crate) fn new(layers: &ConfigLayers) -> Self {
-        let paths = |layer: &ConfigLayer| {
-            let names = layers.names();
-            let targets = layer
-                .file
-                .tools
-                .iter()
-                .map(|entry| Target::of_entry(layer, &entry.component, names));
-            targets
-                .flat_map(|target| target.files())
-                .filter_map(|file| file.canonicalize().ok())
-                .collect()
-        };
-        Self(
-            layers
-                .files()
-                .iter()
-                .map(|layer| (layer.file.path.clone(), paths(layer)))
-                .collect(),
-        )
     }
 }
 
@@ -392,14 +347,20 @@ fn not_built(folder: &Path, why: &str, building: BuildPermission) -> Refusal {
     Refusal::new(ErrorCode::NotBuilt, message)
 }
 
+/// The settings of a build with the user's folders.
+pub(crate) fn build_settings(home: &Home) -> anyhow::Result<BuildSettings> {
+    let search = ToolchainSearch::new(Preference::from_env()?, home.cache());
+    Ok(BuildSettings {
+        target_dir: Some(home.compiling()),
+        sdk: Some(toolchain::write_sdk(home.folder())?),
+        sections: PackageInfo::sections_of,
+        ..BuildSettings::new(search, home.builds())
+    })
+}
+
 /// Builds the tool in `dir`, and reports the steps on standard error.
 pub(crate) fn build(dir: &Path, home: &Home) -> anyhow::Result<BuildOutcome> {
-    let search = ToolchainSearch::new(Preference::from_env()?, home.cache());
-    let mut settings = BuildSettings::new(search, home.builds());
-    settings.target_dir = Some(home.compiling());
-    settings.sdk = Some(toolchain::write_sdk(home.folder())?);
-    settings.sections = PackageInfo::sections_of;
-    toolchain::build(dir, &settings, &mut super::show::say)
+    toolchain::build(dir, &build_settings(home)?, &mut super::show::say)
 }
 
 /// Returns a host for one command.

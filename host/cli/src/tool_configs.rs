@@ -1,16 +1,20 @@
-//! The settings that the `[[tool]]` entries of the configuration files give to tools.
+//! The `[[tool]]` entries of the configuration files: the components that they name, and the settings that they give.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcell::{ComponentTools, Home, Refusal};
+use toolcell::{ComponentTools, Home, Policy, Refusal};
 use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry};
 
 use super::target::{BuildPermission, Target};
 
-/// The entries that have a `config`.
+/// The entries, looked up once for all tools of a command.
 pub(crate) struct ToolConfigs {
     home: Home,
+    /// The files, and the paths to which the entries of each lead.
+    named: Vec<(PathBuf, HashSet<PathBuf>)>,
+    /// The entries that have a `config`.
     entries: Vec<Entry>,
 }
 
@@ -20,24 +24,30 @@ struct Entry {
     paths: Vec<PathBuf>,
     /// The component that was built of the source folder. Found when it is first needed, because that reads the sources.
     built: OnceLock<Option<PathBuf>>,
-    config: String,
+    config: Option<String>,
     /// The file and the line of the entry, for messages.
     place: String,
 }
 
 impl ToolConfigs {
     pub(crate) fn new(home: &Home, layers: &ConfigLayers) -> Self {
-        let entries = layers
-            .files()
-            .iter()
-            .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
-        let entries = entries
-            .filter_map(|(layer, entry)| Entry::new(layer, entry, layers.names()))
-            .collect();
-        Self {
+        let mut configs = Self {
             home: home.clone(),
-            entries,
+            named: Vec::new(),
+            entries: Vec::new(),
+        };
+        for layer in layers.files() {
+            let mut named = HashSet::new();
+            for entry in &layer.file.tools {
+                let entry = Entry::new(layer, entry, layers.names());
+                named.extend(entry.paths.iter().cloned());
+                configs
+                    .entries
+                    .extend(entry.config.is_some().then_some(entry));
+            }
+            configs.named.push((layer.file.path.clone(), named));
         }
+        configs
     }
 
     /// The one entry of a file.
@@ -49,7 +59,34 @@ impl ToolConfigs {
     ) -> Self {
         Self {
             home: home.clone(),
-            entries: Entry::new(layer, entry, names).into_iter().collect(),
+            named: Vec::new(),
+            entries: vec![Entry::new(layer, entry, names)],
+        }
+    }
+
+    /// Does what [`Self::name`] and [`Self::give`] do.
+    pub(crate) fn apply(
+        &self,
+        path: &Path,
+        policy: &mut Policy,
+        loaded: &ComponentTools,
+    ) -> Result<(), Refusal> {
+        self.name(path, policy, loaded);
+        self.give(path, loaded)
+    }
+
+    /// Tells `policy` which files name the component `loaded`, which was found at `path`, as one of their tools, because a
+    /// rule of the same file may allow it by name.
+    pub(crate) fn name(&self, path: &Path, policy: &mut Policy, loaded: &ComponentTools) {
+        // Most files name no tool: then nothing is looked up.
+        if self.named.iter().all(|(_, paths)| paths.is_empty()) {
+            return;
+        }
+        let (Some(tool), Ok(own)) = (loaded.tools.first(), path.canonicalize()) else {
+            return;
+        };
+        for (file, _) in self.named.iter().filter(|(_, paths)| paths.contains(&own)) {
+            policy.name(file, tool.component());
         }
     }
 
@@ -74,23 +111,16 @@ impl ToolConfigs {
 }
 
 impl Entry {
-    fn new(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Option<Self> {
-        let config = entry.config.as_ref()?.json().to_owned();
+    fn new(layer: &ConfigLayer, entry: &ToolEntry, names: &InstalledNames) -> Self {
         let target = Target::of_entry(layer, &entry.component, names);
-        let paths = target
-            .files()
-            .into_iter()
-            .filter_map(|file| file.canonicalize().ok())
-            .collect();
-        let built = OnceLock::new();
-        let place = layer.file.place_of(&entry.component);
-        Some(Self {
+        let files = target.files().into_iter();
+        Self {
+            paths: files.filter_map(|file| file.canonicalize().ok()).collect(),
             target,
-            paths,
-            built,
-            config,
-            place,
-        })
+            built: OnceLock::new(),
+            config: entry.config.as_ref().map(|config| config.json().to_owned()),
+            place: layer.file.place_of(&entry.component),
+        }
     }
 
     fn leads_to(&self, own: &Path, home: &Home) -> bool {
@@ -111,8 +141,11 @@ impl Entry {
     }
 
     fn give(&self, loaded: &ComponentTools) -> Result<(), Refusal> {
+        let Some(config) = &self.config else {
+            return Ok(());
+        };
         for tool in self.target.tools(loaded)? {
-            tool.configure(&self.config).map_err(|refusal| {
+            tool.configure(config).map_err(|refusal| {
                 let message = format!("{}: {}", self.place, refusal.message);
                 Refusal { message, ..refusal }
             })?;

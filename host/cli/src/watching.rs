@@ -1,7 +1,6 @@
 //! Watches the files that a server depends on.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use toolcell::Home;
 use toolcell_config::{ConfigLayer, ProjectFiles};
 use toolcell_install::lock;
+use toolcell_system::file_state::FileState;
 use toolcell_system::pool::WATCHED;
 
 use super::hooks;
@@ -22,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// hide a change between the two, and the server would keep what it read.
 pub(crate) struct WatchedFiles(BTreeMap<PathBuf, Stamp>);
 
-/// The state of a file: device, inode, size, and times; `None` if the file does not exist.
-pub(crate) type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+/// The state of a file; `None` if the file does not exist.
+pub(crate) type Stamp = Option<FileState>;
 
 impl WatchedFiles {
     /// Watches the paths of the configuration files, and the trusted list.
@@ -116,19 +116,7 @@ async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
 
 /// The state of a file now.
 pub(crate) fn stamp(file: &Path) -> Stamp {
-    let state = std::fs::metadata(file).ok()?;
-    let device = state.dev();
-    let inode = state.ino();
-    let size = state.size();
-    Some((
-        device,
-        inode,
-        size,
-        state.mtime(),
-        state.mtime_nsec(),
-        state.ctime(),
-        state.ctime_nsec(),
-    ))
+    Some(FileState::from(&std::fs::metadata(file).ok()?))
 }
 
 impl PolicyOptions {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
 
 use super::process;
 use super::{ProgressSink, TARGET, packages, sysroot};
@@ -142,8 +143,9 @@ impl Toolchain {
 }
 
 pub(super) fn short_hash(text: &str) -> String {
-    let digest = blake3::hash(text.as_bytes()).to_hex();
-    digest.chars().take(12).collect()
+    let digest = Sha256::digest(text.as_bytes());
+    let bytes = digest.iter().take(6);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a

@@ -20,7 +20,7 @@ use super::exporting::{self, TelemetryGuard};
 use super::options::{RunOptions, Settings};
 use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Bar, Form};
-use super::target::{self, BuildPermission, EntryPaths, Target};
+use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, interrupts, saved};
 
@@ -111,12 +111,8 @@ impl Call {
                 let origin = Origin::new(component, &named, &self.options.call);
                 Origin { callable, ..origin }.words()
             });
-            let mut naming = (
-                &mut policy,
-                EntryPaths::new(&layers),
-                ToolConfigs::new(&home, &layers),
-            );
-            let prepared = prepare(&host, located, &target, &mut naming, &cancellation).await;
+            let naming = (&mut policy, ToolConfigs::new(&home, &layers));
+            let prepared = prepare(&host, located, &target, naming, &cancellation).await;
             let tools = ToolSet::new(Arc::new(host))
                 .grants(grants)
                 .policy(policy)
@@ -238,25 +234,21 @@ fn listeners(exporting: &TelemetryGuard, bar: Option<&Arc<Bar>>) -> Vec<Arc<dyn 
     listeners
 }
 
-/// Loads the component, chooses the tool, and loads the tools that it may call, unless the call is canceled. `naming`
-/// learns which files name them, and gives them their settings.
+/// Loads the component, chooses the tool, and loads the tools that it may call, unless the call is canceled. The files
+/// that name them give them their settings.
 async fn prepare(
     host: &Host,
     located: Result<(PathBuf, Callables), Refusal>,
     target: &Target,
-    naming: &mut (&mut Policy, EntryPaths, ToolConfigs),
+    (policy, configs): (&mut Policy, ToolConfigs),
     cancellation: &Cancellation,
 ) -> Result<Callee, Refusal> {
     let (component, callables) = located?;
-    let (policy, entries, configs) = naming;
     let load = async {
         let loaded = host.load_file(&component).await?;
         let tool = target.choose(&loaded)?;
-        target.name(policy, entries, &loaded);
-        configs.give(&target.path, &loaded)?;
-        callables
-            .load(host, &loaded, policy, (&*entries, &*configs))
-            .await?;
+        configs.apply(&target.path, policy, &loaded)?;
+        callables.load(host, &loaded, policy, &configs).await?;
         Ok(tool)
     };
     tokio::select! {

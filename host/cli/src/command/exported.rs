@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::surface;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, ConfigLayers};
 use toolcell_dialect::{Dialect, DialectNames, ListedTool};
-use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolAvailability, ToolSelection};
+use toolcell_engine::catalog::{Surface, ToolAvailability, ToolSelection};
 use toolcell_server::{ExposedTools, ToolOffer};
 use toolcell_spec::{ErrorCode, LoadingState, Refusal};
 
@@ -74,13 +75,7 @@ impl DialectTools {
             .map(|offered| Arc::clone(&offered.tool))
             .collect();
         let missing = host.missing_secrets(grants).await;
-        let conditions = SurfaceConditions {
-            policy,
-            missing_secrets: &missing,
-        };
-        let offers = ExposedTools::on(offered, |tools| {
-            Surface::build(tools, selection, &conditions)
-        });
+        let offers = surface::expose(offered, selection, policy, &missing);
         let entries: Vec<(String, String)> = offers
             .describe(|listed, _| (listed.name.to_owned(), listed.declaration.tool_id.clone()));
         let names = DialectNames::new(

@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::Context;
 use toolcell_engine::catalog::Tool;
 use toolcell_spec::Input;
 
@@ -39,42 +38,46 @@ pub(super) fn read(typed: &[String]) -> Result<CallArguments, BadRequest> {
 }
 
 fn read_whole(typed: &str) -> Result<Input, BadRequest> {
-    match (typed, typed.strip_prefix('@')) {
-        ("-", _) => from("standard input", Box::new(std::io::stdin())),
-        (_, Some(path)) => {
-            let file = std::fs::File::open(path)
-                .map_err(|error| BadRequest(format!("cannot open {path}: {error}")))?;
-            from(path, Box::new(file))
-        }
-        (text, None) => Ok(Input::from_text(text)),
+    let file = if typed == "-" {
+        Some(typed)
+    } else {
+        typed.strip_prefix('@')
+    };
+    match file {
+        Some(file) => bounded("arguments", Path::new(file)).map(Input::from_text),
+        None => Ok(Input::from_text(typed)),
     }
-}
-
-fn from(what: &str, from: Box<dyn Read>) -> Result<Input, BadRequest> {
-    bounded("arguments", what, from).map(Input::from_text)
 }
 
 /// Reads the message of a model in `file`, or on standard input if it is `-`. It is as large as arguments can be.
 pub(super) fn message(file: &Path) -> Result<String, BadRequest> {
-    if file == Path::new("-") {
-        return bounded("message", "standard input", Box::new(std::io::stdin()));
-    }
-    let name = file.display().to_string();
-    let opened = std::fs::File::open(file)
-        .map_err(|error| BadRequest(format!("cannot open {name}: {error}")))?;
-    bounded("message", &name, Box::new(opened))
+    bounded("message", file)
 }
 
-/// Reads the `subject` of a command, which `what` has.
-fn bounded(subject: &str, what: &str, from: Box<dyn Read>) -> Result<String, BadRequest> {
+/// Opens `file`, or standard input if it is `-`. Returns it with its name.
+pub(super) fn open(file: &Path) -> Result<(String, Box<dyn Read>), BadRequest> {
+    if file == Path::new("-") {
+        return Ok(("standard input".to_owned(), Box::new(std::io::stdin())));
+    }
+    let name = file.display().to_string();
+    match std::fs::File::open(file) {
+        Ok(opened) => Ok((name, Box::new(opened))),
+        Err(error) => Err(BadRequest(format!("cannot open {name}: {error}"))),
+    }
+}
+
+/// Reads the `subject` of a command in `file`, or on standard input if it is `-`.
+fn bounded(subject: &str, file: &Path) -> Result<String, BadRequest> {
+    let (what, from) = open(file)?;
     let mut text = String::new();
     let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-    read.with_context(|| format!("cannot read the {subject} from {what}"))
-        .map_err(BadRequest::from)?;
+    let failed = |why: String| {
+        let message = format!("cannot read the {subject} from {what}: {why}");
+        BadRequest(message)
+    };
+    read.map_err(|error| failed(error.to_string()))?;
     if text.len() as u64 > INPUT_BYTES_MAX {
-        return Err(BadRequest(format!(
-            "cannot read the {subject} from {what}: more than {INPUT_BYTES_MAX} bytes"
-        )));
+        return Err(failed(format!("more than {INPUT_BYTES_MAX} bytes")));
     }
     Ok(text)
 }

@@ -13,7 +13,7 @@ use toolcell_spec::{Behavior, Refusal};
 use super::exit::{self, Exit, Stop};
 use super::options::{CallOptions, Settings};
 use super::protected_sources::{self, CommandFiles};
-use super::target::{self, BuildPermission, EntryPaths, Target};
+use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::{hooks, input, show};
 
@@ -120,8 +120,7 @@ impl Check {
             hooks::add(&mut host, home, &layers, &closed).await?;
             let loaded = host.load_file(&component?).await?;
             let tool = target.choose(&loaded)?;
-            target.name(&mut policy, &EntryPaths::new(&layers), &loaded);
-            ToolConfigs::new(home, &layers).give(&target.path, &loaded)?;
+            ToolConfigs::new(home, &layers).apply(&target.path, &mut policy, &loaded)?;
             let input = input.input(tool.tool().map(AsRef::as_ref));
             let all = ToolSet::new(Arc::new(host))
                 .grants(grants)

@@ -6,10 +6,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use toolcell::Home;
 use toolcell_install::component::same_but_memory;
-use toolcell_install::package::PackageInfo;
-use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, ToolchainSearch};
+use toolcell_toolchain::{self as toolchain, BuildSettings};
 
-use super::show;
+use super::{show, target};
 
 /// Folders that a build makes, and that are no sources, beside [`OUTPUT`].
 const MADE: [&str; 7] = [
@@ -62,14 +61,12 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     let mut files = 0;
     let mut bytes = 0;
     copy_folder(&folder, &copy, true, &mut files, &mut bytes)?;
-    let mut settings = BuildSettings::new(
-        ToolchainSearch::new(Preference::from_env()?, home.cache()),
-        place_path.join("builds"),
-    );
-    // Of its own, so that nothing is taken from the first build.
-    settings.target_dir = Some(place_path.join("compiling"));
-    settings.sdk = Some(toolchain::write_sdk(home.folder())?);
-    settings.sections = PackageInfo::sections_of;
+    // Folders of its own, so that nothing is taken from the first build.
+    let settings = BuildSettings {
+        records: place_path.join("builds"),
+        target_dir: Some(place_path.join("compiling")),
+        ..target::build_settings(home)?
+    };
     show::say("building a copy, to see whether the same component comes out");
     let again = toolchain::build(&copy, &settings, &mut show::say)?;
     let again =

@@ -14,6 +14,7 @@ use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
 use toolcell_install::signature::beside;
 use toolcell_install::signature::sign::{SignatureFile, SigningKey};
 use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::component_file::read_component;
 use zeroize::Zeroizing;
 
 use super::exit::{self, BadRequest, Exit, Stop};
@@ -95,7 +96,7 @@ impl Sign {
     fn sign_file(&self, file: &Path) -> Result<NewSignature, Stop> {
         // It says how large a component may be.
         configured_compilation(&Home::find()?).map_err(BadRequest::from)?;
-        let bytes = signed::component(file)?;
+        let bytes = read_component(file)?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let SignatureFile {

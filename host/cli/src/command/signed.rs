@@ -8,11 +8,11 @@ use toolcell_install::digest::Digest;
 use toolcell_install::obtain::ComponentSources;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::sign::KEY_BYTES_MAX;
-use toolcell_install::source::{ComponentSink, Referrer, ReferrerKind, too_large};
+use toolcell_install::source::{ComponentSink, Referrer, ReferrerKind};
 use toolcell_spec::Refusal;
 use toolcell_system::component_size::component_bytes_max;
 
-use super::exit::{BadRequest, Stop};
+use super::exit::BadRequest;
 
 /// Signed bytes.
 pub(super) struct Artifact {
@@ -46,29 +46,6 @@ pub(super) async fn artifact(
         bytes,
         signatures,
     })
-}
-
-/// Reads a component, whatever it holds.
-pub(super) fn component(path: &Path) -> Result<Vec<u8>, Stop> {
-    let unreadable =
-        |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
-    let mut bytes = Vec::new();
-    let open = File::open(path).map_err(unreadable)?;
-    if !open.metadata().map_err(unreadable)?.is_file() {
-        return Err(BadRequest(format!(
-            "{} is not a regular file; name the .wasm",
-            path.display()
-        ))
-        .into());
-    }
-    open.take(component_bytes_max() + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > component_bytes_max() {
-        Err(too_large(component_bytes_max()).into())
-    } else {
-        Ok(bytes)
-    }
 }
 
 /// Reads the file of a key or of a password.

@@ -3,10 +3,8 @@
 mod approval;
 mod form;
 
-use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,6 +14,7 @@ use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
 use toolcell_engine::approval::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS};
 use toolcell_spec::InputResponses;
+use toolcell_system::BoxFuture;
 
 /// How often a read of the terminal checks whether the answer came from elsewhere.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -47,30 +46,21 @@ impl Approver for Terminal {
         "terminal"
     }
 
-    fn ask<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         let prompt = prompt.clone();
         Box::pin(read(move |keyboard| {
             approval::Dialog::new(keyboard, prompt).run()
         }))
     }
 
-    fn announce<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn announce<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         crate::ask::announce(prompt);
         Box::pin(async { None })
     }
 }
 
 impl Respondent for Terminal {
-    fn respond<'a>(
-        &'a self,
-        inquiry: &'a Inquiry,
-    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+    fn respond<'a>(&'a self, inquiry: &'a Inquiry) -> BoxFuture<'a, Option<InputResponses>> {
         let inquiry = inquiry.clone();
         Box::pin(read(move |keyboard| form::fill(&keyboard, &inquiry)))
     }

@@ -1,7 +1,6 @@
 //! The lines of a batch. All of them are read and checked before anything runs.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use toolcell_engine::scheduler::batch::{BatchPlan, CALLS_MAX};
 use toolcell_spec::Input;
 
 use super::super::exit::BadRequest;
+use super::super::input;
 
 /// Maximum length of a line, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
@@ -50,13 +50,8 @@ struct LineFields<'a> {
 ///
 /// A file that cannot be read, and the first line at fault, with its number.
 pub(super) fn read(file: &Path) -> Result<Vec<Line>, BadRequest> {
-    if file == Path::new("-") {
-        return parse("standard input", io::stdin().lock(), BATCH_BYTES_MAX);
-    }
-    let what = file.display().to_string();
-    let opened =
-        File::open(file).map_err(|error| BadRequest(format!("cannot open {what}: {error}")))?;
-    parse(&what, BufReader::new(opened), BATCH_BYTES_MAX)
+    let (what, from) = input::open(file)?;
+    parse(&what, BufReader::new(from), BATCH_BYTES_MAX)
 }
 
 fn parse(what: &str, mut from: impl BufRead, bytes_max: usize) -> Result<Vec<Line>, BadRequest> {
@@ -77,16 +72,12 @@ fn parse(what: &str, mut from: impl BufRead, bytes_max: usize) -> Result<Vec<Lin
         }
         total += count;
         if count > LINE_BYTES_MAX {
-            return Err(fail(
-                number,
-                &format!("the line has more than {LINE_BYTES_MAX} bytes; shorten the input"),
-            ));
+            let why = format!("the line has more than {LINE_BYTES_MAX} bytes; shorten the input");
+            return Err(fail(number, &why));
         }
         if total > bytes_max {
-            return Err(fail(
-                number,
-                &format!("the batch has more than {bytes_max} bytes; split it"),
-            ));
+            let why = format!("the batch has more than {bytes_max} bytes; split it");
+            return Err(fail(number, &why));
         }
         let text =
             std::str::from_utf8(&bytes).map_err(|_| fail(number, "the line is not UTF-8 text"))?;
@@ -94,10 +85,8 @@ fn parse(what: &str, mut from: impl BufRead, bytes_max: usize) -> Result<Vec<Lin
             continue;
         }
         if lines.len() >= CALLS_MAX {
-            return Err(fail(
-                number,
-                &PlanError::TooManyCalls { at: lines.len() }.to_string(),
-            ));
+            let error = PlanError::TooManyCalls { at: lines.len() };
+            return Err(fail(number, &error.to_string()));
         }
         lines.push(line(text.trim_end()).map_err(|why| fail(number, &why))?);
         numbers.push(number);

@@ -36,7 +36,7 @@ use super::exporting::{self, TelemetryGuard};
 use super::options::{RunOptions, Settings};
 use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Form};
-use super::target::{self, EntryPaths, Target};
+use super::target::{self, Target};
 use super::tool_configs::ToolConfigs;
 use super::{ask, hooks, interrupts, serving};
 use questions::Questions;
@@ -398,13 +398,11 @@ impl Job<'_> {
             selection,
             ..
         } = settings;
-        let entries = EntryPaths::new(layers);
         let configs = ToolConfigs::new(home, layers);
         let selection = std::mem::take(selection);
         let mut tools = Tools {
             host,
             home,
-            entries,
             configs,
             names: layers.names(),
             policy,
@@ -422,13 +420,11 @@ impl Job<'_> {
         match self.naming {
             ToolNaming::Typed => {
                 for typed in self.tools {
-                    tools
-                        .offer(&Target::named(typed, tools.names), None)
-                        .await
-                        .map_err(|refusal| {
-                            let message = format!("{typed}: {}", refusal.message);
-                            Refusal { message, ..refusal }
-                        })?;
+                    let target = Target::named(typed, tools.names);
+                    tools.offer(&target, None).await.map_err(|refusal| {
+                        let message = format!("{typed}: {}", refusal.message);
+                        Refusal { message, ..refusal }
+                    })?;
                 }
                 for line in lines {
                     chosen.push(tools.find(&line.tool).await);

@@ -1,12 +1,11 @@
 //! Asks one question at a time, because a batch has one user.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard};
 use toolcell::{Approver, Inquiry, Prompt, Reply, Respondent};
 use toolcell_spec::InputResponses;
+use toolcell_system::BoxFuture;
 
 use super::output::{Output, Pause};
 
@@ -70,29 +69,20 @@ impl Approver for InTurn<dyn Approver> {
         self.asked.channel()
     }
 
-    fn ask<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         Box::pin(async move {
             let _asking = self.questions.begin().await;
             self.asked.ask(prompt).await
         })
     }
 
-    fn announce<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-    ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+    fn announce<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Option<Reply>> {
         self.asked.announce(prompt)
     }
 }
 
 impl Respondent for InTurn<dyn Respondent> {
-    fn respond<'a>(
-        &'a self,
-        inquiry: &'a Inquiry,
-    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+    fn respond<'a>(&'a self, inquiry: &'a Inquiry) -> BoxFuture<'a, Option<InputResponses>> {
         Box::pin(async move {
             let _asking = self.questions.begin().await;
             self.asked.respond(inquiry).await

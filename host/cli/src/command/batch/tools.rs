@@ -20,7 +20,7 @@ use super::super::exported::DialectTools;
 use super::super::options::CallOptions;
 use super::super::protected_sources::CommandFiles;
 use super::super::show;
-use super::super::target::{BuildPermission, EntryPaths, Target};
+use super::super::target::{BuildPermission, Target};
 use super::super::tool_configs::ToolConfigs;
 
 /// Maximum number of names that an error lists.
@@ -30,7 +30,6 @@ const NAMES_MAX: usize = 20;
 pub(super) struct Tools<'a> {
     pub(super) host: &'a Host,
     pub(super) home: &'a Home,
-    pub(super) entries: EntryPaths,
     pub(super) configs: ToolConfigs,
     pub(super) names: &'a InstalledNames,
     pub(super) policy: &'a mut Policy,
@@ -228,7 +227,10 @@ impl Tools<'_> {
             component = self.load(target) => component,
         };
         match &component {
-            Ok(component) => target.name(self.policy, &self.entries, &component.loaded),
+            Ok(component) => {
+                let loaded = &component.loaded;
+                self.configs.name(&target.path, self.policy, loaded);
+            }
             Err(refusal) => show::detail(refusal),
         }
         self.components

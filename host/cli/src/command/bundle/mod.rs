@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::runtime::Runtime;
+use crate::surface;
 use anyhow::Context;
 use clap::Args;
 use data_encoding::HEXLOWER;
@@ -15,9 +16,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, ToolTerms};
 use toolcell_config::ConfigLayers;
-use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
+use toolcell_engine::catalog::ToolSelection;
 use toolcell_install::reference::ComponentReference;
-use toolcell_server::{ExposedTools, ToolOffer};
+use toolcell_server::ToolOffer;
 use toolcell_spec::{LoadingState, Refusal};
 use toolcell_system::component_file::read_component;
 
@@ -26,7 +27,7 @@ use self::zip::Entry;
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, NamedTool};
-use super::target::{self, BuildPermission};
+use super::target;
 use super::{show, wrap};
 
 /// Maximum size of the program in a bundle, in bytes: a build with debug information has 200 MiB.
@@ -267,18 +268,11 @@ impl Bundle {
         let mut known = HashMap::<PathBuf, String>::new();
         let mut offered = Vec::new();
         for named in serving::named(&self.tools, &ConfigLayers::default())? {
-            let file = named
-                .target
-                .locate(&home, BuildPermission::No)
-                .map_err(|refusal| named.failed(refusal))?;
+            let file = named.locate(&home)?;
             let bytes = read_component(&file)?;
-            let loaded = runtime
-                .block_on(host.load(&bytes))
-                .map_err(|refusal| named.failed(refusal))?;
-            let tools = named
-                .target
-                .tools(&loaded)
-                .map_err(|refusal| named.failed(refusal))?;
+            let loaded = runtime.block_on(host.load(&bytes));
+            let tools = loaded.and_then(|loaded| named.target.tools(&loaded));
+            let tools = tools.map_err(|refusal| named.failed(refusal))?;
             offered.extend(tools.into_iter().map(|tool| ToolOffer {
                 tool,
                 terms: ToolTerms::default(),
@@ -300,14 +294,8 @@ impl Bundle {
             parts.targets.push(argument(&named, &place));
         }
         let policy = Policy::default();
-        let missing = Default::default();
-        let conditions = SurfaceConditions {
-            policy: &policy,
-            missing_secrets: &missing,
-        };
-        let offers = ExposedTools::on(offered, |tools| {
-            Surface::build(tools, ToolSelection::default(), &conditions)
-        });
+        let missing = BTreeSet::new();
+        let offers = surface::expose(offered, ToolSelection::default(), &policy, &missing);
         let described = offers.describe(|listed, standing| {
             let is_listed = standing.state != LoadingState::Unavailable;
             is_listed.then(|| (listed.name.to_owned(), listed.description.to_owned()))

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use toolcell::Refusal;
-use toolcell_install::ceiling::AccessCeiling;
 use toolcell_install::component;
-use toolcell_install::declarations::ToolDeclarations;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::lock_location::{self, InstalledTools};
 use toolcell_install::obtain::{FetchRequest, VerifiedComponent, obtain};
@@ -14,12 +12,12 @@ use toolcell_install::reference::ComponentReference;
 use toolcell_install::signature::{SignatureCheck, ValidSignature};
 use toolcell_install::store;
 use toolcell_install::verifier::{SignatureSubject, Signer};
-use toolcell_spec::ErrorCode;
+use toolcell_spec::{ErrorCode, ToolDeclaration};
 
 use super::offer::{self, Offer};
 use super::options::Consent;
 use super::report::{Report, State};
-use super::shop::Shop;
+use super::shop::{Shop, declared_by};
 
 /// A tool to install.
 pub(super) struct Want {
@@ -179,9 +177,10 @@ impl Shop {
             (&self.store, home),
         ))?;
         let tools = self.load(&obtained.bytes)?;
-        let ceiling = AccessCeiling::from_tools(&tools);
-        let words = ToolDeclarations::from_tools(&tools);
-        let sorted = |mut names: Vec<String>| {
+        let (ceiling, words) = declared_by(&tools);
+        let sorted = |name: fn(&ToolDeclaration) -> String| {
+            let mut names: Vec<String> =
+                tools.iter().map(|tool| name(tool.declaration())).collect();
             names.sort();
             names
         };
@@ -194,18 +193,8 @@ impl Shop {
             version: version(&obtained),
             ceiling: ceiling.digest(),
             declarations: words.digest(),
-            tools: sorted(
-                tools
-                    .iter()
-                    .map(|tool| tool.declaration().qualified_name())
-                    .collect(),
-            ),
-            tool_ids: sorted(
-                tools
-                    .iter()
-                    .map(|tool| tool.declaration().tool_id.clone())
-                    .collect(),
-            ),
+            tools: sorted(ToolDeclaration::qualified_name),
+            tool_ids: sorted(|declaration| declaration.tool_id.clone()),
             taken: Vec::new(),
             declared: want.is_declared,
             allow_unsigned: want.is_unsigned_allowed,
@@ -240,17 +229,8 @@ impl Shop {
         };
         let home = self.home.folder();
         let same = |entry: &LockEntry| {
-            (
-                &entry.reference,
-                entry.digest,
-                entry.component,
-                &entry.signer,
-            ) == (
-                &pinned.reference,
-                pinned.digest,
-                pinned.component,
-                &pinned.signer,
-            )
+            let digests = (entry.digest, entry.component) == (pinned.digest, pinned.component);
+            digests && (&entry.reference, &entry.signer) == (&pinned.reference, &pinned.signer)
         };
         let Some(known) = lock_location::known(home)?.into_iter().find(same) else {
             return Ok(None);
@@ -260,18 +240,13 @@ impl Shop {
         };
         let notes = self.judged(want, &known)?;
         let tools = self.load(&bytes)?;
-        let name = want.name.clone();
-        let is_unsigned_allowed = want.is_unsigned_allowed;
         let entry = LockEntry {
-            name,
+            name: want.name.clone(),
             declared: want.is_declared,
-            allow_unsigned: is_unsigned_allowed,
+            allow_unsigned: want.is_unsigned_allowed,
             ..known
         };
-        let declared = Some((
-            AccessCeiling::from_tools(&tools),
-            ToolDeclarations::from_tools(&tools),
-        ));
+        let declared = Some(declared_by(&tools));
         Ok(Some((ToolVersion { entry, declared }, notes)))
     }
 

@@ -230,25 +230,24 @@ impl Shop {
 
     /// The version in `entry`. Its component is loaded only if it has other digests than `than`.
     pub(super) fn version(&self, entry: &LockEntry, than: (Digest, Digest)) -> ToolVersion {
+        let bytes = || store::read(self.home.folder(), &entry.component);
+        let tools = || self.load(&bytes()?);
         let is_same = (entry.ceiling, entry.declarations) == than;
-        let declared = if is_same {
-            None
-        } else {
-            store::read(self.home.folder(), &entry.component)
-                .and_then(|bytes| self.load(&bytes))
-                .ok()
-                .map(|tools| {
-                    (
-                        AccessCeiling::from_tools(&tools),
-                        ToolDeclarations::from_tools(&tools),
-                    )
-                })
-        };
+        let declared = if is_same { None } else { tools().ok() };
+        let declared = declared.map(|tools| declared_by(&tools));
         ToolVersion {
             entry: entry.clone(),
             declared,
         }
     }
+}
+
+/// The most that `tools` can ask for, and what they say of themselves.
+pub(super) fn declared_by(tools: &[Arc<Tool>]) -> (AccessCeiling, ToolDeclarations) {
+    (
+        AccessCeiling::from_tools(tools),
+        ToolDeclarations::from_tools(tools),
+    )
 }
 
 /// Makes `[tools]` of the file `config` name `tool` as `name`, or not name it. A file that the user trusts stays trusted.

@@ -24,7 +24,8 @@ use super::calls;
 use crate::exit::{BadRequest, Exit};
 use crate::options::{ApprovalOptions, PolicyOptions, Settings};
 use crate::protected_sources::{self, CommandFiles};
-use crate::target::{self, EntryPaths, Target};
+use crate::target;
+use crate::tool_configs::ToolConfigs;
 use crate::{ask, hooks, interrupts, surface};
 
 use recorded::ReplayableCall;
@@ -130,12 +131,7 @@ impl Replay {
             interrupts::cancel(cancellation.clone())?;
             hooks::add(&mut host, home, &layers, &closed).await?;
             let (tool, loaded) = self.load(&host, component, recorded).await?;
-            let target = Target::parse(
-                component
-                    .to_str()
-                    .context("the path of the component is not UTF-8")?,
-            );
-            target.name(&mut policy, &EntryPaths::new(&layers), &loaded);
+            ToolConfigs::new(home, &layers).name(component, &mut policy, &loaded);
             // A call that can be replayed had an empty world, so its replay gets no more, whatever is granted now.
             let grants = if guard!("replay_world") {
                 Grants::default()
