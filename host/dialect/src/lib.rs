@@ -4,8 +4,6 @@
 extern crate toolcell_spec;
 
 pub mod agentool;
-#[cfg(test)]
-mod agreement;
 pub mod amplifier;
 pub mod anthropic;
 mod block;
@@ -21,6 +19,8 @@ mod names;
 pub mod openai;
 pub mod otc;
 mod parts;
+#[cfg(test)]
+mod tests;
 mod visible;
 mod whole;
 

@@ -1,4 +1,4 @@
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcell_spec::{ExternalMapping, Extra, Input};
@@ -7,13 +7,18 @@ use toolcell_spec::{ExternalMapping, Extra, Input};
 const CHOICE_BYTES_MAX: usize = 1 << 10;
 
 /// A call as a model wrote it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct ModelCall {
     /// The id that the API gave the call. Its result repeats it.
     pub id: String,
     /// The name of a tool, which need not exist.
     pub name: String,
     /// The arguments, which need not be JSON: models make mistakes, and the result of the call says so.
+    #[serde(
+        alias = "input",
+        default = "no_arguments",
+        deserialize_with = "read_arguments"
+    )]
     pub arguments: Input,
 }
 
@@ -98,38 +103,78 @@ impl CallTerms {
 pub struct MessageError(pub(super) String);
 
 impl MessageError {
+    /// The error of a text that is no JSON object, and so no `what`.
+    pub(super) fn no_object(what: &str) -> Self {
+        Self(format!(
+            "cannot read a {what}: the text is not a JSON object"
+        ))
+    }
+
     /// The error of the part `place` of a message: `output[2]`.
     pub(super) fn at(place: &str, error: &serde_json::Error) -> Self {
         Self(format!("cannot read {place}: {error}"))
     }
 }
 
-/// The arguments of a call. OpenAI sends them as a string of JSON, which is empty for some tools without parameters; other
+#[derive(Deserialize)]
+struct ItemKind {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+/// Reads the calls in the list `place` of a message: its items of the type `kind`, or all of them.
+pub(super) fn calls<'a, T: Deserialize<'a> + Into<ModelCall>>(
+    place: &str,
+    items: Vec<&'a RawValue>,
+    kind: Option<&str>,
+) -> Result<Vec<ModelCall>, MessageError> {
+    let is_call = |item: &RawValue| {
+        let read = || serde_json::from_str::<ItemKind>(item.get());
+        kind.is_none_or(|kind| read().is_ok_and(|item| item.kind.as_deref() == Some(kind)))
+    };
+    let calls = items.into_iter().enumerate();
+    calls
+        .filter(|(_, item)| is_call(item))
+        .map(|(at, item)| {
+            let call: T = serde_json::from_str(item.get())
+                .map_err(|error| MessageError::at(&format!("{place}[{at}]"), &error))?;
+            Ok(call.into())
+        })
+        .collect()
+}
+
+/// The arguments of a call without any.
+pub(super) fn no_arguments() -> Input {
+    Input::from_text("{}")
+}
+
+/// Reads the arguments of a call. OpenAI sends them as a string of JSON, which is empty for some tools without parameters; other
 /// servers of its API, and Anthropic, send the value itself. Its text is kept as it was written.
-pub(super) fn arguments(written: Option<&RawValue>) -> Input {
-    let Some(written) = written.map(RawValue::get) else {
-        return Input::from_text("{}");
+pub(super) fn read_arguments<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Input, D::Error> {
+    let Some(written) = Option::<&RawValue>::deserialize(deserializer)?.map(RawValue::get) else {
+        return Ok(no_arguments());
     };
     if !written.starts_with('"') {
-        return Input::from_text(written);
+        return Ok(Input::from_text(written));
     }
-    match serde_json::from_str::<String>(written) {
-        Ok(text) if text.trim().is_empty() => Input::from_text("{}"),
+    Ok(match serde_json::from_str::<String>(written) {
+        Ok(text) if text.trim().is_empty() => no_arguments(),
         Ok(text) => Input::from_text(text),
         // An escape that is half of a character: the call is refused for it.
         Err(_) => Input::from_text(written),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
-    use super::{CallTerms, arguments};
+    use super::{CallTerms, no_arguments, read_arguments};
 
     #[test]
     fn arguments_are_a_string_of_json_or_the_value_itself() {
-        let read = |text: &str| arguments(Some(serde_json::from_str::<&RawValue>(text).unwrap()));
+        let read =
+            |text: &str| read_arguments(&mut serde_json::Deserializer::from_str(text)).unwrap();
         for (written, expected) in [
             (r#""{\"n\": 1.0,  \"m\": 2}""#, "{\"n\": 1.0,  \"m\": 2}"),
             (r#"{"n": 1.0,  "m": 2}"#, "{\"n\": 1.0,  \"m\": 2}"),
@@ -140,7 +185,7 @@ mod tests {
             assert_eq!(read(written).text(), expected);
         }
         assert!(read(r#""{\"n\": ""#).value().is_err() && read(r#""\ud800""#).value().is_err());
-        assert_eq!(arguments(None).text(), "{}");
+        assert_eq!((read("null").text(), no_arguments().text()), ("{}", "{}"));
     }
 
     #[test]

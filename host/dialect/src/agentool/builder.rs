@@ -1,13 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 use toolcell_spec as record;
 use toolcell_spec::{ErrorClass, Extra, Timestamp, ToolInvocation, TypedFields};
 
 use super::call::{bare_name, is_concealed};
 use super::{
     PostContent, ReasoningTrace, StepType, ToolCall, ToolResult, TraceEnd, TraceMetrics, TracePost,
-    TraceStart, TraceStatus, TraceStep, Word,
+    TraceStart, TraceStatus, TraceStep,
 };
 use crate::{DialectNames, NameRule};
 
@@ -133,33 +133,25 @@ impl TraceBuilder {
             .iter()
             .filter(|block| block.kind == "handoff_ref")
         {
-            let text = |name: &str| Some(Value::from(block.fields.text(name).unwrap_or_default()));
-            let to_agent = text("to_agent");
-            let message = text("message");
-            self.step(
-                at,
-                TraceStep {
-                    to_agent,
-                    message,
-                    ..TraceStep::new(StepType::Handoff)
-                },
-            );
+            let text = |name: &str| Some(block.fields.text(name).unwrap_or_default().to_owned());
+            let step = TraceStep {
+                to_agent: text("to_agent"),
+                message: text("message"),
+                ..TraceStep::new(StepType::Handoff)
+            };
+            self.step(at, step);
         }
         for modifier in &result.context_modifiers {
             let content = match &modifier.value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let content = Some(content.into());
-            let key = Some(modifier.key.as_str().into());
-            self.step(
-                at,
-                TraceStep {
-                    content,
-                    key,
-                    ..TraceStep::new(StepType::MemoryWrite)
-                },
-            );
+            let step = TraceStep {
+                content: Some(content),
+                key: Some(modifier.key.clone()),
+                ..TraceStep::new(StepType::MemoryWrite)
+            };
+            self.step(at, step);
         }
     }
 
@@ -234,12 +226,11 @@ impl TraceBuilder {
                 end.and_then(|end| end.output.clone())
                     .map_or(Value::Null, Value::from)
             }),
-            status: status.map(Word::Known),
-            metrics: Some(metrics),
-            metadata: Some(self.metadata(noted)),
+            status,
+            metrics,
+            metadata: self.metadata(noted),
             session_id: self.session,
             steps: self.steps.into_iter().map(|(_, step)| step).collect(),
-            extra: Extra::new(),
         })
     }
 
@@ -291,24 +282,21 @@ impl TraceBuilder {
             .steps
             .iter()
             .filter_map(|(_, step)| step.tool_result.as_ref());
-        let spent: u64 = results
-            .filter_map(|result| result.cost_tokens.as_ref().and_then(Number::as_u64))
-            .sum();
         let calls = self
             .steps
             .iter()
-            .filter(|(_, step)| step.is(StepType::ToolCall))
-            .count();
+            .filter(|(_, step)| step.kind == StepType::ToolCall);
         TraceMetrics {
             // The model's tokens are not in the steps' contexts: only the caller knows them.
-            total_tokens: end.and_then(|end| end.total_tokens).unwrap_or(spent).into(),
+            total_tokens: end
+                .and_then(|end| end.total_tokens)
+                .unwrap_or_else(|| results.map(|result| result.cost_tokens).sum()),
             total_cost_usd: end
                 .and_then(|end| end.total_cost_usd.clone())
                 .unwrap_or_else(|| 0.into()),
-            total_duration_ms: total_duration_ms.into(),
-            step_count: self.steps.len().into(),
-            tool_call_count: calls.into(),
-            extra: Extra::new(),
+            total_duration_ms,
+            step_count: self.steps.len(),
+            tool_call_count: calls.count(),
         }
     }
 
@@ -327,9 +315,11 @@ impl TraceBuilder {
             let contexts = self
                 .steps
                 .iter()
-                .filter_map(|(_, step)| step.context_tokens.as_ref());
-            let is_over = |tokens: &Number| tokens.as_u64().is_some_and(|tokens| tokens > budget);
-            if contexts.chain([&metrics.total_tokens]).any(is_over) {
+                .filter_map(|(_, step)| step.context_tokens);
+            if contexts
+                .chain([metrics.total_tokens])
+                .any(|tokens| tokens > budget)
+            {
                 found = Some(TraceStatus::ContextOverflow);
             }
         }

@@ -1,11 +1,11 @@
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use toolcell_spec as record;
 use toolcell_spec::{
     Content, Extra, ResultStatus, ToolError, ToolInvocation, TypedFields, is_base64, media_type,
 };
 
-use super::{present, snake_case, to_value};
+use super::{snake_case, to_value};
 use crate::block;
 use crate::parts::native_id;
 
@@ -27,27 +27,15 @@ pub struct ToolCall {
 }
 
 /// `tool_result` (AO-TR-01..05).
-#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The `id` of the call.
     pub call_id: String,
-    #[serde(default, deserialize_with = "present")]
-    pub output: Option<Value>,
-    /// A text, `class: message`; `null` or absent if the call succeeded.
-    #[serde(default, deserialize_with = "present")]
-    pub error: Option<Value>,
-    pub duration_ms: Option<Number>,
-    pub cost_tokens: Option<Number>,
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
-/// A call and its result in one object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CallExchange {
-    pub tool_call: ToolCall,
-    pub tool_result: ToolResult,
+    pub output: Value,
+    /// `class: message`; `None` if the call succeeded.
+    pub error: Option<String>,
+    pub duration_ms: u64,
+    pub cost_tokens: u64,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -93,24 +81,14 @@ impl ToolResult {
         }
         Self {
             call_id: native_id(invocation),
-            output: Some(output(result)),
-            error: Some(
-                result
-                    .error
-                    .as_ref()
-                    .map_or(Value::Null, |error| error_text(error).into()),
-            ),
-            duration_ms: Some(ended.millis_since(begun).into()),
+            output: output(result),
+            error: result.error.as_ref().map(error_text),
+            duration_ms: ended.millis_since(begun),
             // No tool reports tokens yet, and none are invented.
-            cost_tokens: Some(0.into()),
+            cost_tokens: 0,
             extra,
         }
     }
-}
-
-/// The `tool_call` of an invocation as JSON.
-pub fn call(invocation: &ToolInvocation) -> Value {
-    to_value(&ToolCall::from_invocation(invocation))
 }
 
 /// The `tool_result` of an invocation as JSON.

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
 use toolcell_spec::{Extra, Timestamp, TypedFields};
 
-use super::{SpecDocument, TraceStatus, TraceStep};
+use super::{TraceStatus, TraceStep};
 
 /// An entry that a caller adds to a trace; a tool host cannot see it (AO-ST-01).
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ impl PostContent {
     fn problem(&self) -> Option<String> {
         match self {
             Self::Start(_) => None,
-            Self::Step(step) => step.problem(),
+            Self::Step(step) => step.missing().map(|name| format!("it has no `{name}`")),
             Self::End(end) => {
                 let is_negative = |cost: &Number| cost.as_f64().is_none_or(|cost| cost < 0.0);
                 end.total_cost_usd

@@ -1,11 +1,11 @@
 use std::collections::HashSet;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use toolcell_spec::{Extra, Timestamp, TypedFields};
 
 use super::tool_spec::TOOL_ID;
-use super::{ToolSpec, Word, category, snake_case};
+use super::{ToolSpec, category, snake_case};
 use crate::name::{free, is_made_of};
 use crate::{ListedTool, visible};
 
@@ -15,34 +15,31 @@ const TAGS_MAX: usize = 16;
 const TAG_CHARS_MAX: usize = 64;
 
 /// `ToolRegistry` (AO-RG-01).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolRegistry {
     pub registry_id: String,
     pub version: String,
     pub updated_at: String,
     pub tools: Vec<RegistryEntry>,
-    #[serde(flatten)]
-    pub extra: Extra,
 }
 
 /// One tool of a registry (AO-RG-02).
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RegistryEntry {
     pub spec: ToolSpec,
     /// The URL that takes a `tool_call`.
     pub endpoint: Option<String>,
-    pub auth: Option<Word<Auth>>,
+    pub auth: Auth,
     /// The namespace of the tool.
-    pub provider: Option<String>,
-    #[serde(default)]
+    pub provider: String,
     pub tags: Vec<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// The credential for an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
     /// `Authorization: Bearer TOKEN`.
@@ -84,7 +81,6 @@ pub fn registry(
         version: version.to_owned(),
         updated_at: updated_at.to_string(),
         tools,
-        extra: Extra::new(),
     }
 }
 
@@ -122,7 +118,7 @@ fn has_words(entry: &RegistryEntry, words: &[String]) -> bool {
     }
     let texts = [&entry.spec.name, &entry.spec.description]
         .into_iter()
-        .chain(&entry.provider)
+        .chain([&entry.provider])
         .chain(&entry.tags);
     let texts: Vec<String> = texts.map(|text| text.to_lowercase()).collect();
     words
@@ -130,11 +126,8 @@ fn has_words(entry: &RegistryEntry, words: &[String]) -> bool {
         .all(|word| texts.iter().any(|text| text.contains(word)))
 }
 
-fn category_of(entry: &RegistryEntry) -> Option<&str> {
-    match entry.spec.metadata.as_ref()?.category.as_ref()? {
-        Word::Known(category) => Some(category.as_str()),
-        Word::Other(word) => Some(word),
-    }
+fn category_of(entry: &RegistryEntry) -> Option<&'static str> {
+    Some(entry.spec.metadata.as_ref()?.category?.as_str())
 }
 
 impl RegistryEntry {
@@ -144,8 +137,8 @@ impl RegistryEntry {
         Self {
             spec: ToolSpec::from_listed(&offer.listed),
             endpoint: offer.endpoint.map(str::to_owned),
-            auth: Some(Word::Known(offer.auth)),
-            provider: Some(visible(&declaration.namespace)),
+            auth: offer.auth,
+            provider: visible(&declaration.namespace),
             tags: tags(offer),
             extra: Extra::from_iter([(TOOL_ID.to_owned(), declaration.tool_id.as_str().into())]),
         }

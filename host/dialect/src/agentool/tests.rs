@@ -65,29 +65,6 @@ fn is_valid(name: &str, value: &Value) -> bool {
         .is_empty()
 }
 
-fn again<D: SpecDocument + Serialize>(
-    value: &Value,
-    reading: DocumentReading,
-) -> Result<Value, String> {
-    read::<D>(value.clone(), reading).map(|document| to_value(&document))
-}
-
-/// Reads and writes a document of the type that belongs to a schema. The types of evaluations are not here.
-fn round_trip(
-    name: &str,
-    value: &Value,
-    reading: DocumentReading,
-) -> Option<Result<Value, String>> {
-    Some(match name {
-        "tool-spec" => again::<ToolSpec>(value, reading),
-        "tool-call" => again::<ToolCall>(value, reading),
-        "tool-result" => again::<ToolResult>(value, reading),
-        "reasoning-trace" => again::<ReasoningTrace>(value, reading),
-        "tool-registry" => again::<ToolRegistry>(value, reading),
-        _ => return None,
-    })
-}
-
 /// Adds an unknown field to every object.
 fn extended(value: &Value) -> Value {
     match value {
@@ -107,25 +84,14 @@ fn extended(value: &Value) -> Value {
 }
 
 #[test]
-fn every_example_of_the_specification_survives_with_and_without_unknown_fields() {
+fn every_example_of_the_specification_is_valid_with_and_without_unknown_fields() {
     for (name, plain) in examples() {
-        for value in [plain.clone(), extended(&plain)] {
-            assert!(is_valid(name, &value), "{name}");
-            for reading in [DocumentReading::Strict, DocumentReading::Lenient] {
-                if let Some(read) = round_trip(name, &value, reading) {
-                    assert_eq!(read.unwrap(), value, "{name}");
-                }
-            }
-        }
+        assert!(is_valid(name, &plain), "{name}");
+        assert!(is_valid(name, &extended(&plain)), "{name}");
     }
-    let exchange = extended(&example!("exchange"));
-    assert_eq!(
-        again::<CallExchange>(&exchange, DocumentReading::Strict).unwrap(),
-        exchange
-    );
 }
 
-/// What strict readers and the schema refuse. A `null` removes the field.
+/// What the schemas refuse. A `null` removes the field.
 #[test]
 fn a_document_with_one_thing_wrong_is_refused() {
     for (name, place, wrong) in [
@@ -182,59 +148,7 @@ fn a_document_with_one_thing_wrong_is_refused() {
             _ = fields.insert(field.to_owned(), wrong.clone())
         }
         assert!(!is_valid(name, &value), "{name} {place} {wrong}");
-        if let Some(read) = round_trip(name, &value, DocumentReading::Strict) {
-            assert!(read.is_err(), "{name} {place} {wrong}");
-        }
     }
-}
-
-/// What a schema cannot say, a strict reader checks.
-#[test]
-fn a_strict_reader_compares_the_parts_of_a_trace() {
-    for (place, wrong) in [
-        ("/metrics/step_count", json!(3)),
-        ("/metrics/tool_call_count", json!(2)),
-        ("/steps/1/step_id", json!("step_001")),
-        ("/steps/1/timestamp", json!("2026-03-01T10:00:00.5Z")),
-        ("/steps/2/tool_result/call_id", json!("another")),
-        ("/finished_at", json!("2026-03-01T09:59:59Z")),
-    ] {
-        let mut trace = example!("reasoning_trace");
-        *trace.pointer_mut(place).unwrap() = wrong;
-        assert!(is_valid("reasoning-trace", &trace), "{place}");
-        assert!(
-            again::<ReasoningTrace>(&trace, DocumentReading::Strict).is_err(),
-            "{place}"
-        );
-        assert_eq!(
-            again::<ReasoningTrace>(&trace, DocumentReading::Lenient).unwrap(),
-            trace,
-            "{place}"
-        );
-    }
-}
-
-#[test]
-fn a_lenient_reader_keeps_words_that_it_does_not_know() {
-    let mut trace = example!("reasoning_trace");
-    trace["status"] = json!("paused");
-    trace["steps"][0]["type"] = json!("observation");
-    assert_eq!(
-        again::<ReasoningTrace>(&trace, DocumentReading::Lenient).unwrap(),
-        trace
-    );
-    let spec = json!({ "name": "searchWeb", "description": "", "parameters": {}, "metadata": { "category": "search" } });
-    assert_eq!(
-        again::<ToolSpec>(&spec, DocumentReading::Lenient).unwrap(),
-        spec
-    );
-    assert!(
-        read::<ToolSpec>(
-            json!({ "description": "d", "parameters": {} }),
-            DocumentReading::Lenient
-        )
-        .is_err()
-    );
 }
 
 fn declared(name: &str, kind: &str, annotations: Value) -> ToolDeclaration {
@@ -292,7 +206,6 @@ fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
     });
     assert_eq!(spec, expected);
     assert!(is_valid("tool-spec", &spec));
-    read::<ToolSpec>(spec, DocumentReading::Strict).unwrap();
     let declaration = declared(
         "write",
         "file_operation",
@@ -356,7 +269,6 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
         ("", "tool_"),
     ] {
         assert_eq!(snake_case(name), snake, "{name:?}");
-        assert!(tool_spec::is_snake_case(snake));
     }
     let declarations = [
         declared(
@@ -383,13 +295,7 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
             registry("acme", "0.1.0", Timestamp::now(), tools)
         })
     });
-    assert_eq!(
-        (
-            registry.problem(),
-            is_valid("tool-registry", &to_value(&registry))
-        ),
-        (None, true)
-    );
+    assert!(is_valid("tool-registry", &to_value(&registry)));
     let [first, second] = registry.tools.as_slice() else {
         panic!("{registry:?}")
     };
@@ -409,8 +315,8 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     }
     assert_eq!(first.tags, ["io", "file_operation", "disk"]);
     assert_eq!(
-        (first.provider.as_deref(), &first.extra["tool_id"]),
-        (Some("acme"), &json!("acme.read_all"))
+        (first.provider.as_str(), &first.extra["tool_id"]),
+        ("acme", &json!("acme.read_all"))
     );
     let found = |wanted: RegistryQuery<'_>| query(&registry, &wanted).len();
     let words = |words| RegistryQuery {
@@ -560,13 +466,13 @@ fn each_class_of_error_is_a_text_without_what_is_for_developers() {
         assert_eq!(told["output"], usable, "{told}");
         assert!(!told.to_string().contains("secret place"), "{told}");
         assert!(is_valid("tool-result", &told));
-        read::<ToolResult>(told, DocumentReading::Strict).unwrap();
     }
 }
 
 #[test]
 fn arguments_that_are_no_object_or_in_no_record_are_told_as_they_were_sent() {
-    let call = |input| call(&ToolInvocation::planned("acme.read", &input));
+    let shown = |call: &ToolInvocation| to_value(&ToolCall::from_invocation(call));
+    let call = |input| shown(&ToolInvocation::planned("acme.read", &input));
     assert_eq!(
         call(Input::from_text("{\"b\": 1}"))["arguments"],
         json!({ "b": 1 })
@@ -577,14 +483,14 @@ fn arguments_that_are_no_object_or_in_no_record_are_told_as_they_were_sent() {
         (&json!({}), &json!("{not JSON"))
     );
     assert!(is_valid("tool-call", &malformed));
-    let mut shown = ToolInvocation::planned("acme.read", &Input::from_text("{}"));
-    shown.observable_input = Some(std::sync::Arc::new(
+    let mut concealed = ToolInvocation::planned("acme.read", &Input::from_text("{}"));
+    concealed.observable_input = Some(std::sync::Arc::new(
         json!({ "token": "[redacted]", "all": false }),
     ));
-    assert_eq!(super::call(&shown)["arguments"], json!({}));
-    shown.model_input_ref = "blake3-keyed:00".into();
+    assert_eq!(shown(&concealed)["arguments"], json!({}));
+    concealed.model_input_ref = "blake3-keyed:00".into();
     assert_eq!(
-        super::call(&shown)["arguments"],
+        shown(&concealed)["arguments"],
         json!({ "token": "[redacted]", "all": false })
     );
 }
@@ -607,7 +513,6 @@ fn traced(
         .iter()
         .for_each(|post| builder.post(TracePost::read(post.clone(), Timestamp::now()).unwrap()));
     let trace = builder.finish().unwrap();
-    assert_eq!(trace.problem(), None, "{trace:#?}");
     let trace = to_value(&trace);
     assert!(is_valid("reasoning-trace", &trace), "{trace:#}");
     trace
@@ -744,17 +649,13 @@ fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
     builder.call(&child, Some(&succeeded(&child, vec![], None)));
     builder.call(&twin, None);
     let trace = builder.finish().unwrap();
-    assert_eq!(trace.problem(), None);
+    assert!(is_valid("reasoning-trace", &to_value(&trace)));
     assert_eq!(
         (&trace.finished_at, &trace.output, &trace.status),
         (&None, &None, &None),
         "one call is running"
     );
-    let kinds: Vec<&str> = trace
-        .steps
-        .iter()
-        .map(|step| step.kind.known().unwrap().as_str())
-        .collect();
+    let kinds: Vec<&str> = trace.steps.iter().map(|step| step.kind.as_str()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "tool_call").count(), 2);
     let at = kinds
         .iter()
@@ -764,11 +665,11 @@ fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
         kinds[at..at + 3],
         ["tool_result", "handoff", "memory_write"]
     );
-    assert_eq!(trace.steps[at + 1].to_agent, Some(json!("billing")));
+    assert_eq!(trace.steps[at + 1].to_agent.as_deref(), Some("billing"));
     let written = &trace.steps[at + 2];
     assert_eq!(
-        (&written.key, &written.content),
-        (&Some(json!("branch")), &Some(json!("{\"a\":1}")))
+        (written.key.as_deref(), written.content.as_deref()),
+        (Some("branch"), Some("{\"a\":1}"))
     );
     let ids: Vec<String> = trace
         .steps

@@ -3,7 +3,7 @@ use serde_json::Value;
 use strum::IntoStaticStr;
 use toolcell_spec::{Extra, ToolKind, TypedFields};
 
-use super::{Word, present, to_value};
+use super::to_value;
 use crate::{ListedTool, visible};
 
 /// The fields with the id of the tool, and with the digest of its component: with them, a host imports what it exported.
@@ -21,7 +21,6 @@ pub struct ToolSpec {
     /// JSON Schema of the arguments, of type `object`.
     pub parameters: Value,
     /// JSON Schema of the output.
-    #[serde(default, deserialize_with = "present")]
     pub returns: Option<Value>,
     pub metadata: Option<SpecMetadata>,
     #[serde(flatten)]
@@ -32,12 +31,10 @@ pub struct ToolSpec {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpecMetadata {
-    pub category: Option<Word<Category>>,
-    pub cost_tier: Option<Word<CostTier>>,
+    pub category: Option<Category>,
+    pub cost_tier: Option<CostTier>,
     /// `true` if calls change external state.
     pub side_effects: Option<bool>,
-    #[serde(flatten)]
-    pub extra: Extra,
 }
 
 /// `metadata.category` (AO-TS-05).
@@ -79,10 +76,9 @@ impl ToolSpec {
             _ => description,
         };
         let metadata = SpecMetadata {
-            category: category(&listed.declaration.tool_kind).map(Word::Known),
+            category: category(&listed.declaration.tool_kind),
             cost_tier: cost_tier(listed),
             side_effects: Some(!listed.effects().is_read_only),
-            extra: Extra::new(),
         };
         Self {
             name,
@@ -126,9 +122,9 @@ pub fn category(kind: &ToolKind) -> Option<Category> {
 }
 
 /// The tier that the annotations claim, if it is one of the four.
-fn cost_tier(listed: &ListedTool<'_>) -> Option<Word<CostTier>> {
+fn cost_tier(listed: &ListedTool<'_>) -> Option<CostTier> {
     let claimed = listed.declaration.annotations.as_ref()?.get("cost_tier")?;
-    CostTier::deserialize(claimed).ok().map(Word::Known)
+    CostTier::deserialize(claimed).ok()
 }
 
 /// `name` in snake_case: `^[a-z][a-z0-9_]*$`. Two names can become the same one; [`super::registry`] tells those apart.
@@ -150,12 +146,4 @@ pub fn snake_case(name: &str) -> String {
         snake.insert_str(0, "tool_");
     }
     snake
-}
-
-/// Checks `name` for snake_case.
-pub(super) fn is_snake_case(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }

@@ -3,11 +3,11 @@ use serde_json::{Number, Value};
 use strum::IntoStaticStr;
 use toolcell_spec::Extra;
 
-use super::{ToolCall, ToolResult, Word, present};
+use super::{ToolCall, ToolResult};
 
 /// `ReasoningTrace` (AO-RT-01..11): the record of one execution of an agent.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReasoningTrace {
     pub trace_id: String,
     pub agent_id: String,
@@ -17,14 +17,11 @@ pub struct ReasoningTrace {
     pub finished_at: Option<String>,
     /// `null` if it is not known.
     pub input: Value,
-    #[serde(default, deserialize_with = "present")]
     pub output: Option<Value>,
-    pub status: Option<Word<TraceStatus>>,
+    pub status: Option<TraceStatus>,
     pub steps: Vec<TraceStep>,
-    pub metrics: Option<TraceMetrics>,
-    pub metadata: Option<Extra>,
-    #[serde(flatten)]
-    pub extra: Extra,
+    pub metrics: TraceMetrics,
+    pub metadata: Extra,
 }
 
 /// `status` of a trace (AO-RS-01..06).
@@ -65,26 +62,20 @@ impl StepType {
 pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
-    pub kind: Word<StepType>,
+    pub kind: StepType,
     /// Of `reasoning` and `memory_write`.
-    #[serde(default, deserialize_with = "present")]
-    pub content: Option<Value>,
+    pub content: Option<String>,
     /// Of `memory_write`.
-    #[serde(default, deserialize_with = "present")]
-    pub key: Option<Value>,
+    pub key: Option<String>,
     /// Of `reasoning`.
-    pub context_tokens: Option<Number>,
+    pub context_tokens: Option<u64>,
     pub tool_call: Option<ToolCall>,
     pub tool_result: Option<ToolResult>,
     /// Of `handoff`; so is `message`.
-    #[serde(default, deserialize_with = "present")]
-    pub to_agent: Option<Value>,
-    #[serde(default, deserialize_with = "present")]
-    pub message: Option<Value>,
+    pub to_agent: Option<String>,
+    pub message: Option<String>,
     /// Of `memory_read`; so is `results`.
-    #[serde(default, deserialize_with = "present")]
-    pub query: Option<Value>,
-    #[serde(default, deserialize_with = "present")]
+    pub query: Option<String>,
     pub results: Option<Value>,
     pub timestamp: String,
     #[serde(flatten)]
@@ -96,7 +87,7 @@ impl TraceStep {
     pub(super) fn new(kind: StepType) -> Self {
         Self {
             step_id: String::new(),
-            kind: Word::Known(kind),
+            kind,
             content: None,
             key: None,
             context_tokens: None,
@@ -111,19 +102,28 @@ impl TraceStep {
         }
     }
 
-    pub(super) fn is(&self, kind: StepType) -> bool {
-        self.kind.known() == Some(kind)
+    /// The field that a step of its type must have, and this one does not.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        let (name, is_there) = match self.kind {
+            StepType::Reasoning | StepType::MemoryWrite => ("content", self.content.is_some()),
+            StepType::ToolCall => ("tool_call", self.tool_call.is_some()),
+            StepType::ToolResult => ("tool_result", self.tool_result.is_some()),
+            StepType::Handoff => {
+                let agent = self.to_agent.as_deref().unwrap_or_default();
+                ("to_agent", !agent.is_empty())
+            }
+            StepType::MemoryRead => ("query", self.query.is_some()),
+        };
+        (!is_there).then_some(name)
     }
 }
 
 /// `metrics` of a trace (AO-RT-10).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceMetrics {
-    pub total_tokens: Number,
+    pub total_tokens: u64,
     pub total_cost_usd: Number,
-    pub total_duration_ms: Number,
-    pub step_count: Number,
-    pub tool_call_count: Number,
-    #[serde(flatten)]
-    pub extra: Extra,
+    pub total_duration_ms: u64,
+    pub step_count: usize,
+    pub tool_call_count: usize,
 }

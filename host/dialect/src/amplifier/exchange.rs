@@ -8,7 +8,7 @@ use toolcell_spec::{ToolInvocation, ToolResult};
 
 use super::event::events;
 use super::result::{AmplifierMode, result};
-use crate::model_call::arguments;
+use crate::model_call::calls;
 use crate::parts::native_id;
 use crate::{FinishedCall, MessageError, ModelCall};
 
@@ -24,21 +24,6 @@ struct AmplifierResponse<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// A `ToolCall`, or a block that calls a tool, which has `input`.
-#[derive(Deserialize)]
-struct AmplifierCall<'a> {
-    id: String,
-    name: String,
-    #[serde(borrow, alias = "input")]
-    arguments: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct BlockKind {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-}
-
 /// Reads the calls of a response: those in `tool_calls`, or else in the blocks of `content`.
 ///
 /// # Errors
@@ -46,13 +31,11 @@ struct BlockKind {
 /// A text that is no response.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     if !text.trim_start().starts_with('{') {
-        return Err(MessageError(
-            "cannot read a message: the text is not a JSON object".to_owned(),
-        ));
+        return Err(MessageError::no_object("message"));
     }
     let fails = |error: serde_json::Error| MessageError::at("the message", &error);
     let written: AmplifierResponse<'_> = serde_json::from_str(text).map_err(fails)?;
-    let (place, calls) = match written {
+    let (place, items) = match written {
         AmplifierResponse {
             tool_calls: Some(calls),
             ..
@@ -81,28 +64,8 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
             return Err(MessageError(message.to_owned()));
         }
     };
-    let calls = calls
-        .into_iter()
-        .enumerate()
-        .filter(|(_, call)| place == "tool_calls" || is_call(call));
-    calls
-        .map(|(at, call)| call_of(&format!("{place}[{at}]"), call))
-        .collect()
-}
-
-fn is_call(block: &RawValue) -> bool {
-    serde_json::from_str::<BlockKind>(block.get())
-        .is_ok_and(|block| block.kind.as_deref() == Some(CALL))
-}
-
-fn call_of(place: &str, call: &RawValue) -> Result<ModelCall, MessageError> {
-    let call: AmplifierCall<'_> =
-        serde_json::from_str(call.get()).map_err(|error| MessageError::at(place, &error))?;
-    Ok(ModelCall {
-        id: call.id,
-        name: call.name,
-        arguments: arguments(call.arguments),
-    })
+    // A block that calls a tool has `input`, a `ToolCall` has `arguments`.
+    calls::<ModelCall>(place, items, (place == "content").then_some(CALL))
 }
 
 /// The messages for the results of all calls, in their order. `metadata` of each has the `ToolResult` of `amplifier-core`,

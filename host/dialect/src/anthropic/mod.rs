@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcell_spec::{ToolInvocation, ToolResult};
 
-use super::model_call::arguments;
+use super::model_call::calls;
 use super::parts::native_id;
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 
@@ -33,14 +33,6 @@ struct MessageOrBlock<'a> {
     kind: Option<String>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ToolUse<'a> {
-    id: String,
-    name: String,
-    #[serde(borrow)]
-    input: Option<&'a RawValue>,
 }
 
 /// Reads the calls of a message, of a list of its blocks, or of one block.
@@ -77,34 +69,10 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
                 return Err(MessageError(message.to_owned()));
             }
         },
-        _ => {
-            return Err(MessageError(
-                "cannot read a message: the text is not a JSON object".to_owned(),
-            ));
-        }
+        _ => return Err(MessageError::no_object("message")),
     };
-    let calls = blocks
-        .into_iter()
-        .enumerate()
-        .filter(|(_, block)| is_call(block));
-    calls.map(|(at, block)| call_of(at, block)).collect()
-}
-
-/// Returns whether the block is a tool call. Server tools, which the API runs, have another type.
-fn is_call(block: &RawValue) -> bool {
-    let block = serde_json::from_str::<MessageOrBlock<'_>>(block.get());
-    block.is_ok_and(|block| block.kind.as_deref() == Some(CALL))
-}
-
-fn call_of(at: usize, block: &RawValue) -> Result<ModelCall, MessageError> {
-    let place = format!("content[{at}]");
-    let call: ToolUse<'_> =
-        serde_json::from_str(block.get()).map_err(|error| MessageError::at(&place, &error))?;
-    Ok(ModelCall {
-        id: call.id,
-        name: call.name,
-        arguments: arguments(call.input),
-    })
+    // Server tools, which the API runs, have another type.
+    calls::<ModelCall>("content", blocks, Some(CALL))
 }
 
 /// The block for one result. In an error's block the API takes only text.

@@ -2,12 +2,11 @@
 
 use rmcp::model::ProtocolVersion;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_spec::{ToolInvocation, ToolResult};
+use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
 use super::call_result;
-use crate::model_call::arguments;
+use crate::model_call::{no_arguments, read_arguments};
 use crate::{FinishedCall, MessageError, MessageExchange, ModelCall};
 
 /// How MCP would carry several calls in one message.
@@ -19,20 +18,20 @@ pub const PLAIN: MessageExchange = MessageExchange {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PlainCall<'a> {
+struct PlainCall {
     id: Option<String>,
     name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    arguments: Input,
 }
 
 fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
-    let calls: Vec<PlainCall<'_>> =
+    let calls: Vec<PlainCall> =
         serde_json::from_str(text).map_err(|error| MessageError::at("the calls", &error))?;
-    let call = |(at, call): (usize, PlainCall<'_>)| ModelCall {
+    let call = |(at, call): (usize, PlainCall)| ModelCall {
         id: call.id.unwrap_or_else(|| at.to_string()),
         name: call.name,
-        arguments: arguments(call.arguments),
+        arguments: call.arguments,
     };
     Ok(calls.into_iter().enumerate().map(call).collect())
 }

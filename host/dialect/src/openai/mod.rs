@@ -7,9 +7,9 @@ mod strict;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_spec::{ToolInvocation, ToolResult};
+use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
-use super::model_call::arguments;
+use super::model_call::{no_arguments, read_arguments};
 use super::parts::{native_id, text};
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 use strict::is_strict;
@@ -56,27 +56,22 @@ struct ChoiceMessage<'a> {
 }
 
 #[derive(Deserialize)]
-struct ChatCall<'a> {
+struct ChatCall {
     id: String,
-    #[serde(borrow)]
-    function: Option<FunctionCall<'a>>,
-    #[serde(borrow)]
-    custom: Option<CustomCall<'a>>,
+    function: Option<FunctionCall>,
+    /// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
+    custom: Option<FunctionCall>,
 }
 
 #[derive(Deserialize)]
-struct FunctionCall<'a> {
+struct FunctionCall {
     name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-}
-
-/// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
-#[derive(Deserialize)]
-struct CustomCall<'a> {
-    name: String,
-    #[serde(borrow)]
-    input: Option<&'a RawValue>,
+    #[serde(
+        alias = "input",
+        default = "no_arguments",
+        deserialize_with = "read_arguments"
+    )]
+    arguments: Input,
 }
 
 /// Reads the calls of a message, or of a response with one choice.
@@ -86,9 +81,7 @@ struct CustomCall<'a> {
 /// A text that is neither. Arguments that are not JSON are no error: the result of their call says so.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     if !text.trim_start().starts_with('{') {
-        return Err(MessageError(
-            "cannot read a message: the text is not a JSON object".to_owned(),
-        ));
+        return Err(MessageError::no_object("message"));
     }
     let written: CompletionOrMessage<'_> =
         serde_json::from_str(text).map_err(|error| MessageError::at("the message", &error))?;
@@ -127,27 +120,16 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
 
 fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("tool_calls[{at}]");
-    let call: ChatCall<'_> =
+    let call: ChatCall =
         serde_json::from_str(call.get()).map_err(|error| MessageError::at(&place, &error))?;
-    let (name, written) = match call {
-        ChatCall {
-            function: Some(FunctionCall { name, arguments }),
-            ..
-        } => (name, arguments),
-        ChatCall {
-            custom: Some(CustomCall { name, input }),
-            ..
-        } => (name, input),
-        ChatCall { .. } => {
-            return Err(MessageError(format!(
-                "cannot read {place}: it has no function"
-            )));
-        }
-    };
+    let FunctionCall { name, arguments } = call
+        .function
+        .or(call.custom)
+        .ok_or_else(|| MessageError(format!("cannot read {place}: it has no function")))?;
     Ok(ModelCall {
         id: call.id,
         name,
-        arguments: arguments(written),
+        arguments,
     })
 }
 

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_spec::{ToolInvocation, ToolResult};
+use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
-use super::super::model_call::arguments;
+use super::super::model_call::{calls, no_arguments, read_arguments};
 use super::super::parts::{native_id, text};
 use super::{
     FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, data_url, is_strict, parts,
@@ -40,11 +40,21 @@ struct ResponseOrItem<'a> {
 }
 
 #[derive(Deserialize)]
-struct FunctionCallItem<'a> {
+struct FunctionCallItem {
     call_id: String,
     name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    arguments: Input,
+}
+
+impl From<FunctionCallItem> for ModelCall {
+    fn from(item: FunctionCallItem) -> Self {
+        Self {
+            id: item.call_id,
+            name: item.name,
+            arguments: item.arguments,
+        }
+    }
 }
 
 /// Reads the calls of a response, of a list of its items, or of one item.
@@ -69,34 +79,10 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
                 return Err(MessageError(message.to_owned()));
             }
         },
-        _ => {
-            return Err(MessageError(
-                "cannot read a response: the text is not a JSON object".to_owned(),
-            ));
-        }
+        _ => return Err(MessageError::no_object("response")),
     };
-    let calls = items
-        .into_iter()
-        .enumerate()
-        .filter(|(_, item)| is_call(item));
-    calls.map(|(at, item)| call_of(at, item)).collect()
-}
-
-/// Returns whether the item is a function call. Only such an item needs a result.
-fn is_call(item: &RawValue) -> bool {
-    let item = serde_json::from_str::<ResponseOrItem<'_>>(item.get());
-    item.is_ok_and(|item| item.kind.as_deref() == Some(CALL))
-}
-
-fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, MessageError> {
-    let place = format!("output[{at}]");
-    let call: FunctionCallItem<'_> =
-        serde_json::from_str(item.get()).map_err(|error| MessageError::at(&place, &error))?;
-    Ok(ModelCall {
-        id: call.call_id,
-        name: call.name,
-        arguments: arguments(call.arguments),
-    })
+    // Only a function call needs a result.
+    calls::<FunctionCallItem>("output", items, Some(CALL))
 }
 
 /// The item for one result: a text, or a list if there are images.

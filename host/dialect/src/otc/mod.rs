@@ -8,6 +8,7 @@
 mod definition;
 mod error;
 #[cfg(test)]
+#[path = "tests/import.rs"]
 mod import;
 mod name;
 mod output;
@@ -17,6 +18,7 @@ mod response;
 mod value_schema;
 
 #[cfg(test)]
+#[path = "tests/samples.rs"]
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,7 @@ pub use definition::definition;
 #[cfg(test)]
 use import::{ImportedResponse, import};
 pub use name::{OtcToolName, OtcToolNames, fully_qualified_name};
-pub use request::{OtcRequest, RequestReading, ToolReference};
+pub use request::{OtcRequest, ToolReference};
 pub use requirement::{Requirement, secrets};
 pub use response::{Authorization, AuthorizationStatus, OtcReply, refused, result};
 

@@ -15,16 +15,6 @@ const NAME_BYTES_MAX: usize = 1_024;
 /// Maximum size of `user_info`, in bytes of JSON: the record of the call has it.
 const USER_INFO_BYTES_MAX: usize = 4_096;
 
-/// How exactly a request has to be what the format demands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestReading {
-    /// As the format says.
-    Strict,
-    /// Unknown fields are ignored (OTC-R-11), a missing `created_at` or `context` is accepted, and secrets may have the shape
-    /// of any format.
-    Lenient,
-}
-
 /// The tool that a request names (OTC-Q-04).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolReference {
@@ -54,9 +44,10 @@ pub struct OtcRequest {
 }
 
 impl OtcRequest {
-    /// Reads a request. Fails with `invalid_arguments`/`protocol_error`, and names each field that is wrong, but no value:
+    /// Reads a request. Unknown fields are ignored (OTC-R-11), a missing `created_at` or `context` is accepted, and secrets may
+    /// have the shape of any format. Fails with `invalid_arguments`/`protocol_error`, and names each field that is wrong, but no value:
     /// it could be a secret.
-    pub fn read(text: &str, mode: OtcMode, reading: RequestReading) -> Result<Self, Refusal> {
+    pub fn read(text: &str, mode: OtcMode) -> Result<Self, Refusal> {
         let whole = read_unique_json(text, JSON_VALUES_MAX);
         // What serde says of a text quotes it.
         let whole = whole.map_err(|_| {
@@ -67,33 +58,17 @@ impl OtcRequest {
         };
         let mut reader = RequestReader {
             mode,
-            reading,
             wrong: Vec::new(),
         };
-        reader.known(
-            "",
-            fields,
-            &[
-                "$schema",
-                "run_id",
-                "execution_id",
-                "created_at",
-                "tool",
-                "inputs",
-                "context",
-            ],
-        );
         let run_id = reader.id(fields, "run_id");
         let execution_id = reader.id(fields, "execution_id");
-        let created_at = reader.created_at(fields);
+        // Arcade writes local times, which say nothing.
+        let created_at = fields
+            .get("created_at")
+            .and_then(|at| Timestamp::deserialize(at).ok());
         let tool = reader.tool(fields);
         reader.object(fields, "", "inputs", mode != OtcMode::Arcade);
-        let context = reader.object(
-            fields,
-            "",
-            "context",
-            mode != OtcMode::Arcade && reading == RequestReading::Strict,
-        );
+        let context = reader.object(fields, "", "context", false);
         let token = reader.token(context);
         let secrets = reader.secrets(context);
         let user_id =
@@ -194,7 +169,6 @@ fn refusal(why: &str) -> Refusal {
 
 struct RequestReader {
     mode: OtcMode,
-    reading: RequestReading,
     /// The fields that are wrong, with the reasons.
     wrong: Vec<String>,
 }
@@ -214,35 +188,14 @@ impl RequestReader {
         self.wrong.push(format!("{place}/{name} {why}"));
     }
 
-    /// `true` if the published schema counts. Arcade ignores unknown fields.
-    fn is_strict(&self) -> bool {
-        self.reading == RequestReading::Strict && self.mode != OtcMode::Arcade
-    }
-
-    fn known(&mut self, place: &str, fields: &Map<String, Value>, names: &[&str]) {
-        if self.is_strict() && fields.keys().any(|name| !names.contains(&name.as_str())) {
-            let place = if place.is_empty() {
-                "the request"
-            } else {
-                place
-            };
-            self.wrong.push(format!(
-                "{place} has a field other than {}",
-                names.join(", ")
-            ));
-        }
-    }
-
-    /// A field that may be left out if it is not `required`. A `null` is a field that was left out, except where the
-    /// published schema counts.
+    /// A field that may be left out if it is not `required`. A `null` is a field that was left out.
     fn field<'a>(
         &mut self,
         fields: &'a Map<String, Value>,
         (place, name): (&str, &str),
         required: bool,
     ) -> Option<&'a Value> {
-        let is_absent = |value: &&Value| !value.is_null() || self.is_strict();
-        let found = fields.get(name).filter(is_absent);
+        let found = fields.get(name).filter(|value| !value.is_null());
         if found.is_none() && required {
             self.wrong(place, name, "is missing");
         }
@@ -293,21 +246,8 @@ impl RequestReader {
         Some(id).filter(|id| !id.is_empty())
     }
 
-    /// The published schema demands it, the RFC does not name it (O-06).
-    fn created_at(&mut self, fields: &Map<String, Value>) -> Option<Timestamp> {
-        let required = self.mode == OtcMode::Otc && self.reading == RequestReading::Strict;
-        let found = self.field(fields, ("", "created_at"), required)?;
-        let read = serde_json::from_value(found.clone());
-        // Arcade writes local times.
-        if read.is_err() && self.is_strict() {
-            self.wrong("", "created_at", "is not a time as in RFC 3339");
-        }
-        read.ok()
-    }
-
     fn tool(&mut self, fields: &Map<String, Value>) -> Option<ToolReference> {
         let tool = self.object(fields, "", "tool", true)?;
-        self.known("/tool", tool, &["name", "toolkit", "version"]);
         let toolkit = self.text(tool, "/tool", "toolkit", true);
         let name = self.text(tool, "/tool", "name", true);
         let version = self.text(tool, "/tool", "version", self.mode != OtcMode::Arcade);
@@ -339,14 +279,13 @@ impl RequestReader {
                 SecretValue::new(value.as_str()?.to_owned()),
             ))
         };
-        let is_lenient = self.reading == RequestReading::Lenient;
         let secrets: Option<Vec<_>> = match found {
             None => Some(Vec::new()),
-            Some(Value::Object(fields)) if self.mode != OtcMode::Arcade || is_lenient => fields
+            Some(Value::Object(fields)) => fields
                 .iter()
                 .map(|(name, value)| secret(name, value))
                 .collect(),
-            Some(Value::Array(items)) if self.mode == OtcMode::Arcade || is_lenient => items
+            Some(Value::Array(items)) => items
                 .iter()
                 .map(|item| secret(item.get("key")?.as_str()?, item.get("value")?))
                 .collect(),
@@ -380,7 +319,7 @@ mod tests {
     use serde_json::{Value, json};
     use toolcell_spec::ErrorCode;
 
-    use super::{OtcRequest, RequestReading};
+    use super::OtcRequest;
     use crate::otc::OtcMode;
 
     fn whole() -> Value {
@@ -423,8 +362,7 @@ mod tests {
             for value in ["a the-token", "the-secret"] {
                 let text =
                     changed(|request| request.pointer_mut(pointer).unwrap()[field] = value.into());
-                let refusal =
-                    OtcRequest::read(&text, OtcMode::OtcSeed, RequestReading::Lenient).unwrap_err();
+                let refusal = OtcRequest::read(&text, OtcMode::OtcSeed).unwrap_err();
                 assert!(refusal.message.ends_with(&format!(
                     "{pointer}/{field} repeats a secret of the request"
                 )));
@@ -447,8 +385,7 @@ mod tests {
             ),
         ] {
             let text = changed(|request| request["context"]["user_info"] = info);
-            let refusal =
-                OtcRequest::read(&text, OtcMode::OtcSeed, RequestReading::Lenient).unwrap_err();
+            let refusal = OtcRequest::read(&text, OtcMode::OtcSeed).unwrap_err();
             assert!(
                 refusal.message.contains(why) && !refusal.message.contains("the-"),
                 "{}",
@@ -464,7 +401,7 @@ mod tests {
             if mode == OtcMode::Arcade {
                 sent["context"]["secrets"] = json!([{ "key": "KEY", "value": "the-secret" }]);
             }
-            let read = OtcRequest::read(&sent.to_string(), mode, RequestReading::Strict).unwrap();
+            let read = OtcRequest::read(&sent.to_string(), mode).unwrap();
             assert_eq!(
                 (read.run_id.as_deref(), read.execution_id.as_deref()),
                 (Some("run-1"), Some("exec-1"))
@@ -500,108 +437,90 @@ mod tests {
         let text = whole()
             .to_string()
             .replace(r#"{"path":"a"}"#, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
-        let read = OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap();
+        let read = OtcRequest::read(&text, OtcMode::Otc).unwrap();
         assert_eq!(read.inputs, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
     }
 
     #[test]
     fn each_format_demands_its_fields() {
-        use RequestReading::{Lenient, Strict};
-        let accepts = |text: &str, mode, reading| OtcRequest::read(text, mode, reading).is_ok();
-        // For each text: Otc strict and lenient, OtcSeed strict and lenient, Arcade.
+        let accepts = |text: &str, mode| OtcRequest::read(text, mode).is_ok();
+        // For each text: Otc, OtcSeed, Arcade.
         for (what, text, expected) in [
             (
                 "no created_at",
                 without("", "created_at"),
-                [false, true, true, true, true],
+                [true, true, true],
             ),
-            (
-                "no run_id",
-                without("", "run_id"),
-                [false, false, false, false, true],
-            ),
+            ("no run_id", without("", "run_id"), [false, false, true]),
             (
                 "no execution_id",
                 without("", "execution_id"),
-                [false, false, false, false, true],
+                [false, false, true],
             ),
-            (
-                "no inputs",
-                without("", "inputs"),
-                [false, false, false, false, true],
-            ),
-            (
-                "no context",
-                without("", "context"),
-                [false, true, false, true, true],
-            ),
-            ("no tool", without("", "tool"), [false; 5]),
-            ("no name", without("/tool", "name"), [false; 5]),
-            ("no toolkit", without("/tool", "toolkit"), [false; 5]),
+            ("no inputs", without("", "inputs"), [false, false, true]),
+            ("no context", without("", "context"), [true, true, true]),
+            ("no tool", without("", "tool"), [false; 3]),
+            ("no name", without("/tool", "name"), [false; 3]),
+            ("no toolkit", without("/tool", "toolkit"), [false; 3]),
             (
                 "no version",
                 without("/tool", "version"),
-                [false, false, false, false, true],
+                [false, false, true],
             ),
             (
                 "an unknown field",
                 changed(|sent| sent["colour"] = json!(1)),
-                [false, true, false, true, true],
+                [true, true, true],
             ),
             (
                 "an unknown field of tool",
                 changed(|sent| sent["tool"]["id"] = json!(1)),
-                [false, true, false, true, true],
+                [true, true, true],
             ),
             (
                 "a null",
                 changed(|sent| sent["context"] = Value::Null),
-                [false, true, false, true, true],
+                [true, true, true],
             ),
             (
                 "inputs that are no object",
                 changed(|sent| sent["inputs"] = json!([1])),
-                [false; 5],
+                [false; 3],
             ),
             (
                 "an empty id",
                 changed(|sent| sent["execution_id"] = json!("")),
-                [false, false, false, false, true],
+                [false, false, true],
             ),
             (
                 "a local time",
                 changed(|sent| sent["created_at"] = json!("yesterday")),
-                [false, true, false, true, true],
+                [true, true, true],
             ),
             (
                 "a token that is no text",
                 changed(|sent| sent["context"]["authorization"] = json!({ "token": 1 })),
-                [false; 5],
+                [false; 3],
             ),
             (
                 "a secret that is no text",
                 changed(|sent| sent["context"]["secrets"] = json!({ "K": 1 })),
-                [false; 5],
+                [false; 3],
             ),
         ] {
             // Arcade's own shape of secrets is tested above.
             let arcade = text.replace(r#""secrets":{"KEY":"the-secret"},"#, "");
             let found = [
-                accepts(&text, OtcMode::Otc, Strict),
-                accepts(&text, OtcMode::Otc, Lenient),
-                accepts(&text, OtcMode::OtcSeed, Strict),
-                accepts(&text, OtcMode::OtcSeed, Lenient),
-                accepts(&arcade, OtcMode::Arcade, Strict),
+                accepts(&text, OtcMode::Otc),
+                accepts(&text, OtcMode::OtcSeed),
+                accepts(&arcade, OtcMode::Arcade),
             ];
             assert_eq!(found, expected, "{what}");
         }
         let listed =
             changed(|sent| sent["context"]["secrets"] = json!([{ "key": "K", "value": "v" }]));
-        assert!(!accepts(&listed, OtcMode::Otc, Strict) && accepts(&listed, OtcMode::Otc, Lenient));
-        assert!(
-            !accepts(&whole().to_string(), OtcMode::Arcade, Strict)
-                && accepts(&whole().to_string(), OtcMode::Arcade, Lenient)
-        );
+        assert!(accepts(&listed, OtcMode::Otc));
+        assert!(accepts(&whole().to_string(), OtcMode::Arcade));
     }
 
     #[test]
@@ -610,7 +529,7 @@ mod tests {
             sent["context"]["secrets"] = json!(["hunter2"]);
             sent["tool"]["version"] = json!(7);
         });
-        let refusal = OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap_err();
+        let refusal = OtcRequest::read(&text, OtcMode::Otc).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::ProtocolError);
         assert!(
             refusal.message.contains("/context/secrets")
@@ -623,13 +542,12 @@ mod tests {
             r#"{"run_id":"a","run_id":"hunter2"}"#,
             r#"{"hunter2""#,
         ] {
-            let refusal =
-                OtcRequest::read(text, OtcMode::Arcade, RequestReading::Lenient).unwrap_err();
+            let refusal = OtcRequest::read(text, OtcMode::Arcade).unwrap_err();
             assert!(!refusal.message.contains("hunter2"), "{}", refusal.message);
         }
         let twice = json!([{ "key": "K", "value": "hunter2" }, { "key": "K", "value": "b" }]);
         let text = changed(|sent| sent["context"]["secrets"] = twice);
-        let refusal = OtcRequest::read(&text, OtcMode::Arcade, RequestReading::Strict).unwrap_err();
+        let refusal = OtcRequest::read(&text, OtcMode::Arcade).unwrap_err();
         assert!(
             refusal.message.contains("twice") && !refusal.message.contains("hunter2"),
             "{}",

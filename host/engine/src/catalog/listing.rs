@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::{Map, Value};
 
 use super::fields;
-use super::words::{SubschemaKind, below};
+use super::words::{PointerStep, SubschemaKind, below, pointer, subschemas};
 use toolcell_spec::TypedFields;
 
 /// Maximum length of a place in an error, in characters.
@@ -88,7 +88,7 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Hi
         ensure!(
             left.is_none(),
             "internal_only_fields: the schema still names {name:?}, at {}; call that otherwise",
-            left.as_deref().map(place).unwrap_or_default()
+            left.map(place).unwrap_or_default()
         );
     }
     Ok(names)
@@ -388,49 +388,37 @@ fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
 
 /// The steps from a place up to the top. They are collected only once the place is found, because a name may take
 /// megabytes and lie above everything else.
-type PointerSteps<'s> = Vec<Cow<'s, str>>;
+type PointerSteps<'s> = Vec<PointerStep<'s>>;
 
-fn below_step<'s>(mut steps: PointerSteps<'s>, step: impl Into<Cow<'s, str>>) -> PointerSteps<'s> {
-    steps.push(step.into());
+fn below_step<'s>(mut steps: PointerSteps<'s>, step: PointerStep<'s>) -> PointerSteps<'s> {
+    steps.push(step);
     steps
 }
 
-/// `steps` as a JSON Pointer without escapes, cut to [`PLACE_CHARS_MAX`] characters.
-fn place(steps: &[Cow<'_, str>]) -> String {
-    let whole = steps
-        .iter()
-        .rev()
-        .flat_map(|step| std::iter::once('/').chain(step.chars()));
-    whole.take(PLACE_CHARS_MAX).collect()
+/// The place to which `steps` lead, cut to [`PLACE_CHARS_MAX`] characters.
+fn place(mut steps: PointerSteps<'_>) -> String {
+    steps.reverse();
+    pointer(&steps).chars().take(PLACE_CHARS_MAX).collect()
 }
 
 /// The place where `schema` still has a property or a definition of this name, or refers to one.
 fn remains<'s>(schema: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
-    schema.as_object()?.iter().find_map(|(word, value)| {
-        let found = match (below(word, value), value) {
-            (_, names) if word == "propertyNames" => spoken(names, name),
-            (SubschemaKind::Named, Value::Object(named)) => {
-                named.iter().find_map(|(key, inner)| {
-                    let found = if key == name {
-                        Some(PointerSteps::new())
-                    } else {
-                        remains(inner, name)
-                    };
-                    found.map(|steps| below_step(steps, key))
-                })
-            }
-            (SubschemaKind::Listed, Value::Array(all)) => {
-                all.iter().enumerate().find_map(|(index, inner)| {
-                    remains(inner, name).map(|steps| below_step(steps, index.to_string()))
-                })
-            }
-            (SubschemaKind::One, inner) => remains(inner, name),
-            (_, Value::String(text)) if word.starts_with('$') => {
-                replaced(text, name).map(|_| PointerSteps::new())
-            }
-            _ => None,
-        };
-        found.map(|steps| below_step(steps, word))
+    let words = schema.as_object()?;
+    let referring = words.iter().find_map(|(word, value)| {
+        let is_named = word.starts_with('$') && replaced(value.as_str()?, name).is_some();
+        is_named.then(|| vec![PointerStep::Name(word)])
+    });
+    referring.or_else(|| {
+        subschemas(words).find_map(|(word, step, inner)| {
+            let found = match step {
+                _ if word == "propertyNames" => spoken(inner, name),
+                Some(PointerStep::Name(key)) if key == name => Some(PointerSteps::new()),
+                _ => remains(inner, name),
+            };
+            let mut steps = found?;
+            steps.extend(step);
+            Some(below_step(steps, PointerStep::Name(word)))
+        })
     })
 }
 
@@ -438,30 +426,24 @@ fn remains<'s>(schema: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
 fn spoken<'s>(value: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     match value {
         Value::String(text) => replaced(text, name).map(|_| PointerSteps::new()),
-        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
-            spoken(item, name).map(|steps| below_step(steps, index.to_string()))
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| {
+            spoken(item, name).map(|steps| below_step(steps, PointerStep::At(at)))
         }),
-        Value::Object(fields) => fields
-            .iter()
-            .find_map(|(key, field)| spoken(field, name).map(|steps| below_step(steps, key))),
+        Value::Object(fields) => fields.iter().find_map(|(key, field)| {
+            spoken(field, name).map(|steps| below_step(steps, PointerStep::Name(key)))
+        }),
         _ => None,
     }
 }
 
 /// Returns whether a `propertyNames` in `schema` refers to a schema elsewhere.
 fn refers_for_names(schema: &Value) -> bool {
-    let Value::Object(words) = schema else {
-        return false;
-    };
-    words
-        .iter()
-        .any(|(word, value)| match (below(word, value), value) {
-            (_, names) if word == "propertyNames" => holds_reference(names),
-            (SubschemaKind::Named, Value::Object(named)) => named.values().any(refers_for_names),
-            (SubschemaKind::Listed, Value::Array(all)) => all.iter().any(refers_for_names),
-            (SubschemaKind::One, inner) => refers_for_names(inner),
-            _ => false,
+    schema.as_object().is_some_and(|words| {
+        subschemas(words).any(|(word, _, inner)| match word {
+            "propertyNames" => holds_reference(inner),
+            _ => refers_for_names(inner),
         })
+    })
 }
 
 fn holds_reference(value: &Value) -> bool {

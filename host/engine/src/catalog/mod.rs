@@ -23,9 +23,9 @@ mod unions;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal, ToolDeclaration};
 
 pub use contract::ToolContract;
 pub use form::InputForm;
@@ -51,12 +51,13 @@ const CANDIDATES_MAX: usize = 20;
 /// assert_eq!(refusal.map(|refusal| refusal.code), Some(ErrorCode::UnknownTool));
 /// ```
 #[derive(Debug, Default)]
-pub struct Catalog {
-    tools: RwLock<ToolIndex>,
-    /// By the digest of their component, in the order in which it declares them.
-    components: RwLock<BTreeMap<Arc<str>, Vec<Arc<Tool>>>>,
-    /// Where each component was loaded from, for messages.
-    origins: RwLock<BTreeMap<Arc<str>, String>>,
+pub struct Catalog(RwLock<CatalogContents>);
+
+#[derive(Debug, Default)]
+struct CatalogContents {
+    tools: ToolIndex,
+    /// By the digest of their component, in the order in which it declares them, with where it was loaded from.
+    components: BTreeMap<Arc<str>, (Vec<Arc<Tool>>, String)>,
 }
 
 /// The tools by both of their names, so that adding one of thousands does not compare it with all others.
@@ -106,15 +107,15 @@ impl Catalog {
     /// Adds all `tools` of one component, or none of them; `from` says where it was loaded from. No tool takes the name
     /// or the id of another component's tool: rules, hooks and records tell tools apart by both (AT-DECL-02).
     pub fn add(&self, tools: Vec<Arc<Tool>>, from: &str) -> Result<(), Refusal> {
-        let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
-        let mut origins = self.origins.write().unwrap_or_else(PoisonError::into_inner);
+        let mut contents = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for tool in &tools {
-            let Some((other, what)) = known.clash(tool) else {
+            let Some((other, what)) = contents.tools.clash(tool) else {
                 continue;
             };
-            let first = origins
+            let first = contents
+                .components
                 .get(other.component())
-                .map_or(other.component().as_ref(), String::as_str);
+                .map_or(other.component().as_ref(), |(_, origin)| origin.as_str());
             let (what, code, change) = match what {
                 NameClash::Name(name) => {
                     let change = "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
@@ -132,65 +133,53 @@ impl Catalog {
             return Err(Refusal::new(code, message));
         }
         if let Some(first) = tools.first() {
-            origins.insert(Arc::clone(first.component()), from.to_owned());
-        }
-        if let Some(first) = tools.first() {
-            let mut components = self
+            let loaded = (tools.clone(), from.to_owned());
+            contents
                 .components
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            components.insert(Arc::clone(first.component()), tools.clone());
+                .insert(Arc::clone(first.component()), loaded);
         }
-        tools.into_iter().for_each(|tool| known.add(tool));
+        for tool in tools {
+            contents.tools.add(tool);
+        }
         Ok(())
+    }
+
+    fn contents(&self) -> RwLockReadGuard<'_, CatalogContents> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the component with this digest was loaded from, as [`Self::add`] was told.
     pub fn origin(&self, component: &str) -> Option<String> {
-        self.origins
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+        let contents = self.contents();
+        contents
+            .components
             .get(component)
-            .cloned()
+            .map(|(_, origin)| origin.clone())
     }
 
     /// The tools of the component with this digest, if they were added.
     pub fn of_component(&self, digest: &str) -> Option<Vec<Arc<Tool>>> {
-        self.components
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+        let contents = self.contents();
+        contents
+            .components
             .get(digest)
-            .cloned()
+            .map(|(tools, _)| tools.clone())
     }
 
     /// Returns whether the component with this digest is the only one.
     pub(crate) fn has_only(&self, digest: &str) -> bool {
-        let known = self
-            .components
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.len() == 1 && known.contains_key(digest)
+        let contents = self.contents();
+        contents.components.len() == 1 && contents.components.contains_key(digest)
     }
 
     /// Resolves `name`: a qualified name, a name, or an alias, in this order. Fails if it is unknown or ambiguous.
     pub fn resolve(&self, name: &str) -> Result<Arc<Tool>, Refusal> {
-        let known = self.tools.read().unwrap_or_else(PoisonError::into_inner);
-        let known = &known.by_name;
+        let contents = self.contents();
+        let known = &contents.tools.by_name;
         if let Some(tool) = known.get(name) {
             return Ok(Arc::clone(tool));
         }
-        let by_name: Vec<&Arc<Tool>> = known
-            .values()
-            .filter(|tool| tool.declaration().name == name)
-            .collect();
-        if let Some(found) = single(name, &by_name)? {
-            return Ok(found);
-        }
-        let by_alias: Vec<&Arc<Tool>> = known
-            .values()
-            .filter(|tool| tool.declaration().aliases.iter().any(|alias| alias == name))
-            .collect();
-        if let Some(found) = single(name, &by_alias)? {
+        if let Some(found) = pick(known.values(), name)? {
             return Ok(found);
         }
         let offered = known.iter().filter(|(_, tool)| tool.is_offered());
@@ -207,13 +196,7 @@ impl Catalog {
 
     /// All tools, in the order of their qualified names.
     pub fn tools(&self) -> Vec<Arc<Tool>> {
-        self.tools
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_name
-            .values()
-            .cloned()
-            .collect()
+        self.contents().tools.by_name.values().cloned().collect()
     }
 }
 
@@ -222,32 +205,30 @@ impl Catalog {
 /// # Errors
 ///
 /// `ambiguous_tool`: several tools have the name or the alias.
-pub fn pick(tools: &[Arc<Tool>], name: &str) -> Result<Option<Arc<Tool>>, Refusal> {
-    let kinds: [&dyn Fn(&Tool) -> bool; 3] = [
-        &|tool: &Tool| tool.declaration().qualified_name() == name,
-        &|tool: &Tool| tool.declaration().name == name,
-        &|tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == name),
+pub fn pick<'t>(
+    tools: impl IntoIterator<Item = &'t Arc<Tool>> + Clone,
+    name: &str,
+) -> Result<Option<Arc<Tool>>, Refusal> {
+    let kinds: [&dyn Fn(&ToolDeclaration) -> bool; 3] = [
+        &|tool| tool.qualified_name() == name,
+        &|tool| tool.name == name,
+        &|tool| tool.aliases.iter().any(|alias| alias == name),
     ];
     for is_meant in kinds {
-        let meant: Vec<&Arc<Tool>> = tools.iter().filter(|tool| is_meant(tool)).collect();
-        if let Some(found) = single(name, &meant)? {
-            return Ok(Some(found));
+        let meant = tools.clone().into_iter();
+        let meant: Vec<&Arc<Tool>> = meant.filter(|tool| is_meant(tool.declaration())).collect();
+        match meant.as_slice() {
+            [] => {}
+            [tool] => return Ok(Some(Arc::clone(tool))),
+            several => {
+                let names = several
+                    .iter()
+                    .map(|tool| tool.declaration().qualified_name());
+                let names: Vec<String> = names.collect();
+                let message = format!("`{name}` is ambiguous; use one of: {}", names.join(", "));
+                return Err(Refusal::new(ErrorCode::AmbiguousTool, message));
+            }
         }
     }
     Ok(None)
-}
-
-fn single(name: &str, found: &[&Arc<Tool>]) -> Result<Option<Arc<Tool>>, Refusal> {
-    match found {
-        [] => Ok(None),
-        [tool] => Ok(Some(Arc::clone(tool))),
-        several => {
-            let names: Vec<String> = several
-                .iter()
-                .map(|tool| tool.declaration().qualified_name())
-                .collect();
-            let message = format!("`{name}` is ambiguous; use one of: {}", names.join(", "));
-            Err(Refusal::new(ErrorCode::AmbiguousTool, message))
-        }
-    }
 }

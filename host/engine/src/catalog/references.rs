@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::words::{SubschemaKind, below};
+use super::words::{PointerStep, pointer, subschemas};
 use toolcell_spec::TypedFields;
 
 /// Keywords that refer to a subschema.
@@ -67,26 +67,7 @@ fn collect<'s>(schema: &'s Value, anchors: &mut HashMap<&'s str, &'s Value>) {
             anchors.insert(name, schema);
         }
     }
-    each_below(words, &mut |_, inner| collect(inner, anchors));
-}
-
-/// Calls `each` with every subschema directly below, and the keyword that holds it.
-pub(super) fn each_below<'s>(
-    words: &'s Map<String, Value>,
-    each: &mut dyn FnMut(&'s str, &'s Value),
-) {
-    for (word, value) in words {
-        match (below(word, value), value) {
-            (SubschemaKind::Named, Value::Object(named)) => {
-                named.values().for_each(|inner| each(word, inner))
-            }
-            (SubschemaKind::Listed, Value::Array(all)) => {
-                all.iter().for_each(|inner| each(word, inner))
-            }
-            (SubschemaKind::One, inner) => each(word, inner),
-            _ => {}
-        }
-    }
+    subschemas(words).for_each(|(_, _, inner)| collect(inner, anchors));
 }
 
 /// Maximum number of references that [`anchor`] changes in one schema, and of the bytes of the new ones: a name in them
@@ -130,12 +111,6 @@ pub(super) fn anchor(schema: &mut Value) {
     }
 }
 
-/// A step of a JSON Pointer.
-enum PointerStep<'s> {
-    Name(&'s str),
-    At(usize),
-}
-
 /// The search for references that lead nowhere.
 struct DeadReferences<'s> {
     root: &'s Value,
@@ -157,41 +132,24 @@ impl<'s> DeadReferences<'s> {
                 self.mend(word, reference);
             }
         }
-        for (word, value) in words {
+        for (word, step, inner) in subschemas(words) {
+            let length = self.steps.len();
             self.steps.push(PointerStep::Name(word));
-            match (below(word, value), value) {
-                (SubschemaKind::Named, Value::Object(named)) => {
-                    named
-                        .iter()
-                        .for_each(|(name, inner)| self.step(PointerStep::Name(name), inner));
-                }
-                (SubschemaKind::Listed, Value::Array(all)) => {
-                    all.iter()
-                        .enumerate()
-                        .for_each(|(at, inner)| self.step(PointerStep::At(at), inner));
-                }
-                (SubschemaKind::One, inner) => self.look(inner),
-                _ => {}
-            }
-            self.steps.pop();
+            self.steps.extend(step);
+            self.look(inner);
+            self.steps.truncate(length);
         }
         self.above.pop();
     }
 
-    fn step(&mut self, step: PointerStep<'s>, schema: &'s Value) {
-        self.steps.push(step);
-        self.look(schema);
-        self.steps.pop();
-    }
-
     fn mend(&mut self, word: &'static str, reference: &str) {
-        let Some(pointer) = reference
+        let Some(target) = reference
             .strip_prefix('#')
-            .filter(|pointer| pointer.starts_with('/'))
+            .filter(|target| target.starts_with('/'))
         else {
             return;
         };
-        let Ok(decoded) = percent_decode_str(pointer).decode_utf8() else {
+        let Ok(decoded) = percent_decode_str(target).decode_utf8() else {
             return;
         };
         if self.root.pointer(&decoded).is_some() || self.found.len() >= REPAIRED_MAX {
@@ -204,29 +162,17 @@ impl<'s> DeadReferences<'s> {
             .find(|(around, _)| around.pointer(&decoded).is_some());
         let Some(&(_, steps)) = nearest else { return };
         let reference = format!(
-            "#{}{pointer}",
-            utf8_percent_encode(&self.place(steps), FRAGMENT)
+            "#{}{target}",
+            utf8_percent_encode(
+                &pointer(self.steps.get(..steps).unwrap_or_default()),
+                FRAGMENT
+            )
         );
-        let place = self.place(self.steps.len());
+        let place = pointer(&self.steps);
         self.bytes = self.bytes.saturating_add(place.len() + reference.len());
         if self.bytes <= REPAIRED_BYTES_MAX {
             self.found.push((place, word, reference));
         }
-    }
-
-    /// The first `count` steps as a JSON Pointer.
-    fn place(&self, count: usize) -> String {
-        let mut place = String::new();
-        for step in self.steps.iter().take(count) {
-            place.push('/');
-            match step {
-                PointerStep::Name(name) => {
-                    place.push_str(&name.replace('~', "~0").replace('/', "~1"))
-                }
-                PointerStep::At(at) => place.push_str(&at.to_string()),
-            }
-        }
-        place
     }
 }
 

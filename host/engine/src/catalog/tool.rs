@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use toolcell_spec::{
     AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorCode, ExecutionProfile,
-    Finding, Lifecycle, OutputRetention, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility,
-    Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit, WriteEffect,
-    is_subject, native_ids,
+    Finding, Lifecycle, OutputContract, OutputRetention, PermissionProfile, Refusal, SafetyFacts,
+    SchemaVisibility, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit,
+    TypedFields, WriteEffect, is_subject, native_ids,
 };
 
 use super::ToolContract;
@@ -276,6 +276,15 @@ impl Tool {
         &self.locks
     }
 
+    /// A word of the tool's interface, if it has one.
+    fn declared<T>(&self, word: impl Fn(&ToolInterface) -> Option<T>) -> Option<T> {
+        self.interface.as_ref().and_then(word)
+    }
+
+    fn output_contract(&self) -> Option<&OutputContract> {
+        self.declaration.output_contract.as_ref()
+    }
+
     /// Why no call of the tool can run: its records demand what this host cannot do. `None` if there is no such demand.
     pub(crate) fn gap(&self) -> Option<Refusal> {
         let gap = self.gaps.first()?;
@@ -289,29 +298,21 @@ impl Tool {
 
     /// Returns whether only other tools can call the tool (AT-IF-02).
     pub(crate) fn is_internal(&self) -> bool {
-        let visibility = self
-            .interface
-            .as_ref()
-            .and_then(|interface| interface.schema_visibility);
+        let visibility = self.declared(|interface| interface.schema_visibility);
         visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
     }
 
     /// Returns whether the tool's schema is, as it declares, listed only after a caller loads it (AT-LIFE-05,
     /// AT-IF-02).
     pub(crate) fn is_deferred(&self) -> bool {
-        let visibility = self
-            .interface
-            .as_ref()
-            .and_then(|interface| interface.schema_visibility);
+        let visibility = self.declared(|interface| interface.schema_visibility);
         self.declaration.lifecycle == Lifecycle::Deferred
             || visibility == Some(SchemaVisibility::Deferred)
     }
 
     /// Returns whether a user takes part in each call.
     pub(crate) fn needs_user(&self) -> bool {
-        self.interface
-            .as_ref()
-            .is_some_and(|interface| interface.requires_user_interaction == Some(true))
+        self.declared(|interface| interface.requires_user_interaction) == Some(true)
     }
 
     /// Why rules and policies that the tool names may not be heard, so that a call needs an approval.
@@ -320,29 +321,19 @@ impl Tool {
             return Some("its profile names policies that are not known here");
         }
         let has_native_ids = !self.native_ids.is_empty();
-        if self
-            .interface
-            .as_ref()
-            .is_some_and(|interface| !interface.is_matched(has_native_ids))
-        {
+        let interface = self.interface.as_ref();
+        if interface.is_some_and(|interface| !interface.is_matched(has_native_ids)) {
             return Some("its permission_matcher is not known here");
         }
-        let subjects = self
-            .interface
-            .as_ref()
-            .map(|interface| &interface.permission_subjects);
+        let subjects = interface.map(|interface| &interface.permission_subjects);
         let none = BTreeMap::new();
         let is_heard = |field: &Value| {
             field
                 .as_str()
                 .is_some_and(|field| is_subject(field, subjects.unwrap_or(&none), has_native_ids))
         };
-        let fields = self
-            .permission_profile
-            .extra
-            .get("rule_matching_fields")
-            .and_then(Value::as_array);
-        let are_heard = fields.is_none_or(|fields| fields.iter().all(is_heard));
+        let fields = self.permission_profile.extra.list("rule_matching_fields");
+        let are_heard = fields.iter().all(is_heard);
         (!are_heard).then_some("its rule_matching_fields name what no argument is declared to hold")
     }
 
@@ -426,9 +417,7 @@ impl Tool {
 
     /// The tool's own policy for its context modifiers, if it declares one (AT-IF-08).
     pub(crate) fn context_modifier_policy(&self) -> Option<ContextModifierPolicy> {
-        self.interface
-            .as_ref()
-            .and_then(|interface| interface.context_modifier_policy)
+        self.declared(|interface| interface.context_modifier_policy)
     }
 
     /// Claims of the interface for every input.
@@ -450,32 +439,21 @@ impl Tool {
 
     /// The shortest timeout that the tool itself asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
-        let interface = self
-            .interface
-            .as_ref()
-            .and_then(|interface| interface.timeout_ms);
+        let interface = self.declared(|interface| interface.timeout_ms);
         least(interface, self.execution_profile.timeout_ms)
     }
 
     /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
     pub fn max_inline_bytes(&self) -> Option<u64> {
-        self.declaration
-            .output_contract
-            .as_ref()
-            .and_then(|contract| contract.max_inline_bytes)
+        self.output_contract()?.max_inline_bytes
     }
 
     /// Maximum length of inline output in characters, if the tool declares one (AT-OUT-05, AT-IF-10).
     pub fn max_inline_chars(&self) -> Option<u64> {
         let contract = self
-            .declaration
-            .output_contract
-            .as_ref()
+            .output_contract()
             .and_then(|contract| contract.max_inline_chars);
-        let interface = self
-            .interface
-            .as_ref()
-            .and_then(|interface| interface.max_inline_chars);
+        let interface = self.declared(|interface| interface.max_inline_chars);
         least(contract, interface)
     }
 
@@ -487,11 +465,10 @@ impl Tool {
     /// The strategy for the output of the tool, as far as its size does not decide (AT-IF-10).
     pub(super) fn persistence_policy(&self) -> Strategy {
         let contract = self
-            .declaration
-            .output_contract
-            .as_ref()
+            .output_contract()
             .and_then(|contract| contract.persistence_policy_ref);
-        let named = contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref);
+        let named =
+            contract.or_else(|| self.declared(|interface| interface.persistence_policy_ref));
         match self.keeping {
             OutputRetention { output: false, .. } => Strategy::Redact,
             OutputRetention { journal: false, .. } => Strategy::NeverPersist,
@@ -503,20 +480,13 @@ impl Tool {
 
     /// The artifacts without which an output is only partial (AT-OUT-04).
     pub fn artifact_expectations(&self) -> &[ArtifactExpectation] {
-        self.declaration
-            .output_contract
-            .as_ref()
+        self.output_contract()
             .map_or(&[][..], |contract| &contract.artifact_expectations)
     }
 
     /// The model's text for an output that was dropped or redacted (AT-OUT-09).
     pub fn fallback_summary(&self) -> Option<String> {
-        let summary = self
-            .declaration
-            .output_contract
-            .as_ref()?
-            .fallback_summary
-            .as_deref()?;
+        let summary = self.output_contract()?.fallback_summary.as_deref()?;
         let cut: String = summary.chars().take(FALLBACK_CHARS_MAX).collect();
         Some(self.contract.shown(&cut).into_owned())
     }
@@ -559,71 +529,64 @@ fn keeping(
 /// Gives each profile an id of its own where tools share one and the host saw them differ: a reference leads to one record
 /// (AT-DECL-15, AT-EXEC-02).
 fn profiles_apart(tools: &mut [Tool]) {
-    permissions_apart(tools);
-    let differs = |tool: &Tool, other: &Tool| {
-        let one = &tool.execution_profile;
-        let other = &other.execution_profile;
-        one.execution_profile_id == other.execution_profile_id && one != other
-    };
-    let apart: Vec<bool> = tools
-        .iter()
-        .map(|tool| tools.iter().any(|other| differs(tool, other)))
-        .collect();
-    for (tool, _) in tools.iter_mut().zip(apart).filter(|(_, apart)| *apart) {
-        let id = format!(
-            "{}.{}",
-            tool.execution_profile.execution_profile_id, tool.name
-        );
+    let permissions = apart(tools, |tool| {
+        // They differ only in the sandbox that the interface of one tool names.
+        let profile = &tool.permission_profile;
+        (&profile.permission_profile_id, &profile.sandbox_profile)
+    });
+    let executions = apart(tools, |tool| {
+        let profile = &tool.execution_profile;
+        (&profile.execution_profile_id, profile)
+    });
+    for tool in tools {
         let declaration = Arc::make_mut(&mut tool.declaration);
-        if declaration.execution_profile_ref.is_some() {
-            declaration.execution_profile_ref = Some(id.clone());
+        let mut interface = tool.interface.as_mut();
+        let name = &tool.name;
+        let rename = |id: &mut String, references: [Option<&mut String>; 2]| {
+            id.push_str(&format!(".{name}"));
+            for reference in references.into_iter().flatten() {
+                reference.clone_from(id);
+            }
+        };
+        let id = &mut tool.permission_profile.permission_profile_id;
+        if permissions.contains(id) {
+            let of_interface = interface
+                .as_mut()
+                .and_then(|own| own.permission_profile_ref.as_mut());
+            rename(
+                id,
+                [declaration.permission_profile_ref.as_mut(), of_interface],
+            );
         }
-        if let Some(interface) = tool
-            .interface
-            .as_mut()
-            .filter(|interface| interface.execution_profile_ref.is_some())
-        {
-            interface.execution_profile_ref = Some(id.clone());
+        let id = &mut tool.execution_profile.execution_profile_id;
+        if executions.contains(id) {
+            let of_interface = interface
+                .as_mut()
+                .and_then(|own| own.execution_profile_ref.as_mut());
+            rename(
+                id,
+                [declaration.execution_profile_ref.as_mut(), of_interface],
+            );
         }
-        tool.execution_profile.execution_profile_id = id;
     }
 }
 
-/// Gives permission profiles ids of their own where tools share one. They differ only in the sandbox that the interface of
-/// one tool names, so that the comparison is cheap for any number of tools.
-fn permissions_apart(tools: &mut [Tool]) {
-    let mut sandboxes: HashMap<&str, Option<&str>> = HashMap::new();
-    let mut shared: HashSet<String> = HashSet::new();
-    for profile in tools.iter().map(|tool| &tool.permission_profile) {
-        let sandbox = profile.sandbox_profile.as_deref();
-        if *sandboxes
-            .entry(&profile.permission_profile_id)
-            .or_insert(sandbox)
-            != sandbox
-        {
-            shared.insert(profile.permission_profile_id.clone());
+/// The ids of profiles under which not all tools have the same content. Each is compared with the first one of its id, so that
+/// it is cheap for any number of tools.
+fn apart<'t, C: PartialEq>(
+    tools: &'t [Tool],
+    profile: impl Fn(&'t Tool) -> (&'t String, C),
+) -> HashSet<String> {
+    let mut first: HashMap<&String, C> = HashMap::new();
+    let mut shared = HashSet::new();
+    for (id, content) in tools.iter().map(profile) {
+        match first.get(id) {
+            Some(known) if *known != content => _ = shared.insert(id.clone()),
+            Some(_) => {}
+            None => _ = first.insert(id, content),
         }
     }
-    for tool in tools
-        .iter_mut()
-        .filter(|tool| shared.contains(&tool.permission_profile.permission_profile_id))
-    {
-        let id = format!(
-            "{}.{}",
-            tool.permission_profile.permission_profile_id, tool.name
-        );
-        let declaration = Arc::make_mut(&mut tool.declaration);
-        if declaration.permission_profile_ref.is_some() {
-            declaration.permission_profile_ref = Some(id.clone());
-        }
-        let interface = tool.interface.as_mut();
-        if let Some(named) =
-            interface.and_then(|interface| interface.permission_profile_ref.as_mut())
-        {
-            named.clone_from(&id);
-        }
-        tool.permission_profile.permission_profile_id = id;
-    }
+    shared
 }
 
 /// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.

@@ -1,6 +1,6 @@
 //! Keywords of JSON Schema that hold other schemas.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Kind of subschemas in a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,4 +42,52 @@ pub(super) fn below(word: &str, value: &Value) -> SubschemaKind {
         ) => SubschemaKind::One,
         _ => SubschemaKind::Other,
     }
+}
+
+/// A step of a JSON Pointer. Steps become a text only where it is shown or kept: a name may take megabytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PointerStep<'s> {
+    Name(&'s str),
+    At(usize),
+}
+
+/// The schemas directly below a schema with these `words`: the keyword that holds each, the step below that keyword to it, and
+/// the schema itself.
+pub(super) fn subschemas<'s>(
+    words: &'s Map<String, Value>,
+) -> impl Iterator<Item = (&'s str, Option<PointerStep<'s>>, &'s Value)> {
+    words.iter().flat_map(|(word, value)| {
+        let held: Vec<(Option<PointerStep<'s>>, &Value)> = match (below(word, value), value) {
+            (SubschemaKind::Named, Value::Object(named)) => {
+                let named = named.iter();
+                named
+                    .map(|(name, inner)| (Some(PointerStep::Name(name)), inner))
+                    .collect()
+            }
+            (SubschemaKind::Listed, Value::Array(all)) => {
+                let all = all.iter().enumerate();
+                all.map(|(at, inner)| (Some(PointerStep::At(at)), inner))
+                    .collect()
+            }
+            (SubschemaKind::One, inner) => vec![(None, inner)],
+            _ => Vec::new(),
+        };
+        held.into_iter()
+            .map(move |(step, inner)| (word.as_str(), step, inner))
+    })
+}
+
+/// `steps` as a JSON Pointer (RFC 6901).
+pub(super) fn pointer(steps: &[PointerStep<'_>]) -> String {
+    let mut pointer = String::new();
+    for step in steps {
+        pointer.push('/');
+        match step {
+            PointerStep::Name(name) => {
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+            }
+            PointerStep::At(at) => pointer.push_str(&at.to_string()),
+        }
+    }
+    pointer
 }

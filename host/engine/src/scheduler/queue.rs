@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use toolcell_system::pool::share;
 
 use super::memory::MemoryBudget;
 use super::shares::{CallerPlace, SharedPlace, SharedPlaces};

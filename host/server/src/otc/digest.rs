@@ -48,7 +48,7 @@ impl RequestDigests {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use toolcell_dialect::otc::{OtcMode, OtcRequest, RequestReading};
+    use toolcell_dialect::otc::{OtcMode, OtcRequest};
 
     use super::RequestDigests;
 
@@ -58,7 +58,7 @@ mod tests {
             "tool":{{"name":"n","toolkit":"t","version":"v"}}}}"#
         );
         RequestDigests::from_request(
-            &OtcRequest::read(&text, OtcMode::Otc, RequestReading::Strict).unwrap(),
+            &OtcRequest::read(&text, OtcMode::Otc).unwrap(),
             OtcMode::Otc,
         )
     }

@@ -305,7 +305,7 @@ impl OtcService {
 }
 
 #[cfg(test)]
-#[path = "../../../dialect/src/otc/samples.rs"]
+#[path = "../../../dialect/src/otc/tests/samples.rs"]
 mod samples;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolcell_dialect::otc::{OtcMode, OtcRequest, RequestReading};
+use toolcell_dialect::otc::{OtcMode, OtcRequest};
 use toolcell_spec::{CallRecord, ErrorClass};
 
 use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
@@ -47,7 +47,7 @@ fn service() -> Service {
 }
 
 fn parsed(text: &Value, mode: OtcMode) -> OtcRequest {
-    OtcRequest::read(&text.to_string(), mode, RequestReading::Lenient).unwrap()
+    OtcRequest::read(&text.to_string(), mode).unwrap()
 }
 
 fn request() -> Value {

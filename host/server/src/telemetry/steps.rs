@@ -38,20 +38,15 @@ fn event(post: &TracePost) -> SpanEvent {
     let (name, tokens) = match &post.what {
         PostContent::Start(_) => ("agentool.start", None),
         PostContent::Step(step) => {
-            let name = match step.kind.known() {
-                Some(StepType::Reasoning) => "agentool.reasoning",
-                Some(StepType::Handoff) => "agentool.handoff",
-                Some(StepType::MemoryRead) => "agentool.memory_read",
-                Some(StepType::MemoryWrite) => "agentool.memory_write",
+            let name = match step.kind {
+                StepType::Reasoning => "agentool.reasoning",
+                StepType::Handoff => "agentool.handoff",
+                StepType::MemoryRead => "agentool.memory_read",
+                StepType::MemoryWrite => "agentool.memory_write",
                 // No caller adds one.
-                Some(StepType::ToolCall | StepType::ToolResult) | None => "agentool.step",
+                StepType::ToolCall | StepType::ToolResult => "agentool.step",
             };
-            (
-                name,
-                step.context_tokens
-                    .as_ref()
-                    .and_then(|tokens| tokens.as_u64()),
-            )
+            (name, step.context_tokens)
         }
         PostContent::End(end) => ("agentool.end", end.total_tokens),
     };

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Deserialize;
-use serde_json::Value;
 use toolcell::Home;
 use toolcell_dialect::agentool::{Detectors, TraceBuilder};
 use toolcell_journal::{CallLog, CallQuery, Keep};
@@ -158,9 +157,4 @@ fn add_calls(log: &CallLog, session: &str, builder: &mut TraceBuilder) -> anyhow
         builder.leave_out_earlier(u32::try_from(read).unwrap_or(CALLS_MAX));
     }
     Ok(unreadable)
-}
-
-/// The text of a field.
-fn text(value: Option<&Value>) -> &str {
-    value.and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,14 +1,12 @@
 use serde_json::Value;
 use toolcell_dialect::agentool::{
-    ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStep, Word,
+    ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStatus, TraceStep,
 };
 use toolcell_engine::approval::PromptSheet;
 use toolcell_spec::Timestamp;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 
 use crate::show;
-
-use super::text;
 
 /// Maximum number of rows for one value.
 const ROWS_MAX: usize = 8;
@@ -18,10 +16,7 @@ const STEP_ROWS_MAX: usize = 3;
 /// A trace as a page: its head, the steps with the milliseconds since it began, its output and its metrics.
 pub(super) fn page(trace: &ReasoningTrace) -> String {
     let mut sheet = PromptSheet::new(show::columns());
-    let status = trace
-        .status
-        .as_ref()
-        .map_or_else(|| "running".to_owned(), word);
+    let status = trace.status.map_or_else(|| "running".to_owned(), word);
     sheet.host(&format!("trace {}: {status}", plain(&trace.trace_id)));
     sheet.value("session", &trace.session_id, ROWS_MAX);
     sheet.value("agent", &trace.agent_id, ROWS_MAX);
@@ -38,7 +33,7 @@ pub(super) fn page(trace: &ReasoningTrace) -> String {
         let head = format!(
             "{at:>8} ms  {}  {}  {}",
             plain(&step.step_id),
-            word(&step.kind),
+            step.kind.as_str(),
             plain(&about)
         );
         sheet.host(head.trim_end());
@@ -47,63 +42,51 @@ pub(super) fn page(trace: &ReasoningTrace) -> String {
     if let Some(output) = trace.output.as_ref().and_then(Value::as_str) {
         sheet.value("output", output, ROWS_MAX);
     }
-    if let Some(metrics) = &trace.metrics {
-        let TraceMetrics {
-            total_tokens,
-            total_cost_usd,
-            total_duration_ms,
-            step_count,
-            tool_call_count,
-            ..
-        } = metrics;
-        sheet.host(&format!(
-            "{step_count} steps, {tool_call_count} calls, {total_duration_ms} ms, {total_tokens} tokens, \
-             {total_cost_usd} USD"
-        ));
-    }
+    let TraceMetrics {
+        total_tokens,
+        total_cost_usd,
+        total_duration_ms,
+        step_count,
+        tool_call_count,
+    } = &trace.metrics;
+    sheet.host(&format!(
+        "{step_count} steps, {tool_call_count} calls, {total_duration_ms} ms, {total_tokens} tokens, \
+         {total_cost_usd} USD"
+    ));
     sheet.into_text()
 }
 
 /// A step's subject and content.
 fn line(step: &TraceStep) -> (String, String) {
     let json = |value: &Value| visible_json(&value.to_string()).into_owned();
-    match (step.kind.known(), &step.tool_call, &step.tool_result) {
-        (Some(StepType::ToolCall), Some(call), _) => {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match (step.kind, &step.tool_call, &step.tool_result) {
+        (StepType::ToolCall, Some(call), _) => {
             (format!("{}  {}", call.name, call.id), json(&call.arguments))
         }
-        (Some(StepType::ToolResult), _, Some(result)) => outcome(result),
-        (Some(StepType::Handoff), ..) => (
-            text(step.to_agent.as_ref()).to_owned(),
-            text(step.message.as_ref()).to_owned(),
-        ),
-        (Some(StepType::MemoryRead), ..) => (
-            text(step.query.as_ref()).to_owned(),
-            step.results.as_ref().map(json).unwrap_or_default(),
-        ),
-        _ => (
-            text(step.key.as_ref()).to_owned(),
-            text(step.content.as_ref()).to_owned(),
-        ),
+        (StepType::ToolResult, _, Some(result)) => outcome(result),
+        (StepType::Handoff, ..) => (text(&step.to_agent), text(&step.message)),
+        (StepType::MemoryRead, ..) => {
+            let results = step.results.as_ref().map(json).unwrap_or_default();
+            (text(&step.query), results)
+        }
+        _ => (text(&step.key), text(&step.content)),
     }
 }
 
 fn outcome(result: &ToolResult) -> (String, String) {
-    let took = result
-        .duration_ms
-        .as_ref()
-        .map(|ms| format!("{}  {ms} ms", result.call_id))
-        .unwrap_or_default();
+    let took = format!("{}  {} ms", result.call_id, result.duration_ms);
     let content = match (&result.error, &result.output) {
-        (Some(Value::String(error)), _) => error.clone(),
-        (_, Some(Value::String(text))) => text.clone(),
-        (_, Some(output)) if !output.is_null() => visible_json(&output.to_string()).into_owned(),
-        _ => String::new(),
+        (Some(error), _) => error.clone(),
+        (None, Value::String(text)) => text.clone(),
+        (None, Value::Null) => String::new(),
+        (None, output) => visible_json(&output.to_string()).into_owned(),
     };
     (took, content)
 }
 
-fn word<T: serde::Serialize>(word: &Word<T>) -> String {
-    let value = serde_json::to_value(word).unwrap_or_default();
+fn word(status: TraceStatus) -> String {
+    let value = serde_json::to_value(status).unwrap_or_default();
     plain(value.as_str().unwrap_or_default())
 }
 

@@ -1,8 +1,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::load::LoadBudget;
-use super::super::references::{REFERENCES, SubschemaTargets, each_below};
-use super::super::words::{SubschemaKind, below};
+use super::super::references::{REFERENCES, SubschemaTargets};
+use super::super::words::{SubschemaKind, below, subschemas};
 
 /// Maximum size of what replaces the references of one schema, in bytes of JSON text. A model reads all of it with each
 /// request.
@@ -38,14 +38,9 @@ pub(super) fn has_references(schema: &Value) -> bool {
     let Value::Object(words) = schema else {
         return false;
     };
-    let mut found = DROPPED
-        .iter()
-        .chain(&REFERENCES)
-        .any(|word| words.contains_key(*word));
-    each_below(words, &mut |_, inner| {
-        found = found || has_references(inner)
-    });
-    found
+    let mut known = DROPPED.iter().chain(&REFERENCES);
+    known.any(|word| words.contains_key(*word))
+        || subschemas(words).any(|(_, _, inner)| has_references(inner))
 }
 
 /// Returns whether a keyword asserts nothing.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{cut, pointer};
 use crate::catalog::references::SubschemaTargets;
 use crate::catalog::unions::{UnionTag, is_plain, shown};
-use crate::catalog::words::{SubschemaKind, below};
+use crate::catalog::words::{self, PointerStep, subschemas};
 
 /// Maximum number of unions of one schema whose constants are remembered, and of the bytes of their places.
 const TAGS_MAX: usize = 2_000;
@@ -114,43 +114,26 @@ struct TagSearch<'s> {
 }
 
 impl<'s> TagSearch<'s> {
-    fn look(&mut self, schema: &'s Value, steps: &mut Vec<String>) {
+    fn look(&mut self, schema: &'s Value, steps: &mut Vec<PointerStep<'s>>) {
         let Value::Object(words) = schema else { return };
-        for (word, value) in words {
-            match (below(word, value), value) {
-                (SubschemaKind::Named, Value::Object(named)) => {
-                    for (name, inner) in named {
-                        self.step(inner, steps, &[word, name]);
-                    }
-                }
-                (SubschemaKind::Listed, Value::Array(all)) => {
-                    if matches!(word.as_str(), "oneOf" | "anyOf") {
-                        self.union(all, steps, word);
-                    }
-                    for (at, inner) in all.iter().enumerate() {
-                        self.step(inner, steps, &[word, &at.to_string()]);
-                    }
-                }
-                (SubschemaKind::One, inner) => self.step(inner, steps, &[word]),
-                _ => {}
+        for word in ["oneOf", "anyOf"] {
+            if let Some(Value::Array(branches)) = words.get(word) {
+                self.union(branches, steps, word);
+            }
+        }
+        for (word, step, inner) in subschemas(words) {
+            // Only what holds other schemas can hold a union.
+            if inner.is_object() && self.bytes <= PLACES_BYTES_MAX {
+                let length = steps.len();
+                steps.push(PointerStep::Name(word));
+                steps.extend(step);
+                self.look(inner, steps);
+                steps.truncate(length);
             }
         }
     }
 
-    fn step(&mut self, schema: &'s Value, steps: &mut Vec<String>, more: &[&str]) {
-        let length = steps.len();
-        // Only what holds other schemas can hold a union.
-        if schema.is_object() && self.bytes <= PLACES_BYTES_MAX {
-            steps.extend(
-                more.iter()
-                    .map(|step| step.replace('~', "~0").replace('/', "~1")),
-            );
-            self.look(schema, steps);
-        }
-        steps.truncate(length);
-    }
-
-    fn union(&mut self, branches: &'s [Value], steps: &[String], word: &str) {
+    fn union(&mut self, branches: &'s [Value], steps: &[PointerStep<'s>], word: &str) {
         let resolved = branches
             .iter()
             .map(|branch| self.targets.resolved(branch).as_object());
@@ -161,12 +144,7 @@ impl<'s> TagSearch<'s> {
         let Some(tag) = UnionTag::find(&branches, &|schema| targets.resolved(schema)) else {
             return;
         };
-        let place: String = steps
-            .iter()
-            .map(String::as_str)
-            .chain([word])
-            .flat_map(|step| ["/", step])
-            .collect();
+        let place = format!("{}/{word}", words::pointer(steps));
         self.bytes = self.bytes.saturating_add(place.len());
         if self.found.len() < TAGS_MAX && self.bytes <= PLACES_BYTES_MAX {
             self.found.insert(place, tag);

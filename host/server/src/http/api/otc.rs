@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
-use toolcell_dialect::otc::{OtcMode, OtcRequest, OtcToolName, RequestReading};
+use toolcell_dialect::otc::{OtcMode, OtcRequest, OtcToolName};
 use toolcell_policy::secret::Secrets;
 use toolcell_spec::{ErrorCode, Extra, Input, TraceContext};
 
@@ -174,7 +174,7 @@ pub(super) async fn invoke(
 ) -> Result<Response<Body>, Problem> {
     is_media_type(headers, &["application/json"])?;
     let offering = shared.server.offering();
-    let request = OtcRequest::read(text(&body)?, mode, RequestReading::Lenient)
+    let request = OtcRequest::read(text(&body)?, mode)
         .map_err(|refusal| Problem::from(refusal).with_status(400))?;
     drop(body);
     let lease = caller.reserve(&request.inputs).await?;

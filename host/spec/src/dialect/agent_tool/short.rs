@@ -17,7 +17,7 @@ use super::findings::{Findings, ToolkitPlace};
 use super::unknown::resembles;
 
 /// A part of the records of one tool.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum RecordPart {
     Declaration,
     Input,
@@ -27,54 +27,45 @@ enum RecordPart {
     Permission,
 }
 
-/// The fields of a tool that a record has too: the name here, the part, and the name there.
-const FIELDS: [(&str, RecordPart, &str); 30] = [
-    ("name", RecordPart::Declaration, "name"),
-    ("description", RecordPart::Declaration, "description"),
-    ("title", RecordPart::Declaration, "title"),
-    ("aliases", RecordPart::Declaration, "aliases"),
-    ("search_hint", RecordPart::Declaration, "search_hint"),
-    ("tool_kind", RecordPart::Declaration, "tool_kind"),
-    ("input", RecordPart::Input, "model_input_schema"),
-    ("defaults", RecordPart::Input, "defaults"),
-    ("examples", RecordPart::Input, "examples"),
-    ("sensitive_fields", RecordPart::Input, "sensitive_fields"),
-    ("output", RecordPart::Output, "structured_schema"),
-    ("content_types", RecordPart::Output, "content_types"),
-    ("redaction_rules", RecordPart::Output, "redaction_rules"),
-    ("is_read_only", RecordPart::Interface, "is_read_only"),
-    (
-        "is_concurrency_safe",
-        RecordPart::Interface,
-        "is_concurrency_safe",
-    ),
-    ("is_destructive", RecordPart::Interface, "is_destructive"),
-    ("is_open_world", RecordPart::Interface, "is_open_world"),
-    ("timeout_ms", RecordPart::Interface, "timeout_ms"),
-    (
-        "requires_background",
-        RecordPart::Execution,
-        "requires_background",
-    ),
-    ("access", RecordPart::Permission, "access_kinds"),
-    ("write_effects", RecordPart::Permission, "write_effects"),
-    ("network_scope", RecordPart::Permission, "network_scope"),
-    ("credential_refs", RecordPart::Permission, "credential_refs"),
-    ("credential_uses", RecordPart::Permission, "credential_uses"),
-    ("environment", RecordPart::Permission, "environment"),
-    ("tool_calls", RecordPart::Permission, "tool_calls"),
-    ("risk_level", RecordPart::Permission, "risk_level"),
-    (
-        "approval_required",
-        RecordPart::Permission,
-        "approval_required",
-    ),
-    ("approval_reason", RecordPart::Permission, "approval_reason"),
-    (
-        "data_sensitivity",
-        RecordPart::Permission,
-        "data_sensitivity",
-    ),
+/// The fields of a tool, each with the part that has it too.
+const FIELDS: [(&str, RecordPart); 30] = [
+    ("name", RecordPart::Declaration),
+    ("description", RecordPart::Declaration),
+    ("title", RecordPart::Declaration),
+    ("aliases", RecordPart::Declaration),
+    ("search_hint", RecordPart::Declaration),
+    ("tool_kind", RecordPart::Declaration),
+    ("input", RecordPart::Input),
+    ("defaults", RecordPart::Input),
+    ("examples", RecordPart::Input),
+    ("sensitive_fields", RecordPart::Input),
+    ("output", RecordPart::Output),
+    ("content_types", RecordPart::Output),
+    ("redaction_rules", RecordPart::Output),
+    ("is_read_only", RecordPart::Interface),
+    ("is_concurrency_safe", RecordPart::Interface),
+    ("is_destructive", RecordPart::Interface),
+    ("is_open_world", RecordPart::Interface),
+    ("timeout_ms", RecordPart::Interface),
+    ("requires_background", RecordPart::Execution),
+    ("access", RecordPart::Permission),
+    ("write_effects", RecordPart::Permission),
+    ("network_scope", RecordPart::Permission),
+    ("credential_refs", RecordPart::Permission),
+    ("credential_uses", RecordPart::Permission),
+    ("environment", RecordPart::Permission),
+    ("tool_calls", RecordPart::Permission),
+    ("risk_level", RecordPart::Permission),
+    ("approval_required", RecordPart::Permission),
+    ("approval_reason", RecordPart::Permission),
+    ("data_sensitivity", RecordPart::Permission),
+];
+
+/// The fields that have another name in their record.
+const RENAMED: [(&str, &str); 3] = [
+    ("input", "model_input_schema"),
+    ("output", "structured_schema"),
+    ("access", "access_kinds"),
 ];
 
 /// The lists of arguments that name something, and the kind of what they name.
@@ -159,7 +150,7 @@ pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> 
     let mut ids = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
         let derived =
-            ShortTool::read(tool, &list.item(at), findings).records(namespace, at, &mut ids);
+            ShortTool::read(tool, at, &list.item(at), findings).records(namespace, at, &mut ids);
         records
             .iter_mut()
             .zip(derived)
@@ -212,72 +203,78 @@ pub(super) fn placed(found: Finding) -> Option<Finding> {
         (field, rest) = split(&rest.unwrap_or_default());
     }
     let mut path = format!("/tools/{at}");
-    if let Some((short, ..)) = FIELDS
-        .iter()
-        .find(|(_, of, there)| *of == part && *there == field)
-    {
+    let here = |(short, of): &&(&'static str, RecordPart)| *of == part && in_record(short) == field;
+    if let Some((short, _)) = FIELDS.iter().find(here) {
         path = format!("{path}/{short}");
         path.extend(rest.map(|rest| format!("/{rest}")));
     }
     Some(Finding { path, ..found })
 }
 
+/// The name that a field of a tool has in its record.
+fn in_record(short: &'static str) -> &'static str {
+    let renamed = RENAMED.iter().find(|(known, _)| *known == short);
+    renamed.map_or(short, |(_, there)| there)
+}
+
 /// One tool, and what it is known to want.
-struct ShortTool<'a> {
-    fields: Option<&'a Map<String, Value>>,
+struct ShortTool {
+    fields: Map<String, Value>,
     access: Vec<AccessKind>,
     effects: Vec<WriteEffect>,
     /// The arguments that name something, by JSON Pointer.
     subjects: Map<String, Value>,
 }
 
-impl<'a> ShortTool<'a> {
-    /// Reads a tool, and reports what only the short form can have wrong. The checks of the records report the rest.
-    fn read(tool: &'a Value, place: &ToolkitPlace<'_>, findings: &mut Findings) -> Self {
+impl ShortTool {
+    /// Reads tool number `at`, and reports what only the short form can have wrong. The checks of the records report the rest.
+    fn read(tool: &Value, at: usize, place: &ToolkitPlace<'_>, findings: &mut Findings) -> Self {
+        let mut short = Self {
+            fields: Map::new(),
+            access: Vec::new(),
+            effects: Vec::new(),
+            subjects: Map::new(),
+        };
         let Some(fields) = tool.as_object() else {
             findings.error(place, "is not an object");
-            return Self {
-                fields: None,
-                access: Vec::new(),
-                effects: Vec::new(),
-                subjects: Map::new(),
-            };
+            let named = [
+                ("name", format!("unnamed{at}")),
+                ("description", "unnamed".to_owned()),
+            ];
+            short
+                .fields
+                .extend(named.map(|(name, text)| (name.to_owned(), text.into())));
+            return short;
         };
         let names = || {
-            FIELDS
-                .iter()
-                .map(|(name, ..)| *name)
-                .chain(SUBJECTS.map(|(name, _)| name))
+            let own = FIELDS.iter().map(|(name, _)| *name);
+            own.chain(SUBJECTS.map(|(name, _)| name))
         };
-        for name in fields
-            .keys()
-            .filter(|name| !names().any(|known| known == name.as_str()))
-        {
-            unknown(findings, &place.field(name), name, names());
+        for name in fields.keys() {
+            if !names().any(|known| known == name) {
+                unknown(findings, &place.field(name), name, names());
+            }
         }
         if !fields.contains_key("input") {
             findings.error(place, "the field input is missing");
         }
-        let mut tool = Self {
-            fields: Some(fields),
-            access: words(fields, "access"),
-            effects: words(fields, "write_effects"),
-            subjects: Map::new(),
-        };
-        if has(fields, "credential_refs") && !tool.access.contains(&AccessKind::Credential) {
-            tool.access.push(AccessKind::Credential);
+        short.access = words(fields, "access");
+        short.effects = words(fields, "write_effects");
+        if has(fields, "credential_refs") && !short.access.contains(&AccessKind::Credential) {
+            short.access.push(AccessKind::Credential);
         }
         if !fields.contains_key("write_effects") {
-            let kept = tool.access.contains(&AccessKind::FileWrite);
-            tool.effects.push(if kept {
+            let kept = short.access.contains(&AccessKind::FileWrite);
+            short.effects.push(if kept {
                 WriteEffect::LocalPersistent
             } else {
                 WriteEffect::None
             });
         }
-        tool.subjects(fields, place, findings);
-        tool.effectless(fields, place, findings);
-        tool
+        short.subjects(fields, place, findings);
+        short.effectless(fields, place, findings);
+        short.fields = fields.clone();
+        short
     }
 
     /// Reads the arguments that name something. One that is no argument is an error, because it would narrow nothing.
@@ -434,164 +431,92 @@ impl<'a> ShortTool<'a> {
         at: usize,
         ids: &mut HashSet<String>,
     ) -> [Value; LISTS.len()] {
-        let mut parts = RecordParts::default();
-        match self.fields {
-            Some(fields) => {
-                for (name, part, field) in FIELDS {
-                    if let Some(value) = fields.get(name) {
-                        parts.part_mut(part).insert(field.to_owned(), value.clone());
-                    }
-                }
-            }
-            // It is not an object, which is reported.
-            None => {
-                parts
-                    .part_mut(RecordPart::Declaration)
-                    .insert("name".to_owned(), format!("unnamed{at}").into());
-                parts
-                    .part_mut(RecordPart::Declaration)
-                    .insert("description".to_owned(), "unnamed".into());
-            }
-        }
-        let name = parts.declaration.text("name").unwrap_or_default();
+        let name = self.fields.text("name").unwrap_or_default();
         let tool_id = format!("{namespace}.{name}");
         let id = if ids.insert(tool_id.clone()) {
             tool_id.clone()
         } else {
             format!("{tool_id}.{at}")
         };
-        let profile = ["interface", "execution", "permission"].map(|part| format!("{id}.{part}"));
-        self.complete(&mut parts);
-        parts.into_records(namespace, tool_id, profile, self.subjects)
-    }
-
-    /// Adds what the fields imply.
-    fn complete(&self, parts: &mut RecordParts) {
-        parts.imply(
-            RecordPart::Interface,
-            "is_read_only",
-            self.changes_nothing(),
-        );
-        let changes_nothing = parts.interface.get("is_read_only") == Some(&Value::Bool(true))
-            && self.changes_nothing();
-        parts.imply(
-            RecordPart::Interface,
-            "is_concurrency_safe",
-            changes_nothing,
-        );
-        if changes_nothing {
-            parts.imply(RecordPart::Interface, "is_destructive", false);
-        }
-        parts.imply(RecordPart::Interface, "is_open_world", self.reaches_out());
-        let files = self
-            .access
-            .iter()
-            .any(|kind| matches!(kind, AccessKind::FileRead | AccessKind::FileWrite));
-        parts.imply(
-            RecordPart::Declaration,
-            "tool_kind",
-            if files { "file_operation" } else { "function" },
-        );
-        parts.imply(RecordPart::Permission, "risk_level", self.risk());
-        parts.imply(RecordPart::Permission, "write_effects", json!(self.effects));
-        let network = self.access.contains(&AccessKind::Network);
+        let [interface, execution, permission] =
+            ["interface", "execution", "permission"].map(|part| format!("{id}.{part}"));
+        let wants = |kind: AccessKind| self.access.contains(&kind);
+        let has_files = wants(AccessKind::FileRead) || wants(AccessKind::FileWrite);
+        let is_read_only = self
+            .fields
+            .get("is_read_only")
+            .unwrap_or(&Value::Bool(true));
+        let is_harmless = self.changes_nothing() && is_read_only == &Value::Bool(true);
+        let mut input = self.part(RecordPart::Input, json!({}));
+        input.insert("strict".to_owned(), true.into());
+        let output = self.part(RecordPart::Output, json!({}));
+        let declaration = json!({
+            "namespace": namespace,
+            "lifecycle": "available",
+            "tool_kind": if has_files { "file_operation" } else { "function" },
+            "input_contract": input,
+            "output_contract": (!output.is_empty()).then_some(output),
+            "interface_ref": interface,
+            "execution_profile_ref": execution,
+            "permission_profile_ref": permission,
+        });
+        let interface = json!({
+            "interface_id": interface,
+            "tool_id": tool_id,
+            "is_read_only": self.changes_nothing(),
+            "is_concurrency_safe": is_harmless,
+            "is_destructive": is_harmless.then_some(false),
+            "is_open_world": self.reaches_out(),
+            "permission_subjects": self.subjects,
+        });
+        let execution = json!({
+            "execution_profile_id": execution,
+            "execution_kind": "embedded_runtime",
+        });
         // What the arguments name, and nothing else.
-        parts.imply(
-            RecordPart::Permission,
-            "network_scope",
-            if network { "argument" } else { "none" },
-        );
+        let network = if wants(AccessKind::Network) {
+            "argument"
+        } else {
+            "none"
+        };
+        let permission = json!({
+            "permission_profile_id": permission,
+            "risk_level": self.risk(),
+            "write_effects": self.effects,
+            "network_scope": network,
+            "access_kinds": self.access,
+        });
+        let implied = [declaration, interface, execution, permission];
+        let mut records = LISTS.into_iter().zip(implied).map(|((_, part), implied)| {
+            let mut record = self.part(part, implied);
+            record.insert("schema_version".to_owned(), SchemaVersion::CURRENT.into());
+            Value::Object(record)
+        });
+        LISTS.map(|_| records.next().unwrap_or_default())
+    }
+
+    /// The fields of one part, and what they imply: what the tool does not say itself.
+    fn part(&self, part: RecordPart, implied: Value) -> Map<String, Value> {
+        let own = FIELDS.iter().filter(|(_, of)| *of == part);
+        let mut fields: Map<String, Value> = own
+            .filter_map(|(short, _)| {
+                Some((
+                    in_record(short).to_owned(),
+                    self.fields.get(*short)?.clone(),
+                ))
+            })
+            .collect();
         // What is not a list of known words stays as it is, and is reported.
-        let given = parts
-            .permission
-            .get("access_kinds")
-            .map_or(Some(0), |kinds| kinds.as_array().map(Vec::len));
-        if given.is_some_and(|given| given < self.access.len()) {
-            parts
-                .permission
-                .insert("access_kinds".to_owned(), json!(self.access));
+        let given = fields.get("access_kinds").and_then(Value::as_array);
+        if given.is_some_and(|given| given.len() < self.access.len()) {
+            fields.remove("access_kinds");
         }
-    }
-}
-
-/// The parts of the records of one tool.
-#[derive(Default)]
-struct RecordParts {
-    declaration: Map<String, Value>,
-    input: Map<String, Value>,
-    output: Map<String, Value>,
-    interface: Map<String, Value>,
-    execution: Map<String, Value>,
-    permission: Map<String, Value>,
-}
-
-impl RecordParts {
-    fn part_mut(&mut self, part: RecordPart) -> &mut Map<String, Value> {
-        match part {
-            RecordPart::Declaration => &mut self.declaration,
-            RecordPart::Input => &mut self.input,
-            RecordPart::Output => &mut self.output,
-            RecordPart::Interface => &mut self.interface,
-            RecordPart::Execution => &mut self.execution,
-            RecordPart::Permission => &mut self.permission,
+        if let Value::Object(implied) = implied {
+            for (name, value) in implied.into_iter().filter(|(_, value)| !value.is_null()) {
+                fields.entry(name).or_insert(value);
+            }
         }
-    }
-
-    /// Sets a field that the tool does not have.
-    fn imply(&mut self, part: RecordPart, field: &str, value: impl Into<Value>) {
-        self.part_mut(part)
-            .entry(field)
-            .or_insert_with(|| value.into());
-    }
-
-    /// `ids`: the ids of the interface, execution profile and permission profile.
-    fn into_records(
-        mut self,
-        namespace: &str,
-        tool_id: String,
-        ids: [String; 3],
-        subjects: Map<String, Value>,
-    ) -> [Value; LISTS.len()] {
-        self.input.insert("strict".to_owned(), true.into());
-        let input = std::mem::take(&mut self.input);
-        let output = std::mem::take(&mut self.output);
-        self.imply(RecordPart::Declaration, "namespace", namespace);
-        self.imply(RecordPart::Declaration, "lifecycle", "available");
-        self.imply(RecordPart::Declaration, "input_contract", input);
-        if !output.is_empty() {
-            self.imply(RecordPart::Declaration, "output_contract", output);
-        }
-        let [interface, execution, permission] = ids;
-        self.imply(RecordPart::Declaration, "interface_ref", interface.as_str());
-        self.imply(
-            RecordPart::Declaration,
-            "execution_profile_ref",
-            execution.as_str(),
-        );
-        self.imply(
-            RecordPart::Declaration,
-            "permission_profile_ref",
-            permission.as_str(),
-        );
-        self.imply(RecordPart::Interface, "interface_id", interface);
-        self.imply(RecordPart::Interface, "tool_id", tool_id);
-        if !subjects.is_empty() {
-            self.imply(RecordPart::Interface, "permission_subjects", subjects);
-        }
-        self.imply(RecordPart::Execution, "execution_profile_id", execution);
-        self.imply(RecordPart::Execution, "execution_kind", "embedded_runtime");
-        self.imply(RecordPart::Permission, "permission_profile_id", permission);
-        for (_, part) in LISTS {
-            self.imply(part, "schema_version", SchemaVersion::CURRENT);
-        }
-        let Self {
-            declaration,
-            interface,
-            execution,
-            permission,
-            ..
-        } = self;
-        [declaration, interface, execution, permission].map(Value::Object)
+        fields
     }
 }
 

@@ -129,18 +129,22 @@ pub(crate) fn record(change: Value) -> CallRecord {
 pub(crate) fn check(what: &str, mode: OtcMode, value: &Value) {
     let text = match (what, mode) {
         ("definition", OtcMode::Arcade) => {
-            include_str!("../../../../schemas/otc/arcade-tool-definition.schema.json")
+            include_str!("../../../../../schemas/otc/arcade-tool-definition.schema.json")
         }
-        ("definition", _) => include_str!("../../../../schemas/otc/tool-definition.schema.json"),
-        ("authorization", _) => include_str!("../../../../schemas/otc/authorization.schema.json"),
-        ("registration", _) => include_str!("../../../../schemas/otc/registration.schema.json"),
-        ("health", _) => include_str!("../../../../schemas/otc/worker-health.schema.json"),
-        ("request", _) => include_str!("../../../../schemas/otc/execute-tool-request.schema.json"),
+        ("definition", _) => include_str!("../../../../../schemas/otc/tool-definition.schema.json"),
+        ("authorization", _) => {
+            include_str!("../../../../../schemas/otc/authorization.schema.json")
+        }
+        ("registration", _) => include_str!("../../../../../schemas/otc/registration.schema.json"),
+        ("health", _) => include_str!("../../../../../schemas/otc/worker-health.schema.json"),
+        ("request", _) => {
+            include_str!("../../../../../schemas/otc/execute-tool-request.schema.json")
+        }
         ("response", OtcMode::Arcade) => {
-            include_str!("../../../../schemas/otc/arcade-tool-call-response.schema.json")
+            include_str!("../../../../../schemas/otc/arcade-tool-call-response.schema.json")
         }
         ("response", _) => {
-            include_str!("../../../../schemas/otc/execute-tool-response.schema.json")
+            include_str!("../../../../../schemas/otc/execute-tool-response.schema.json")
         }
         _ => panic!("there is no schema of a {what}"),
     };
