@@ -16,8 +16,19 @@ pub struct MessageExchange {
     pub read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
     /// The result of one call, for a caller that makes the messages.
     pub result: fn(&ToolInvocation, &ToolResult) -> Value,
+    /// The messages for the results of all calls; `None` if each result is a message.
+    pub(crate) messages: Option<fn(&[FinishedCall<'_>]) -> Vec<Value>>,
+}
+
+impl MessageExchange {
     /// The messages that give the model the results of all calls, in their order.
-    pub answers: fn(&[FinishedCall<'_>]) -> Vec<Value>,
+    pub fn answers(&self, ended: &[FinishedCall<'_>]) -> Vec<Value> {
+        if let Some(messages) = self.messages {
+            return messages(ended);
+        }
+        let message = |(invocation, ended): &FinishedCall<'_>| (self.result)(invocation, ended);
+        ended.iter().map(message).collect()
+    }
 }
 
 /// Features of a dialect.
@@ -52,13 +63,13 @@ impl DialectFeatures {
         self,
         read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
         result: fn(&ToolInvocation, &ToolResult) -> Value,
-        answers: fn(&[FinishedCall<'_>]) -> Vec<Value>,
+        messages: Option<fn(&[FinishedCall<'_>]) -> Vec<Value>>,
     ) -> Self {
         Self {
             exchange: Some(MessageExchange {
                 read,
                 result,
-                answers,
+                messages,
             }),
             ..self
         }
@@ -90,21 +101,21 @@ macro_rules! dialects {
 dialects! {
     Mcp => DialectFeatures::new("mcp", NameRule::Exported, |listed, _| json!(mcp::tool(*listed)));
     OpenAi => DialectFeatures::new("openai", Function, |listed, _| openai::tool(listed))
-        .calls(openai::read, openai::result, openai::answers);
+        .calls(openai::read, openai::result, Some(openai::answers));
     OpenAiResponses => DialectFeatures::new("openai-responses", Function, responses::tool)
         .defers()
-        .calls(responses::read, responses::result, responses::answers);
+        .calls(responses::read, responses::result, None);
     Anthropic => DialectFeatures::new("anthropic", Function, anthropic::tool)
         .defers()
-        .calls(anthropic::read, anthropic::result, anthropic::answers);
+        .calls(anthropic::read, anthropic::result, Some(anthropic::answers));
     Agentool => DialectFeatures::new("agentool", SnakeCase, |listed, _| agentool::spec(listed));
     Otc => DialectFeatures::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::Otc));
     OtcSeed => DialectFeatures::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::OtcSeed));
     Arcade => DialectFeatures::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::Arcade));
     Amplifier => DialectFeatures::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed))
-        .calls(amplifier::read, amplifier::answer, amplifier::answers);
+        .calls(amplifier::read, amplifier::answer, None);
     AmplifierSeed => DialectFeatures::new("amplifier-seed", SnakeCase, |listed, _| amplifier::tool(listed))
-        .calls(amplifier::read, amplifier::seed_answer, amplifier::seed_answers);
+        .calls(amplifier::read, amplifier::seed_answer, None);
 }
 
 impl Dialect {

@@ -114,7 +114,7 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
     for dialect in Dialect::ALL {
         let answers = dialect
             .exchange()
-            .map(|exchange| (exchange.answers)(&[(invocation, result)]));
+            .map(|exchange| exchange.answers(&[(invocation, result)]));
         told.extend(answers.map(|answers| (dialect.as_str().to_owned(), json!(answers))));
     }
     told

@@ -406,7 +406,7 @@ impl ClientSession {
             .map(|record| (&record.invocation, &record.result))
             .collect();
         let (key, answers) = match params.form {
-            AnswerFormat::Messages => ("messages", (exchange.answers)(&ended)),
+            AnswerFormat::Messages => ("messages", exchange.answers(&ended)),
             AnswerFormat::Results => (
                 "results",
                 ended

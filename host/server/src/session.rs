@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
     ClientCapabilities, CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams,
@@ -17,8 +16,9 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolcell_dialect::mcp::{self, Level};
+use toolcell_dialect::mcp;
 use toolcell_spec as record;
 use toolcell_spec::{CallRecord, Refusal, ResultPersistence, ToolResult};
 use ulid::Ulid;
@@ -96,7 +96,7 @@ pub(super) struct ClientSession {
     /// The tools that the session has loaded.
     loads: LoadedTools,
     /// The minimum log level that a client of 2025-11-25 set.
-    level: Mutex<Level>,
+    level: AtomicU8,
     pub(super) told_of_load: ToldOfLoad,
     /// Stops the background tasks of the session.
     ended: CancellationToken,
@@ -112,7 +112,7 @@ impl ClientSession {
             identity,
             loads: LoadedTools::new(Arc::clone(&id)),
             id,
-            level: Mutex::new(Level::Info),
+            level: AtomicU8::new(mcp::INFO),
             told_of_load: ToldOfLoad::default(),
             _ends: ended.clone().drop_guard(),
             ended,
@@ -169,12 +169,12 @@ impl ClientSession {
     }
 
     /// The minimum log level of messages for the client of this request; `None` if it wants none.
-    pub(super) fn least_level(&self, context: &RequestContext<RoleServer>) -> Option<Level> {
+    pub(super) fn least_level(&self, context: &RequestContext<RoleServer>) -> Option<u8> {
         // 2026-07-28 has no sessions: each request carries its own log level.
         if revision(context) >= ProtocolVersion::V_2026_07_28 {
             context.meta.log_level().map(mcp::log_level)
         } else {
-            Some(*self.level.lock())
+            Some(self.level.load(Ordering::Relaxed))
         }
     }
 
@@ -736,7 +736,8 @@ impl ServerHandler for ClientSession {
         if revision(&context) >= ProtocolVersion::V_2026_07_28 {
             return Err(not_found("logging/setLevel".to_owned()));
         }
-        *self.level.lock() = mcp::log_level(params.level);
+        self.level
+            .store(mcp::log_level(params.level), Ordering::Relaxed);
         Ok(())
     }
 }

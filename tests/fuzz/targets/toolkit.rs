@@ -40,10 +40,10 @@ pub(crate) fn run(data: &[u8]) {
     };
     for tool in tools {
         let contract = tool.contract();
-        let _ = contract.check_model_input(&value, second.len());
-        let _ = contract.check_output(&value, second.len());
+        let _ = contract.check_model_input(&value);
+        let _ = contract.check_output(&value);
         if let Some(whole) = contract.with_defaults(&value) {
-            let _ = contract.check_call_input(&whole, second.len());
+            let _ = contract.check_call_input(&whole);
         }
         Redactor::new(
             &RedactionTerms::default(),

@@ -68,7 +68,7 @@ impl Respond {
             if form.is_some() {
                 return Ok(Exit::Succeeded);
             }
-            return show::print_json(&(exchange.answers)(&[]));
+            return show::print_json(&exchange.answers(&[]));
         }
         let output = Arc::new(Output::new(
             form,
@@ -96,7 +96,7 @@ impl Respond {
             .iter()
             .map(|record| (&record.invocation, &record.result))
             .collect();
-        show::done(show::json(&(exchange.answers)(&ended)), exit)
+        show::done(show::json(&exchange.answers(&ended)), exit)
     }
 }
 

@@ -10,7 +10,7 @@ use super::event::events;
 use super::result::{AmplifierMode, result};
 use crate::model_call::calls;
 use crate::parts::native_id;
-use crate::{FinishedCall, MessageError, ModelCall};
+use crate::{MessageError, ModelCall};
 
 /// The type of a block that calls a tool.
 const CALL: &str = "tool_call";
@@ -68,13 +68,8 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     calls::<ModelCall>(place, items, (place == "content").then_some(CALL))
 }
 
-/// The messages for the results of all calls, in their order. `metadata` of each has the `ToolResult` of `amplifier-core`,
-/// and the events of the call.
-pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
-    messages(ended, AmplifierMode::Upstream)
-}
-
-/// The message for the result of one call.
+/// The message for the result of one call. Its `metadata` has the `ToolResult` of `amplifier-core`, and the events of the
+/// call.
 pub fn answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
     message(invocation, ended, AmplifierMode::Upstream)
 }
@@ -82,18 +77,6 @@ pub fn answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
 /// As [`answer`], with the `ToolResult` of the contract's page.
 pub fn seed_answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
     message(invocation, ended, AmplifierMode::Seed)
-}
-
-/// As [`answers`], with the `ToolResult` of the contract's page.
-pub fn seed_answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
-    messages(ended, AmplifierMode::Seed)
-}
-
-fn messages(ended: &[FinishedCall<'_>], mode: AmplifierMode) -> Vec<Value> {
-    ended
-        .iter()
-        .map(|(invocation, ended)| message(invocation, ended, mode))
-        .collect()
 }
 
 fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: AmplifierMode) -> Value {
@@ -131,7 +114,7 @@ fn name(invocation: &ToolInvocation) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{answers, read, seed_answers};
+    use super::{answer, read, seed_answer};
     use crate::parts::samples::{blocks, invocation, result as sample};
 
     #[test]
@@ -155,7 +138,6 @@ mod tests {
         ] {
             assert!(read(text).unwrap().is_empty(), "{text}");
         }
-        assert!(answers(&[]).is_empty());
     }
 
     #[test]
@@ -187,9 +169,7 @@ mod tests {
         let call = invocation("call_1");
         let said = sample(json!({ "model_facing_content": [{ "type": "text", "text": "t" }] }));
         let empty = sample(json!({ "empty_result": true }));
-        let [one, nothing] = answers(&[(&call, &said), (&call, &empty)])
-            .try_into()
-            .unwrap();
+        let [one, nothing] = [&said, &empty].map(|ended| answer(&call, ended));
         assert_eq!(
             (&one["role"], &one["tool_call_id"], &one["content"]),
             (&json!("tool"), &json!("call_1"), &json!("t"))
@@ -213,11 +193,9 @@ mod tests {
         for (block, _) in blocks() {
             let is_image = block["type"] == "image";
             let with = sample(json!({ "model_facing_content": [block] }));
-            let message = &answers(&[(&call, &with)])[0];
+            let message = answer(&call, &with);
             assert_eq!(message["content"].is_array(), is_image, "{message:#}");
-            assert!(
-                seed_answers(&[(&call, &with)])[0]["metadata"]["tool_result"]["output"].is_string()
-            );
+            assert!(seed_answer(&call, &with)["metadata"]["tool_result"]["output"].is_string());
         }
     }
 }

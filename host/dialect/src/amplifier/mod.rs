@@ -8,6 +8,6 @@ mod result;
 mod tool;
 
 pub use event::events;
-pub use exchange::{answer, answers, read, seed_answer, seed_answers};
+pub use exchange::{answer, read, seed_answer};
 pub use result::{AmplifierMode, ErrorType, error_type, result};
 pub use tool::tool;

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents};
 use serde_json::{Map, Value, json};
 
+use super::meta_of;
 use crate::block::decoded_bytes;
 
 /// Bytes up to which either form repeats the other one without a look at its words.
@@ -62,10 +63,7 @@ pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_r
     if !has_structure && (serialised.len() <= SMALL || says_more(&structured, &told)) {
         let mut repeated = ContentBlock::text(serialised);
         if let ContentBlock::Text(text) = &mut repeated {
-            text.meta = Some(MetaObject(JsonObject::from_iter([(
-                REPEATS.to_owned(),
-                "structuredContent".into(),
-            )])));
+            text.meta = Some(meta_of(REPEATS, "structuredContent".into()));
         }
         answer.content.push(repeated);
     }

@@ -13,10 +13,13 @@ mod result;
 mod task;
 mod tool;
 
+use rmcp::model::{JsonObject, MetaObject};
+use serde_json::Value;
+
 pub use discovery::{
     LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments, cleaned, discovery, found, loaded,
 };
-pub use notice::{Level, ProgressSteps, log, log_level};
+pub use notice::{INFO, Level, ProgressSteps, log, log_level};
 pub use plain::PLAIN;
 pub use question::{
     APPROVAL, UserDecision, approval_meta, approval_pending, filled, form, input_meta,
@@ -29,3 +32,8 @@ pub use result::{
 };
 pub use task::{TaskFacts, task_asks, task_created, task_ended, task_failed, task_working};
 pub use tool::{surface, tool};
+
+/// A `_meta` with one key.
+fn meta_of(key: &str, facts: Value) -> MetaObject {
+    MetaObject(JsonObject::from_iter([(key.to_owned(), facts)]))
+}

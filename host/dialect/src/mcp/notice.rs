@@ -9,43 +9,26 @@ use rmcp::model::{
 use serde_json::{Value, json};
 use toolcell_spec::TypedFields;
 
-/// Severity of a log message: the protocol's eight levels, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    Debug,
-    Info,
-    Notice,
-    Warning,
-    Error,
-    Critical,
-    Alert,
-    Emergency,
-}
+/// Severity of a log message: the place of its level among the protocol's eight, from `debug` on.
+pub type Level = u8;
+
+/// The level of ordinary messages.
+pub const INFO: Level = LoggingLevel::Info as Level;
 
 /// Converts a level of the protocol into one that can be compared.
 pub fn log_level(level: LoggingLevel) -> Level {
-    match level {
-        LoggingLevel::Debug => Level::Debug,
-        LoggingLevel::Info => Level::Info,
-        LoggingLevel::Notice => Level::Notice,
-        LoggingLevel::Warning => Level::Warning,
-        LoggingLevel::Error => Level::Error,
-        LoggingLevel::Critical => Level::Critical,
-        LoggingLevel::Alert => Level::Alert,
-        LoggingLevel::Emergency => Level::Emergency,
-    }
+    level as Level
 }
 
 /// Converts the data of a `tool.invocation.logged` event into a log message; `None` if it is less severe than `least`.
 pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNotificationParam> {
-    let (level, word) = match data.text("level") {
-        Some("trace" | "debug") => (Level::Debug, LoggingLevel::Debug),
-        Some("warn") => (Level::Warning, LoggingLevel::Warning),
-        Some("error") => (Level::Error, LoggingLevel::Error),
-        _ => (Level::Info, LoggingLevel::Info),
+    let word = match data.text("level") {
+        Some("trace" | "debug") => LoggingLevel::Debug,
+        Some("warn") => LoggingLevel::Warning,
+        Some("error") => LoggingLevel::Error,
+        _ => LoggingLevel::Info,
     };
-    if level < least {
+    if log_level(word) < least {
         return None;
     }
     let message = data.get("message").cloned().unwrap_or_default();
@@ -109,10 +92,11 @@ impl ProgressSteps {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::LoggingLevel;
     use rmcp::model::{NumberOrString, ProgressToken};
     use serde_json::{Value, json};
 
-    use super::{Level, ProgressSteps, log};
+    use super::{INFO, ProgressSteps, log, log_level};
 
     fn steps() -> ProgressSteps {
         ProgressSteps::new(ProgressToken(NumberOrString::Number(7)))
@@ -162,15 +146,17 @@ mod tests {
     #[test]
     fn a_log_message_is_sent_from_its_level_on() {
         let data = json!({ "level": "warn", "message": "m", "fields": null });
-        let sent = log("t", &data, Level::Info).unwrap();
+        let sent = log("t", &data, INFO).unwrap();
         assert_eq!(
             serde_json::to_value(&sent).unwrap(),
             json!({ "level": "warning", "logger": "t", "data": "m" })
         );
-        assert!(log("t", &data, Level::Error).is_none());
+        assert!(log("t", &data, log_level(LoggingLevel::Error)).is_none());
         let fields = json!({ "level": "trace", "message": "m", "fields": { "a": 1 } });
         assert_eq!(
-            log("t", &fields, Level::Debug).unwrap().data,
+            log("t", &fields, log_level(LoggingLevel::Debug))
+                .unwrap()
+                .data,
             json!({ "message": "m", "fields": { "a": 1 } })
         );
     }

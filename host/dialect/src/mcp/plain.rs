@@ -7,13 +7,13 @@ use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
 use super::call_result;
 use crate::model_call::{no_arguments, read_arguments};
-use crate::{FinishedCall, MessageError, MessageExchange, ModelCall};
+use crate::{MessageError, MessageExchange, ModelCall};
 
 /// How MCP would carry several calls in one message.
 pub const PLAIN: MessageExchange = MessageExchange {
     read,
     result,
-    answers,
+    messages: None,
 };
 
 #[derive(Deserialize)]
@@ -38,13 +38,6 @@ fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
 
 fn result(_: &ToolInvocation, result: &ToolResult) -> Value {
     json!(call_result(result, &ProtocolVersion::V_2025_11_25, None))
-}
-
-fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
-    ended
-        .iter()
-        .map(|(call, ended)| result(call, ended))
-        .collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 use toolcell_spec::InputResponse;
 
+use super::meta_of;
+
 const RUN: &str = "run once";
 const RUN_ALWAYS: &str = "run, and do not ask again this session";
 const REFUSE: &str = "do not run";
@@ -185,12 +187,18 @@ pub fn input_required(
     state: &str,
     meta: MetaObject,
 ) -> InputRequiredResult {
+    InputRequiredResult::new(Some(asked(questions)), Some(state.to_owned())).with_meta(meta)
+}
+
+/// The requests that ask the client's user `questions`.
+pub(super) fn asked(
+    questions: BTreeMap<String, ElicitRequestParams>,
+) -> BTreeMap<String, InputRequest> {
     let request = |question| InputRequest::Elicitation(ElicitRequest::new(question));
-    let requests = questions
-        .into_iter()
+    let questions = questions.into_iter();
+    questions
         .map(|(key, question)| (key, request(question)))
-        .collect();
-    InputRequiredResult::new(Some(requests), Some(state.to_owned())).with_meta(meta)
+        .collect()
 }
 
 /// Returns the answer under `key`; `None` if it is missing or cannot be read.
@@ -230,7 +238,7 @@ pub fn approval_meta(
 ) -> MetaObject {
     let facts =
         json!({ "invocation_id": invocation_id, "state": "pending", "expires_at": expires_at });
-    meta("toolcell/approval", facts)
+    meta_of("toolcell/approval", facts)
 }
 
 /// Builds the `_meta` of an answer to a call that waits for the input that its tool asked for.
@@ -239,13 +247,7 @@ pub fn input_meta(
     expires_at: &impl serde::Serialize,
 ) -> MetaObject {
     let facts = json!({ "invocation_id": invocation_id, "expires_at": expires_at });
-    meta("toolcell/input", facts)
-}
-
-fn meta(key: &str, facts: Value) -> MetaObject {
-    let mut meta = MetaObject::default();
-    meta.0.insert(key.to_owned(), facts);
-    meta
+    meta_of("toolcell/input", facts)
 }
 
 #[cfg(test)]

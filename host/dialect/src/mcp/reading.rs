@@ -1,7 +1,7 @@
 //! The tool of the host itself with which a client that reads no resources gets what is cut from a result.
 
 use data_encoding::BASE64;
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, Tool};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, Tool};
 use serde::Deserialize;
 use serde_json::json;
 use toolcell_engine::pipeline::text_boundary;
@@ -9,8 +9,8 @@ use toolcell_spec::{ErrorCode, Input, Refusal, ResultProvenance};
 
 use super::both::complete;
 use super::discovery::{own, read};
-use super::refused;
 use super::result::PROVENANCE_KEY;
+use super::{meta_of, refused};
 
 /// The name of the tool.
 pub const READ_RESULT: &str = "read_result";
@@ -170,11 +170,7 @@ pub fn part(
         "reference": link.uri, "media_type": link.mime_type, "encoding": encoding, "size_bytes": size,
         "offset": from, "length": to - from, "next_offset": next,
     }));
-    answer.meta = Some(MetaObject(
-        [(PROVENANCE_KEY.to_owned(), json!(provenance))]
-            .into_iter()
-            .collect(),
-    ));
+    answer.meta = Some(meta_of(PROVENANCE_KEY, json!(provenance)));
     complete(&mut answer, None, false);
     answer
 }

@@ -10,6 +10,7 @@ use toolcell_spec::{
 
 use super::both::complete;
 use super::content::blocks;
+use super::meta_of;
 use crate::{block, hint, whole};
 
 /// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
@@ -60,10 +61,7 @@ pub fn structured_at(revision: &ProtocolVersion, value: &Value) -> bool {
 pub fn refused(refusal: &Refusal) -> CallToolResult {
     let mut answer = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);
     let facts = error_facts(&refusal.to_error());
-    answer.meta = Some(MetaObject(JsonObject::from_iter([(
-        "toolcell/error".to_owned(),
-        facts,
-    )])));
+    answer.meta = Some(meta_of("toolcell/error", facts));
     answer
 }
 
@@ -91,10 +89,7 @@ pub fn payload_link(reference: &PersistedRef) -> Resource {
 pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
     let uri = link.uri.clone();
     let mime_type = link.mime_type.clone();
-    let meta = Some(MetaObject(JsonObject::from_iter([(
-        PROVENANCE_KEY.to_owned(),
-        json!(provenance),
-    )])));
+    let meta = Some(meta_of(PROVENANCE_KEY, json!(provenance)));
     match String::from_utf8(bytes) {
         Ok(text) => ResourceContents::TextResourceContents {
             uri,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rmcp::model::{
-    CreateTaskResult, DetailedTask, ElicitRequest, ElicitRequestParams, ErrorData, GetTaskResult,
-    InputRequest, JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
+    CreateTaskResult, DetailedTask, ElicitRequestParams, ErrorData, GetTaskResult, JsonObject,
+    MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
 };
 use serde_json::{Value, json};
 use toolcell_spec::{ErrorClass, ErrorCode, InvocationId, Timestamp, ToolError, ToolResult};
 
+use super::question::asked;
 use super::result::{call_result, error_facts};
 use crate::visible;
 
@@ -82,11 +83,7 @@ pub fn task_asks(
     questions: BTreeMap<String, ElicitRequestParams>,
     meta: MetaObject,
 ) -> GetTaskResult {
-    let request = |question| InputRequest::Elicitation(ElicitRequest::new(question));
-    let input_requests = questions
-        .into_iter()
-        .map(|(key, question)| (key, request(question)))
-        .collect();
+    let input_requests = asked(questions);
     let mut asks = facts.now(TaskPayload::InputRequired { input_requests }, None);
     asks.meta = Some(meta);
     asks

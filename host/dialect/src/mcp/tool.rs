@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
+use rmcp::model::{MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use toolcell_spec::Effects;
 
 use super::both::widened;
+use super::meta_of;
 use crate::{ListedTool, visible};
 
 /// Builds the description of a tool for clients (requirements 3.1).
@@ -31,10 +32,7 @@ pub fn tool(listed: ListedTool<'_>) -> Tool {
 
 /// The `_meta` of a list of tools: the surface that it shows, which the records of calls name too.
 pub fn surface(id: &str) -> MetaObject {
-    MetaObject(JsonObject::from_iter([(
-        "toolcell/surface_id".to_owned(),
-        id.into(),
-    )]))
+    meta_of("toolcell/surface_id", id.into())
 }
 
 fn is_object(schema: &Value) -> bool {
@@ -67,7 +65,7 @@ fn meta(listed: &ListedTool<'_>) -> MetaObject {
         "tool_kind": declaration.tool_kind,
         "component": listed.component,
     });
-    MetaObject(JsonObject::from_iter([("toolcell/tool".to_owned(), facts)]))
+    meta_of("toolcell/tool", facts)
 }
 
 #[cfg(test)]

@@ -7,9 +7,7 @@ use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
 use super::super::model_call::{calls, no_arguments, read_arguments};
 use super::super::parts::{native_id, text};
-use super::{
-    FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, data_url, is_strict, parts,
-};
+use super::{ListedTool, MessageError, ModelCall, ResultPart, data_url, is_strict, parts};
 
 /// The type of an item that calls a function.
 const CALL: &str = "function_call";
@@ -106,14 +104,6 @@ fn content(part: ResultPart) -> Value {
             json!({ "type": "input_image", "image_url": data_url(media_type, &data), "detail": "auto" })
         }
     }
-}
-
-/// The items for all results, in the order of the calls.
-pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
-    ended
-        .iter()
-        .map(|(invocation, ended)| result(invocation, ended))
-        .collect()
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl ToolContract {
                 heavy <= HEAVY_EXAMPLES_MAX,
                 "examples[{at}] and those before it are too large for model_input_schema"
             );
-            if let Err(problem) = self.check_model_input(example, bytes) {
+            if let Err(problem) = self.check_model_input(example) {
                 bail!("examples[{at}] does not satisfy model_input_schema: {problem}");
             }
         }
@@ -260,7 +260,7 @@ impl ToolContract {
     /// Returns whether [`Self::check_model_input`] takes at most 1 ms and little stack for `input` of at most `bytes`
     /// bytes of JSON text. The estimate takes no longer.
     pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
-        self.looks_quickly(bytes) && self.model.is_light(input, bytes)
+        self.looks_quickly(bytes) && self.model.is_light(input)
     }
 
     /// Returns whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
@@ -268,10 +268,9 @@ impl ToolContract {
         bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
     }
 
-    /// Checks `input` as a model's arguments, which are at most `bytes` bytes of JSON text. An error says what is
-    /// wrong. A check that is not light takes up to a quarter of a second and much stack: call it on a thread for
-    /// checks.
-    pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
+    /// Checks `input` as a model's arguments. An error says what is wrong. A check that is not light takes up to a quarter
+    /// of a second and much stack: call it on a thread for checks.
+    pub fn check_model_input(&self, input: &Value) -> Result<(), CheckFailure> {
         if !input.is_object() {
             let hint = json_text(input, &["object"])
                 .map(|hint| format!(": {hint}"))
@@ -295,13 +294,13 @@ impl ToolContract {
             .iter()
             .chain(&self.output)
             .for_each(|schema| _ = schema.compiled());
-        self.model.check(input, bytes)
+        self.model.check(input)
     }
 
     /// As [`Self::model_is_light`], for [`Self::check_call_input`].
     pub fn call_is_light(&self, input: &Value, bytes: usize) -> bool {
         match &self.runtime {
-            Some(runtime) => runtime.is_light(input, bytes),
+            Some(runtime) => runtime.is_light(input),
             None => self.model_is_light(input, bytes),
         }
     }
@@ -309,18 +308,18 @@ impl ToolContract {
     /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
     /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
     /// model's input. As costly as [`Self::check_model_input`].
-    pub fn check_call_input(&self, input: &Value, bytes: usize) -> Result<(), CheckFailure> {
+    pub fn check_call_input(&self, input: &Value) -> Result<(), CheckFailure> {
         if let Some(runtime) = &self.runtime {
-            return runtime.check(input, bytes);
+            return runtime.check(input);
         }
         if !self.has_internal_fields() {
-            return self.check_model_input(input, bytes);
+            return self.check_model_input(input);
         }
         let mut shown = input.clone();
         self.internal_only_fields
             .iter()
             .for_each(|field| fields::remove(&mut shown, field));
-        self.check_model_input(&shown, bytes)
+        self.check_model_input(&shown)
     }
 
     /// Returns whether the tool takes fields that no model sees.
@@ -339,17 +338,17 @@ impl ToolContract {
     }
 
     /// As [`Self::model_is_light`], for [`Self::check_output`].
-    pub fn output_is_light(&self, output: &Value, bytes: usize) -> bool {
+    pub fn output_is_light(&self, output: &Value) -> bool {
         self.output
             .as_ref()
-            .is_none_or(|schema| schema.is_light(output, bytes))
+            .is_none_or(|schema| schema.is_light(output))
     }
 
     /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
-    pub fn check_output(&self, output: &Value, bytes: usize) -> Result<(), CheckFailure> {
+    pub fn check_output(&self, output: &Value) -> Result<(), CheckFailure> {
         self.output
             .as_ref()
-            .map_or(Ok(()), |schema| schema.check(output, bytes))
+            .map_or(Ok(()), |schema| schema.check(output))
     }
 
     /// Returns whether the tool promises structured output.

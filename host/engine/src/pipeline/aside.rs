@@ -176,7 +176,7 @@ impl LongChecks {
     }
 }
 
-type SchemaCheck = fn(&ToolContract, &Value, usize) -> Result<(), CheckFailure>;
+type SchemaCheck = fn(&ToolContract, &Value) -> Result<(), CheckFailure>;
 type IsLight = fn(&ToolContract, &Value, usize) -> bool;
 
 /// The schema of a contract that an input is checked against.
@@ -207,7 +207,7 @@ pub(super) async fn check_input(
     let contract = Arc::clone(contract);
     let input = input.clone();
     let work = move || match input.value() {
-        Ok(value) => check(&contract, value, bytes),
+        Ok(value) => check(&contract, value),
         Err(error) => Err(CheckFailure::Mismatch(format!(
             "the arguments are not valid JSON: {error}"
         ))),

@@ -17,7 +17,6 @@ use toolcell_spec::{
 use super::artifacts;
 use super::call_state::{CallState, phase_token};
 use super::execute::Executed;
-use super::persist::length;
 
 /// Maximum number of blocks of one result.
 const BLOCKS_MAX: usize = 1_000;
@@ -232,11 +231,10 @@ async fn check_output(
     tool: &Tool,
     value: Value,
 ) -> Result<Value, Refusal> {
-    let bytes = length(&value);
-    let is_long = !tool.contract().output_is_light(&value, bytes);
+    let is_long = !tool.contract().output_is_light(&value);
     let contract = Arc::clone(tool.contract());
     let work = move || {
-        let checked = contract.check_output(&value, bytes);
+        let checked = contract.check_output(&value);
         (value, checked)
     };
     let checks = &journey.checks;

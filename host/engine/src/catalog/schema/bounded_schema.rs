@@ -16,7 +16,7 @@ pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
 /// use toolcell_engine::catalog::BoundedSchema;
 ///
 /// let schema = BoundedSchema::compile(&json!({ "type": "array", "maxItems": 1 }))?;
-/// assert!(schema.check(&json!([7]), 3).is_ok() && schema.check(&json!([7, 8]), 5).is_err());
+/// assert!(schema.check(&json!([7])).is_ok() && schema.check(&json!([7, 8])).is_err());
 /// # Ok::<(), anyhow::Error>(())
 /// ```
 #[derive(Debug)]
@@ -32,14 +32,13 @@ impl BoundedSchema {
         AcceptedSchema::compile(schema, &mut LoadBudget::new(Duration::MAX)).map(Self)
     }
 
-    /// Checks `value`, whose JSON text has at most `bytes` bytes, on a thread with a stack of [`SCHEMA_STACK_BYTES`]. It
-    /// takes up to a quarter of a second.
+    /// Checks `value`, on a thread with a stack of [`SCHEMA_STACK_BYTES`]. It takes up to a quarter of a second.
     ///
     /// # Errors
     ///
     /// Fails if the value is invalid, or the check would cost too much.
-    pub fn check(&self, value: &Value, bytes: usize) -> Result<(), CheckFailure> {
-        self.0.check(value, bytes)
+    pub fn check(&self, value: &Value) -> Result<(), CheckFailure> {
+        self.0.check(value)
     }
 }
 
@@ -61,7 +60,7 @@ mod tests {
             ] } },
         }));
         let nested = (0..100).fold(json!([]), |inner, _| json!([inner]));
-        let checked = schema.unwrap().check(&nested, nested.to_string().len());
+        let checked = schema.unwrap().check(&nested);
         assert!(
             matches!(checked, Err(CheckFailure::Costly(_))),
             "{checked:?}"

@@ -2,6 +2,8 @@
 //! can be a huge schema: `allOf` of two references, forty times in a row, is 10^12 checks.
 
 use anyhow::{bail, ensure};
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::graph::{NodeId, SchemaGraph, SchemaNode};
 
@@ -11,21 +13,8 @@ const EXPANDED_MAX: u64 = 200_000;
 /// and when the compiled schema is dropped.
 const DEPTH_MAX: usize = 256;
 
-/// The bounds of an accepted schema.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WorkBounds {
-    /// Maximum units of work for each value; `None` if the schema is recursive or has `uniqueItems`, so that the work
-    /// depends on the value.
-    pub(super) per_value: Option<u64>,
-    /// Units of work for each byte.
-    pub(super) per_byte: u64,
-    /// Units of work for each [`TEXT_BYTES_PER_UNIT`](super::graph::TEXT_BYTES_PER_UNIT) of text.
-    pub(super) per_text: u64,
-    pub(super) depth: usize,
-}
-
 /// Measures `graph`. An error says which bound it exceeds, and where.
-pub(super) fn measure(graph: &SchemaGraph) -> anyhow::Result<WorkBounds> {
+pub(super) fn measure(graph: &SchemaGraph) -> anyhow::Result<()> {
     let in_place = components(graph, &|node| node.in_place.clone());
     if let Some(cycle) = in_place.iter().find(|component| component.cyclic) {
         let at = cycle
@@ -38,49 +27,27 @@ pub(super) fn measure(graph: &SchemaGraph) -> anyhow::Result<WorkBounds> {
         );
     }
     let edges = |node: &SchemaNode| {
-        node.in_place
-            .iter()
-            .copied()
-            .chain(node.children())
-            .collect()
+        let in_place = node.in_place.iter().copied();
+        in_place.chain(node.children()).collect()
     };
     let components = components(graph, &edges);
-    let recursive = components.iter().any(|component| component.cyclic);
-    let depths = depths(graph, &components);
-    let chain = depths_of(graph, &in_place, &|node| node.in_place.clone());
-    for (id, depth) in depths
-        .iter()
-        .zip(&chain)
-        .map(|(all, chain)| (*all).max(*chain))
-        .enumerate()
-    {
+    let whole = depths(graph, &components, &edges);
+    let chain = depths(graph, &in_place, &|node| node.in_place.clone());
+    for (id, (all, chain)) in whole.iter().zip(&chain).enumerate() {
         ensure!(
-            depth <= DEPTH_MAX,
+            *all.max(chain) <= DEPTH_MAX,
             "{} is more than {DEPTH_MAX} subschemas deep with every reference written out; refer to fewer in a row",
             graph.place(id)
         );
     }
-    let weights = expanded(graph, &components, &|node| node.weight);
+    let weights = expanded(graph, &components);
     if let Some(id) = weights.iter().position(|weight| *weight > EXPANDED_MAX) {
         bail!(
             "{} is larger than {EXPANDED_MAX} subschemas with every reference written out; refer to less from one place",
             graph.place(id)
         );
     }
-    let bytes = expanded(graph, &components, &|node| {
-        node.per_byte.saturating_add(node.per_name_byte)
-    });
-    let texts = expanded(graph, &components, &|node| {
-        node.text_words.saturating_add(node.name_words())
-    });
-    let root = |list: &[u64]| list.first().copied().unwrap_or_default();
-    Ok(WorkBounds {
-        per_value: (!recursive && !graph.nodes.iter().any(|node| node.unique_items))
-            .then(|| root(&weights)),
-        per_byte: root(&bytes),
-        per_text: root(&texts),
-        depth: depths.first().copied().unwrap_or_default(),
-    })
+    Ok(())
 }
 
 /// A strongly connected component: nodes that can reach each other.
@@ -97,18 +64,14 @@ struct NodeWork {
 }
 
 /// The weight of every node with all that it refers to; a cycle counts once.
-fn expanded(
-    graph: &SchemaGraph,
-    components: &[NodeComponent],
-    weight: &dyn Fn(&SchemaNode) -> u64,
-) -> Vec<u64> {
+fn expanded(graph: &SchemaGraph, components: &[NodeComponent]) -> Vec<u64> {
     let mut works = vec![NodeWork::default(); graph.nodes.len()];
     for NodeComponent { nodes, .. } in components {
         let mut whole = NodeWork::default();
         for node in nodes.iter().filter_map(|id| graph.get(*id)) {
             let of = |id: NodeId| works.get(id).copied().unwrap_or_default();
             let mut work = NodeWork {
-                check: weight(node),
+                check: node.weight,
                 mark: 0,
             };
             for inner in node.in_place.iter().map(|id| of(*id)) {
@@ -141,17 +104,7 @@ fn expanded(
 
 /// The depth of every node with all that it refers to. A cycle counts as one level: JSON itself bounds how deep its
 /// text is nested, and the value decides how deep the recursion goes.
-fn depths(graph: &SchemaGraph, components: &[NodeComponent]) -> Vec<usize> {
-    depths_of(graph, components, &|node| {
-        node.in_place
-            .iter()
-            .copied()
-            .chain(node.children())
-            .collect()
-    })
-}
-
-fn depths_of(
+fn depths(
     graph: &SchemaGraph,
     components: &[NodeComponent],
     edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,
@@ -172,89 +125,22 @@ fn depths_of(
     depths
 }
 
-/// The strongly connected components, each after all that it refers to. This is Tarjan's algorithm without recursion,
-/// because the graph may be a chain of thousands of nodes.
+/// The strongly connected components, each after all that it refers to.
 fn components(
     graph: &SchemaGraph,
     edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,
 ) -> Vec<NodeComponent> {
-    const NEW: usize = usize::MAX;
-    let count = graph.nodes.len();
-    let mut order = vec![NEW; count];
-    let mut low = vec![NEW; count];
-    let mut on_stack = vec![false; count];
-    let mut stack = Vec::new();
-    let mut found = Vec::new();
-    let mut next = 0;
-    let get = |list: &[usize], id: NodeId| list.get(id).copied().unwrap_or(NEW);
-    for root in 0..count {
-        if get(&order, root) != NEW {
-            continue;
-        }
-        // A node, its edges, and how many of them were visited.
-        let mut open: Vec<(NodeId, Vec<NodeId>, usize)> = Vec::new();
-        let mut enter = Some(root);
-        loop {
-            if let Some(id) = enter.take() {
-                if let (Some(order), Some(low), Some(on)) =
-                    (order.get_mut(id), low.get_mut(id), on_stack.get_mut(id))
-                {
-                    (*order, *low, *on) = (next, next, true);
-                }
-                next += 1;
-                stack.push(id);
-                open.push((id, graph.get(id).map(edges).unwrap_or_default(), 0));
-            }
-            let Some((id, inner, at)) = open.last_mut() else {
-                break;
-            };
-            let id = *id;
-            if let Some(to) = inner.get(*at).copied() {
-                *at += 1;
-                if get(&order, to) == NEW {
-                    enter = Some(to);
-                } else if on_stack.get(to).copied().unwrap_or(false) {
-                    lower(&mut low, id, get(&order, to));
-                }
-                continue;
-            }
-            open.pop();
-            let own = get(&low, id);
-            if let Some((parent, ..)) = open.last() {
-                lower(&mut low, *parent, own);
-            }
-            if own == get(&order, id) {
-                found.push(close(graph, edges, &mut stack, &mut on_stack, id));
-            }
+    let mut directed = DiGraph::<(), (), usize>::default();
+    graph.nodes.iter().for_each(|_| _ = directed.add_node(()));
+    for (id, node) in graph.nodes.iter().enumerate() {
+        for to in edges(node) {
+            directed.add_edge(id.into(), to.into(), ());
         }
     }
-    found
-}
-
-fn lower(low: &mut [usize], id: NodeId, to: usize) {
-    if let Some(low) = low.get_mut(id) {
-        *low = (*low).min(to);
-    }
-}
-
-/// Pops the component that `id` began off the stack.
-fn close(
-    graph: &SchemaGraph,
-    edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,
-    stack: &mut Vec<NodeId>,
-    on_stack: &mut [bool],
-    id: NodeId,
-) -> NodeComponent {
-    let mut nodes = Vec::new();
-    while let Some(top) = stack.pop() {
-        if let Some(on) = on_stack.get_mut(top) {
-            *on = false;
-        }
-        nodes.push(top);
-        if top == id {
-            break;
-        }
-    }
-    let cyclic = nodes.len() > 1 || graph.get(id).is_some_and(|node| edges(node).contains(&id));
-    NodeComponent { nodes, cyclic }
+    let component = |nodes: Vec<NodeIndex<usize>>| NodeComponent {
+        cyclic: nodes.len() > 1 || nodes.iter().any(|id| directed.contains_edge(*id, *id)),
+        nodes: nodes.into_iter().map(NodeIndex::index).collect(),
+    };
+    // It does not recurse: the graph may be a chain of thousands of nodes.
+    kosaraju_scc(&directed).into_iter().map(component).collect()
 }

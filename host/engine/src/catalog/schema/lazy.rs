@@ -31,11 +31,11 @@ impl LazySchema {
 
     /// Returns whether [`Self::check`] takes at most 1 ms and little stack. `false` until the schema is compiled,
     /// because that takes time and stack too.
-    pub(in crate::catalog) fn is_light(&self, value: &Value, bytes: usize) -> bool {
+    pub(in crate::catalog) fn is_light(&self, value: &Value) -> bool {
         self.compiled
             .get()
             .and_then(|compiled| compiled.as_ref().ok())
-            .is_some_and(|schema| schema.is_light(value, bytes))
+            .is_some_and(|schema| schema.is_light(value))
     }
 
     /// Compiles the schema, unless it is compiled already.
@@ -47,13 +47,9 @@ impl LazySchema {
     }
 
     /// Checks `value`, as [`AcceptedSchema::check`] does.
-    pub(in crate::catalog) fn check(
-        &self,
-        value: &Value,
-        bytes: usize,
-    ) -> Result<(), CheckFailure> {
+    pub(in crate::catalog) fn check(&self, value: &Value) -> Result<(), CheckFailure> {
         match self.compiled() {
-            Ok(schema) => schema.check(value, bytes),
+            Ok(schema) => schema.check(value),
             Err(error) => Err(CheckFailure::Costly(format!(
                 "the schema of the tool cannot be compiled: {error}"
             ))),
@@ -76,11 +72,11 @@ mod tests {
         let lazy = LazySchema::new(schema, &mut LoadBudget::accepted()).unwrap();
         let good = json!({ "n": 1 });
         let bad = json!({});
-        assert!(eager.is_light(&good, 8) && !lazy.is_light(&good, 8));
+        assert!(eager.is_light(&good) && !lazy.is_light(&good));
         for schema in [&eager, &lazy] {
-            schema.check(&good, 8).unwrap();
-            schema.check(&bad, 2).unwrap_err();
-            assert!(schema.is_light(&good, 8));
+            schema.check(&good).unwrap();
+            schema.check(&bad).unwrap_err();
+            assert!(schema.is_light(&good));
         }
     }
 
@@ -90,11 +86,11 @@ mod tests {
         LazySchema::new(broken.clone(), &mut LoadBudget::new(Duration::MAX)).unwrap_err();
         let lazy = LazySchema::new(broken, &mut LoadBudget::accepted()).unwrap();
         assert!(
-            lazy.check(&json!({}), 2)
+            lazy.check(&json!({}))
                 .unwrap_err()
                 .to_string()
                 .contains("cannot be compiled")
         );
-        assert!(!lazy.is_light(&json!({}), 2));
+        assert!(!lazy.is_light(&json!({})));
     }
 }

@@ -17,9 +17,8 @@ use std::fmt;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use bounds::WorkBounds;
 use estimate::{CheckBudget, DEPTH_MAX, ExceededLimit};
-use graph::{SchemaGraph, TEXT_BYTES_PER_UNIT};
+use graph::SchemaGraph;
 use violation::UnionTags;
 
 use super::load::LoadBudget;
@@ -50,7 +49,6 @@ const LIGHT_DEPTH_MAX: u32 = 48;
 pub(super) struct AcceptedSchema {
     validator: Validator,
     graph: SchemaGraph,
-    bounds: WorkBounds,
     tags: UnionTags,
 }
 
@@ -80,7 +78,7 @@ impl AcceptedSchema {
         budget.take_subschemas(graph.nodes.len())?;
         budget.take_pattern_states(graph.pattern_states)?;
         budget.take_place_bytes(graph.place_bytes)?;
-        let bounds = bounds::measure(&graph)?;
+        bounds::measure(&graph)?;
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_pattern_options(PatternOptions::regex().size_limit(ENGINE_BYTES_MAX))
@@ -96,15 +94,13 @@ impl AcceptedSchema {
         Ok(Self {
             validator,
             graph,
-            bounds,
             tags: UnionTags::from_schema(schema),
         })
     }
 
-    /// Returns whether a check of `value`, with at most `bytes` bytes of JSON text, takes at most 1 ms and little
-    /// stack. The estimate takes no longer.
-    pub(super) fn is_light(&self, value: &Value, bytes: usize) -> bool {
-        self.is_always_light(bytes) || self.takes_at_most(value, LIGHT_MAX)
+    /// Returns whether a check of `value` takes at most 1 ms and little stack. The estimate takes no longer.
+    pub(super) fn is_light(&self, value: &Value) -> bool {
+        self.takes_at_most(value, LIGHT_MAX)
     }
 
     /// Returns whether a check of `value` takes at most `units` of work, and little stack.
@@ -117,30 +113,10 @@ impl AcceptedSchema {
         estimate::within(&self.graph, value, budget).is_ok()
     }
 
-    /// Returns whether any value of at most `bytes` bytes of JSON text is light.
-    fn is_always_light(&self, bytes: usize) -> bool {
-        let WorkBounds {
-            per_value,
-            per_byte,
-            per_text,
-            depth,
-        } = self.bounds;
-        let texts = (bytes / TEXT_BYTES_PER_UNIT) as u64;
-        let bytes = bytes as u64;
-        let work = per_value.map(|work| {
-            let values = work.saturating_mul(bytes / 2 + 2);
-            values
-                .saturating_add(per_byte.saturating_mul(bytes))
-                .saturating_add(per_text.saturating_mul(texts))
-        });
-        depth <= LIGHT_DEPTH_MAX as usize && work.is_some_and(|work| work <= LIGHT_MAX)
-    }
-
-    /// Checks `value`, whose JSON text has at most `bytes` bytes. An error says what is wrong. A check that is not
-    /// light takes up to a quarter of a second and the stack of a thread for checks.
-    pub(super) fn check(&self, value: &Value, bytes: usize) -> Result<(), CheckFailure> {
-        let light = self.is_always_light(bytes);
-        if !light && guard!("schema_work") {
+    /// Checks `value`. An error says what is wrong. A check that is not light takes up to a quarter of a second and the
+    /// stack of a thread for checks.
+    pub(super) fn check(&self, value: &Value) -> Result<(), CheckFailure> {
+        if guard!("schema_work") {
             let budget = CheckBudget {
                 units: WORK_MAX,
                 depth: DEPTH_MAX,
@@ -151,7 +127,7 @@ impl AcceptedSchema {
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        if !light && !self.may_collect(value) {
+        if !self.may_collect(value) {
             let message = "the value does not satisfy its schema; both are too large to say where";
             return Err(CheckFailure::Mismatch(message.to_owned()));
         }

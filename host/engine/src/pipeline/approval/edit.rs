@@ -77,7 +77,6 @@ async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(
         return Ok(());
     };
     let contract = Arc::clone(tool.contract());
-    let bytes = input.text().len();
     let from = asked.clone();
     let work =
         move || match input.value() {
@@ -87,7 +86,7 @@ async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(
                 }) {
                     Some(why) => Err(why.to_owned()),
                     None => contract
-                        .check_call_input(value, bytes)
+                        .check_call_input(value)
                         .map_err(|why| why.to_string()),
                 }
             }
