@@ -9,7 +9,7 @@ use toolcell::{Approver, Prompt, Reply, Respondent};
 use toolcell_system::BoxFuture;
 
 use super::options::{CallOptions, GrantOptions, LimitOptions, PolicyOptions};
-use super::protected_sources::{CommandFiles, KeptFile};
+use super::protected_sources::{CommandFiles, KeptFile, absolute};
 use super::show;
 use super::terminal::Terminal;
 
@@ -142,10 +142,6 @@ impl Origins {
         *words.get_mut("component")? = serde_json::to_value(absolute(component)).ok()?;
         Some(Arc::new(words))
     }
-}
-
-fn absolute(component: &Path) -> PathBuf {
-    std::path::absolute(component).unwrap_or_else(|_| component.to_owned())
 }
 
 #[cfg(test)]

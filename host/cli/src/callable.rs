@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toolcell::{ComponentTools, Grants, Home, Host, Policy, Refusal};
 use toolcell_config::{ConfigLayers, InstalledNames};
 
+use super::protected_sources::absolute;
 use super::serving::{self, NamedTool};
 use super::target::Target;
 use super::tool_configs::ToolConfigs;
@@ -35,7 +36,7 @@ impl Callables {
         }
         let find = |named: NamedTool| {
             let file = named.locate(home);
-            let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+            let file = file.map(|file| absolute(&file));
             (named, file)
         };
         let named = serving::named(typed, layers)?.into_iter();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell::{Grants, Home};
-use toolcell_config::ConfigLayers;
+use toolcell_config::{ConfigLayers, ConfigText};
 use toolcell_install::lock;
 use toolcell_install::registry::RegistryCredentials;
 use toolcell_spec::RuleSource;
@@ -93,70 +93,45 @@ pub(crate) fn of_settings(
     policy: &PolicyOptions,
     layers: &ConfigLayers,
 ) -> Vec<KeptFile> {
-    let mut files = Vec::new();
-    files.extend(
-        grants
-            .tls_ca()
-            .map(|file| KeptFile::shut(file, "the certificates of --tls-ca")),
-    );
-    for file in policy
-        .places(home, here)
-        .iter()
-        .chain(layers.files().iter().map(|layer| &layer.file.path))
-    {
+    let tls_ca = grants.tls_ca().into_iter();
+    let mut files: Vec<KeptFile> = tls_ca
+        .map(|file| KeptFile::shut(file, "the certificates of --tls-ca"))
+        .collect();
+    let places = policy.places(home, here);
+    let read = layers.files().iter().map(|layer| &layer.file.path);
+    for file in places.iter().chain(read) {
+        let lock = lock::beside(file);
         files.push(KeptFile::if_there(file, "a file of settings"));
-        files.push(KeptFile::if_there(
-            &lock::beside(file),
-            "the lock of installed tools",
-        ));
+        files.push(KeptFile::if_there(&lock, "the lock of installed tools"));
     }
     for layer in layers.files() {
-        let root = layer
-            .file
-            .trusted_root
-            .iter()
-            .map(|word| (word, "the trusted root of signatures"));
-        let certificates = layer
-            .file
-            .registry
-            .certificates
-            .iter()
-            .map(|word| (word, "certificates of [registry]"));
-        let named = root.chain(certificates);
-        files.extend(
-            named.map(|(word, what)| KeptFile::shut(&layer.file.folder.join(&**word), what)),
-        );
-        for entry in &layer.file.tools {
-            files.extend(components(&Target::of_entry(
-                layer,
-                &entry.component,
-                layers.names(),
-            )));
+        let file = &layer.file;
+        let named = |word: &ConfigText, what| KeptFile::shut(&file.folder.join(&**word), what);
+        let roots = file.trusted_root.iter();
+        files.extend(roots.map(|word| named(word, "the trusted root of signatures")));
+        let certificates = file.registry.certificates.iter();
+        files.extend(certificates.map(|word| named(word, "certificates of [registry]")));
+        for entry in &file.tools {
+            let target = Target::of_entry(layer, &entry.component, layers.names());
+            files.extend(components(&target));
         }
     }
-    files.extend(
-        RegistryCredentials::of_docker()
-            .file()
-            .map(|file| KeptFile::if_there(file, "credentials of registries")),
-    );
-    let user = std::env::home_dir();
+    let credentials = RegistryCredentials::of_docker();
+    let credentials = credentials.file().into_iter();
+    files.extend(credentials.map(|file| KeptFile::if_there(file, "credentials of registries")));
     let client = "the settings of a client, which starts programs";
-    let of_user = user
-        .iter()
-        .flat_map(|user| USER_CLIENTS.iter().map(|file| user.join(file)));
-    let of_project = here
-        .into_iter()
-        .flat_map(|here| PROJECT_CLIENTS.iter().map(|file| here.join(file)));
-    files.extend(
-        of_user
-            .chain(of_project)
-            .map(|file| KeptFile::if_there(&file, client)),
-    );
-    files.extend(
-        std::env::current_exe()
-            .ok()
-            .map(|program| KeptFile::unchanged(&program, "the program of toolcell")),
-    );
+    let user = std::env::home_dir();
+    for (folder, names) in [
+        (user.as_deref(), &USER_CLIENTS[..]),
+        (here, &PROJECT_CLIENTS[..]),
+    ] {
+        let places = folder
+            .into_iter()
+            .flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        files.extend(places.map(|file| KeptFile::if_there(&file, client)));
+    }
+    let program = std::env::current_exe().ok();
+    files.extend(program.map(|file| KeptFile::unchanged(&file, "the program of toolcell")));
     files
 }
 
@@ -235,7 +210,7 @@ fn close_sources(home: &Home, settings: &mut Settings, kept: &mut Grants, source
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -250,19 +225,10 @@ fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<Path
 fn all(layers: &ConfigLayers, sources: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = sources.to_vec();
     for layer in layers.files() {
-        let tools = layer
-            .file
-            .tools
-            .iter()
-            .map(|entry| Path::new(&*entry.component));
-        let named = tools.chain(
-            layer
-                .file
-                .hooks
-                .iter()
-                .map(|entry| entry.component.as_path()),
-        );
-        for word in named {
+        let tools = layer.file.tools.iter();
+        let tools = tools.map(|entry| Path::new(&*entry.component));
+        let hooks = layer.file.hooks.iter().map(|entry| &*entry.component);
+        for word in tools.chain(hooks) {
             let path = hooks::path(layer, word);
             folders.extend(source_folders(path.to_str().map(Target::parse).as_ref()));
         }

@@ -226,12 +226,10 @@ fn is_one(named: &[NamedTool], paths: &[PathBuf]) -> bool {
 
 impl ServingOptions {
     pub(crate) fn settings(&self, home: &Home) -> anyhow::Result<server::ServerSettings> {
-        let recorder = self
-            .record_to
-            .as_deref()
-            .map(|file| CallRecorder::open(file, unwritable))
-            .transpose()?
-            .map(Arc::new);
+        let recorder = match &self.record_to {
+            Some(file) => Some(Arc::new(CallRecorder::open(file, unwritable)?)),
+            None => None,
+        };
         let store = CallStore {
             // For reading: the host of each offering has its own, which writes as its settings say.
             calls: CallLog::new(home.journal(), home.calls_key(), LogSettings::default()),
@@ -274,12 +272,8 @@ impl ServingOptions {
         let approvals = self.approvals(&settings.layers)?;
         let expire = self.approvals.expire(settings.expire);
         let memory = self.budget(&settings.layers, &settings.limits)?;
-        let mut own = CommandFiles::from_targets(
-            named
-                .iter()
-                .filter(|tool| tool.is_alone())
-                .map(|tool| &tool.target),
-        );
+        let alone = named.iter().filter(|tool| tool.is_alone());
+        let mut own = CommandFiles::from_targets(alone.map(|tool| &tool.target));
         own.sources.extend(watch_folders(&named, watched));
         let selection = config::selection(&settings.layers, self.max_listed, self.role.as_deref())?;
         let record = self.record_to.iter();
@@ -386,9 +380,8 @@ impl ServingOptions {
         folder: &Path,
     ) -> anyhow::Result<Vec<String>> {
         let is_of_project = |tool: &String| {
-            names
-                .is_of_project(tool.split('#').next().unwrap_or_default())
-                .is_some()
+            let name = tool.split('#').next().unwrap_or_default();
+            names.is_of_project(name).is_some()
         };
         let is_needed = self.tools.is_empty() || self.tools.iter().any(is_of_project);
         if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
@@ -562,11 +555,8 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
 pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
-        named.extend(each(
-            Target::named(typed, layers.names()),
-            typed.clone(),
-            None,
-        )?);
+        let target = Target::named(typed, layers.names());
+        named.extend(each(target, typed.clone(), None)?);
     }
     if typed.is_empty() {
         for layer in layers.files() {
@@ -574,19 +564,14 @@ pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named
                 named.extend(of_entry(layer, entry, layers.names())?);
             }
             // Those that no entry names already.
+            let tools = &layer.file.tools;
             let is_entry = |name: &str| {
-                layer
-                    .file
-                    .tools
-                    .iter()
-                    .any(|entry| entry.component.split('#').next() == Some(name))
+                let mut words = tools.iter().map(|entry| entry.component.split('#').next());
+                words.any(|word| word == Some(name))
             };
             for name in layer.file.declared.keys().filter(|name| !is_entry(name)) {
-                named.extend(each(
-                    Target::declared(layer, name, layers.names()),
-                    name.clone(),
-                    None,
-                )?);
+                let target = Target::declared(layer, name, layers.names());
+                named.extend(each(target, name.clone(), None)?);
             }
         }
     }
@@ -600,12 +585,10 @@ pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named
 
 /// Checks the settings in the files that are for servers. Does not load the tools that they name.
 pub(crate) fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
-    let entries = layers
-        .files()
-        .iter()
-        .flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
-    for (layer, entry) in entries {
-        of_entry(layer, entry, layers.names())?;
+    for layer in layers.files() {
+        for entry in &layer.file.tools {
+            of_entry(layer, entry, layers.names())?;
+        }
     }
     config::selection(layers, None, None)?;
     away_of_files(layers).map(|_| ())
@@ -616,15 +599,13 @@ fn away_of_files(layers: &ConfigLayers) -> Result<Option<AwayWord>, Refusal> {
     let mut away = None;
     for layer in layers.files() {
         if let Some(word) = &layer.file.approvals.if_client_cannot_ask {
-            away = Some(AwayWord::from_str(word, false).map_err(|_| {
-                unreadable(
-                    layer,
-                    &format!(
-                        "[approvals] if_client_cannot_ask = {word:?} is not one of: wait, return"
-                    ),
-                    word,
-                )
-            })?);
+            let read = AwayWord::from_str(word, false).map_err(|_| {
+                let why = format!(
+                    "[approvals] if_client_cannot_ask = {word:?} is not one of: wait, return"
+                );
+                unreadable(layer, &why, word)
+            });
+            away = Some(read?);
         }
     }
     Ok(away)
@@ -641,29 +622,19 @@ fn of_entry(
     entry: &config::ToolEntry,
     names: &InstalledNames,
 ) -> Result<Vec<NamedTool>, Refusal> {
-    let path = hooks::path(layer, Path::new(&*entry.component));
+    let word = &entry.component;
+    let path = hooks::path(layer, Path::new(&**word));
     if path.to_str().is_none() {
-        return Err(unreadable(
-            layer,
-            "the path of a tool is not UTF-8",
-            &entry.component,
-        ));
+        return Err(unreadable(layer, "the path of a tool is not UTF-8", word));
     }
     let timeout = entry.timeout.as_ref().map(|word| {
         config::duration(word).map_err(|error| {
-            unreadable(
-                layer,
-                &format!("[[tool]] timeout = {word:?}: {error}"),
-                word,
-            )
+            let why = format!("[[tool]] timeout = {word:?}: {error}");
+            unreadable(layer, &why, word)
         })
     });
-    let typed = String::from(&*entry.component);
-    each(
-        Target::of_entry(layer, &entry.component, names),
-        typed,
-        timeout.transpose()?,
-    )
+    let target = Target::of_entry(layer, word, names);
+    each(target, String::from(&**word), timeout.transpose()?)
 }
 
 /// The tools in `target`: one, or all in a folder of components.

@@ -316,6 +316,15 @@ pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<()> {
     out.flush()
 }
 
+/// `word` as a shell reads it back.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@#+,%".contains(c);
+    if !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// A number with its noun: `1 call`, `2 calls`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })

@@ -113,8 +113,7 @@ impl Input {
 
     /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        self.value()
-            .is_ok_and(|value| value.to_string() == self.0.text)
+        self.value().is_ok_and(|value| *value == self.0.text)
     }
 
     /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does

@@ -194,10 +194,7 @@ impl<'a> Apt<'a> {
                 "the keys that sign Debian's packages are missing. Run: sudo apt-get install debian-archive-keyring"
             );
         }
-        let temporary = tempfile::Builder::new()
-            .prefix(".new-")
-            .tempdir_in(home)
-            .context("cannot create a folder for wasi-libc")?;
+        let temporary = toolchain_cache::temporary(home)?;
         let folder = std::fs::canonicalize(temporary.path())?;
         for name in ["lists/partial", "archives/partial"] {
             std::fs::create_dir_all(folder.join(name))?;

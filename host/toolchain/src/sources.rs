@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::Metadata;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use toolcell_system::file_state::FileState;
+use toolcell_system::named_file;
 
 /// Maximum number of files and folders of one tool, and of entries of one folder.
 const FILES_MAX: usize = 100_000;
@@ -264,14 +265,9 @@ fn included(config: &Path) -> Result<Vec<PathBuf>> {
 /// More than [`NAMING_BYTES_MAX`] bytes.
 pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
     let mut bytes = Vec::new();
-    let Some(file) = plain_file(path) else {
-        return Ok(None);
-    };
-    if file
-        .take(NAMING_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .is_err()
-    {
+    let read = named_file::open(path)
+        .and_then(|file| file.take(NAMING_BYTES_MAX + 1).read_to_end(&mut bytes));
+    if read.is_err() {
         return Ok(None);
     }
     if bytes.len() as u64 > NAMING_BYTES_MAX {
@@ -281,17 +277,6 @@ pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
         );
     }
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
-}
-
-/// Opens a regular file; `None` for anything else. Does not block on a named pipe.
-fn plain_file(path: &Path) -> Option<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.cast_signed())
-        .open(path)
-        .ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
 }
 
 /// The content at a path.
@@ -346,9 +331,9 @@ impl SourceListing {
             } else {
                 Vec::new()
             };
-            files
-                .iter()
-                .try_for_each(|file| walk.one(file, false).map(|_| ()))?;
+            for file in files {
+                walk.one(&file, false)?;
+            }
         }
         for file in &scope.files {
             walk.one(file, false)?;
@@ -362,16 +347,12 @@ impl SourceListing {
 
     /// A file whose content differs from that in `earlier`, which knows it; `None` if there is none.
     pub(super) fn edited(&self, earlier: &Self) -> Option<&Path> {
-        let differs = |path: &PathBuf, seen: &ListedPath| {
-            earlier
-                .0
-                .get(path)
-                .is_some_and(|before| before.content != seen.content)
-        };
-        self.0
-            .iter()
-            .find(|(path, seen)| differs(path, seen))
-            .map(|(path, _)| path.as_path())
+        let mut listed = self.0.iter();
+        let edited = listed.find(|(path, seen)| {
+            let before = earlier.0.get(*path);
+            before.is_some_and(|before| before.content != seen.content)
+        });
+        edited.map(|(path, _)| path.as_path())
     }
 
     /// Returns the paths whose content differs from `earlier`, each with what happened to it.
@@ -505,18 +486,12 @@ impl SourceWalk<'_> {
             let target = std::fs::read_link(&at)
                 .with_context(|| format!("cannot read the link {}", at.display()))?;
             let led_to = at.parent().unwrap_or(Path::new("/")).join(&target);
+            let link = ListedPath {
+                content: PathContent::Link(target),
+                state: None,
+            };
             // A chain of links is followed one step at a time; a link that was seen before ends it.
-            if self
-                .found
-                .insert(
-                    at,
-                    ListedPath {
-                        content: PathContent::Link(target),
-                        state: None,
-                    },
-                )
-                .is_some()
-            {
+            if self.found.insert(at, link).is_some() {
                 return Ok(None);
             }
             at = led_to;
@@ -544,7 +519,7 @@ impl SourceWalk<'_> {
             return Ok(known.clone());
         }
         let context = || format!("cannot read {}", path.display());
-        let file = plain_file(path).with_context(context)?;
+        let file = named_file::open(path).with_context(context)?;
         // Taken before reading, so that a later change shows in the state.
         let began = SystemTime::now();
         let state = FileState::from_file(&file).with_context(context)?;
@@ -676,7 +651,7 @@ mod tests {
         let file = project.0.path().join("src/lib.rs");
         let long_ago = SystemTime::now() - Duration::from_secs(3_600);
         let date = || {
-            File::options()
+            std::fs::File::options()
                 .write(true)
                 .open(&file)
                 .unwrap()

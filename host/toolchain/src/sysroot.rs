@@ -95,10 +95,8 @@ pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
 
 /// Compiles the standard library and puts the sysroot in place. The caller holds the lock.
 pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSink) -> Result<()> {
-    let temporary = tempfile::Builder::new()
-        .prefix(".new-")
-        .tempdir_in(toolchain_cache::home(&search.cache_dir))
-        .context("cannot create a folder for Rust")?;
+    let home = toolchain_cache::home(&search.cache_dir);
+    let temporary = toolchain_cache::temporary(&home)?;
     let root = std::fs::canonicalize(temporary.path())?.join("rust");
     let version = ask(search, &["--version"])?;
     say(&format!(

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
 use super::ProgressSink;
 use super::file_lock::FileLock;
@@ -23,6 +24,12 @@ const FETCH: Duration = Duration::from_secs(15 * 60);
 /// The folder of everything that `toolcell` sets up itself.
 pub(super) fn home(cache_dir: &Path) -> PathBuf {
     cache_dir.join("toolchain")
+}
+
+/// A new folder in `home`, of which nothing stays.
+pub(super) fn temporary(home: &Path) -> Result<TempDir> {
+    let created = tempfile::Builder::new().prefix(".new-").tempdir_in(home);
+    created.with_context(|| format!("cannot create a folder in {}", home.display()))
 }
 
 /// Takes the lock of this folder, and creates both. `busy_with` tells those that wait what for.

@@ -6,7 +6,7 @@ use toolcell::Home;
 use toolcell_toolchain::{self as toolchain, Language, ProjectKind, names};
 
 use super::exit::{BadRequest, Exit};
-use super::show;
+use super::{show, wrap};
 
 /// Writes a small tool, or a hook, that builds, tests and runs as it is.
 #[derive(Debug, Args)]
@@ -39,10 +39,7 @@ impl New {
             .file_name()
             .unwrap_or(path.as_os_str())
             .to_string_lossy();
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
+        let parent = wrap::folder_of(path);
         let folder = toolchain::new_project(parent, &name, self.lang, kind, Some(&sdk))
             .map_err(BadRequest::from)?;
         let text = match (self.json, kind) {
@@ -67,15 +64,7 @@ impl New {
 
     /// The folder as a shell takes it.
     fn quoted(&self) -> String {
-        let path = self.path.trim_end_matches('/');
-        let is_plain = path
-            .chars()
-            .all(|letter| letter.is_alphanumeric() || "-_./~+,=@%".contains(letter));
-        if is_plain {
-            path.to_owned()
-        } else {
-            format!("'{}'", path.replace('\'', "'\\''"))
-        }
+        show::quoted(self.path.trim_end_matches('/'))
     }
 
     /// `user_file`: the configuration that may name a source folder as a hook.

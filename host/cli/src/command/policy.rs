@@ -66,29 +66,25 @@ impl Check {
             settings => settings,
         };
         let input = input::read(&self.input)?;
-        let foretold = match settings.and_then(|settings| self.foretell(&home, settings, input)) {
-            Ok(foretold) => Ok(foretold),
-            Err(stop) => Err(stop.refusal()?),
-        };
-        if let Err(refusal) = &foretold {
-            show::detail(refusal);
-        }
-        let (exit, text) = match (&foretold, self.json) {
-            (Ok(told), true) => (
+        let foretold = settings.and_then(|settings| self.foretell(&home, settings, input));
+        let (exit, text) = match exit::refusable(foretold)? {
+            Ok(told) if self.json => (
                 exit_of(&told.explanation),
-                show::json_line(&to_json(told, self.explain)),
+                show::json_line(&to_json(&told, self.explain)),
             ),
-            (Ok(told), false) => (
+            Ok(told) => (
                 exit_of(&told.explanation),
-                show::printable(&for_people(told, self.explain), true),
+                show::printable(&for_people(&told, self.explain), true),
             ),
-            (Err(refusal), true) => (
-                exit::of_refusal(refusal),
-                show::json_line(&refused(refusal)),
-            ),
-            (Err(refusal), false) => {
-                let line = format!("refused: {} [{}]\n", refusal.message, refusal.code);
-                (exit::of_refusal(refusal), show::printable(&line, true))
+            Err(refusal) => {
+                show::detail(&refusal);
+                let text = if self.json {
+                    show::json_line(&refused(&refusal))
+                } else {
+                    let line = format!("refused: {} [{}]\n", refusal.message, refusal.code);
+                    show::printable(&line, true)
+                };
+                (exit::of_refusal(&refusal), text)
             }
         };
         show::print(text).map(|_| exit)
@@ -231,18 +227,10 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         _ => "refused",
     };
     let mut lines = vec![format!("{verdict}: {}", decision.reason.message)];
-    lines.extend(
-        decision
-            .rule_refs
-            .iter()
-            .map(|rule| format!("  because of: {rule}")),
-    );
-    lines.extend(
-        decision
-            .blocked_path
-            .iter()
-            .map(|path| format!("  blocked: {path}")),
-    );
+    let rules = decision.rule_refs.iter();
+    lines.extend(rules.map(|rule| format!("  because of: {rule}")));
+    let blocked = decision.blocked_path.iter();
+    lines.extend(blocked.map(|path| format!("  blocked: {path}")));
     lines.extend(show::notes(decision).map(|note| format!("  note: {note}")));
     if !in_full {
         let unbound = explained.looks.iter().filter(|look| look.unbound);
@@ -254,21 +242,16 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         );
     }
     if matches!(exit, Exit::Succeeded | Exit::WouldAsk) && !told.hooks.is_empty() {
-        let names: Vec<&str> = told
-            .hooks
-            .iter()
-            .map(|hook| hook.hook_id.as_str())
-            .collect();
-        lines.push(format!("  hooks can still stop it: {}", names.join(", ")));
+        let names = told.hooks.iter().map(|hook| hook.hook_id.as_str());
+        let names = names.collect::<Vec<_>>().join(", ");
+        lines.push(format!("  hooks can still stop it: {names}"));
     }
     if in_full {
         lines.push(format!("  risk: {:?}", explained.risk).to_lowercase());
         for look in &explained.looks {
-            let subject = look
-                .subject
-                .as_deref()
-                .map(|subject| format!(" ({subject})"))
-                .unwrap_or_default();
+            let subject = look.subject.as_ref();
+            let subject = subject.map(|subject| format!(" ({subject})"));
+            let subject = subject.unwrap_or_default();
             let mark = if look.matched {
                 "matches"
             } else {
@@ -279,11 +262,8 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         }
         for hook in &told.hooks {
             let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
-            lines.push(format!(
-                "  the hook {} would be heard at: {}",
-                hook.hook_id,
-                events.join(", ")
-            ));
+            let (id, events) = (&hook.hook_id, events.join(", "));
+            lines.push(format!("  the hook {id} would be heard at: {events}"));
         }
         lines.extend(world(&explained.capability));
     }
@@ -329,41 +309,28 @@ fn world(capability: &Capability) -> Vec<String> {
         lines.push(format!("  may {may}: {}", denial.what.text()));
     }
     let network = &capability.network;
+    let allowed = network.allowed().iter();
+    lines.extend(allowed.map(|rule| format!("  may send requests to: {rule}")));
+    let denied = network.denied().iter().map(ToString::to_string);
+    let closed = capability
+        .closed_urls
+        .iter()
+        .map(|url| url.text().to_string());
     lines.extend(
-        network
-            .allowed()
-            .iter()
-            .map(|rule| format!("  may send requests to: {rule}")),
+        denied
+            .chain(closed)
+            .map(|url| format!("  may not send requests to: {url}")),
     );
-    lines.extend(
-        network
-            .denied()
-            .iter()
-            .map(|rule| format!("  may not send requests to: {rule}")),
-    );
-    lines.extend(
-        capability
-            .closed_urls
-            .iter()
-            .map(|url| format!("  may not send requests to: {}", url.text())),
-    );
-    let secrets = capability.secrets.iter();
-    lines.extend(secrets.map(|used| {
-        format!(
-            "  requests to {} carry the secret: {}",
-            used.origin, used.name
-        )
-    }));
+    for SecretUse { origin, name, .. } in &capability.secrets {
+        lines.push(format!("  requests to {origin} carry the secret: {name}"));
+    }
     let calls = capability.tools.covered();
-    lines.extend(calls.map(|(declared, grant)| {
+    lines.extend(calls.map(|(declared, ToolGrant { rule, .. })| {
         if declared.contains('*') {
             // The whole pattern would claim more than the grant gives.
-            format!(
-                "  may call the tools: {declared}, as far as {} covers them",
-                grant.rule
-            )
+            format!("  may call the tools: {declared}, as far as {rule} covers them")
         } else {
-            format!("  may call the tool: {declared}, by {}", grant.rule)
+            format!("  may call the tool: {declared}, by {rule}")
         }
     }));
     if let Some(scratch) = &capability.scratch {
@@ -371,11 +338,8 @@ fn world(capability: &Capability) -> Vec<String> {
             "  may keep drafts, until the call ends, in: {scratch}"
         ));
     }
-    lines.extend(
-        capability
-            .environment
-            .iter()
-            .map(|(name, _)| format!("  may see the variable: {name}")),
-    );
+    for (name, _) in &capability.environment {
+        lines.push(format!("  may see the variable: {name}"));
+    }
     lines
 }

@@ -297,16 +297,20 @@ fn take(path: &Path, left: &mut u64, depth: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The folder that `file` is in.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    let parent = file.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
 pub(super) fn exists(file: &Path) -> BadRequest {
     BadRequest(format!("{} exists; --force replaces it", file.display()))
 }
 
 /// Writes `file`, which appears whole or not at all, with the permissions of any new file.
 pub(super) fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = folder_of(file);
     let draft = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder);

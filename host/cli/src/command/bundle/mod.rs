@@ -351,10 +351,7 @@ impl Bundle {
 /// `true` if two paths lead to one file, even if neither exists.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |file: &Path| {
-        let folder = file
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
+        let folder = wrap::folder_of(file);
         (
             folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
             file.file_name().map(ToOwned::to_owned),

@@ -5,8 +5,8 @@ use toolcell_engine::catalog::{ArgumentForm, Tool};
 use toolcell_policy::secret::SecretStore;
 use toolcell_spec::{AccessKind, Lifecycle, PermissionProfile};
 
-use super::super::show;
-use super::schema::{Reader, is_null, properties};
+use super::super::show::{self, quoted};
+use super::schema::{Reader, alternatives, is_null, properties};
 
 /// Maximum length of the arguments on the command line, in bytes; longer ones belong into a file.
 const ARGUMENTS_BYTES_MAX: usize = 1_000;
@@ -153,12 +153,8 @@ fn placeholder<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Value, depth
     {
         return value.clone();
     }
-    let branches = ["anyOf", "oneOf"]
-        .iter()
-        .find_map(|keyword| schema.get(keyword)?.as_array());
-    if let Some(branch) =
-        branches.and_then(|branches| branches.iter().find(|branch| !is_null(branch)))
-    {
+    let mut branches = alternatives(schema).into_iter().flatten();
+    if let Some(branch) = branches.find(|branch| !is_null(branch)) {
         return placeholder(reader, name, branch, depth + 1);
     }
     let kind = match schema.get("type") {
@@ -187,15 +183,6 @@ fn placeholder<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Value, depth
                 .to_uppercase(),
         ),
     }
-}
-
-/// `word` as a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@#+,%".contains(c);
-    if !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

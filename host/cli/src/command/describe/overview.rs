@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolcell_engine::catalog::{ArgumentForms, Tool};
 use toolcell_spec::{AccessKind, Lifecycle, RiskLevel, WriteEffect};
 
@@ -105,10 +105,7 @@ fn takes_one_of(forms: &ArgumentForms, rows: &mut Rows) {
         rows.wrapped(4, 6, &heading);
     }
     for form in forms.forms.iter().take(FIELDS_MAX) {
-        let said: String = one_line(form.said.as_deref().unwrap_or_default())
-            .chars()
-            .take(SAID_CHARS_MAX)
-            .collect();
+        let said = in_short(form.said.as_deref().unwrap_or_default());
         let named = if form.values.is_empty() {
             String::new()
         } else {
@@ -170,61 +167,34 @@ fn asks(tool: &Tool, rows: &mut Rows) {
         }
         kind => word(kind),
     };
-    let kinds = profile
-        .access_kinds
-        .iter()
-        .map(kind)
-        .collect::<Vec<_>>()
-        .join(", ");
-    rows.wrapped(
-        2,
-        4,
-        &format!(
-            "asks for: {}",
-            if kinds.is_empty() {
-                "nothing"
-            } else {
-                kinds.as_str()
-            }
-        ),
-    );
+    let kinds: Vec<String> = profile.access_kinds.iter().map(kind).collect();
+    let kinds = if kinds.is_empty() {
+        "nothing".to_owned()
+    } else {
+        kinds.join(", ")
+    };
+    rows.wrapped(2, 4, &format!("asks for: {kinds}"));
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             rows.wrapped(2, 4, &format!("{name}: {}", one_line(value)));
         }
     };
-    line(
-        "files",
-        if tool.takes_granted_files() {
-            "those that a command grants to its component alone"
-        } else {
-            ""
-        },
-    );
-    line(
-        "cannot be granted",
-        &not_grantable(profile)
-            .map(word)
-            .collect::<Vec<_>>()
-            .join(", "),
-    );
-    line(
-        "network",
-        profile.network_scope.as_deref().unwrap_or_default(),
-    );
+    let files = if tool.takes_granted_files() {
+        "those that a command grants to its component alone"
+    } else {
+        ""
+    };
+    line("files", files);
+    line("cannot be granted", &words(not_grantable(profile)));
+    let network = profile.network_scope.as_deref();
+    line("network", network.unwrap_or_default());
     line("secrets", &profile.credential_refs.join(", "));
     line("reads, if granted", &profile.environment.join(", "));
     line("calls, if granted", &profile.tool_calls.join(", "));
     line("risk", &word(&profile.risk_level));
-    line(
-        "effects",
-        &words(
-            profile
-                .write_effects
-                .iter()
-                .filter(|effect| **effect != WriteEffect::None),
-        ),
-    );
+    let effects = profile.write_effects.iter();
+    let effects = effects.filter(|effect| **effect != WriteEffect::None);
+    line("effects", &words(effects));
     let why = if profile.has_effect(&WriteEffect::Irreversible) {
         "needed for each call: it cannot be undone"
     } else if profile.approval_required == Some(true) {
@@ -246,22 +216,8 @@ fn limits(tool: &Tool, rows: &mut Rows) {
     let limits = [
         tool.timeout_ms()
             .map(|limit| format!("{limit} ms for a call")),
-        bytes.map(|limit| {
-            format!(
-                "{limit} {} of output",
-                if limit == 1 { "byte" } else { "bytes" }
-            )
-        }),
-        chars.map(|limit| {
-            format!(
-                "{limit} {} of output",
-                if limit == 1 {
-                    "character"
-                } else {
-                    "characters"
-                }
-            )
-        }),
+        bytes.map(|limit| show::counted(limit, "byte") + " of output"),
+        chars.map(|limit| show::counted(limit, "character") + " of output"),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     if !limits.is_empty() {
@@ -275,10 +231,8 @@ fn words<'a, T: Serialize + 'a>(values: impl IntoIterator<Item = &'a T>) -> Stri
 }
 
 fn word(value: &impl Serialize) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default()
+    let value = json!(value);
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The fields of a schema, as rows.
@@ -357,16 +311,15 @@ impl<'a> Fields<'a, '_> {
             (None, _) => {}
         }
         said.extend(bounds(target));
-        let what = schema
-            .get("description")
-            .or_else(|| target.get("description"))
-            .and_then(Value::as_str);
-        let what: String = one_line(what.unwrap_or_default())
-            .chars()
-            .take(SAID_CHARS_MAX)
-            .collect();
+        let what = schema.get("description").or(target.get("description"));
+        let what = in_short(what.and_then(Value::as_str).unwrap_or_default());
         format!("{} ({}) {what}", cut(name), said.join(", "))
     }
+}
+
+/// What an author says of a field, on one line.
+fn in_short(text: &str) -> String {
+    one_line(text).chars().take(SAID_CHARS_MAX).collect()
 }
 
 /// One line, whatever line breaks its author wrote.

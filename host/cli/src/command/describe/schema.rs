@@ -1,7 +1,7 @@
 //! A JSON Schema in a few words: the type of a value, its bounds, and its fields. Schemas are untrusted, and a reference
 //! can lead back to where it came from, so every walk is counted.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Maximum number of schemas that are read for one tool; the rest is shown as `..`.
 const STEPS_MAX: usize = 2_000;
@@ -38,10 +38,8 @@ impl<'a> Reader<'a> {
     pub(super) fn resolved(&self, schema: &'a Value) -> &'a Value {
         let mut at = schema;
         for _ in 0..REFERENCES_MAX {
-            let pointer = at
-                .get("$ref")
-                .and_then(Value::as_str)
-                .and_then(|reference| reference.strip_prefix('#'));
+            let reference = at["$ref"].as_str();
+            let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
             match pointer.and_then(|pointer| self.root.pointer(pointer)) {
                 Some(found) => at = found,
                 None => break,
@@ -69,15 +67,12 @@ impl<'a> Reader<'a> {
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
             return any_of(values.iter().map(written), values.len());
         }
-        for keyword in ["anyOf", "oneOf"] {
-            if let Some(branches) = schema.get(keyword).and_then(Value::as_array) {
-                let kinds: Vec<String> = branches
-                    .iter()
-                    .take(CHOICES_MAX)
-                    .map(|branch| self.kind_at(branch, depth + 1))
-                    .collect();
-                return any_of(kinds.into_iter(), branches.len());
-            }
+        if let Some(branches) = alternatives(schema) {
+            let kinds = branches.iter().take(CHOICES_MAX);
+            let kinds: Vec<String> = kinds
+                .map(|branch| self.kind_at(branch, depth + 1))
+                .collect();
+            return any_of(kinds.into_iter(), branches.len());
         }
         match schema.get("type") {
             Some(Value::String(kind)) => self.named(kind, schema, depth),
@@ -111,13 +106,8 @@ impl<'a> Reader<'a> {
             if at.get("properties").is_some_and(Value::is_object) {
                 return Some(at);
             }
-            let branches = ["anyOf", "oneOf"]
-                .iter()
-                .find_map(|keyword| at.get(keyword)?.as_array());
-            let mut branches = branches
-                .into_iter()
-                .flatten()
-                .filter(|branch| !is_null(branch));
+            let branches = alternatives(at).into_iter().flatten();
+            let mut branches = branches.filter(|branch| !is_null(branch));
             let only = branches.next().filter(|_| branches.next().is_none());
             at = self.resolved(at.get("items").or(only)?);
         }
@@ -125,17 +115,16 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The schemas of which a value satisfies one.
+pub(super) fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
+    schema["anyOf"].as_array().or(schema["oneOf"].as_array())
+}
+
 /// The properties of an object's schema, each with its name and whether it is required, in the order of the schema.
 pub(super) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, bool)> {
-    let required = object
-        .get("required")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
-    let fields = object
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(Map::iter);
+    let required = object["required"].as_array();
+    let required = required.map_or(&[][..], Vec::as_slice);
+    let fields = object["properties"].as_object().into_iter().flatten();
     fields.map(move |(name, schema)| {
         (
             name.as_str(),

@@ -92,23 +92,19 @@ impl Shop {
         if want.is_locked && want.pinned.as_ref() != Some(&after.entry) {
             return Err(out_of_date(want, self.place.file()));
         }
-        let before =
-            last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
-        let names_both = |one: &Signer, other: &Signer| {
-            self.verifier
-                .policy()
-                .names_both(&want.reference, one, other)
-        };
+        let digests = (after.entry.ceiling, after.entry.declarations);
+        let before = last.map(|entry| self.version(entry, digests));
+        let policy = self.verifier.policy();
+        let names_both =
+            |one: &Signer, other: &Signer| policy.names_both(&want.reference, one, other);
         let plan = InstallPlan::new(before.as_ref(), &after, names_both)?;
-        let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
-        let details = consent.details;
         let offer = Offer {
             entry: &after.entry,
             before: last,
-            ceiling,
+            ceiling: after.declared.as_ref().map(|(ceiling, _)| ceiling),
             plan: &plan,
             notes: &notes,
-            details,
+            details: consent.details,
         };
         let is_kept = store::read(self.home.folder(), &after.entry.component).is_ok();
         let state = match last {
@@ -141,11 +137,8 @@ impl Shop {
     /// The entry of the lock, if it is what is wanted, this user confirmed it, and the store has its bytes.
     fn is_there<'a>(&self, want: &Want, installed: &'a InstalledTools) -> Option<&'a LockEntry> {
         let pinned = want.pinned.as_ref()?;
-        let entry = installed
-            .lock
-            .0
-            .get(&want.name)
-            .filter(|entry| *entry == pinned && installed.is_confirmed(entry))?;
+        let entry = installed.lock.0.get(&want.name);
+        let entry = entry.filter(|entry| *entry == pinned && installed.is_confirmed(entry))?;
         let is_same =
             entry.declared == want.is_declared && entry.allow_unsigned == want.is_unsigned_allowed;
         (is_same && store::read(self.home.folder(), &entry.component).is_ok()).then_some(entry)
@@ -160,22 +153,16 @@ impl Shop {
         if let Some((version, notes)) = self.known(want)? {
             return Ok((version, Bytes::Known, notes));
         }
+        let pinned = want.pinned.as_ref();
         let wanted = FetchRequest {
             reference: &want.reference,
-            pinned: want
-                .pinned
-                .as_ref()
-                .map(|entry| (entry.digest, entry.component)),
+            pinned: pinned.map(|entry| (entry.digest, entry.component)),
             is_unsigned_allowed: want.is_unsigned_allowed,
             last_signer,
         };
-        let home = self.home.folder();
-        let obtained = self.runtime.block_on(obtain(
-            &wanted,
-            &self.sources,
-            &self.verifier,
-            (&self.store, home),
-        ))?;
+        let place = (&self.store, self.home.folder());
+        let obtained = obtain(&wanted, &self.sources, &self.verifier, place);
+        let obtained = self.runtime.block_on(obtained)?;
         let tools = self.load(&obtained.bytes)?;
         let (ceiling, words) = declared_by(&tools);
         let sorted = |name: fn(&ToolDeclaration) -> String| {
@@ -203,18 +190,12 @@ impl Shop {
         };
         let mut notes = obtained.verdict.notes.clone();
         if entry.signer.is_some() && !obtained.verdict.is_named {
-            notes.push(
-                "no [[signer]] names this signer: it is remembered, and another one will be asked about".to_owned(),
-            );
+            let note = "no [[signer]] names this signer: it is remembered, and another one will be asked about";
+            notes.push(note.to_owned());
         }
-        Ok((
-            ToolVersion {
-                entry,
-                declared: Some((ceiling, words)),
-            },
-            Bytes::Obtained(Box::new(obtained)),
-            notes,
-        ))
+        let declared = Some((ceiling, words));
+        let version = ToolVersion { entry, declared };
+        Ok((version, Bytes::Obtained(Box::new(obtained)), notes))
     }
 
     /// Without a network: the pinned bytes, if the store has them, and this user has confirmed an entry with the same
@@ -274,9 +255,8 @@ impl Shop {
             judged => judged.map(|verdict| verdict.notes).unwrap_or_default(),
         };
         if known.signer.is_some() {
-            notes.push(
-                "its signature was checked when it was first installed, not again".to_owned(),
-            );
+            let note = "its signature was checked when it was first installed, not again";
+            notes.push(note.to_owned());
         }
         Ok(notes)
     }

@@ -58,25 +58,19 @@ impl Info {
             }
         }
         let reference = super::reference(&self.reference, &shop, &installed)?;
-        let is_unsigned_allowed = self.allow_unsigned;
         let wanted = FetchRequest {
             reference: &reference,
             pinned: None,
-            is_unsigned_allowed,
+            is_unsigned_allowed: self.allow_unsigned,
             last_signer: None,
         };
         let (obtained, sboms) = shop.runtime.block_on(async {
-            let obtained = obtain(
-                &wanted,
-                &shop.sources,
-                &shop.verifier,
-                (&shop.store, home.folder()),
-            )
-            .await?;
+            let place = (&shop.store, home.folder());
+            let obtained = obtain(&wanted, &shop.sources, &shop.verifier, place).await?;
             let sboms = shop
                 .sources
-                .referrers(&obtained.resolved, ReferrerKind::Sbom)
-                .await?;
+                .referrers(&obtained.resolved, ReferrerKind::Sbom);
+            let sboms = sboms.await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
         let shown = ComponentFacts {
@@ -109,10 +103,8 @@ impl Info {
             return Ok(None);
         };
         let bytes = store::read(shop.home.folder(), &entry.component)?;
-        let version = entry
-            .version
-            .iter()
-            .map(|version| ("version".to_owned(), version.clone()));
+        let version = entry.version.iter();
+        let version = version.map(|version| ("version".to_owned(), version.clone()));
         Ok(Some(ComponentFacts {
             reference: entry.reference.clone(),
             digest: entry.digest,
@@ -170,23 +162,19 @@ impl ComponentFacts<'_> {
             format!("  signer: {}", legible(&super::signer(self.signer))),
         ];
         // On one line each, because a publisher could write a line that passes for one of these.
-        lines.extend(
-            self.notes
-                .iter()
-                .map(|note| format!("  note: {}", legible(note))),
-        );
-        let said =
-            |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
-        lines.extend(self.annotations.iter().map(said));
+        for note in self.notes {
+            lines.push(format!("  note: {}", legible(note)));
+        }
+        for (key, value) in &self.annotations {
+            lines.push(format!("  {}: {}", legible(key), legible(value)));
+        }
         lines.push(match &self.imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
             Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
             Err(why) => format!("  imports: not known: {}", legible(why)),
         });
-        lines.extend(
-            self.sboms
-                .map(|count| format!("  bills of materials: {count}")),
-        );
+        let sboms = self.sboms;
+        lines.extend(sboms.map(|count| format!("  bills of materials: {count}")));
         lines.push(match self.names.as_slice() {
             [] => "  installed: no".to_owned(),
             names => format!("  installed: as {}", names.join(", ")),

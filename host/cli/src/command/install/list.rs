@@ -38,14 +38,10 @@ impl List {
                 Ok(installed) => installed,
                 Err(refusal) => return show::refuse(&refusal, self.json),
             };
-            let locked = installed
-                .lock
-                .0
-                .values()
-                .map(|entry| (entry, state(&installed, entry, &home)));
-            let orphans = installed
-                .orphans()
-                .map(|entry| (entry, Err(not_in_lock(&entry.name))));
+            let locked = installed.lock.0.values();
+            let locked = locked.map(|entry| (entry, state(&installed, entry, &home)));
+            let orphans = installed.orphans();
+            let orphans = orphans.map(|entry| (entry, Err(not_in_lock(&entry.name))));
             for (entry, state) in locked.chain(orphans) {
                 lines.push(line(entry, &state));
                 let why = state.as_ref().err().map(|refusal| refusal.message.clone());
@@ -85,24 +81,17 @@ fn not_in_lock(name: &str) -> Refusal {
 
 /// The words of an entry are on one line each, because a lock of others could write a line that passes for another entry.
 fn line(entry: &LockEntry, state: &Result<(), Refusal>) -> String {
-    let version = entry
-        .version
-        .as_deref()
-        .map_or_else(|| "-".to_owned(), legible);
-    let signer = entry.signer.as_ref().map_or_else(
-        || "unsigned".to_owned(),
-        |signer| format!("signed by {signer}"),
-    );
-    let why = state
-        .as_ref()
-        .err()
-        .map(|refusal| format!("\n  {}", legible(&refusal.message)))
-        .unwrap_or_default();
-    format!(
-        "{}\n  {}{why}",
-        row(&entry.name, &version, &legible(&entry.reference)),
-        legible(&signer)
-    )
+    let version = entry.version.as_deref().map(legible);
+    let signer = match &entry.signer {
+        Some(signer) => format!("signed by {signer}"),
+        None => "unsigned".to_owned(),
+    };
+    let why = state.as_ref().err();
+    let why = why.map(|refusal| format!("\n  {}", legible(&refusal.message)));
+    let version = version.as_deref().unwrap_or("-");
+    let row = row(&entry.name, version, &legible(&entry.reference));
+    let why = why.unwrap_or_default();
+    format!("{row}\n  {}{why}", legible(&signer))
 }
 
 fn row(name: &str, version: &str, from: &str) -> String {

@@ -50,10 +50,8 @@ pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(Pat
         return Ok((user, true));
     }
     if let Some(named) = &options.config {
-        return Ok((
-            named.canonicalize().unwrap_or_else(|_| named.clone()),
-            false,
-        ));
+        let named = named.canonicalize().unwrap_or_else(|_| named.clone());
+        return Ok((named, false));
     }
     let here = std::env::current_dir().ok();
     let project = here.and_then(|here| ProjectFiles::find(&here));
@@ -61,10 +59,8 @@ pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(Pat
         *file == user
             || matches!((file.canonicalize(), user.canonicalize()), (Ok(a), Ok(b)) if a == b)
     };
-    match project
-        .map(|files| files.shared)
-        .filter(|file| !is_user(file))
-    {
+    let project = project.map(|files| files.shared);
+    match project.filter(|file| !is_user(file)) {
         Some(project) => Ok((project.canonicalize().unwrap_or(project), false)),
         None => Ok((user, true)),
     }
@@ -116,11 +112,8 @@ impl Shop {
 
     /// How `reference` is written into the lock, and into `[tools]`; `typed` is how it was named.
     pub(super) fn written(&self, typed: &str, reference: &ComponentReference) -> String {
-        written(
-            reference,
-            self.place.folder(),
-            !self.is_user && !typed.starts_with('/'),
-        )
+        let is_relative = !self.is_user && !typed.starts_with('/');
+        written(reference, self.place.folder(), is_relative)
     }
 
     /// Makes `[tools]` of the file beside the lock name `want`, where that is the file of a project: servers offer what it
@@ -144,38 +137,28 @@ impl Shop {
     /// `[tools]` of the file beside the lock.
     pub(super) fn declared(&self) -> &BTreeMap<String, DeclaredTool> {
         static NONE: BTreeMap<String, DeclaredTool> = BTreeMap::new();
-        let layer = self
-            .layers
-            .files()
-            .iter()
-            .find(|layer| layer.file.path == self.config);
+        let mut layers = self.layers.files().iter();
+        let layer = layers.find(|layer| layer.file.path == self.config);
         layer.map_or(&NONE, |layer| &layer.file.declared)
     }
 
     /// The requests in the lock and `[tools]`.
     pub(super) fn all(&self, installed: &InstalledTools) -> Vec<(String, Result<Want, Refusal>)> {
+        let folder = self.place.folder();
         let declared = self.declared().iter().map(|(name, declared)| {
-            let want = ComponentReference::parse(&declared.reference, self.place.folder()).map(
-                |reference| {
-                    let want = Want::new(
-                        name,
-                        self.written(&declared.reference, &reference),
-                        reference,
-                    );
-                    let entry = installed
-                        .lock
-                        .0
-                        .get(name)
-                        .filter(|entry| entry.reference == want.written);
-                    let is_unsigned_allowed = declared.allow_unsigned;
-                    Want {
-                        is_declared: true,
-                        pinned: entry.cloned(),
-                        is_unsigned_allowed,
-                        ..want
-                    }
-                },
-            );
+            let reference = ComponentReference::parse(&declared.reference, folder);
+            let want = reference.map(|reference| {
+                let written = self.written(&declared.reference, &reference);
+                let want = Want::new(name, written, reference);
+                let entry = installed.lock.0.get(name);
+                let entry = entry.filter(|entry| entry.reference == want.written);
+                Want {
+                    is_declared: true,
+                    pinned: entry.cloned(),
+                    is_unsigned_allowed: declared.allow_unsigned,
+                    ..want
+                }
+            });
             (name.clone(), want)
         });
         let is_other =
@@ -193,11 +176,8 @@ impl Shop {
         entry: &LockEntry,
     ) -> Result<Want, Refusal> {
         let reference = entry.reference(self.place.folder())?;
-        let want = Want::new(
-            &entry.name,
-            self.written(&entry.reference, &reference),
-            reference,
-        );
+        let written = self.written(&entry.reference, &reference);
+        let want = Want::new(&entry.name, written, reference);
         let declared = self.declared().get(&entry.name);
         // What a lock of others says of signatures is not the user's word, nor what [tools] says of another reference.
         let is_unsigned_allowed = match declared {
@@ -220,10 +200,9 @@ impl Shop {
     /// its own, because two versions of a tool have the same names.
     pub(super) fn load(&self, bytes: &[u8]) -> Result<Vec<Arc<Tool>>, Refusal> {
         let fault = |error: anyhow::Error| Refusal::host_fault(format!("{error:#}"));
-        let host = target::host(&self.home, |settings| {
-            self.layers.compilation().apply(settings)
-        })
-        .map_err(fault)?;
+        let compilation = self.layers.compilation();
+        let host = target::host(&self.home, |settings| compilation.apply(settings));
+        let host = host.map_err(fault)?;
         let loaded: ComponentTools = self.runtime.block_on(host.load(bytes))?;
         Ok(loaded.tools)
     }
