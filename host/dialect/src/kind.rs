@@ -9,6 +9,9 @@ use super::{
     mcp,
 };
 
+/// Makes the messages that follow finished calls, in the terms of a dialect.
+type ResultMessages = fn(&[FinishedCall<'_>]) -> Vec<Value>;
+
 /// How a dialect carries calls in the messages of a model.
 #[derive(Clone, Copy)]
 pub struct MessageExchange {
@@ -17,7 +20,7 @@ pub struct MessageExchange {
     /// The result of one call, for a caller that makes the messages.
     pub result: fn(&ToolInvocation, &ToolResult) -> Value,
     /// The messages for the results of all calls; `None` if each result is a message.
-    pub(crate) messages: Option<fn(&[FinishedCall<'_>]) -> Vec<Value>>,
+    pub(crate) messages: Option<ResultMessages>,
 }
 
 impl MessageExchange {
@@ -63,7 +66,7 @@ impl DialectFeatures {
         self,
         read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
         result: fn(&ToolInvocation, &ToolResult) -> Value,
-        messages: Option<fn(&[FinishedCall<'_>]) -> Vec<Value>>,
+        messages: Option<ResultMessages>,
     ) -> Self {
         Self {
             exchange: Some(MessageExchange {

@@ -113,7 +113,11 @@ impl Input {
 
     /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        self.value().is_ok_and(|value| *value == self.0.text)
+        let is_same = |value: &Value| {
+            let compact = value.to_string();
+            compact == self.0.text
+        };
+        self.value().is_ok_and(is_same)
     }
 
     /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does

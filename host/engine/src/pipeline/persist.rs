@@ -568,11 +568,12 @@ impl InlineLimit {
         } else {
             0
         };
-        let mut threshold = json!({ "inline_bytes_max": bytes_max });
-        if let Some(chars_max) = self.chars_max {
-            threshold["inline_chars_max"] = chars_max.into();
+        match self.chars_max {
+            Some(chars_max) => {
+                json!({ "inline_bytes_max": bytes_max, "inline_chars_max": chars_max })
+            }
+            None => json!({ "inline_bytes_max": bytes_max }),
         }
-        threshold
     }
 
     /// Maximum characters of a preview: an eighth of what may stay inline, and at most [`PREVIEW_CHARS_MAX`].

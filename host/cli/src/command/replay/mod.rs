@@ -82,7 +82,10 @@ impl Replay {
 
     /// Replays the call of `record`, and compares the results.
     fn replay(&self, home: &Home, record: &Value, report: &mut Report) -> anyhow::Result<Outcome> {
-        if let Some(id) = record["invocation"]["invocation_id"].as_str() {
+        if let Some(id) = record
+            .pointer("/invocation/invocation_id")
+            .and_then(Value::as_str)
+        {
             id.clone_into(&mut report.of);
         }
         let recorded = ReplayableCall::read(record).map_err(Blocked)?;

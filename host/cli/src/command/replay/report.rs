@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolcell_engine::approval::legible;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{InvocationId, ReplayBlocker};
@@ -116,14 +116,13 @@ impl Report {
             Outcome::Differs(difference) => ("differs", Some(("difference", json!(difference)))),
             Outcome::Blocked(reasons) => ("not_replayable", Some(("reasons", json!(reasons)))),
         };
-        let mut report = json!({ "replay_of": self.of, "verdict": verdict });
-        if let Some(id) = self.replayed_as {
-            report["invocation_id"] = json!(id);
-        }
-        if let Some((name, value)) = more {
-            report[name] = value;
-        }
-        report
+        let id = self.replayed_as.map(|id| ("invocation_id", json!(id)));
+        let always = [("replay_of", json!(self.of)), ("verdict", json!(verdict))];
+        let fields = always.into_iter().chain(id).chain(more);
+        fields
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<Map<String, Value>>()
+            .into()
     }
 
     /// Prints a verdict on standard output, and the reasons why there is none on standard error.
