@@ -20,10 +20,15 @@ use syn::{
 use syn::{Meta, Visibility};
 
 /// The library's crates, and their folders.
-const CRATES: [(&str, &str); 3] = [
+const CRATES: [(&str, &str); 8] = [
     ("toolcell", "toolcell"),
-    ("toolcell_core", "core"),
+    ("toolcell_engine", "engine"),
+    ("toolcell_executor", "executor"),
+    ("toolcell_journal", "journal"),
+    ("toolcell_policy", "policy"),
     ("toolcell_sandbox", "sandbox"),
+    ("toolcell_spec", "spec"),
+    ("toolcell_system", "system"),
 ];
 /// Crates that are not part of the surface: an embedder would depend on their versions.
 const HIDDEN: [&str; 5] = ["rmcp", "clap", "wasmtime", "hyper", "indicatif"];
@@ -176,9 +181,9 @@ impl Sources {
         CRATES
             .iter()
             .for_each(|(_, folder)| sources.add(&source_folder(folder)));
-        let core = source_folder("core");
-        let file = core.join("record/error_code.rs");
-        sources.0.entry(file).or_default().push(error_codes(&core));
+        let spec = source_folder("spec");
+        let file = spec.join("error_code.rs");
+        sources.0.entry(file).or_default().push(error_codes(&spec));
         sources
     }
 
@@ -320,15 +325,15 @@ impl Sources {
     }
 }
 
-/// The type that the build script of the core makes, with a variant for each code of `errors.toml`.
-fn error_codes(core: &Path) -> Item {
-    let codes = fs::read_to_string(core.join("../errors.toml")).unwrap();
+/// The type that the build script of `spec` makes, with a variant for each code of `errors.toml`.
+fn error_codes(spec: &Path) -> Item {
+    let codes = fs::read_to_string(spec.join("../errors.toml")).unwrap();
     let named = codes
         .lines()
         .filter_map(|line| line.strip_prefix("[code.")?.strip_suffix(']'));
     let variants: Vec<String> = named.map(camel_case).collect();
     assert!(variants.len() > 300, "{} codes only", variants.len());
-    let script = fs::read_to_string(core.join("../build.rs")).unwrap();
+    let script = fs::read_to_string(spec.join("../build.rs")).unwrap();
     let (before, _) = script.split_once("pub enum ErrorCode").unwrap();
     let (_, derives) = before.rsplit_once("#[derive(").unwrap();
     let derives = derives.split(')').next().unwrap();

@@ -464,7 +464,7 @@ mod tests {
         .unwrap();
         let root = state.scratch().unwrap().to_owned();
         {
-            let files = (0..1_000)
+            let files = (0..200)
                 .map(|at| (format!("{at}/a"), Bytes::from_static(b"x")))
                 .collect();
             let mut writing = pin!(write(&mut state, files));
