@@ -50,7 +50,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["sandbox::worlds::command::a_command_that_prints_too_much"],
     ),
     ("command_paths", &[], &["unit:world::command::input::"]),
-    ("command_links", &[], &["unit:world::command::made::"]),
+    (
+        "command_links",
+        &[],
+        &["unit:world::command::command_files::"],
+    ),
     ("output_limit", &["HC-4"], &[]),
     (
         "partial_results",
@@ -62,16 +66,12 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["cli::contracts::recursion_that_multiplies"],
     ),
-    (
-        "journal_shares",
-        &[],
-        &["unit:journal::log::tests::share::"],
-    ),
+    ("journal_shares", &[], &["unit:log::tests::share::"]),
     (
         "journal_inputs",
         &[],
         &[
-            "unit:journal::log::tests::share::",
+            "unit:log::tests::share::",
             "cli::calls::large_arguments_are_in_the_journal_once",
         ],
     ),
@@ -182,16 +182,16 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["MEM-14"],
         &["sandbox::held::the_stacks_of_tasks"],
     ),
-    ("payload_share", &[], &["unit:journal::payload_space::"]),
+    ("payload_share", &[], &["unit:payload_space::"]),
     (
         "payload_bytes",
         &[],
         &[
-            "unit:journal::payload_space::",
+            "unit:payload_space::",
             "cli::artifacts::payloads_have_a_bound",
         ],
     ),
-    ("payload_drafts", &[], &["unit:journal::payload_space::"]),
+    ("payload_drafts", &[], &["unit:payload_space::"]),
     (
         "memory_total",
         &[],
@@ -224,7 +224,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[
             "pipeline::children::bytes_that_a_call_writes",
             "pipeline::children::requests_of",
-            "unit:executor::children::",
+            "unit:children::tests::",
         ],
     ),
     (
@@ -260,7 +260,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("environment", &["SEC-1"], &[]),
     ("no_network", &["NET-1"], &[]),
-    ("network_declared", &[], &["unit:policy::network::"]),
+    ("network_declared", &[], &["unit:network::"]),
     ("network_grants", &["NET-3"], &[]),
     (
         "network_denials",
@@ -332,12 +332,12 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     (
         "clock_jumps",
         &[],
-        &["unit:journal::log::tests::segments_that_are_too_old"],
+        &["unit:log::tests::segments_that_are_too_old"],
     ),
     (
         "log_head",
         &[],
-        &["unit:journal::log::tests::damage::a_row_or_a_head"],
+        &["unit:log::tests::damage::a_row_or_a_head"],
     ),
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
     (
@@ -411,7 +411,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["cli::clients::doctor_starts_no_server_with_its_state"],
     ),
-    ("noted_bytes", &[], &["unit:journal::trail::"]),
+    ("noted_bytes", &[], &["unit:trail::"]),
     (
         "listened_records",
         &[],
@@ -455,7 +455,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["pipeline::hook_failures::a_hook_that_crashes"],
     ),
     ("hook_denials", &[], &["pipeline::hook"]),
-    ("careful_hooks", &[], &["unit:policy::opinion::"]),
+    ("careful_hooks", &[], &["unit:opinion::"]),
     ("captured_output", &["FE-3"], &[]),
     (
         "never_persisted",
@@ -539,8 +539,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["server::tasks::suspended::a_call_whose_output_may_be_on_no_disk"],
     ),
-    ("suspended_once", &[], &["unit:journal::store::suspend::"]),
-    ("suspended_bytes", &[], &["unit:journal::store::suspend::"]),
+    ("suspended_once", &[], &["unit:store::suspend::"]),
+    ("suspended_bytes", &[], &["unit:store::suspend::"]),
     (
         "suspended_binding",
         &[],
@@ -639,7 +639,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["cli::consent::no_tool_and_no_hook"],
     ),
-    ("record_bytes", &[], &["unit:journal::log::"]),
+    ("record_bytes", &[], &["unit:log::"]),
     (
         "unsaid_files",
         &[],
@@ -700,16 +700,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("jwt_signature", &[], &["unit:otc::token::"]),
     ("jwt_audience", &[], &["unit:otc::token::"]),
     ("jwt_expiry", &[], &["unit:otc::token::"]),
-    (
-        "questions_of_caller",
-        &[],
-        &["unit:journal::store::retention::"],
-    ),
-    (
-        "questions_bytes",
-        &[],
-        &["unit:journal::store::retention::"],
-    ),
+    ("questions_of_caller", &[], &["unit:store::retention::"]),
+    ("questions_bytes", &[], &["unit:store::retention::"]),
     (
         "bundle_ambiguity",
         &[],
@@ -798,7 +790,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         "orphaned_names",
         &[],
         &[
-            "unit:place::tests::a_name_stays_with",
+            "unit:lock_location::tests::a_name_stays_with",
             "cli::install::impostors::a_lock_that_was_changed",
         ],
     ),
