@@ -54,7 +54,7 @@ impl<'de> Visitor<'de> for ReferenceVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DeclaredTool, M::Error> {
-        // What is derived reads a table.
+        // Derived readers take a table.
         DeclaredTool::deserialize(MapAccessDeserializer::new(map))
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
     ];
     let flushes = [("normal", false), ("full", true)];
     let switch = [("on", true), ("off", false)];
-    let (keep, durability, replay) = (keep.as_ref(), durability.as_ref(), replay.as_ref());
+    let keep = keep.as_ref();
+    let durability = durability.as_ref();
+    let replay = replay.as_ref();
     file.set(&mut settings.keep, "[log] keep", keep, one_of(&keeps))?;
     file.set(
         &mut settings.flush,

@@ -103,7 +103,7 @@ pub struct CheckInput<'a> {
     pub is_folder: bool,
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<CheckFinding>);
 

@@ -1,5 +1,5 @@
 //! One request over HTTP/1.1, on a connection of its own: what registries, URLs and the collector of telemetry have in common.
-//! Who may be asked, and where a redirect may lead, is decided by their modules.
+//! Their modules decide which servers may be asked, and where a redirect may lead.
 //!
 //! A general client does not fit: it reads whole answers into memory, and follows redirects before an address can be
 //! checked.

@@ -1,4 +1,4 @@
-//! What registries, URLs and files have in common as sources of components, and the bounds that hold for all.
+//! The common part of registries, URLs and files as sources of components, and the bounds that hold for all.
 
 use std::collections::BTreeMap;
 use std::io::Write;

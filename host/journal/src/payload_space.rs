@@ -97,7 +97,8 @@ impl PayloadSpace {
         lasts: Option<Duration>,
     ) -> anyhow::Result<()> {
         let owner = owner.unwrap_or(UNNAMED);
-        let (share, total) = (self.share, self.total);
+        let share = self.share;
+        let total = self.total;
         if bytes > share && guard!("payload_bytes") {
             return Err(NoPayloadRoom::Share { bytes, share }.into());
         }

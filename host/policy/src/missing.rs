@@ -80,7 +80,7 @@ fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Rul
 }
 
 /// The denial of a call whose folder is closed by `closing`.
-fn closed_by(closing: Option<Closing>, message: String) -> Ruling {
+fn closed_by(closing: Option<ClosingRule>, message: String) -> Ruling {
     let mut ruling = Ruling::refuse(ReasonType::Rule, ErrorCode::DeniedByRule, message);
     if let Some((words, source, blocked)) = closing {
         ruling.blocked_path = Some(blocked);
@@ -91,10 +91,10 @@ fn closed_by(closing: Option<Closing>, message: String) -> Ruling {
 }
 
 /// The rule as written, its source, and the denied path.
-type Closing = (String, RuleSource, String);
+type ClosingRule = (String, RuleSource, String);
 
 /// The denial that closes the granted folder `host` for this call.
-fn closing(call: &RuleCall<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<Closing> {
+fn closing(call: &RuleCall<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<ClosingRule> {
     let case = call.case;
     let mut closed = case
         .grants

@@ -21,12 +21,12 @@ pub struct DecisionSubject {
 #[derive(Debug)]
 pub struct Permit(PermitTerms);
 
-/// What a permit carries. It is no permit, so that it can be shown before an approval.
+/// The content of a permit. It is not a permit itself, so it can be shown before an approval.
 #[derive(Debug)]
 pub struct PermitTerms {
     pub(super) subject: DecisionSubject,
     pub(super) call_input: Input,
-    /// What [`super::call_subjects::absolute`] made of `call_input`; `None` if its paths are absolute.
+    /// The result of [`super::call_subjects::absolute`] for `call_input`; `None` if its paths are absolute.
     pub(super) guest_input: Option<Input>,
     pub(super) capability: Capability,
     pub(super) limits: Limits,

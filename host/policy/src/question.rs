@@ -71,7 +71,7 @@ impl PossibleTouches {
     }
 }
 
-/// What is asked about.
+/// The subject of the question.
 impl Deref for ApprovalQuestion {
     type Target = PermitTerms;
 

@@ -44,7 +44,7 @@ pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability
         .collect()
 }
 
-/// What follows the grant of a folder in its note.
+/// The text after the grant of a folder in its note.
 fn folder(case: &DecisionCase<'_>, write: bool) -> Option<String> {
     let profile = case.declared.profile;
     let tool = case.tool_id();

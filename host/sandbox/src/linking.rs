@@ -270,7 +270,7 @@ mod tests {
 
     type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<StoreState>>;
 
-    /// Whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
+    /// Returns whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
     /// type mismatch differs from the one for a missing function.
     fn found(link: Link, interface: &str, item: &str) -> bool {
         let engine = wasmtime::Engine::new(&crate::engine::config(Concurrency::Off)).unwrap();

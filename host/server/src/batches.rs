@@ -1,4 +1,4 @@
-//! What a batch of calls says while it runs, and how its calls run.
+//! The lines of a batch of calls while it runs, and how its calls run.
 
 use tokio::sync::mpsc;
 use toolcell::{BatchListener, BatchPolicy, CallRecord, InterruptBehavior, ToolEvent};

@@ -92,7 +92,7 @@ pub(super) struct PreparedCall {
     pub(super) talk: CallTalk,
 }
 
-/// What a call has for its client.
+/// The answers of a call for its client.
 pub(super) struct CallTalk {
     pub(super) asks: CallQuestions,
     /// The events of the tool, if its client requested them.

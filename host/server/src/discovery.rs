@@ -104,7 +104,8 @@ impl ClientSession {
     ) -> Result<CallToolResult, Refusal> {
         let arguments = SearchArguments::read(input)?;
         let query = ToolQuery::parse(&arguments.query)?;
-        let (loads, session) = (self.loads(context), self.session_ref(context));
+        let loads = self.loads(context);
+        let session = self.session_ref(context);
         let found = self
             .server
             .search(query, arguments.limit(), loads, session)
@@ -123,7 +124,8 @@ impl ClientSession {
         if offer.standing.state == LoadingState::Unavailable {
             return Err(unavailable(offer));
         }
-        let (loads, session) = (self.loads(context), self.session_ref(context));
+        let loads = self.loads(context);
+        let session = self.session_ref(context);
         let is_new = offering.load(offer, loads, session).await;
         // In 2026-07-28 a client hears of changes only where it listens.
         if is_new && revision(context) < ProtocolVersion::V_2026_07_28 {

@@ -167,7 +167,7 @@ impl ExposedTools {
         &self.surface
     }
 
-    /// What holds for the calls of each tool, by its qualified name.
+    /// The settings for the calls of each tool, by its qualified name.
     pub(super) fn terms(&self) -> &HashMap<String, ToolTerms> {
         &self.terms
     }

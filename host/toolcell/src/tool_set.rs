@@ -67,7 +67,7 @@ struct OfferedTool {
     refusal: Option<Refusal>,
 }
 
-/// What holds for the calls of one tool beside the settings of all.
+/// The settings for the calls of one tool, beside those for all.
 ///
 /// ```
 /// use std::time::Duration;
@@ -219,7 +219,7 @@ impl ToolSet {
         self.host.close(request, stored, held).await
     }
 
-    /// What the engine executes for `spec`: the only place where a call of a caller gets its authority.
+    /// The request that the engine executes for `spec`: the only place where a call of a caller gets its authority.
     fn request(&self, spec: CallSpec, context: CallContext) -> Request {
         let callee = self.find(&spec);
         let offered = callee.tool().and_then(|tool| self.offered(tool));

@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// What is known of a reference, for programs.
+/// The facts about a reference, for programs.
 #[derive(Serialize)]
 struct Document<'a> {
     reference: &'a str,

@@ -30,7 +30,7 @@ impl Log {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let Command::Verify { json } = self.command;
         let log = calls::log(&Home::find()?)?;
-        // What a killed process left is no damage.
+        // The end of a log that a killed process left is not damage.
         log.close_orphans()?;
         let folder = log.dir().display().to_string();
         let verified = log.verify()?;

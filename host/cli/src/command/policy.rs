@@ -262,7 +262,8 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         }
         for hook in &told.hooks {
             let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
-            let (id, events) = (&hook.hook_id, events.join(", "));
+            let id = &hook.hook_id;
+            let events = events.join(", ");
             lines.push(format!("  the hook {id} would be heard at: {events}"));
         }
         lines.extend(world(&explained.capability));

@@ -91,7 +91,7 @@ fn every_example_of_the_specification_is_valid_with_and_without_unknown_fields()
     }
 }
 
-/// What the schemas refuse. A `null` removes the field.
+/// Changes that the schemas refuse. A `null` removes the field.
 #[test]
 fn a_document_with_one_thing_wrong_is_refused() {
     for (name, place, wrong) in [

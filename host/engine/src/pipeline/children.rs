@@ -50,7 +50,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
 const NAME_CHARS_MAX: usize = 100;
 
-/// What the calls of one guest have in common.
+/// The state that the calls of one guest share.
 #[derive(Clone)]
 pub(super) struct CallFamily {
     /// The invocation that makes them.

@@ -191,7 +191,7 @@ fn outline(value: &Value, room: usize) -> Value {
     }
 }
 
-/// What `room` leaves beside the mark of a list whose rest `is_cut`.
+/// The part of `room` that is left beside the mark of a list whose rest `is_cut`.
 fn without_mark(room: usize, is_cut: bool) -> usize {
     if is_cut {
         room.saturating_sub(MARK_CHARS_MAX)

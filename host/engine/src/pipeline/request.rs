@@ -83,7 +83,7 @@ impl Callee {
         }
     }
 
-    /// What the caller said about the tool's schema.
+    /// The caller's knowledge of the tool's schema.
     pub fn is_said_loaded(&self) -> Option<bool> {
         self.loaded
     }

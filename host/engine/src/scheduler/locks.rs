@@ -164,7 +164,7 @@ impl CallQueue {
         }
     }
 
-    /// What a call claims, once it was decided on.
+    /// The resources that a call claims, once it was decided on.
     fn claimed(&self, id: u64) -> Option<(&ResourceClaim, QueuedCall)> {
         let entry = self.entries.get(&id)?;
         Some((entry.claim.as_ref()?, entry.call))

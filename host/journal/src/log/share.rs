@@ -73,7 +73,8 @@ pub(super) fn carry(
     surplus: &[Surplus],
     is_clock_sure: bool,
 ) -> io::Result<BTreeMap<u64, u64>> {
-    let (dir, settings) = (log.dir.as_path(), &log.settings);
+    let dir = log.dir.as_path();
+    let settings = &log.settings;
     let within = if guard!("journal_shares") {
         within(log)
     } else {

@@ -1,4 +1,4 @@
-//! What a thread does beside calls: it removes segments, and folds new lines into the index, so that the first question after many
+//! The work of a thread beside calls: it removes segments, and folds new lines into the index, so that the first question after many
 //! calls need not do it all.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +14,7 @@ const PAUSES: u32 = 4;
 /// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 1 << 20;
 
-/// What is to be done. Apart from the log, so that the thread that waits keeps no segment locked.
+/// The work to be done. Apart from the log, so that the thread that waits keeps no segment locked.
 #[derive(Default)]
 pub(super) struct Upkeep {
     due: Mutex<DueWork>,

@@ -206,7 +206,7 @@ pub(super) fn toolkit(namespace: &str, tools: &[ForeignTool], left_out: &[LeftOu
     record(toolkit).to_string()
 }
 
-/// What the mappings to `protocol` in `toolkit` have in `field`, by the names of the tools.
+/// The values of `field` in the mappings of `toolkit` to `protocol`, by the names of the tools.
 pub(super) fn mapped(toolkit: &str, protocol: &str, field: &str) -> HashMap<String, String> {
     // Most toolkits need not be parsed.
     if !toolkit.contains("\"external_mappings\"") {

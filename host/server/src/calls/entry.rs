@@ -20,7 +20,7 @@ const ANSWERS_BYTES_MAX: usize = 256 << 10;
 
 /// One call that its owner can ask about.
 pub(crate) struct CallEntry {
-    /// Who can ask about it.
+    /// The principal that can ask about it.
     pub(crate) owner: Arc<str>,
     pub(crate) cancellation: Cancellation,
     /// Known from the call's first event on.

@@ -60,7 +60,8 @@ impl<T> Crowd<T> {
     }
 
     fn add(&mut self, known: T) -> (u64, CancellationToken) {
-        let (id, leave) = (self.next, CancellationToken::new());
+        let id = self.next;
+        let leave = CancellationToken::new();
         self.next += 1;
         self.there.insert(id, (known, leave.clone()));
         (id, leave)

@@ -91,7 +91,7 @@ impl From<ErrorCode> for Problem {
     }
 }
 
-/// What a code means, its cause and its remedy.
+/// The meaning of a code, its cause and its remedy.
 pub(crate) fn told(code: ErrorCode) -> String {
     let mut known = ErrorCode::explanations().iter();
     let said = known.find(|known| known.code == code);

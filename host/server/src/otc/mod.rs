@@ -150,7 +150,7 @@ impl OtcTools {
     }
 }
 
-/// What is remembered of calls of Open Tool Calling.
+/// The calls of Open Tool Calling that are remembered.
 pub(crate) struct OtcService {
     /// The address of a call, up to its id; its artifacts are below it.
     calls: String,

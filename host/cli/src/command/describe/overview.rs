@@ -317,7 +317,7 @@ impl<'a> Fields<'a, '_> {
     }
 }
 
-/// What an author says of a field, on one line.
+/// The author's description of a field, on one line.
 fn in_short(text: &str) -> String {
     one_line(text).chars().take(SAID_CHARS_MAX).collect()
 }

@@ -29,7 +29,7 @@ use crate::tool_configs::ToolConfigs;
 use crate::{ask, hooks, interrupts, surface};
 
 use recorded::ReplayableCall;
-use report::{Blocked, Outcome, ReplayObstacle, Report};
+use report::{BlockedReplay, Outcome, ReplayObstacle, Report};
 
 /// Runs a recorded call again: the same component on the same input, with the random numbers and the clock that it had.
 #[derive(Debug, Args)]
@@ -75,7 +75,7 @@ impl Replay {
         };
         report.outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) => Outcome::Blocked(error.downcast::<Blocked>()?.0),
+            Err(error) => Outcome::Blocked(error.downcast::<BlockedReplay>()?.0),
         };
         report.print(self.json)
     }
@@ -88,7 +88,7 @@ impl Replay {
         {
             id.clone_into(&mut report.of);
         }
-        let recorded = ReplayableCall::read(record).map_err(Blocked)?;
+        let recorded = ReplayableCall::read(record).map_err(BlockedReplay)?;
         let replayed = self.again(home, &recorded)?;
         report.replayed_as = Some(replayed.invocation.invocation_id);
         judge(&recorded, &replayed)
@@ -108,7 +108,7 @@ impl Replay {
                     &component.display().to_string(),
                 );
             }
-            None => return Err(Blocked::from(ReplayBlocker::ComponentMissing).into()),
+            None => return Err(BlockedReplay::from(ReplayBlocker::ComponentMissing).into()),
         };
         let mut settings = match self.policy.settings(home) {
             Ok(settings) => settings,
@@ -204,12 +204,12 @@ impl Replay {
 
 /// Says that the call cannot be replayed because of `code`, with the value that caused it.
 fn blocked<T>(code: ReplayBlocker, value: &str) -> anyhow::Result<T> {
-    Err(Blocked(vec![ReplayObstacle::with(code, value)]).into())
+    Err(BlockedReplay(vec![ReplayObstacle::with(code, value)]).into())
 }
 
 fn refused(refusal: &Refusal) -> anyhow::Error {
     let code = refusal.code.as_str();
-    Blocked(vec![ReplayObstacle::refused(&refusal.message, code)]).into()
+    BlockedReplay(vec![ReplayObstacle::refused(&refusal.message, code)]).into()
 }
 /// The limits of the recorded call, or the current ones where lower.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
@@ -245,13 +245,13 @@ fn judge(recorded: &ReplayableCall, replayed: &CallRecord) -> anyhow::Result<Out
     let invocation = &replayed.invocation;
     let result = &replayed.result;
     let error = result.error.as_ref();
-    let blocked = |blocker: ReplayBlocker| Err(Blocked::from(blocker).into());
+    let blocked = |blocker: ReplayBlocker| Err(BlockedReplay::from(blocker).into());
     if result.error_class() == Some(ErrorClass::Canceled) {
         return blocked(ReplayBlocker::CanceledNow);
     }
     if let Some(error) = error.filter(|_| result.usage.is_none()) {
         let refused = ReplayObstacle::refused(&error.message, &error.error_code);
-        return Err(Blocked(vec![refused]).into());
+        return Err(BlockedReplay(vec![refused]).into());
     }
     if error.is_some_and(|error| error.error_code == recorded::OUT_OF_TIME) {
         return blocked(ReplayBlocker::StoppedByClock);

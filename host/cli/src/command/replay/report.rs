@@ -53,21 +53,21 @@ impl ReplayObstacle {
 
 /// All reasons why a replay says nothing.
 #[derive(Debug)]
-pub(super) struct Blocked(pub(super) Vec<ReplayObstacle>);
+pub(super) struct BlockedReplay(pub(super) Vec<ReplayObstacle>);
 
-impl From<ReplayBlocker> for Blocked {
+impl From<ReplayBlocker> for BlockedReplay {
     fn from(code: ReplayBlocker) -> Self {
         Self(vec![code.into()])
     }
 }
 
-impl fmt::Display for Blocked {
+impl fmt::Display for BlockedReplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the call cannot be replayed")
     }
 }
 
-impl Error for Blocked {}
+impl Error for BlockedReplay {}
 
 /// Result of a replay.
 #[derive(Debug)]

@@ -157,7 +157,7 @@ pub(super) async fn ask(
     settle::settle(journey, tool, question.approved(), answer).await
 }
 
-/// What another process needs to make the call again that was decided on with `input`.
+/// The data with which another process makes the call again that was decided on with `input`.
 pub(super) fn plan(journey: &CallState<'_>, input: &Input) -> Plan {
     Plan {
         tool: journey.request.tool.name().to_owned(),

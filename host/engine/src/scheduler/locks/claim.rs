@@ -34,7 +34,7 @@ impl UseMode {
     }
 }
 
-/// What calls can share beside folders.
+/// The resources beside folders that calls can share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SharedResource {
     /// Everything that calls can reach: each call uses it, shared, unless it must be alone.

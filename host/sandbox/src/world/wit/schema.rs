@@ -178,7 +178,7 @@ mod tests {
     use super::schema;
     use crate::world::wit::shape::{IntegerType, JsonShape};
 
-    /// Whether the schema of `shape` accepts a value.
+    /// Returns whether the schema of `shape` accepts a value.
     fn accepts(shape: JsonShape) -> impl Fn(Value) -> bool {
         let schema = BoundedSchema::compile(&schema(&shape)).unwrap();
         move |value| schema.check(&value).is_ok()

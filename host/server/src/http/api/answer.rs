@@ -23,7 +23,7 @@ use super::{ApiCaller, ApiState, TokenRole};
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request that only callers may make: to whom, of whom, and for which tools.
-pub(super) struct Asked(
+pub(super) struct CallerRequest(
     pub(super) Arc<ApiState>,
     pub(super) Arc<ApiCaller>,
     pub(super) Arc<ServerTools>,
@@ -41,7 +41,7 @@ pub(super) struct PathParams<T>(pub(super) T);
 /// The parameters in the query.
 pub(super) struct QueryParams<T>(pub(super) T);
 
-impl FromRequestParts<Arc<ApiState>> for Asked {
+impl FromRequestParts<Arc<ApiState>> for CallerRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(

@@ -20,7 +20,7 @@ use crate::http::problem::Problem;
 use crate::reading::is_missing;
 use crate::tasks::RecordedCall;
 
-use super::answer::{Asked, PathParams, call_id};
+use super::answer::{CallerRequest, PathParams, call_id};
 use super::body_sender::{BodySender, feed};
 use super::{ApiCaller, ApiState};
 
@@ -65,7 +65,7 @@ enum WantedBytes {
     ),
 )]
 pub(super) async fn fetch(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     PathParams((id, name)): PathParams<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
@@ -166,7 +166,8 @@ fn bounds(range: &str, size: u64) -> Option<(u64, u64)> {
         ("", count) => (size.saturating_sub(number(count)?), size),
         (first, "") => (number(first)?, size),
         (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             let end = last.saturating_add(1).min(size);
             (first <= last).then_some((first, end))?
         }

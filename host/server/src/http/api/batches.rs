@@ -24,7 +24,7 @@ use crate::trace::of_headers;
 use crate::{Server, ServerTools};
 
 use super::ApiCaller;
-use super::answer::{Asked, JSON, is_media_type, shown, text};
+use super::answer::{CallerRequest, JSON, is_media_type, shown, text};
 use super::body_sender::feed;
 use super::start::{ApiCall, ReadyCall};
 
@@ -80,7 +80,7 @@ impl Drop for RunningBatch {
     ),
 )]
 pub(super) async fn create(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {

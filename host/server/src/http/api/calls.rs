@@ -21,7 +21,7 @@ use crate::trace::of_headers;
 use crate::{ApprovalFallback, ServerTools};
 
 use super::answer::{
-    Asked, PathParams, QueryParams, call_id, ended, json, located, read, shown, unreadable,
+    CallerRequest, PathParams, QueryParams, call_id, ended, json, located, read, shown, unreadable,
 };
 use super::keys::{KEY_BYTES_MAX, KeyClaim};
 use super::start::ApiCall;
@@ -73,7 +73,7 @@ impl Drop for CancelOnDrop<'_> {
     ),
 )]
 pub(super) async fn create(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -264,7 +264,7 @@ impl ApiState {
     ),
 )]
 pub(super) async fn show(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams(id): PathParams<String>,
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
@@ -325,7 +325,7 @@ enum CancelReason {
     ),
 )]
 pub(super) async fn cancel(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     PathParams(id): PathParams<String>,
     QueryParams(CancelParams { reason }): QueryParams<CancelParams>,
 ) -> Result<Response<Body>, Problem> {

@@ -15,7 +15,7 @@ use crate::calls::{CallEntry, CallEvents};
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 
-use super::answer::{Asked, PathParams, QueryParams, call_id};
+use super::answer::{CallerRequest, PathParams, QueryParams, call_id};
 use super::body_sender::{BodySender, ClientGone, feed};
 use super::{ApiCaller, ApiState};
 
@@ -50,7 +50,7 @@ pub(super) struct EventsParams {
     ),
 )]
 pub(super) async fn follow(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     PathParams(id): PathParams<String>,
     QueryParams(query): QueryParams<EventsParams>,
     headers: HeaderMap,

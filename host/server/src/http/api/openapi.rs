@@ -219,7 +219,7 @@ fn describe_calls(document: &mut Value) {
     }
 }
 
-/// What the formats of Open Tool Calling have together.
+/// The parts that all formats of Open Tool Calling have.
 fn otc_schemas() -> [(&'static str, Value); 6] {
     let any = |one: Value, other: Value| json!({ "anyOf": [one, other] });
     let list = |items: &str| json!({ "type": "array", "items": component(items) });

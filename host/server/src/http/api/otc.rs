@@ -21,7 +21,7 @@ use crate::http::problem::Problem;
 use crate::otc::{OtcAnswer, OtcTool, ParsedCall};
 use crate::trace::of_headers;
 
-use super::answer::{Asked, JSON, PathParams, is_media_type, json, text};
+use super::answer::{CallerRequest, JSON, PathParams, is_media_type, json, text};
 use super::calls::lost;
 use super::start::{ApiCall, DialectCall, mapping};
 use super::{ApiCaller, ApiState};
@@ -84,7 +84,7 @@ pub(super) fn definitions(
     responses((status = 200, description = "The definitions", body = ref("#/components/schemas/otc-definitions")), (status = 404, description = "There is no such dialect")),
 )]
 pub(super) async fn list(
-    Asked(_, caller, offering): Asked,
+    CallerRequest(_, caller, offering): CallerRequest,
     PathParams(dialect): PathParams<OtcFormat>,
 ) -> Response<Body> {
     definitions(&offering, &caller, dialect.into())
@@ -100,7 +100,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The definition", body = ref("#/components/schemas/otc-definition")), (status = 404, description = "There is no such dialect or tool")),
 )]
 pub(super) async fn show(
-    Asked(_, caller, offering): Asked,
+    CallerRequest(_, caller, offering): CallerRequest,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
@@ -122,7 +122,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn register(
-    Asked(_, _, offering): Asked,
+    CallerRequest(_, _, offering): CallerRequest,
     PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
@@ -147,7 +147,7 @@ pub(super) async fn register(
     ),
 )]
 pub(super) async fn execute(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     PathParams(dialect): PathParams<OtcFormat>,
     headers: HeaderMap,
     body: Bytes,
@@ -252,7 +252,7 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
     ),
 )]
 pub(super) async fn authorization(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
 ) -> Result<Response<Body>, Problem> {
     let grants = &offering.tools.grants;

@@ -21,7 +21,7 @@ use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 use crate::trace::of_headers;
 
-use super::answer::{Asked, PathParams, QueryParams, json, located, read, unreadable};
+use super::answer::{CallerRequest, PathParams, QueryParams, json, located, read, unreadable};
 use super::calls::{NATIVE_ID_BYTES_MAX, lost};
 use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
@@ -92,7 +92,7 @@ fn whole<'o>(
     responses((status = 200, description = "The registry", body = ref("#/components/schemas/agentool-tool-registry"))),
 )]
 pub(super) async fn show(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     QueryParams(RegistryParams { q, tag, category }): QueryParams<RegistryParams>,
 ) -> Response<Body> {
     let (offers, mut all) = whole(&shared, &caller, &offering);
@@ -118,7 +118,7 @@ pub(super) async fn show(
     responses((status = 200, description = "The registry with this tool alone", body = ref("#/components/schemas/agentool-tool-registry")), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn entry(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
@@ -156,7 +156,7 @@ async fn alone(
     ),
 )]
 pub(super) async fn import(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -203,7 +203,7 @@ pub(super) async fn import(
     ),
 )]
 pub(super) async fn call(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams(name): PathParams<String>,
     headers: HeaderMap,
     body: Bytes,

@@ -9,7 +9,7 @@ use toolcell_spec::LoadingState;
 
 use crate::http::problem::Problem;
 
-use super::answer::{Asked, PathParams, json, read, unreadable};
+use super::answer::{CallerRequest, PathParams, json, read, unreadable};
 use super::otc::{OtcFormat, find};
 
 /// Maximum length of the message of a report, in bytes: it becomes one line of the server's log.
@@ -28,7 +28,7 @@ const MESSAGE_BYTES_MAX: usize = 1_024;
     ),
 )]
 pub(super) async fn show(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
 ) -> Result<Response<Body>, Problem> {
     let (tool, offer) = find(&offering, &name)?;
@@ -68,7 +68,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn report(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
     headers: HeaderMap,
     body: Bytes,

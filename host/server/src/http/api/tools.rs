@@ -11,7 +11,7 @@ use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
 
-use super::answer::{Asked, PathParams, QueryParams, json};
+use super::answer::{CallerRequest, PathParams, QueryParams, json};
 use super::{ApiCaller, ApiState};
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ pub(super) struct SearchParams {
     responses((status = 200, description = "The tools", body = ToolList), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn list(
-    Asked(shared, caller, offering): Asked,
+    CallerRequest(shared, caller, offering): CallerRequest,
     QueryParams(ToolsParams { q, limit }): QueryParams<ToolsParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
@@ -70,7 +70,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The tool", body = ToolDocument), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn show(
-    Asked(_, caller, offering): Asked,
+    CallerRequest(_, caller, offering): CallerRequest,
     PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
@@ -89,7 +89,7 @@ pub(super) async fn show(
     responses((status = 200, description = "What was found", body = ref("#/components/schemas/tool-search-result")), (status = 422, description = "The query is empty or too long"), (status = 429, description = "Too many searches run")),
 )]
 pub(super) async fn search(
-    Asked(shared, caller, _): Asked,
+    CallerRequest(shared, caller, _): CallerRequest,
     QueryParams(SearchParams { q, limit }): QueryParams<SearchParams>,
 ) -> Result<Response<Body>, Problem> {
     let limit = limited(limit)?;
@@ -102,7 +102,7 @@ pub(super) async fn search(
     get, path = "/v1/surface", tag = "tools",
     responses((status = 200, description = "The surface of the caller", body = ref("#/components/schemas/tool-surface"))),
 )]
-pub(super) async fn surface(Asked(shared, caller, _): Asked) -> Response<Body> {
+pub(super) async fn surface(CallerRequest(shared, caller, _): CallerRequest) -> Response<Body> {
     let surface = shared.server.surface_of(&caller.identity.loads);
     json(StatusCode::OK, &surface)
 }
