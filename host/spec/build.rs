@@ -109,7 +109,7 @@ fn code(table: &ErrorTable) -> Result<String, Box<dyn Error>> {
     }
     Ok(format!(
         "/// The code of an error: stable, and finer than its class. `errors.toml` has all of them.\n\
-         ///\n/// ```\n/// use crate::ErrorCode;\n///\n\
+         ///\n/// ```\n/// use toolcell_spec::ErrorCode;\n///\n\
          /// assert_eq!(ErrorCode::from_name(\"not_granted\"), Some(ErrorCode::NotGranted));\n/// ```\n\
          #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]\n\
          pub enum ErrorCode {{\n{variants}}}\n\

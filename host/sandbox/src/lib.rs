@@ -146,7 +146,7 @@ impl Sandbox {
 
     /// Loads the component `bytes`, named `sha256:<hex>` by `digest`: from memory, from the cache on disk, or by
     /// compiling it in a child process. The code of one that was recalled is loaded too: from these bytes, because its file
-    /// may hold others by now. `limits` bound what its `describe` may use.
+    /// may hold others by now; that load goes on if this future is dropped. `limits` bound what its `describe` may use.
     pub async fn load(
         &self,
         digest: &Arc<str>,

@@ -203,8 +203,9 @@ impl ComponentLoader {
     }
 
     /// Loads the code of `component` unless that was done before: from `bytes`, or else from its file. Dropping the future ends
-    /// the wait, and not a load that has begun. One load of a component runs at a time, however many calls wait for it. If it
-    /// fails, all of them fail, and the next call loads again; a call that was given the bytes does not fail for another.
+    /// the wait, and not a load that has begun. One load of a component runs at a time, however many calls wait for it; an
+    /// entry of the cache that did not change is mapped without one. If a load fails, all of them fail, and the next call loads
+    /// again; a call that was given the bytes does not fail with a load that had none.
     pub(super) async fn link(
         self: &Arc<Self>,
         component: &Arc<LoadedComponent>,
@@ -216,25 +217,23 @@ impl ComponentLoader {
         {
             component.take_code(linked);
         }
-        while component.linked.get().is_none() {
+        if component.linked.get().is_some() {
+            return Ok(());
+        }
+        let load = || {
             let loader = Arc::clone(self);
             let loaded = Arc::clone(component);
             let bytes = bytes.map(<[u8]>::to_vec);
-            let is_given = bytes.is_some();
-            let load = async move {
+            async move {
                 // It may have ended since this call looked.
                 if loaded.linked.get().is_some() {
                     return Ok(());
                 }
                 let fetched = loader.fetch(&loaded, bytes.as_deref()).await;
                 fetched.map(|linked| loaded.take_code(linked))
-            };
-            let (began, result) = component.loads.join(load).await;
-            if began || !is_given {
-                return result;
             }
-        }
-        Ok(())
+        };
+        component.loads.join(bytes.is_some(), load).await
     }
 
     /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.

@@ -10,6 +10,7 @@ use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
+use super::component::TOOL_CONTRACT;
 use super::world::EVENTS_MAX;
 
 /// Maximum length of the engine's own words in a record, in characters.
@@ -304,7 +305,7 @@ fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     if has(&["failed to convert function to given type"]) {
         return Refusal::new(
             ErrorCode::ContractMismatch,
-            format!("the component does not follow toolcell:tool@0.2.0: {text}"),
+            format!("the component does not follow {TOOL_CONTRACT}: {text}"),
         );
     }
     // The engine's own words name the value.

@@ -29,10 +29,9 @@ pub enum Behavior {
 /// `mode` of the host when it decided (AT-DEC-04).
 ///
 /// ```
-/// use toolcell_policy::Policy;
 /// use toolcell_spec::Mode;
 ///
-/// assert_eq!(Policy::default().mode, Mode::Default);
+/// assert_eq!(Mode::default(), Mode::Default);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
@@ -57,10 +56,10 @@ impl Mode {
 /// `source`: the origin of the rule that decided (AT-DEC-05).
 ///
 /// ```
-/// use toolcell_policy::Provenance;
 /// use toolcell_spec::RuleSource;
 ///
-/// assert_eq!(Provenance::SESSION.source, RuleSource::Session);
+/// let source: RuleSource = serde_json::from_str(r#""session""#).unwrap();
+/// assert_eq!(source, RuleSource::Session);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]

@@ -25,7 +25,7 @@ pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
 ///
 /// ```
 /// use serde_json::json;
-/// use crate::TypedFields;
+/// use toolcell_spec::TypedFields;
 ///
 /// let tool = json!({ "name": "read", "aliases": ["cat"] });
 /// assert_eq!((tool.text("name"), tool.list("aliases").len(), tool.list("name").len()), (Some("read"), 1, 0));

@@ -20,6 +20,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     follow: FollowSymlinks,
+    is_folder: bool,
     options: OpenOptions,
     mode: OpenMode,
 }
@@ -51,7 +52,8 @@ impl OpenRequest {
             FollowSymlinks::No
         };
         let mut more = OFlags::NOCTTY;
-        more.set(OFlags::DIRECTORY, is_folder);
+        // Where there is no `openat2`, a link is opened itself before it is followed, and is not a folder.
+        more.set(OFlags::DIRECTORY, is_folder && follow == FollowSymlinks::No);
         // The open must not block, even if the path was swapped meanwhile.
         more.set(OFlags::NONBLOCK, guard!("special_files"));
         let mut options = OpenOptions::new();
@@ -65,6 +67,7 @@ impl OpenRequest {
             .custom_flags(more.bits().cast_signed());
         Ok(Self {
             follow,
+            is_folder,
             options,
             mode,
         })
@@ -87,7 +90,14 @@ impl OpenRequest {
         look.read(true)
             .follow(self.follow)
             .custom_flags(OFlags::PATH.bits().cast_signed());
-        let path = Path::new(path);
+        // The same folder; where there is no `openat2`, a path that ends in `/` would give a handle that can only name it.
+        let below;
+        let path = if path.ends_with('/') && !self.writes() {
+            below = format!("{path}.");
+            Path::new(&below)
+        } else {
+            Path::new(path)
+        };
         if guard!("special_files")
             && let Ok(there) = capability::open(folder, path, &look)
         {
@@ -98,6 +108,9 @@ impl OpenRequest {
         if check(&file)? == FileType::Directory {
             let folder = filesystem::Dir::new(file, perms, self.mode, false);
             return Ok(Descriptor::Dir(folder));
+        }
+        if self.is_folder {
+            return Err(ErrorCode::NotDirectory);
         }
         // FUSE file systems see the flag, and some behave differently with it.
         let flags = fcntl_getfl(&file).map_err(io::Error::from)?;

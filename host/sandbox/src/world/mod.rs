@@ -184,10 +184,11 @@ impl WorldKind {
         engine: &wasmtime::Engine,
         imports: &[String],
     ) -> wasmtime::Result<Linker<StoreState>> {
-        if self == Self::Near {
-            linking::for_near(engine, imports)
-        } else {
-            linking::for_tool(engine, imports)
+        match self {
+            Self::Near => linking::for_near(engine, imports),
+            Self::Tool | Self::Amplifier | Self::Command | Self::Act | Self::Wit => {
+                linking::for_tool(engine, imports)
+            }
         }
     }
 
