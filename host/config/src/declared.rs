@@ -8,7 +8,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use toolcell_install::lock::{is_name, not_a_name};
 
-/// A value of `[tools]`: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
+/// A value of `[tools]`: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`. `Deserialize` reads both; the
+/// function that `remote` derives reads a table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct DeclaredTool {

@@ -37,9 +37,9 @@ struct LoggedCall {
     invocation: ToolInvocation,
     result: ToolResult,
     #[serde(default)]
-    persistence: Vec<ResultPersistence>,
+    persistence: Value,
     #[serde(default)]
-    events: Vec<Value>,
+    events: Value,
 }
 
 impl CallEnd {
@@ -69,8 +69,12 @@ impl CallEnd {
             persistence,
             events,
         } = serde_json::from_value(record).ok()?;
+        // A record of a later version may have other words. Its result counts all the same.
+        let persistence: Vec<ResultPersistence> =
+            serde_json::from_value(persistence).unwrap_or_default();
         let is_gone = is_never_persisted(&persistence) && is_emptied(&result);
-        let mut data = events.iter().filter_map(|event| event.get("data"));
+        let events = events.as_array().into_iter().flatten();
+        let mut data = events.filter_map(|event| event.get("data"));
         Some(Self {
             shut_down: data.any(is_shut_down),
             is_recorded: true,

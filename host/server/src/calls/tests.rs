@@ -3,8 +3,9 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::Semaphore;
-use toolcell_spec::InvocationId;
+use toolcell_spec::{Input, InvocationId, ToolInvocation};
 
 use super::{
     BackgroundPlace, CallChange, CallEnd, CallEntry, Calls, ENDED_BYTES_MAX, ENDED_MAX, EntryEnd,
@@ -111,4 +112,21 @@ fn a_call_goes_on_without_its_request_only_as_far_as_there_is_room() {
     assert!(second.leave(room));
     end(&calls, &second);
     assert!(room().is_some());
+}
+
+#[test]
+fn a_record_with_words_of_a_later_version_has_ended_all_the_same() {
+    let end = CallEnd::lost(InvocationId::new());
+    let invocation =
+        serde_json::to_value(ToolInvocation::planned("a.b", &Input::from_text("{}"))).unwrap();
+    let mut record = json!({ "invocation": invocation, "result": end.result });
+    assert!(CallEnd::read(record.clone()).is_some());
+    record["persistence"] = json!([{ "strategy": "a_word_of_later" }]);
+    record["events"] = json!({ "not": "a list" });
+    assert!(CallEnd::read(record.clone()).is_some());
+    record["result"] = json!(null);
+    assert!(
+        CallEnd::read(record).is_none(),
+        "a call without a result has not ended"
+    );
 }

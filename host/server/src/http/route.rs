@@ -35,10 +35,11 @@ use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, Token
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
 use super::{HttpLimits, OriginGate, Tokens, accept, pages};
 
-/// Message to a client whose principal has no place left, and the time until one may be free, in seconds.
+/// Message to a client whose principal has no place left.
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
+/// Time until one may be free, in seconds.
 const RETRY_AFTER: u64 = 1;
-
+/// Message to a client whose body would need more memory than there is.
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
 /// Maximum size of a request body, in bytes.

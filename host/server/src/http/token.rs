@@ -27,7 +27,8 @@ pub struct Tokens {
 impl Tokens {
     /// Generates a token for one principal. Returns its text, too, which is not stored.
     pub fn generate() -> anyhow::Result<(Self, String)> {
-        let text = random_name::<32>().map_err(|refusal| anyhow!(refusal.message))?;
+        let text = random_name::<32>()
+            .map_err(|refusal| anyhow!(refusal.detail.unwrap_or(refusal.message)))?;
         let name = "token:generated";
         let tokens = Self::from_callers(vec![(blake3::hash(text.as_bytes()), name.into())]);
         Ok((

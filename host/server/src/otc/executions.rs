@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use toolcell_spec::ErrorCode;
+use toolcell_spec::{ErrorCode, Refusal};
+
+use crate::http::told;
 
 use super::OtcAnswer;
 use super::digest::RequestDigests;
@@ -62,7 +64,8 @@ enum ExecutionState {
 pub(super) enum ClaimRefusal {
     /// It ran before.
     Answered(OtcAnswer),
-    Refused(ErrorCode),
+    /// The status, and the reason.
+    Refused(u16, Refusal),
 }
 
 enum ExecutionLookup<'a> {
@@ -106,7 +109,7 @@ impl Executions {
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
             if !entry.is_of(body) {
-                return ExecutionLookup::Ended(ClaimRefusal::Refused(ErrorCode::ExecutionIdReused));
+                return ExecutionLookup::Ended(refused(ErrorCode::ExecutionIdReused));
             }
             match &entry.state {
                 ExecutionState::Running(running) => {
@@ -116,18 +119,16 @@ impl Executions {
                     return ExecutionLookup::Ended(ClaimRefusal::Answered(answer.clone()));
                 }
                 ExecutionState::TooLarge => {
-                    return ExecutionLookup::Ended(ClaimRefusal::Refused(
-                        ErrorCode::ResponseNotKept,
-                    ));
+                    return ExecutionLookup::Ended(refused(ErrorCode::ResponseNotKept));
                 }
                 ExecutionState::Lost => {
-                    return ExecutionLookup::Ended(ClaimRefusal::Refused(ErrorCode::ExecutionLost));
+                    return ExecutionLookup::Ended(refused(ErrorCode::ExecutionLost));
                 }
                 ExecutionState::Waiting => {}
             }
         }
         if ledger.running >= RUNNING_MAX {
-            return ExecutionLookup::Ended(ClaimRefusal::Refused(ErrorCode::TooManyCalls));
+            return ExecutionLookup::Ended(too_many());
         }
         let (sender, receiver) = watch::channel(());
         let serial = ledger.begin(key, body, receiver);
@@ -258,6 +259,15 @@ impl Drop for ExecutionTicket<'_> {
     }
 }
 
+fn refused(code: ErrorCode) -> ClaimRefusal {
+    ClaimRefusal::Refused(409, Refusal::new(code, told(code)))
+}
+
+fn too_many() -> ClaimRefusal {
+    let message = format!("{RUNNING_MAX} executions run already; try again");
+    ClaimRefusal::Refused(503, Refusal::new(ErrorCode::TooManyCalls, message))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -298,7 +308,7 @@ mod tests {
         match executions.claim(principal, &key(at), body(of)).await {
             Ok(_) => "free",
             Err(ClaimRefusal::Answered(_)) => "answered",
-            Err(ClaimRefusal::Refused(code)) => code.as_str(),
+            Err(ClaimRefusal::Refused(_, refusal)) => refusal.code.as_str(),
         }
     }
 

@@ -21,7 +21,7 @@ use toolcell_dialect::otc::{
 use toolcell_policy::secret::SecretValue;
 use toolcell_spec::{CallRecord, ErrorCode, Refusal, Timestamp};
 
-use crate::http::{Problem, told};
+use crate::http::Problem;
 
 use authorizations::Authorizations;
 use digest::RequestDigests;
@@ -200,10 +200,7 @@ impl OtcService {
                 answer
             }
             Err(ClaimRefusal::Answered(answer)) => answer,
-            Err(ClaimRefusal::Refused(code)) => {
-                let is_busy = code == ErrorCode::TooManyCalls;
-                let status = if is_busy { 503 } else { 409 };
-                let refusal = Refusal::new(code, told(code));
+            Err(ClaimRefusal::Refused(status, refusal)) => {
                 OtcAnswer::refused(status, &refusal, mode, &key.execution_id)
             }
         }

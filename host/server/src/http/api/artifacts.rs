@@ -118,7 +118,11 @@ async fn result(
 ) -> Result<Arc<CallEnd>, Problem> {
     match shared.state(caller, id).await? {
         RecordedCall::NotKept => Err(ErrorCode::ResultNotKept.into()),
-        RecordedCall::Runs { .. } => Err(ErrorCode::StillRunning.into()),
+        RecordedCall::Runs { .. } => {
+            let message =
+                "the call has no artifacts yet: it has not ended; its state is at /v1/calls/ID";
+            Err(Problem::new(ErrorCode::StillRunning, message))
+        }
         RecordedCall::Ended(end, _) => Ok(end),
     }
 }

@@ -379,5 +379,7 @@ async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) ->
 }
 
 pub(super) fn lost() -> Problem {
-    Problem::from(ErrorCode::CallLost).with_status(500)
+    let message =
+        "the call was lost: the server ended, or failed; look for its end in the log of calls";
+    Problem::new(ErrorCode::CallLost, message).with_status(500)
 }

@@ -55,7 +55,11 @@ pub(super) fn find<'a>(
 ) -> Result<(&'a OtcTool, &'a Arc<ExposedTool>), Problem> {
     let found = offering.otc().find(name);
     let found = found.and_then(|tool| Some((tool, exposed(offering, &tool.named)?)));
-    Ok(found.ok_or(ErrorCode::UnknownTool)?)
+    found.ok_or_else(|| {
+        let message =
+            "there is no tool of that name here; the list of tools of this dialect has the names";
+        Problem::new(ErrorCode::UnknownTool, message)
+    })
 }
 
 fn exposed<'a>(offering: &'a ServerTools, named: &OtcToolName) -> Option<&'a Arc<ExposedTool>> {
