@@ -169,7 +169,10 @@ async fn a_call_that_is_canceled_while_its_values_are_checked_is_no_failed_valid
 }
 
 /// Cancels a call at its first event of a type.
-struct CancelsAt(&'static str, std::sync::OnceLock<Cancellation>);
+pub(super) struct CancelsAt(
+    pub(super) &'static str,
+    pub(super) std::sync::OnceLock<Cancellation>,
+);
 
 impl Listener for CancelsAt {
     fn event(&self, event: &ToolEvent) {

@@ -3,15 +3,16 @@
 //! Promise: A secret of a request is for its call alone.
 //! Promise: Sensitive arguments reach only the tool.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_executor::hook::HookOutput;
+use toolcell_executor::hook::{HookOutput, Registration, UpdatedOutput};
 use toolcell_spec::{AbortReason, digest};
 
 use crate::support::{Called, Canary, Test, scratch};
 
+use super::cancellation::CancelsAt;
 use super::doubles::{
     RecordingHook, RecordingListener, echoing, home_with_own_payloads, hooked, own_host,
 };
@@ -374,6 +375,28 @@ async fn a_small_answer_of_many_short_strings_is_searched_for_letters_of_all_alp
         .await;
     lines[150] = "to [redacted] or".to_owned();
     assert_eq!(called.succeeded(), json!({"lines": lines}));
+}
+
+/// A call that was canceled gets no thread for checks any more, as one that comes while all are taken.
+#[tokio::test]
+async fn an_answer_of_some_hundred_bytes_needs_no_thread_for_checks() {
+    let bytes = tool(
+        "ready",
+        json!({"output_contract": {"redaction_rules": ["token"]}}),
+        json!({}),
+    );
+    let cancels = Arc::new(CancelsAt("tool.hook.post.started", OnceLock::new()));
+    let listener = Arc::clone(&cancels);
+    let lines: Vec<String> = (0..20).map(|n| format!("line {n} of the page")).collect();
+    let page = |token: &str| json!({ "token": token, "lines": lines });
+    let updated = UpdatedOutput::structured(page(CANARY.value()));
+    let hook = RecordingHook::new("pager").after([HookOutput::UpdatedOutput(updated)]);
+    let hook = Registration::new(hook.shared());
+    let host = own_host(|settings| settings.listener(listener).hook(hook));
+    let test = Test::of_bytes(bytes, None).on(&host);
+    assert!(cancels.1.set(test.cancellation()).is_ok());
+    let called = test.call(json!({ "a": 1 })).await;
+    assert_eq!(called.succeeded(), page("[redacted]"));
 }
 
 #[tokio::test]

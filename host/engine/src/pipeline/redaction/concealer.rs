@@ -221,11 +221,9 @@ impl Concealer {
         }
     }
 
-    /// Returns whether the redactor is ready, or quick to build. `may_grow`: whether the `bytes` that it is for can add terms.
-    pub(super) fn is_light(&self, may_grow: bool, bytes: usize) -> bool {
-        let added = if may_grow { bytes } else { 0 };
-        let is_ready = !self.stale && added == 0;
-        is_ready || self.terms.bytes().saturating_add(added) <= VALUE_BYTES_INLINE_MAX
+    /// Returns whether the redactor is ready, or quick to build.
+    pub(super) fn is_light(&self) -> bool {
+        !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX
     }
 
     fn renew(&mut self) {

@@ -338,11 +338,11 @@ impl Redaction {
         let Some(mut concealer) = self.concealer() else {
             return Ok(input.to_value());
         };
-        let bytes = input.text().len();
-        let is_long = bytes > INLINE_BYTES_MAX || !concealer.is_light(concealer.inputs, bytes);
+        let hidden = (input.text().len() <= INLINE_BYTES_MAX).then(|| concealer.hide_input(input));
+        let is_long = hidden.is_none() || !concealer.is_light();
         let input = input.clone();
         let work = move || {
-            let mut value = concealer.hide_input(&input);
+            let mut value = hidden.unwrap_or_else(|| concealer.hide_input(&input));
             concealer.redact(&mut value, &mut meter(is_long));
             (value, concealer)
         };
@@ -456,14 +456,13 @@ impl Redaction {
         }
         let summary = mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
         let bytes = size(mapped) + modifiers_size(mapped) + names_size(mapped) + summary;
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let may_grow = concealer.contract.redacts_output();
-        let is_long = bytes > INLINE_BYTES_MAX || !concealer.is_light(may_grow, bytes);
         let mut taken = std::mem::take(mapped);
         let ran = taken.ran;
         let usage = taken.usage.clone();
+        let hidden = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
+        let is_long = hidden.is_none() || !concealer.is_light();
         let work = move || {
-            let mut places = concealer.hide_output(&mut taken);
+            let mut places = hidden.unwrap_or_else(|| concealer.hide_output(&mut taken));
             concealer.redact_output(&mut taken, &mut places, &mut meter(is_long));
             (taken, places, concealer)
         };
