@@ -9,8 +9,7 @@ use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
-use serde::Serialize;
-use toolcell_spec::{Content, ToolResult};
+use toolcell_spec::{Content, ToolResult, json_bytes};
 
 use crate::budget::{BudgetExceeded, ByteBudget, Lease};
 use crate::of_http;
@@ -92,38 +91,4 @@ pub(super) async fn reserve(
     let lease = lease.map_err(|_| ErrorData::internal_error(why, None))?;
     room.held.lock().extend(lease);
     Ok(())
-}
-
-/// Size of `value` as JSON, in bytes. The text is not made, because each call is measured.
-pub(super) fn json_bytes(value: &impl Serialize) -> usize {
-    struct ByteCount(usize);
-
-    impl std::io::Write for ByteCount {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self.0.saturating_add(bytes.len());
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = ByteCount(0);
-    // Counting cannot fail, and these records can be written as JSON.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::json_bytes;
-
-    #[test]
-    fn the_size_is_that_of_the_text() {
-        let value = json!({ "text": "a\n\u{e9}", "list": [1, 2.5, null] });
-        assert_eq!(json_bytes(&value), value.to_string().len());
-    }
 }

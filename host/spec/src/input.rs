@@ -1,5 +1,5 @@
-use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::{fmt, io};
 
 use data_encoding::HEXLOWER;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -113,11 +113,9 @@ impl Input {
 
     /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        let is_same = |value: &Value| {
-            let compact = value.to_string();
-            compact == self.0.text
-        };
-        self.value().is_ok_and(is_same)
+        let mut rest = ExpectedBytes(self.0.text.as_bytes());
+        self.value()
+            .is_ok_and(|value| serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty())
     }
 
     /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does
@@ -194,6 +192,21 @@ impl Serialize for Input {
 impl<'de> Deserialize<'de> for Input {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::from_text)
+    }
+}
+
+/// Compares what is written with these bytes instead of keeping it. Fails at the first difference.
+struct ExpectedBytes<'a>(&'a [u8]);
+
+impl io::Write for ExpectedBytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let rest = self.0.strip_prefix(bytes);
+        self.0 = rest.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

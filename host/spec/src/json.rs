@@ -1,3 +1,6 @@
+use std::io;
+
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -58,6 +61,45 @@ impl TypedFields for Map<String, Value> {
     fn field(&self, name: &str) -> Option<&Value> {
         self.get(name)
     }
+}
+
+/// Bytes and characters of JSON text that is not made, because it may be large and each call is measured.
+#[derive(Default)]
+struct JsonLength {
+    bytes: usize,
+    chars: usize,
+}
+
+impl JsonLength {
+    fn new(value: &impl Serialize) -> Self {
+        let mut length = Self::default();
+        // Counting cannot fail, and these records can be written as JSON.
+        let _ = serde_json::to_writer(&mut length, value);
+        length
+    }
+}
+
+impl io::Write for JsonLength {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len();
+        // In UTF-8, all bytes of a character but its first begin with the bits 10.
+        self.chars += bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Size of `value` as JSON text, in bytes.
+pub fn json_bytes(value: &impl Serialize) -> usize {
+    JsonLength::new(value).bytes
+}
+
+/// Length of `value` as JSON text, in characters.
+pub fn json_chars(value: &impl Serialize) -> usize {
+    JsonLength::new(value).chars
 }
 
 /// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
@@ -128,8 +170,16 @@ fn outside_strings(text: &str) -> impl Iterator<Item = u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEPTH_MAX, read_json, values_at_most};
-    use serde_json::Value;
+    use super::{DEPTH_MAX, json_bytes, json_chars, read_json, values_at_most};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_value_is_as_long_as_its_text() {
+        let value = json!({ "text": "a\n\u{e9}\u{1f980}", "list": [1, 2.5, null] });
+        let text = value.to_string();
+        assert_eq!(json_bytes(&value), text.len());
+        assert_eq!(json_chars(&value), text.chars().count());
+    }
 
     #[test]
     fn what_is_nested_too_deep_is_refused_and_brackets_in_texts_do_not_count() {

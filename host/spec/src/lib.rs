@@ -92,7 +92,7 @@ pub use interface::{
 pub use invocation::{EVIDENCE, evidence_ref};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use json::{JSON_VALUES_MAX, TypedFields, object, read_json, read_unique_json};
-pub use json::{decoded, plain_name};
+pub use json::{decoded, json_bytes, json_chars, plain_name};
 pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use output::OutputError;

@@ -7,6 +7,7 @@ use toolcell_journal::KeptArtifact;
 use toolcell_spec::{
     Content, ErrorClass, ErrorCode, EventType, Extra, HookEvent, OutputRetention, PersistedRef,
     PersistenceId, Refusal, ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
+    json_bytes, json_chars,
 };
 
 use super::artifacts;
@@ -95,7 +96,7 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
         } else {
             Strategy::Inline
         };
-        let size = json_bytes(&stored.mapped);
+        let size = exact_size(&stored.mapped);
         record(journey, limit, strategy, [size, size]);
         return Persisted(stored);
     }
@@ -105,7 +106,7 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
 
 /// Withholds an output that the operator's settings keep from every caller, and removes its artifacts.
 async fn withhold(journey: &mut CallState<'_>, mapped: &mut MappedResult, limit: InlineLimit) {
-    let original = json_bytes(mapped);
+    let original = exact_size(mapped);
     journey.redaction.withhold(mapped);
     journey.redaction.tell();
     record_loss(journey, limit, Strategy::Redact, original);
@@ -122,7 +123,7 @@ async fn spill_or_drop(
     limit: InlineLimit,
     stop: Option<String>,
 ) {
-    let size = json_bytes(&stored.mapped);
+    let size = exact_size(&stored.mapped);
     let spilled = match stop {
         Some(reason) => Err((
             ErrorCode::HookStop,
@@ -638,17 +639,13 @@ impl InlineLimit {
 
 /// Characters of the tool's output: texts as they are, everything else as JSON.
 fn chars(mapped: &MappedResult) -> u64 {
-    block_chars(mapped)
-        + mapped
-            .structured_content
-            .as_ref()
-            .map_or(0, preview::json_chars) as u64
+    block_chars(mapped) + mapped.structured_content.as_ref().map_or(0, json_chars) as u64
 }
 
 fn block_chars(mapped: &MappedResult) -> u64 {
     let of_field = |value: &Value| match value {
         Value::String(text) => text.chars().count() as u64,
-        value => preview::json_chars(value) as u64,
+        value => json_chars(value) as u64,
     };
     mapped
         .content
@@ -659,12 +656,9 @@ fn block_chars(mapped: &MappedResult) -> u64 {
 }
 
 /// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
-fn json_bytes(mapped: &MappedResult) -> u64 {
-    fn bytes(value: &impl serde::Serialize) -> u64 {
-        serde_json::to_vec(value).map_or(0, |text| text.len() as u64)
-    }
-    let blocks = mapped.content.iter().map(bytes).sum::<u64>();
-    blocks + mapped.structured_content.as_ref().map_or(0, bytes)
+fn exact_size(mapped: &MappedResult) -> u64 {
+    let blocks = mapped.content.iter().map(json_bytes).sum::<usize>();
+    (blocks + mapped.structured_content.as_ref().map_or(0, json_bytes)) as u64
 }
 
 /// Approximate size of an output as JSON text, in bytes.

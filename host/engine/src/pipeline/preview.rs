@@ -3,6 +3,7 @@
 //! outline, in which every part that is left out is marked.
 
 use serde_json::{Map, Value};
+use toolcell_spec::json_chars;
 
 use super::persist::length;
 
@@ -288,11 +289,6 @@ fn char_chars(c: char) -> usize {
         '\0'..='\u{1f}' => 6,
         _ => 1,
     }
-}
-
-/// The characters of a value as JSON.
-pub(super) fn json_chars(value: &Value) -> usize {
-    value.to_string().chars().count()
 }
 
 #[cfg(test)]

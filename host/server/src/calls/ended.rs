@@ -3,10 +3,8 @@ use serde_json::{Value, json};
 use toolcell_journal::Keep;
 use toolcell_spec::{
     CallRecord, InvocationId, Refusal, ResultPersistence, ResultProvenance, Strategy,
-    ToolInvocation, ToolResult, Trust, Writer,
+    ToolInvocation, ToolResult, Trust, Writer, json_bytes,
 };
-
-use crate::results::json_bytes;
 
 /// The end of a call, for its client.
 #[derive(Clone, Debug)]

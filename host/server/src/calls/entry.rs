@@ -7,10 +7,9 @@ use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use toolcell::{Cancellation, Listener};
 use toolcell_engine::pipeline::Background;
-use toolcell_spec::{AbortReason, EventType, InvocationId, Timestamp, ToolEvent};
+use toolcell_spec::{AbortReason, EventType, InvocationId, Timestamp, ToolEvent, json_bytes};
 
 use crate::asking::{CallQuestion, wire};
-use crate::results::json_bytes;
 
 use super::Calls;
 use super::ended::CallEnd;
