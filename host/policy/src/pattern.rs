@@ -201,7 +201,7 @@ impl PathPattern {
 /// cannot pass for a host. An omitted port means the scheme's own in an allowance, and every port in a denial or a
 /// question; an omitted scheme or path means every one.
 ///
-/// A denial also covers URLs with a host that no request could be sent to.
+/// A pattern also covers URLs with a host that no request could be sent to: `https://a!b.example.com` is below `*.example.com`.
 #[derive(Clone, Debug)]
 pub struct UrlPattern {
     text: String,
@@ -270,7 +270,7 @@ impl UrlPattern {
     /// Returns whether the pattern certainly allows `url`: its port is the scheme's own unless the pattern names
     /// another, and its path is covered both as written and percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
-        self.covers_origin(url, url.port().is_none(), false)
+        self.covers_origin(url, url.port().is_none())
             && self
                 .readings(url)
                 .is_none_or(|readings| readings == [true, true])
@@ -280,18 +280,17 @@ impl UrlPattern {
     /// the path is covered as written or percent-decoded. A path that servers interpret differently matches any
     /// pattern; `plain` rules that out for the path as written.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
-        self.covers_origin(url, true, true)
+        self.covers_origin(url, true)
             && self.readings(url).is_none_or(|readings| {
                 readings != [false, false] || !plain || !is_plain(url.path())
             })
     }
 
-    /// `open`: whether a pattern without a port matches the port of `url`, and a pattern of a host a host that no request
-    /// can be sent to.
-    fn covers_origin(&self, url: &Url, open: bool, unknown: bool) -> bool {
+    /// `open`: whether a pattern without a port matches the port of `url`.
+    fn covers_origin(&self, url: &Url, open: bool) -> bool {
         let scheme = self.scheme.as_deref();
         scheme.is_none_or(|scheme| scheme == url.scheme())
-            && self.covers_host(url, unknown)
+            && self.covers_host(url)
             && match self.port {
                 PortPattern::Any => true,
                 PortPattern::Open => open,
@@ -299,13 +298,14 @@ impl UrlPattern {
             }
     }
 
-    /// `unknown`: the answer for a host that no request can be sent to.
-    fn covers_host(&self, url: &Url, unknown: bool) -> bool {
+    /// A host that no request can be sent to is compared as text.
+    fn covers_host(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else {
             return false;
         };
-        let matches = |host: HostName| self.host.matches(&host);
-        self.host == HostPattern::Any || HostName::parse(host).map_or(unknown, matches)
+        let as_text = || HostName::Name(host.trim_end_matches('.').to_ascii_lowercase());
+        self.host
+            .matches(&HostName::parse(host).unwrap_or_else(as_text))
     }
 
     /// Coverage of `url`'s path as written, and percent-decoded; `None` if the pattern covers every path.
@@ -490,5 +490,34 @@ mod tests {
         // For example, the path as written had dot segments, which parsing the URL removed.
         assert!(touches("h/admin", "http://h/x", false) && !touches("h/admin", "http://h/x", true));
         assert!(!touches("h/admin", "http://other/x", false));
+    }
+
+    #[test]
+    fn a_host_that_no_request_can_be_sent_to_is_compared_as_text() {
+        let long = format!("{}.example.com", "a".repeat(64));
+        for host in [
+            "a!b.example.com",
+            "-a.example.com",
+            "a.example.com..",
+            &long,
+        ] {
+            let url = Url::parse(&format!("https://{host}/x")).unwrap();
+            assert_eq!(HostName::parse(url.host_str().unwrap()), None, "{host}");
+            let touches = |pattern: &str| UrlPattern::compile(pattern).unwrap().touches(&url, true);
+            for pattern in ["*", "*.example.com", "https://*.com/x"] {
+                assert!(touches(pattern), "{pattern} of {host}");
+            }
+            for pattern in [
+                "example.com",
+                "*.b.example.com",
+                "other.test",
+                "*.test",
+                "1.2.3.4",
+            ] {
+                assert!(!touches(pattern), "{pattern} of {host}");
+            }
+        }
+        let same = UrlPattern::compile("example.com").unwrap();
+        assert!(same.touches(&Url::parse("https://EXAMPLE.com../").unwrap(), true));
     }
 }
