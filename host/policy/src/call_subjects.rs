@@ -1,6 +1,7 @@
 //! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
 //! host resolves them.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
@@ -141,27 +142,35 @@ pub(super) fn absolute(
     if capability.mounts.is_empty() || !names_paths(fields) {
         return None;
     }
-    let mut value = input.value().ok()?.clone();
-    let mut is_changed = false;
+    let given = input.value().ok()?;
+    // Copied only for a change, because each call passes here, and most change nothing.
+    let mut value = Cow::Borrowed(given);
+    let whole = |place: &Value| {
+        let text = place.as_str().filter(|text| !text.is_empty())?;
+        Some(guest_path(text, capability)).filter(|path| path != text)
+    };
     let paths = |field: &&SubjectField| field.kind == SubjectKind::Path;
     for field in fields.iter().filter(paths) {
-        let mut is_given = false;
-        change(&mut value, pointer_steps(field), &mut |place| {
-            is_given |= !place.is_null();
-            let text = place.as_str().filter(|text| !text.is_empty());
-            let path = text.map(|text| guest_path(text, capability));
-            if let Some(path) = path.filter(|path| place.as_str() != Some(path)) {
-                *place = Value::String(path);
-                is_changed = true;
-            }
-        });
+        let mut found = Vec::new();
+        collect(&value, pointer_steps(field), &mut found);
+        let is_given = found.iter().any(|place| !place.is_null());
+        if found.iter().any(|place| whole(place).is_some()) {
+            change(value.to_mut(), pointer_steps(field), &mut |place| {
+                if let Some(path) = whole(place) {
+                    *place = Value::String(path);
+                }
+            });
+        }
         // The guest would look for its own default in its working directory.
         let default = field.default.as_deref().filter(|_| !is_given);
         if let Some(path) = default.and_then(|default| elsewhere(default, capability)) {
-            is_changed |= give(&mut value, pointer_steps(field), path);
+            give(value.to_mut(), pointer_steps(field), path);
         }
     }
-    is_changed.then(|| input.with_value(value))
+    match value {
+        Cow::Owned(value) if value != *given => Some(input.with_value(value)),
+        _ => None,
+    }
 }
 
 /// Returns whether arguments of a tool are paths.
@@ -188,25 +197,19 @@ fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
     (!is_found(&own) && is_found(&path)).then_some(path)
 }
 
-/// Sets the value at the end of the steps of a pointer, where the objects on the way exist; returns whether it did.
-fn give<'s>(
-    value: &mut Value,
-    mut steps: impl Iterator<Item = &'s str> + Clone,
-    path: String,
-) -> bool {
+/// Sets the value at the end of the steps of a pointer, where the objects on the way exist.
+fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, path: String) {
     let (Some(step), Value::Object(fields)) = (steps.next(), value) else {
-        return false;
+        return;
     };
     let name = unescaped(step);
     if steps.clone().next().is_some() {
-        let inner = fields.get_mut(&name);
-        return inner.is_some_and(|inner| give(inner, steps, path));
-    }
-    let is_open = fields.get(&name).is_none_or(Value::is_null);
-    if is_open {
+        if let Some(inner) = fields.get_mut(&name) {
+            give(inner, steps, path);
+        }
+    } else if fields.get(&name).is_none_or(Value::is_null) {
         fields.insert(name, Value::String(path));
     }
-    is_open
 }
 
 /// Returns whether deciding on `input` inline could delay other calls: its arguments name many or long subjects.

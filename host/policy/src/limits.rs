@@ -14,6 +14,7 @@ use toolcell_spec::Usage;
 /// let limits = Limits { wall: Duration::from_secs(5), memory_bytes: 64 << 20, ..Limits::default() };
 /// assert_eq!(limits.with_timeout_ms(Some(100)).wall, Duration::from_millis(100));
 /// ```
+// An approval is bound to all fields of these limits and of `NetworkLimits`, so serde may skip none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Units of wasmtime fuel: the deterministic CPU budget. Default: 500,000,000,000.
