@@ -268,6 +268,28 @@ fn what_the_agent_adds_is_between_its_calls() {
 }
 
 #[test]
+fn a_step_can_have_any_value_in_the_fields_of_other_types() {
+    let home = Home::new();
+    let posted = json!([
+        { "type": "reasoning", "content": "c", "key": 7, "to_agent": null, "query": ["q"], "tool_call": 1 },
+        { "type": "memory_read", "query": "q", "results": null, "content": { "a": 1 }, "context_tokens": "few" },
+        { "type": "handoff", "to_agent": "a", "tool_result": { "cost_tokens": u64::MAX }, "message": "m" },
+        { "type": "reasoning", "content": "c", "tool_result": { "cost_tokens": 1 } },
+    ]);
+    home.add(&posted.to_string()).exits(0);
+    let trace = home.trace(&["--token-budget=100"]);
+    check_trace(&trace);
+    assert_eq!(trace["metrics"]["total_tokens"], 0);
+    let shown = trace["steps"].as_array().unwrap();
+    for (step, posted) in shown.iter().zip(posted.as_array().unwrap()) {
+        for (name, value) in posted.as_object().unwrap() {
+            assert_eq!(step.get(name), Some(value), "{name} of {step}");
+        }
+    }
+    home.toolcell(&["trace", SESSION]).run().exits(0);
+}
+
+#[test]
 fn steps_are_added_all_or_none_and_only_their_user_can_read_them() {
     let home = Home::new();
     home.add("{\"type\": \"reasoning\", \"content\": \"one\"}\n{\"type\": \"reasoning\", \"content\": \"two\"}\n")
@@ -282,6 +304,30 @@ fn steps_are_added_all_or_none_and_only_their_user_can_read_them() {
             "call log",
         ),
         ("{\"type\": \"end\", \"status\": \"paused\"}", "paused"),
+        (
+            "{\"type\": \"reasoning\", \"content\": 3}",
+            "it has no text `content`",
+        ),
+        (
+            "{\"type\": \"reasoning\", \"content\": \"c\", \"context_tokens\": 1.5}",
+            "`context_tokens` is not a whole number",
+        ),
+        (
+            "{\"type\": \"handoff\", \"to_agent\": \"\"}",
+            "it has no text `to_agent`",
+        ),
+        (
+            "{\"type\": \"handoff\", \"to_agent\": \"a\", \"message\": null}",
+            "`message` is not a text",
+        ),
+        (
+            "{\"type\": \"memory_write\", \"content\": \"c\", \"key\": 7}",
+            "`key` is not a text",
+        ),
+        (
+            "{\"type\": \"memory_read\", \"query\": {}}",
+            "it has no text `query`",
+        ),
         ("", "no step"),
     ] {
         let ran = home.add(steps).exits(2);

@@ -866,6 +866,14 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
         spec[field] = other;
         import(&spec).is_problem(status, code);
     }
+    for metadata in [
+        json!("mine"),
+        json!({ "category": "search", "side_effects": "no" }),
+    ] {
+        let mut spec = spec.clone();
+        spec["metadata"] = metadata;
+        assert_eq!(import(&spec).status, 200, "others may have written it");
+    }
     // A tool that no call can reach is not imported.
     std::fs::write(
         path.join("denying.toml"),

@@ -133,25 +133,17 @@ impl TraceBuilder {
             .iter()
             .filter(|block| block.kind == "handoff_ref")
         {
-            let text = |name: &str| Some(block.fields.text(name).unwrap_or_default().to_owned());
-            let step = TraceStep {
-                to_agent: text("to_agent"),
-                message: text("message"),
-                ..TraceStep::new(StepType::Handoff)
-            };
-            self.step(at, step);
+            let text = |name| (name, block.fields.text(name).unwrap_or_default());
+            let texts = ["to_agent", "message"].map(text);
+            self.step(at, TraceStep::with_texts(StepType::Handoff, texts));
         }
         for modifier in &result.context_modifiers {
             let content = match &modifier.value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let step = TraceStep {
-                content: Some(content),
-                key: Some(modifier.key.clone()),
-                ..TraceStep::new(StepType::MemoryWrite)
-            };
-            self.step(at, step);
+            let texts = [("content", content.as_str()), ("key", &modifier.key)];
+            self.step(at, TraceStep::with_texts(StepType::MemoryWrite, texts));
         }
     }
 
@@ -278,19 +270,13 @@ impl TraceBuilder {
 
     fn metrics(&self, total_duration_ms: u64) -> TraceMetrics {
         let end = self.end.as_ref().map(|(_, end)| end);
-        let results = self
-            .steps
-            .iter()
-            .filter_map(|(_, step)| step.tool_result.as_ref());
         let calls = self
             .steps
             .iter()
             .filter(|(_, step)| step.kind == StepType::ToolCall);
         TraceMetrics {
-            // The model's tokens are not in the steps' contexts: only the caller knows them.
-            total_tokens: end
-                .and_then(|end| end.total_tokens)
-                .unwrap_or_else(|| results.map(|result| result.cost_tokens).sum()),
+            // The model's tokens are not in the steps' contexts, and no tool reports any: only the caller knows them.
+            total_tokens: end.and_then(|end| end.total_tokens).unwrap_or(0),
             total_cost_usd: end
                 .and_then(|end| end.total_cost_usd.clone())
                 .unwrap_or_else(|| 0.into()),
@@ -315,7 +301,7 @@ impl TraceBuilder {
             let contexts = self
                 .steps
                 .iter()
-                .filter_map(|(_, step)| step.context_tokens);
+                .filter_map(|(_, step)| step.context_tokens());
             if contexts
                 .chain([metrics.total_tokens])
                 .any(|tokens| tokens > budget)

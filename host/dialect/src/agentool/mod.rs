@@ -1,6 +1,6 @@
 //! agentool: specifications of tools, calls, reasoning traces and registries (requirements 1.30, 1.31, 1.33).
 //!
-//! Unknown fields of what an agent posts survive, and change nothing.
+//! Unknown fields of posted steps and of imported specifications are kept, and change nothing.
 
 mod builder;
 mod call;

@@ -70,6 +70,8 @@ impl TracePost {
                     fields.insert("caller_step_id".to_owned(), id);
                 }
                 fields.insert("timestamp".to_owned(), json!(at));
+                // Tokens that are not known.
+                fields.retain(|name, value| name != "context_tokens" || !value.is_null());
                 PostContent::Step(Box::new(
                     serde_json::from_value(Value::Object(fields)).map_err(wrong)?,
                 ))
@@ -114,7 +116,7 @@ impl PostContent {
     fn problem(&self) -> Option<String> {
         match self {
             Self::Start(_) => None,
-            Self::Step(step) => step.missing().map(|name| format!("it has no `{name}`")),
+            Self::Step(step) => step.problem(),
             Self::End(end) => {
                 let is_negative = |cost: &Number| cost.as_f64().is_none_or(|cost| cost < 0.0);
                 end.total_cost_usd

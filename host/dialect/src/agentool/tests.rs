@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use toolcell_engine::catalog::RecordSchema;
 use toolcell_spec::{
@@ -495,6 +497,27 @@ fn arguments_that_are_no_object_or_in_no_record_are_told_as_they_were_sent() {
     );
 }
 
+/// Checks what no schema says: unique ids, times in order, a call before each result, and the counts.
+#[track_caller]
+fn check_steps(trace: &ReasoningTrace) {
+    let steps = &trace.steps;
+    let ids: HashSet<&str> = steps.iter().map(|step| step.step_id.as_str()).collect();
+    assert_eq!(
+        (ids.len(), trace.metrics.step_count),
+        (steps.len(), steps.len())
+    );
+    let time =
+        |step: &TraceStep| serde_json::from_value::<Timestamp>(json!(step.timestamp)).unwrap();
+    assert!(steps.is_sorted_by_key(time), "{steps:#?}");
+    let mut calls = HashSet::new();
+    for step in steps {
+        calls.extend(step.tool_call.as_ref().map(|call| &call.id));
+        let answered = step.tool_result.as_ref().map(|result| &result.call_id);
+        assert!(answered.is_none_or(|id| calls.contains(id)), "{steps:#?}");
+    }
+    assert_eq!(trace.metrics.tool_call_count, calls.len());
+}
+
 /// The trace of these calls, each with the class of its error, and these posts.
 fn traced(
     calls: &[(ToolInvocation, Option<ErrorClass>)],
@@ -513,6 +536,7 @@ fn traced(
         .iter()
         .for_each(|post| builder.post(TracePost::read(post.clone(), Timestamp::now()).unwrap()));
     let trace = builder.finish().unwrap();
+    check_steps(&trace);
     let trace = to_value(&trace);
     assert!(is_valid("reasoning-trace", &trace), "{trace:#}");
     trace
@@ -649,6 +673,7 @@ fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
     builder.call(&child, Some(&succeeded(&child, vec![], None)));
     builder.call(&twin, None);
     let trace = builder.finish().unwrap();
+    check_steps(&trace);
     assert!(is_valid("reasoning-trace", &to_value(&trace)));
     assert_eq!(
         (&trace.finished_at, &trace.output, &trace.status),
@@ -665,10 +690,10 @@ fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
         kinds[at..at + 3],
         ["tool_result", "handoff", "memory_write"]
     );
-    assert_eq!(trace.steps[at + 1].to_agent.as_deref(), Some("billing"));
-    let written = &trace.steps[at + 2];
+    assert_eq!(trace.steps[at + 1].extra["to_agent"], "billing");
+    let written = &trace.steps[at + 2].extra;
     assert_eq!(
-        (written.key.as_deref(), written.content.as_deref()),
+        (written["key"].as_str(), written["content"].as_str()),
         (Some("branch"), Some("{\"a\":1}"))
     );
     let ids: Vec<String> = trace
@@ -703,11 +728,19 @@ fn a_post_reads_back_as_it_was_written() {
         json!({ "type": "handoff", "to_agent": "b", "message": "m" }),
         json!({ "type": "memory_read", "query": "q", "results": [null] }),
         json!({ "type": "memory_write", "content": "c", "key": "k" }),
+        json!({ "type": "memory_read", "query": "q", "results": null, "content": 1, "context_tokens": "many" }),
+        json!({ "type": "reasoning", "content": "c", "key": [], "tool_call": 7, "tool_result": { "cost_tokens": -1 } }),
         json!({ "type": "end", "output": "o", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032 }),
     ] {
         let read = TracePost::read(post.clone(), now).unwrap();
         let again = TracePost::read(read.to_value(), Timestamp::of_unix_millis(0)).unwrap();
         assert_eq!(again, read, "{post}");
+        for (name, value) in post.as_object().unwrap() {
+            assert!(
+                name == "step_id" || read.to_value()[name] == *value,
+                "{name} of {post}"
+            );
+        }
     }
     let step = TracePost::read(
         json!({ "type": "reasoning", "content": "c", "step_id": "mine" }),

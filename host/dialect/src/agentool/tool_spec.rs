@@ -22,6 +22,8 @@ pub struct ToolSpec {
     pub parameters: Value,
     /// JSON Schema of the output.
     pub returns: Option<Value>,
+    /// Not read from others: `extra` has theirs, whatever it is, because it changes nothing.
+    #[serde(skip_deserializing)]
     pub metadata: Option<SpecMetadata>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -29,7 +31,7 @@ pub struct ToolSpec {
 
 /// `metadata` of a [`ToolSpec`].
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SpecMetadata {
     pub category: Option<Category>,
     pub cost_tier: Option<CostTier>,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use strum::IntoStaticStr;
-use toolcell_spec::Extra;
+use toolcell_spec::{Extra, TypedFields};
 
 use super::{ToolCall, ToolResult};
 
@@ -56,30 +56,23 @@ impl StepType {
     }
 }
 
-/// One step. Its type says which of the other fields it has.
+/// One step. Its type says which fields it has; one of another type may have the same fields with any values.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
     pub kind: StepType,
-    /// Of `reasoning` and `memory_write`.
-    pub content: Option<String>,
-    /// Of `memory_write`.
-    pub key: Option<String>,
-    /// Of `reasoning`.
-    pub context_tokens: Option<u64>,
+    /// Only of calls in the log, as `tool_result`: callers add no such steps.
+    #[serde(skip_deserializing)]
     pub tool_call: Option<ToolCall>,
+    #[serde(skip_deserializing)]
     pub tool_result: Option<ToolResult>,
-    /// Of `handoff`; so is `message`.
-    pub to_agent: Option<String>,
-    pub message: Option<String>,
-    /// Of `memory_read`; so is `results`.
-    pub query: Option<String>,
-    pub results: Option<Value>,
-    pub timestamp: String,
+    /// `content` and `context_tokens` of `reasoning`, `to_agent` and `message` of `handoff`, `query` and `results` of
+    /// `memory_read`, `content` and `key` of `memory_write`, and every field that is unknown.
     #[serde(flatten)]
     pub extra: Extra,
+    pub timestamp: String,
 }
 
 impl TraceStep {
@@ -88,33 +81,48 @@ impl TraceStep {
         Self {
             step_id: String::new(),
             kind,
-            content: None,
-            key: None,
-            context_tokens: None,
             tool_call: None,
             tool_result: None,
-            to_agent: None,
-            message: None,
-            query: None,
-            results: None,
-            timestamp: String::new(),
             extra: Extra::new(),
+            timestamp: String::new(),
         }
     }
 
-    /// The field that a step of its type must have, and this one does not.
-    pub(super) fn missing(&self) -> Option<&'static str> {
-        let (name, is_there) = match self.kind {
-            StepType::Reasoning | StepType::MemoryWrite => ("content", self.content.is_some()),
-            StepType::ToolCall => ("tool_call", self.tool_call.is_some()),
-            StepType::ToolResult => ("tool_result", self.tool_result.is_some()),
-            StepType::Handoff => {
-                let agent = self.to_agent.as_deref().unwrap_or_default();
-                ("to_agent", !agent.is_empty())
-            }
-            StepType::MemoryRead => ("query", self.query.is_some()),
+    /// A step with texts as its fields.
+    pub(super) fn with_texts(kind: StepType, texts: [(&str, &str); 2]) -> Self {
+        let mut step = Self::new(kind);
+        step.extra
+            .extend(texts.map(|(name, text)| (name.to_owned(), text.into())));
+        step
+    }
+
+    /// Size of the model's context, in tokens, if the step says so.
+    pub fn context_tokens(&self) -> Option<u64> {
+        self.extra.get("context_tokens").and_then(Value::as_u64)
+    }
+
+    /// Why a step that a caller adds is none of its type; `None` if it is one.
+    pub(super) fn problem(&self) -> Option<String> {
+        let is_text: fn(&Value) -> bool = Value::is_string;
+        let (needed, optional, is_right, what) = match self.kind {
+            StepType::Reasoning => (
+                "content",
+                "context_tokens",
+                Value::is_u64 as _,
+                "a whole number",
+            ),
+            StepType::Handoff => ("to_agent", "message", is_text, "a text"),
+            StepType::MemoryRead => ("query", "query", is_text, "a text"),
+            StepType::MemoryWrite => ("content", "key", is_text, "a text"),
+            StepType::ToolCall | StepType::ToolResult => return None,
         };
-        (!is_there).then_some(name)
+        let text = self.extra.text(needed);
+        if text.is_none_or(|text| text.is_empty() && self.kind == StepType::Handoff) {
+            return Some(format!("it has no text `{needed}`"));
+        }
+        let given = self.extra.get(optional);
+        let is_wrong = given.is_some_and(|value| !is_right(value));
+        is_wrong.then(|| format!("`{optional}` is not {what}"))
     }
 }
 

@@ -270,7 +270,7 @@ impl RequestReader {
             .map(|token| SecretValue::new(token.to_owned()))
     }
 
-    /// An object of texts; for Arcade a list of `{key, value}`.
+    /// An object of texts, or a list of `{key, value}`; each format takes both.
     fn secrets(&mut self, context: Option<&Map<String, Value>>) -> Vec<(String, SecretValue)> {
         let found = context.and_then(|context| self.field(context, ("/context", "secrets"), false));
         let secret = |name: &str, value: &Value| {

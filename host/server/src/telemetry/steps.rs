@@ -46,7 +46,7 @@ fn event(post: &TracePost) -> SpanEvent {
                 // No caller adds one.
                 StepType::ToolCall | StepType::ToolResult => "agentool.step",
             };
-            (name, step.context_tokens)
+            (name, step.context_tokens())
         }
         PostContent::End(end) => ("agentool.end", end.total_tokens),
     };

@@ -3,8 +3,8 @@ use toolcell_dialect::agentool::{
     ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStatus, TraceStep,
 };
 use toolcell_engine::approval::PromptSheet;
-use toolcell_spec::Timestamp;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
+use toolcell_spec::{Timestamp, TypedFields};
 
 use crate::show;
 
@@ -59,18 +59,18 @@ pub(super) fn page(trace: &ReasoningTrace) -> String {
 /// A step's subject and content.
 fn line(step: &TraceStep) -> (String, String) {
     let json = |value: &Value| visible_json(&value.to_string()).into_owned();
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let text = |name| step.extra.text(name).unwrap_or_default().to_owned();
     match (step.kind, &step.tool_call, &step.tool_result) {
         (StepType::ToolCall, Some(call), _) => {
             (format!("{}  {}", call.name, call.id), json(&call.arguments))
         }
         (StepType::ToolResult, _, Some(result)) => outcome(result),
-        (StepType::Handoff, ..) => (text(&step.to_agent), text(&step.message)),
+        (StepType::Handoff, ..) => (text("to_agent"), text("message")),
         (StepType::MemoryRead, ..) => {
-            let results = step.results.as_ref().map(json).unwrap_or_default();
-            (text(&step.query), results)
+            let results = step.extra.get("results").map(json).unwrap_or_default();
+            (text("query"), results)
         }
-        _ => (text(&step.key), text(&step.content)),
+        _ => (text("key"), text("content")),
     }
 }
 
