@@ -13,7 +13,8 @@ pub struct ModelCall {
     pub id: String,
     /// The name of a tool, which need not exist.
     pub name: String,
-    /// The arguments, which need not be JSON: models make mistakes, and the result of the call says so.
+    /// The arguments, which need not be JSON: models make mistakes, and the result of the call says so. A type of an API's own
+    /// reads its calls if that API does not take both names.
     #[serde(
         alias = "input",
         default = "no_arguments",

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_spec::{ToolInvocation, ToolResult};
+use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
-use super::model_call::calls;
+use super::model_call::{calls, no_arguments, read_arguments};
 use super::parts::native_id;
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 
@@ -33,6 +33,24 @@ struct MessageOrBlock<'a> {
     kind: Option<String>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ToolUse {
+    id: String,
+    name: String,
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    input: Input,
+}
+
+impl From<ToolUse> for ModelCall {
+    fn from(block: ToolUse) -> Self {
+        Self {
+            id: block.id,
+            name: block.name,
+            arguments: block.input,
+        }
+    }
 }
 
 /// Reads the calls of a message, of a list of its blocks, or of one block.
@@ -72,7 +90,7 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
         _ => return Err(MessageError::no_object("message")),
     };
     // Server tools, which the API runs, have another type.
-    calls::<ModelCall>("content", blocks, Some(CALL))
+    calls::<ToolUse>("content", blocks, Some(CALL))
 }
 
 /// The block for one result. In an error's block the API takes only text.
@@ -126,6 +144,15 @@ mod tests {
             };
             let said = (call.id.as_str(), call.name.as_str(), call.arguments.text());
             assert_eq!(said, ("toolu_1", "a", "{\"n\":  1.0}"));
+        }
+        let other =
+            |fields: &str| format!(r#"{{"type": "tool_use", "id": "a", "name": "t", {fields}}}"#);
+        for (fields, arguments) in [
+            (r#""arguments": {"n": 1}"#, "{}"),
+            (r#""arguments": {"n": 1}, "input": {"n": 2}"#, r#"{"n": 2}"#),
+        ] {
+            let calls = read(&other(fields)).unwrap();
+            assert_eq!(calls[0].arguments.text(), arguments, "`input` alone counts");
         }
         assert!(read(text).unwrap().is_empty());
         assert!(

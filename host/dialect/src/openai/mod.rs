@@ -59,19 +59,22 @@ struct ChoiceMessage<'a> {
 struct ChatCall {
     id: String,
     function: Option<FunctionCall>,
-    /// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
-    custom: Option<FunctionCall>,
+    custom: Option<CustomCall>,
 }
 
 #[derive(Deserialize)]
 struct FunctionCall {
     name: String,
-    #[serde(
-        alias = "input",
-        default = "no_arguments",
-        deserialize_with = "read_arguments"
-    )]
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
     arguments: Input,
+}
+
+/// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
+#[derive(Deserialize)]
+struct CustomCall {
+    name: String,
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    input: Input,
 }
 
 /// Reads the calls of a message, or of a response with one choice.
@@ -122,9 +125,13 @@ fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("tool_calls[{at}]");
     let call: ChatCall =
         serde_json::from_str(call.get()).map_err(|error| MessageError::at(&place, &error))?;
+    let custom = |CustomCall { name, input }| FunctionCall {
+        name,
+        arguments: input,
+    };
     let FunctionCall { name, arguments } = call
         .function
-        .or(call.custom)
+        .or_else(|| call.custom.map(custom))
         .ok_or_else(|| MessageError(format!("cannot read {place}: it has no function")))?;
     Ok(ModelCall {
         id: call.id,
@@ -201,6 +208,10 @@ mod tests {
             call("call_2", json!({ "name": "b", "arguments": "{\"n\": " })),
             call("call_3", json!({ "name": "c" })),
             { "id": "call_4", "type": "custom", "custom": { "name": "d", "input": "free text" } },
+            // Each kind of call has one field for its arguments, and the other one is none.
+            call("call_5", json!({ "name": "e", "input": { "n": 1 } })),
+            call("call_6", json!({ "name": "f", "arguments": "{}", "input": { "n": 1 } })),
+            { "id": "call_7", "type": "custom", "custom": { "name": "g", "arguments": "x", "input": "y" } },
         ]);
         let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
         let response =
@@ -216,6 +227,9 @@ mod tests {
                 ("call_2", "b", "{\"n\": "),
                 ("call_3", "c", "{}"),
                 ("call_4", "d", "free text"),
+                ("call_5", "e", "{}"),
+                ("call_6", "f", "{}"),
+                ("call_7", "g", "y"),
             ];
             assert_eq!(said, expected);
         }
