@@ -42,6 +42,11 @@ impl Cancellation {
         self.0.reason.get().copied().filter(|_| is_asked)
     }
 
+    /// The reason for a call that stops: an interruption by the user unless another one was given.
+    pub fn reason(&self) -> AbortReason {
+        self.requested().unwrap_or(AbortReason::UserInterruption)
+    }
+
     /// Waits until the call is asked to stop.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
         self.0.token.cancelled()

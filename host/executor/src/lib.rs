@@ -280,11 +280,7 @@ pub fn canceled(reason: AbortReason) -> Refusal {
 
 /// The refusal of a call that `cancellation` asks to stop.
 pub fn stopped(cancellation: &Cancellation) -> Refusal {
-    canceled(
-        cancellation
-            .requested()
-            .unwrap_or(AbortReason::UserInterruption),
-    )
+    canceled(cancellation.reason())
 }
 
 /// Runs `work`, unless the call is asked to stop before or meanwhile.

@@ -496,7 +496,7 @@ async fn unless_stopped<T>(
     let stopped = async {
         tokio::select! {
             biased;
-            () = canceled => StopReason::Canceled(reason(cancellation)),
+            () = canceled => StopReason::Canceled(cancellation.reason()),
             () = expired => StopReason::Deadline,
         }
     };
@@ -544,12 +544,6 @@ async fn unless<T>(
 
 pub(super) fn host_fault(error: &wasmtime::Error) -> Refusal {
     Refusal::host_fault(format!("{error:#}"))
-}
-
-fn reason(cancellation: &Cancellation) -> AbortReason {
-    cancellation
-        .requested()
-        .unwrap_or(AbortReason::UserInterruption)
 }
 
 /// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the

@@ -47,7 +47,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use toolcell_executor as executor;
 use toolcell_executor::{Cancellation, Execution, Executor, InputCheck, RunInput};
 use toolcell_policy::{Limits, Permit};
-use toolcell_spec::{AbortReason, ErrorCode, Refusal, SafetyFacts};
+use toolcell_spec::{ErrorCode, Refusal, SafetyFacts};
 use toolcell_system::BoxFuture;
 use toolcell_system::component_size::component_bytes_max;
 use toolcell_system::file_state::FileState;
@@ -324,7 +324,7 @@ impl Sandbox {
             .await?;
         tokio::select! {
             biased;
-            () = check.cancellation.cancelled() => Err(canceled(check.cancellation)),
+            () = check.cancellation.cancelled() => Err(executor::stopped(check.cancellation)),
             place = self.checks.acquire() => Ok((linked, place.ok())),
         }
     }
@@ -403,14 +403,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The execution of a call whose component cannot be used.
 fn not_run(refusal: Refusal) -> Box<Execution> {
     Execution::failed(refusal, Default::default())
-}
-
-fn canceled(cancellation: &Cancellation) -> Refusal {
-    executor::canceled(
-        cancellation
-            .requested()
-            .unwrap_or(AbortReason::UserInterruption),
-    )
 }
 
 /// A cancellation that is never requested, for guests that run outside a call.

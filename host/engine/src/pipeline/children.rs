@@ -332,7 +332,7 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
             () = cancellation.cancelled(), if !canceled => {
                 canceled = true;
                 if let Some(child) = &child {
-                    child.cancellation.cancel(reason(&cancellation));
+                    child.cancellation.cancel(cancellation.reason());
                 }
             }
             execution = &mut guest => break execution,
@@ -354,7 +354,7 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
                         let begun = family.begin(services, &journey.request, call, reply);
                         ids.push(json!(begun.id));
                         if canceled {
-                            begun.cancellation.cancel(reason(&cancellation));
+                            begun.cancellation.cancel(cancellation.reason());
                         }
                         child = Some(begun);
                     }
@@ -389,12 +389,6 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
         journey.tree = Some(Arc::new(tree.emptied()));
     }
     execution
-}
-
-fn reason(cancellation: &Cancellation) -> AbortReason {
-    cancellation
-        .requested()
-        .unwrap_or(AbortReason::UserInterruption)
 }
 
 /// Waits for the end of the call, if there is one.

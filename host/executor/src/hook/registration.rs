@@ -51,10 +51,15 @@ impl Matcher {
     /// Compiles a pattern for the tool's id, such as `files.*`, and one for its namespace. Fails if a pattern is
     /// invalid.
     pub fn new(tool: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
-        let compile = |text: &str| WordPattern::compile(text).map_err(|error| format!("{error:#}"));
+        let compile = |name: &str, text: Option<&str>| {
+            text.map(|text| {
+                WordPattern::compile(text).map_err(|error| format!("{name}: {error:#}"))
+            })
+            .transpose()
+        };
         Ok(Self {
-            tool: tool.map(compile).transpose()?,
-            namespace: namespace.map(compile).transpose()?,
+            tool: compile("tool", tool)?,
+            namespace: compile("namespace", namespace)?,
         })
     }
 
@@ -256,7 +261,15 @@ mod tests {
             matcher.to_value(),
             json!({"tool": "files.*", "namespace": "files"})
         );
-        assert!(Matcher::new(Some("files.["), None).is_err());
+        let error = Matcher::new(Some("files.["), None).unwrap_err();
+        assert!(
+            error.starts_with("tool: `files.[` is not a pattern"),
+            "{error}"
+        );
+        assert_eq!(
+            Matcher::new(Some("files.*"), Some("")).unwrap_err(),
+            "namespace: an empty pattern matches nothing"
+        );
     }
 
     fn tool() -> ToolDeclaration {
