@@ -210,7 +210,10 @@ pub fn pick<'t>(
     name: &str,
 ) -> Result<Option<Arc<Tool>>, Refusal> {
     let kinds: [&dyn Fn(&ToolDeclaration) -> bool; 3] = [
-        &|tool| tool.qualified_name() == name,
+        &|tool| {
+            let rest = name.strip_prefix(tool.namespace.as_str());
+            rest.and_then(|rest| rest.strip_prefix('.')) == Some(tool.name.as_str())
+        },
         &|tool| tool.name == name,
         &|tool| tool.aliases.iter().any(|alias| alias == name),
     ];

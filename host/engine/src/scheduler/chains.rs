@@ -16,7 +16,7 @@ pub const CHILD_DEPTH_MAX: u32 = 4;
 pub struct CallChains(SharedPlaces);
 
 impl CallChains {
-    /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its [`share`](super::share).
+    /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its share.
     pub fn new(calls_at_once: u32, callers: usize) -> Self {
         let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
         Self(SharedPlaces::new(chains, callers))

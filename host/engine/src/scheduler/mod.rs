@@ -1,5 +1,4 @@
-//! When a call runs, and how it is stopped: a bounded number at a time, in a bounded amount of memory, with a share for
-//! each caller. [`batch`] plans calls that belong together, and [`ResourceLocks`] keeps apart those that could disturb
+//! When a call runs: a bounded number at a time, in a bounded amount of memory, with a share for each caller. [`batch`] plans calls that belong together, and [`ResourceLocks`] keeps apart those that could disturb
 //! each other.
 
 pub mod batch;

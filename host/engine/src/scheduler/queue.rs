@@ -32,7 +32,7 @@ pub enum NoPlace {
 }
 
 impl Scheduler {
-    /// Creates a scheduler for `callers`, each of which may have its [`share`](super::share) of the places. Without a
+    /// Creates a scheduler for `callers`, each of which may have its share of the places. Without a
     /// memory budget, only the number of calls is limited.
     pub fn new(calls_at_once: usize, callers: usize, memory: Option<MemoryBudget>) -> Self {
         let places = calls_at_once.clamp(1, Semaphore::MAX_PERMITS);
@@ -45,7 +45,7 @@ impl Scheduler {
     }
 
     /// Sets how many calls may wait at once. Default: any number. With several callers, each may have its
-    /// [`share`](super::share).
+    /// share.
     #[must_use]
     pub fn waiting(self, calls: usize) -> Self {
         Self {

@@ -207,7 +207,7 @@ fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
     Refusal::new(ErrorCode::ApprovalNotOpen, message)
 }
 
-/// The decision that records an answer: how it counts, and in words.
+/// The decision that records an answer, with its effect and the verb for it.
 async fn decided(
     journey: &mut CallState<'_>,
     answer: &Answer,
