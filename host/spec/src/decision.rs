@@ -33,9 +33,8 @@ pub enum Behavior {
 ///
 /// assert_eq!(Mode::default(), Mode::Default);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// Asks for approvals.
     #[default]
@@ -49,7 +48,11 @@ pub enum Mode {
 impl Mode {
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        self.into()
+        match self {
+            Self::Default => "default",
+            Self::Plan => "plan",
+            Self::NonInteractive => "non_interactive",
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use strum::IntoStaticStr;
 
 use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 
@@ -12,9 +11,8 @@ use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 /// assert_eq!(ErrorClass::PolicyBlocked.result_status(), ResultStatus::Denied);
 /// assert_eq!(ErrorClass::CredentialMissing.recoverability(), Recoverability::SetupFirst);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum ErrorClass {
     /// No tool has this name, or several have (AT-EC-01).
     UnknownTool,
@@ -91,7 +89,30 @@ impl ErrorClass {
 
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        self.into()
+        match self {
+            Self::UnknownTool => "unknown_tool",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::SchemaValidationFailed => "schema_validation_failed",
+            Self::SchemaNotLoaded => "schema_not_loaded",
+            Self::PermissionDenied => "permission_denied",
+            Self::ApprovalRejected => "approval_rejected",
+            Self::PolicyBlocked => "policy_blocked",
+            Self::HookBlocked => "hook_blocked",
+            Self::CapabilityGap => "capability_gap",
+            Self::SetupRequired => "setup_required",
+            Self::CredentialMissing => "credential_missing",
+            Self::SandboxViolation => "sandbox_violation",
+            Self::Timeout => "timeout",
+            Self::RateLimited => "rate_limited",
+            Self::DependencyUnavailable => "dependency_unavailable",
+            Self::ExecutionFailed => "execution_failed",
+            Self::PartialFailure => "partial_failure",
+            Self::ResultTooLarge => "result_too_large",
+            Self::ResultRedacted => "result_redacted",
+            Self::SiblingCanceled => "sibling_canceled",
+            Self::StreamingFallbackDiscarded => "streaming_fallback_discarded",
+            Self::Canceled => "canceled",
+        }
     }
 
     /// Returns whether the host words every error of this class, except errors that a tool itself reports.

@@ -269,13 +269,7 @@ impl ToolInvocation {
 
     /// Adds a mapping to the call (AT-MAP-01..07).
     pub fn add_mapping(&mut self, mapping: &ExternalMapping) {
-        let mappings = self
-            .extra
-            .entry(MAPPINGS)
-            .or_insert_with(|| Value::Array(Vec::new()));
-        if let Some(mappings) = mappings.as_array_mut() {
-            mappings.push(json!(mapping));
-        }
+        self.note_item(MAPPINGS, json!(mapping));
     }
 
     /// Adds what is known of the call only at its end to the mapping of its caller's protocol `source`.
