@@ -36,7 +36,7 @@ const ASIDE: (u64, Duration) = (200_000_000, Duration::from_secs(2));
 ///
 /// # Errors
 ///
-/// An invalid pattern, or an automaton that takes more than [`PATTERN_BYTES_MAX`].
+/// An invalid pattern, or an automaton that takes more than `PATTERN_BYTES_MAX`.
 pub fn states(pattern: &str) -> anyhow::Result<usize> {
     let config = NFA::config().nfa_size_limit(Some(PATTERN_BYTES_MAX));
     Ok(NFA::compiler()
