@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use semver::Prerelease;
 use serde::Serialize;
 use toolcell_engine::approval::legible;
 use toolcell_spec::{ErrorCode, Refusal, Timestamp};
@@ -286,15 +285,17 @@ fn compare(one: &str, other: &str) -> Option<Ordering> {
         numbers.resize(length, 0);
         numbers
     };
-    Some(
-        padded(one)
-            .cmp(&padded(other))
-            .then_with(|| one_pre.cmp(&other_pre)),
-    )
+    let by_pre = match (one_pre.is_empty(), other_pre.is_empty()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => pre(one_pre, other_pre),
+    };
+    Some(padded(one).cmp(&padded(other)).then(by_pre))
 }
 
 /// The numbers of a version, and what follows `-`.
-fn numbers(version: &str) -> Option<(Vec<u64>, Prerelease)> {
+fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
     let version = version.strip_prefix('v').unwrap_or(version);
     let version = version
         .split_once('+')
@@ -304,7 +305,28 @@ fn numbers(version: &str) -> Option<(Vec<u64>, Prerelease)> {
         .split('.')
         .map(|number| number.parse().ok())
         .collect();
-    Some((numbers?, Prerelease::new(pre).ok()?))
+    Some((numbers?, pre))
+}
+
+fn pre(one: &str, other: &str) -> Ordering {
+    let mut one = one.split('.');
+    let mut other = other.split('.');
+    loop {
+        let order = match (one.next(), other.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(one), Some(other)) => match (one.parse::<u64>(), other.parse::<u64>()) {
+                (Ok(one), Ok(other)) => one.cmp(&other),
+                (Ok(_), Err(_)) => Ordering::Less,
+                (Err(_), Ok(_)) => Ordering::Greater,
+                (Err(_), Err(_)) => one.cmp(other),
+            },
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -455,6 +477,18 @@ mod tests {
             compared(Some(&signed), &older).unwrap_err().code,
             ErrorCode::Downgrade
         );
+        for (before, after) in [
+            ("1.3.0", "1.3.0-2026.01.05"),
+            ("1.3.1", "1.2.0-rc_2"),
+            ("1.2.0-rc.02", "1.2.0-rc.01"),
+        ] {
+            let before = version(|entry| entry.version = Some(before.to_owned()));
+            let after = version(|entry| entry.version = Some(after.to_owned()));
+            assert_eq!(
+                compared(Some(&before), &after).unwrap_err().code,
+                ErrorCode::Downgrade
+            );
+        }
         let unsigned = ToolVersion {
             entry: LockEntry {
                 signer: None,
@@ -574,6 +608,16 @@ mod tests {
             }
         }
         assert_eq!(compare("1.0+a", "1.0.0+b"), Some(Ordering::Equal));
+        // What semver does not allow after `-` has an order, too.
+        for (one, other) in [
+            ("1.2.9-2026.01.05", "1.3.0-2026.01.05"),
+            ("1.3.0-2026.01.05", "1.3.0-2026.02.01"),
+            ("1.2.0-rc.01", "1.2.0-rc.2"),
+            ("1.2.0-rc_2", "1.2.0"),
+            ("1.2.0-rc_1", "1.2.0-rc_2"),
+        ] {
+            assert_eq!(compare(one, other), Some(Ordering::Less), "{one} {other}");
+        }
         assert_eq!(compare("latest", "1.0"), None);
     }
 }
