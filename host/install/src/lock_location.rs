@@ -3,7 +3,7 @@
 
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,12 @@ use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};
 
 /// Folder of confirmed entries, in the state folder.
 pub(crate) const FOLDER: &str = "installed";
-/// The draft of a lock, beside it.
+/// A file beside a lock, locked by the process that changes the lock: NFS carries the locks of files to other machines.
+const TURN: &str = ".toolcell.lock.turn";
+/// How the names of a lock's drafts begin, beside it.
 const DRAFT: &str = ".toolcell.lock.draft";
+/// As the other files of a project, less what the user's mask takes.
+const FILE_MODE: u32 = 0o666;
 /// How long a process waits for others to change the lock, which takes each of them milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it looks meanwhile.
@@ -39,6 +43,20 @@ pub struct InstalledTools {
     pub lock: ToolLock,
     /// Entries that this user confirmed. Between two steps of an install, a name has two.
     confirmed: Vec<LockEntry>,
+}
+
+/// The turn of this process to change a lock. Ends on drop.
+struct ChangeTurn {
+    path: PathBuf,
+    /// Locked.
+    _file: File,
+}
+
+impl Drop for ChangeTurn {
+    fn drop(&mut self) {
+        // Still locked. If this fails, the next process reuses it.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 impl InstalledTools {
@@ -185,7 +203,9 @@ impl LockLocation {
         change: impl FnOnce(&mut InstalledTools) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
-        let _alone = self.alone(PATIENCE).map_err(|error| failed(&error))?;
+        let _turn = self.turn(PATIENCE).map_err(|error| failed(&error))?;
+        // Before `change`, which may write other files, too.
+        let mut draft = self.draft().map_err(|error| failed(&error))?;
         let before = self.read()?;
         let mut after = before.clone();
         change(&mut after)?;
@@ -194,7 +214,11 @@ impl LockLocation {
         }
         let text = after.lock.to_text()?;
         lock::fits(&after.lock, &text).map_err(|why| failed(&io::Error::other(why)))?;
-        let draft = self.draft(&text).map_err(|error| failed(&error))?;
+        let mut write = || -> io::Result<()> {
+            draft.write_all(text.as_bytes())?;
+            draft.as_file().sync_all()
+        };
+        write().map_err(|error| failed(&error))?;
         let settled = after.settled();
         self.confirm(
             before
@@ -211,42 +235,58 @@ impl LockLocation {
         self.confirm(settled)
     }
 
-    /// Locks the folder, so that no other process changes the lock meanwhile, also of another user. One of these could keep it
-    /// locked, so the wait for it ends after `patience`.
-    fn alone(&self, patience: Duration) -> io::Result<File> {
-        let folder = File::open(self.folder())?;
+    /// Waits until no other process changes the lock, also of another user. One of these could keep the turn, so the wait
+    /// for it ends after `patience`.
+    fn turn(&self, patience: Duration) -> io::Result<ChangeTurn> {
+        let path = self.folder().join(TURN);
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let until = Instant::now() + patience;
         loop {
-            match folder.try_lock() {
-                Ok(()) => return Ok(folder),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                    std::thread::sleep(POLL);
+            let file = File::from(rustix::fs::open(
+                &path,
+                flags,
+                Mode::from_raw_mode(FILE_MODE),
+            )?);
+            let ours = file.metadata()?;
+            if !ours.is_file() {
+                return Err(io::Error::other(format!("{TURN} is not a regular file")));
+            }
+            match file.try_lock() {
+                Ok(()) => {
+                    // The process that had it may have removed it meanwhile.
+                    let there = path.symlink_metadata();
+                    if there.is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
+                        return Ok(ChangeTurn { path, _file: file });
+                    }
                 }
-                Err(TryLockError::WouldBlock) => {
-                    let seconds = patience.as_secs();
-                    let message = format!(
-                        "another process keeps its folder locked for more than {seconds} s"
-                    );
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-                }
+                Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
+            if Instant::now() >= until {
+                let seconds = patience.as_secs();
+                let message =
+                    format!("another process keeps {TURN} locked for more than {seconds} s");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            std::thread::sleep(POLL);
         }
     }
 
-    /// Writes `text` into a file beside the lock, onto the disk.
-    fn draft(&self, text: &str) -> io::Result<NamedTempFile> {
-        // A killed process may have left one. No other process writes one now.
-        let _ = std::fs::remove_file(self.folder().join(DRAFT));
-        let mut draft = tempfile::Builder::new()
+    /// Creates a file beside the lock for its next text, and removes those of processes that were killed: only the process
+    /// whose turn it is has one.
+    fn draft(&self) -> io::Result<NamedTempFile> {
+        for entry in std::fs::read_dir(self.folder())? {
+            let name = entry?.file_name();
+            if name.as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
+                // A folder of that name is no draft, and stays.
+                let _ = std::fs::remove_file(self.folder().join(name));
+            }
+        }
+        tempfile::Builder::new()
             .prefix(DRAFT)
-            .rand_bytes(0)
-            // As the other files of a project, less what the user's mask takes.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(self.folder())?;
-        draft.write_all(text.as_bytes())?;
-        draft.as_file().sync_all()?;
-        Ok(draft)
+            .permissions(Permissions::from_mode(FILE_MODE))
+            .tempfile_in(self.folder())
     }
 
     fn confirm(&self, entries: Vec<LockEntry>) -> Result<(), Refusal> {

@@ -146,6 +146,43 @@ fn a_lock_that_is_a_link_is_not_followed() {
     test.put(&entry("a"), None).unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), before);
     assert!(!test.place.file().is_symlink() && draft.symlink_metadata().is_err());
+    std::os::unix::fs::symlink(&target, test.place.folder().join(TURN)).unwrap();
+    assert_eq!(
+        test.put(&entry("b"), None).unwrap_err().code,
+        ErrorCode::LockUnwritable
+    );
+}
+
+#[test]
+fn drafts_of_killed_processes_go_and_a_folder_of_that_name_harms_nothing() {
+    let test = Test::new();
+    let folder = test.place.folder();
+    std::fs::create_dir(folder.join(DRAFT)).unwrap();
+    let left = folder.join(format!("{DRAFT}x1Y2z3"));
+    std::fs::write(&left, "half").unwrap();
+    test.put(&entry("a"), None).unwrap();
+    assert!(folder.join(DRAFT).is_dir() && !left.exists());
+    assert_eq!(test.place.read().unwrap().entries().count(), 1);
+}
+
+#[test]
+fn a_folder_that_another_program_locks_is_not_waited_for() {
+    let test = Test::new();
+    let folder = File::open(test.place.folder()).unwrap();
+    folder.lock().unwrap();
+    test.put(&entry("a"), None).unwrap();
+}
+
+#[test]
+fn the_draft_is_there_before_the_effects_of_a_change() {
+    let test = Test::new();
+    let looked = |_: &mut InstalledTools| {
+        let names = std::fs::read_dir(test.place.folder()).unwrap();
+        let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(names.any(|name| name.starts_with(DRAFT)));
+        Ok(())
+    };
+    test.place.change(looked).unwrap();
 }
 
 #[test]
@@ -162,12 +199,12 @@ fn a_refused_change_leaves_no_draft() {
 #[test]
 fn a_lock_that_another_keeps_is_not_waited_for_without_end() {
     let test = Test::new();
-    let kept = test.place.alone(PATIENCE).unwrap();
+    let kept = test.place.turn(PATIENCE).unwrap();
     let place = test.place.clone();
     let (sender, answer) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let refused = place
-            .alone(Duration::from_millis(50))
+            .turn(Duration::from_millis(50))
             .map(drop)
             .map_err(|error| error.kind());
         let _ = sender.send(refused);
