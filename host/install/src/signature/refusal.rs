@@ -62,8 +62,8 @@ fn words(code: ErrorCode) -> (&'static str, &'static str) {
             "was made with a key that no [[signer]] entry has",
             "get the public key from the publisher, and name it in a [[signer]] entry of toolcell.toml",
         ),
-        // Malformed.
-        _ => ("cannot be read", AGAIN),
+        ErrorCode::SignatureMalformed => ("cannot be read", AGAIN),
+        _ => ("is refused", AGAIN),
     }
 }
 
@@ -167,4 +167,34 @@ pub(super) fn root_invalid(place: &str, why: &str) -> Refusal {
          toolcell.toml"
     );
     Refusal::new(ErrorCode::TrustedRootInvalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_of_a_signature_has_words_of_its_own() {
+        let mut seen = vec![words(ErrorCode::Unsigned).0];
+        for code in [
+            ErrorCode::SignatureTruncated,
+            ErrorCode::SignatureMalformed,
+            ErrorCode::SignatureFormatUnknown,
+            ErrorCode::SignatureInvalid,
+            ErrorCode::SignatureWrongDigest,
+            ErrorCode::SignatureReplayed,
+            ErrorCode::SignatureWrongSubject,
+            ErrorCode::SignatureIsAttestation,
+            ErrorCode::SignatureExpired,
+            ErrorCode::SignatureNotLogged,
+            ErrorCode::SignatureAuthorityUnknown,
+            ErrorCode::SignatureTimeUnproven,
+            ErrorCode::SignerUnknown,
+        ] {
+            let (what, _) = words(code);
+            assert!(!seen.contains(&what), "{code}");
+            seen.push(what);
+            assert!(problem(code, "at x", "").message.contains(what));
+        }
+    }
 }
