@@ -22,9 +22,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use url::{Host, Url};
 
 /// Time without progress after which a server is given up, unless settings say otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of redirects of one request.
-pub const REDIRECTS_MAX: usize = 5;
+pub(crate) const REDIRECTS_MAX: usize = 5;
 /// Maximum time to look up a host and to connect, for each of its addresses.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of addresses of a host that are tried: the owner of a name chooses how many it has.
@@ -237,12 +237,12 @@ impl HttpReply {
     }
 
     /// The value of a header, if it is text.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
     /// All values of a header that are text.
-    pub fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
         self.response
             .headers()
             .get_all(name)
@@ -251,12 +251,12 @@ impl HttpReply {
     }
 
     /// Where it redirects to, as it says it.
-    pub fn location(&self) -> Option<&str> {
+    pub(crate) fn location(&self) -> Option<&str> {
         self.header(LOCATION.as_str())
     }
 
     /// The size of the body, if the answer says it.
-    pub fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         self.header(CONTENT_LENGTH.as_str())?.parse().ok()
     }
 
