@@ -801,6 +801,29 @@ fn a_collector_leads_to_no_other_host() {
 }
 
 #[test]
+fn a_connection_ends_with_the_head_of_its_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let home = Home::new();
+    home.configure(&format!(
+        "[telemetry]\nexport = true\nendpoint = \"http://{}\"\n",
+        listener.local_addr().unwrap()
+    ));
+    let arguments = ["mcp".to_owned(), guest("probe#echo")];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut client = Client::run(home.toolcell(&arguments));
+    client.initialize(crate::support::OLD);
+    client.call("echo", json!({}));
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(read(&stream).is_some());
+    let (head, _) = TAKEN.split_at(TAKEN.len() - 2);
+    stream.write_all(head.as_bytes()).unwrap();
+    // Metrics, which are sent next, come a minute after the start.
+    stream.set_read_timeout(Some(PATIENCE / 3)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    client.close();
+}
+
+#[test]
 fn an_output_that_may_be_on_no_disk_goes_to_no_collector() {
     let collector = Collector::answering(TAKEN);
     let home = collector.home("arguments = true\n[results]\npersistence = \"never_persist\"");

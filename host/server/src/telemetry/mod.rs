@@ -91,7 +91,7 @@ impl Telemetry {
             above,
         });
         if let Some(collector) = &settings.collector {
-            let poster = CollectorClient::new(collector.clone(), roots)?;
+            let poster = CollectorClient::new(collector, roots)?;
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 use toolcell_config::Collector;
@@ -18,7 +18,8 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// Sends to one collector.
 pub(super) struct CollectorClient {
-    collector: Collector,
+    endpoint: Url,
+    headers: HeaderMap,
     tls: TlsConnector,
 }
 
@@ -61,29 +62,36 @@ impl From<ExchangeFailure> for PostFailure {
 
 impl CollectorClient {
     /// Trusts Mozilla's root certificates, and those in the file `roots`.
-    pub(super) fn new(collector: Collector, roots: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn new(collector: &Collector, roots: Option<&Path>) -> anyhow::Result<Self> {
+        // Without the URL, which may hold a key.
+        let endpoint = Url::parse(&collector.endpoint.to_string())
+            .context("the endpoint of telemetry is not a URL")?;
         let mut trusted: Vec<PathBuf> = Vec::new();
-        if collector.endpoint.scheme_str() == Some("https") {
-            let host = collector.endpoint.host().unwrap_or_default();
+        if endpoint.scheme() == "https" {
+            let host = endpoint.host_str().unwrap_or_default();
             ServerName::try_from(host.trim_matches(['[', ']']))
                 .context("cannot verify a server of that name")?;
             trusted.extend(roots.map(Path::to_owned));
         }
         let tls = tls::client(&trusted)?;
-        Ok(Self { collector, tls })
+        let mut headers: HeaderMap = collector.headers.iter().cloned().collect();
+        // Last, because the form of the body is not a setting.
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(CONTENT_TYPE, json);
+        Ok(Self {
+            endpoint,
+            headers,
+            tls,
+        })
     }
 
     /// Sends `body`, JSON, to `path` below the collector's URL.
     pub(super) async fn post(&self, path: &str, body: String) -> Result<(), PostFailure> {
-        let endpoint = self.collector.endpoint.to_string();
-        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
-        let url = Url::parse(&url).map_err(|_| PostFailure::Unreachable)?;
+        let mut url = self.endpoint.clone();
+        url.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
         let mut call = HttpCall::new(Method::POST, url);
         call.body = body.into();
-        call.headers = self.collector.headers.iter().cloned().collect();
-        // Last, because the form of the body is not a setting.
-        let json = HeaderValue::from_static("application/json");
-        call.headers.insert(CONTENT_TYPE, json);
+        call.headers = self.headers.clone();
         let sending = async {
             let addresses = exchange::look_up(&call.url).await?;
             let reply = exchange::send(&self.tls, &call, &addresses, REQUEST_TIME).await?;
@@ -94,6 +102,8 @@ impl CollectorClient {
             }
         };
         let sent = timeout(REQUEST_TIME, sending).await;
+        // Ends the connection, whose task runs only inside of `block_on`.
+        tokio::task::yield_now().await;
         sent.unwrap_or(Err(PostFailure::TimedOut))
     }
 }
