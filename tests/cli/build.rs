@@ -1,6 +1,7 @@
 //! From `toolcell new` to a call. Only two tests here build from scratch; compiled dependencies are kept.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use toolcell::Home;
 
@@ -46,6 +47,12 @@ fn a_new_tool_builds_is_described_and_runs() {
     );
     let plain = with_toolchain(&project, &["build"]).run().exits(0);
     assert_eq!(plain.stdout.trim_end(), wasm.display().to_string());
+    // A pipe in place of the user's copy has no end, and is replaced.
+    std::fs::remove_file(&wasm).unwrap();
+    let made = Command::new("mkfifo").arg(&wasm).status().unwrap();
+    assert!(made.success());
+    with_toolchain(&project, &["build"]).run().exits(0);
+    assert!(wasm.symlink_metadata().unwrap().is_file());
 
     // The build has compiled the component, so that the first call need not.
     let compiled = || {
@@ -346,6 +353,25 @@ fn the_last_part_of_a_path_is_the_name() {
         printed.contains("toolcell build 'my tools/other'\n"),
         "{printed}"
     );
+}
+
+#[test]
+fn new_projects_in_rust_are_as_rustfmt_writes_them() {
+    let (_guard, folder) = scratch();
+    for arguments in [&["new", "tool"] as &[&str], &["new", "--hook", "hook"]] {
+        Toolcell::at(&folder.join("home"), arguments)
+            .dir(&folder)
+            .run()
+            .exits(0);
+    }
+    let checked = Command::new("rustfmt")
+        .args(["--check", "--edition=2024"])
+        .args(["tool/src/lib.rs", "hook/src/lib.rs"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let difference = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{difference}");
 }
 
 #[test]

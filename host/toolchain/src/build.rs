@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use toolcell_spec::dialect::sections;
+use toolcell_system::named_file;
 
 use super::find::{Toolchain, ToolchainSearch, find};
 use super::language::quoted_path;
@@ -110,7 +111,8 @@ impl BuildOutcome {
         sources: &SourceListing,
     ) -> Result<Self> {
         let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
-        let fresh = std::fs::read(&wasm).is_ok_and(|found| found == component);
+        let found = named_file::read(&wasm, component.len() as u64);
+        let fresh = found.is_ok_and(|found| found == component);
         record::replace(&wasm, component)?;
         Ok(Self {
             wasm,

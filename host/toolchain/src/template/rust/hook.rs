@@ -5,7 +5,9 @@ use toolcell_guest::hook::{Call, Output, hook};
 fn guard(call: Call) -> Option<Output> {
     let path = call.input["path"].as_str()?;
     let is_hidden = |name: &str| name.starts_with('.') && name != "." && name != "..";
-    path.split('/').any(is_hidden).then(|| Output::Stop("dotfiles are private".to_owned()))
+    path.split('/')
+        .any(is_hidden)
+        .then(|| Output::Stop("dotfiles are private".to_owned()))
 }
 
 #[cfg(test)]

@@ -16,5 +16,10 @@ toolkit! { namespace: "{{name}}", tools: [count] }
 
 #[test]
 fn words_are_counted() {
-    assert_eq!(count(Text { text: "one two".into() }), "2 words");
+    assert_eq!(
+        count(Text {
+            text: "one two".into()
+        }),
+        "2 words"
+    );
 }
