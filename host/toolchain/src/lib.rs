@@ -9,7 +9,7 @@
 //! c_code   a compiler for C in the dependencies of a tool in Rust
 //! sources  the files that cargo reads, and a digest of each
 //! record   which sources were built with the user's consent, and the resulting component
-//! language a file for each language, with a row of it       make     a build in any of them but Rust
+//! language a file for each language, which has its row      make     a build in any of them but Rust
 //!          toolchain_cache has the parts of toolchains that toolcell fetches
 //! sdk      the SDK's sources, embedded in this binary         project  `toolcell new`
 //! watch    waits until a project's sources change

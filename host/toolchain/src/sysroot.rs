@@ -36,7 +36,7 @@ struct SysrootStamp {
 struct SystemRust {
     format: u32,
     system_rustc: FileMark,
-    system_linker: Option<PathBuf>,
+    system_linker: PathBuf,
 }
 
 /// A system file as `stat` reports it; both fields are `None` if the file does not exist.
@@ -48,17 +48,19 @@ struct FileMark {
 }
 
 impl SystemRust {
-    fn now() -> Self {
+    /// Fails if there is no linker.
+    fn now() -> Result<Self> {
         let rustc = std::fs::metadata(SYSTEM_RUSTC).ok();
         let modified = |file: &Metadata| file.mtime() * 1_000_000_000 + file.mtime_nsec();
-        Self {
+        Ok(Self {
             format: FORMAT,
             system_rustc: FileMark {
                 modified: rustc.as_ref().map(modified),
                 bytes: rustc.map(|file| file.len()),
             },
-            system_linker: std::fs::canonicalize(SYSTEM_LINKER).ok(),
-        }
+            system_linker: std::fs::canonicalize(SYSTEM_LINKER)
+                .with_context(|| format!("cannot find {SYSTEM_LINKER}"))?,
+        })
     }
 }
 
@@ -78,7 +80,7 @@ pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
         std::fs::read_to_string(root.join("stamp.json")).context("the sysroot has no stamp")?;
     let stamp: SysrootStamp =
         serde_json::from_str(&text).context("the sysroot's stamp cannot be read")?;
-    if stamp.system != SystemRust::now() {
+    if stamp.system != SystemRust::now()? {
         bail!("the system's Rust, or toolcell, has changed since");
     }
     let rustc = root.join("bin/rustc");
@@ -120,7 +122,7 @@ pub(super) fn build(search: &ToolchainSearch, wasi_libc: &Path, say: ProgressSin
     let wasi_libc = wasi_libc.trim();
     let stamp = SysrootStamp {
         id: format!("{version} {wasi_libc} {}", since_epoch.as_nanos()),
-        system: SystemRust::now(),
+        system: SystemRust::now()?,
     };
     std::fs::write(root.join("stamp.json"), serde_json::to_vec_pretty(&stamp)?)
         .context("cannot write the stamp")?;

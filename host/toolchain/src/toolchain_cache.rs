@@ -26,7 +26,7 @@ pub(super) fn home(cache_dir: &Path) -> PathBuf {
     cache_dir.join("toolchain")
 }
 
-/// A new folder in `home`, of which nothing stays.
+/// A new folder in `home`, removed on drop.
 pub(super) fn temporary(home: &Path) -> Result<TempDir> {
     let created = tempfile::Builder::new().prefix(".new-").tempdir_in(home);
     created.with_context(|| format!("cannot create a folder in {}", home.display()))

@@ -1,4 +1,4 @@
-//! The toolchains that toolcell fetches: of all languages but Rust.
+//! The toolchains that toolcell fetches, of each language but Rust.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
