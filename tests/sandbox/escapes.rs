@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -152,6 +153,47 @@ async fn a_link_within_the_folder_still_works() {
         .await
         .succeeded();
     assert_eq!(read["value"]["text"], "inside");
+}
+
+/// Also where a filter forbids `openat2`, and where paths are resolved name by name, because something is denied.
+#[tokio::test]
+async fn a_folder_is_the_same_through_a_link_and_with_a_slash_at_its_end() {
+    for denied in [false, true] {
+        let (_guard, root) = scratch();
+        fs::create_dir(root.join("folder")).unwrap();
+        fs::write(root.join("folder/old.txt"), "old").unwrap();
+        fs::write(root.join("closed.txt"), CANARY).unwrap();
+        symlink("folder", root.join("link")).unwrap();
+        let run = async |tool: &str, path: &str, more: Value| {
+            let mut test = Test::new(tool).write(&root);
+            if denied {
+                let closed = root.join("closed.txt");
+                test = test.grant(|grants| grants.deny_read(text(&closed)).unwrap());
+            }
+            let mut input = json!({ "path": format!("{}/{path}", root.display()) });
+            if !more.is_null() {
+                input["text"] = more;
+            }
+            let answer = test.call(input).await.succeeded();
+            assert_eq!(
+                answer["ok"], true,
+                "{tool} {path}, with a denial: {denied}: {answer}"
+            );
+            answer["value"].clone()
+        };
+        let listed = run("probe#list", "link", Value::Null).await;
+        assert_eq!(listed, json!(["old.txt"]));
+        run("probe#write", "link/new.txt", json!("four")).await;
+        let seen = run("probe#stat", "link/new.txt", Value::Null).await;
+        assert_eq!(seen, json!({ "kind": "file", "bytes": 4 }));
+        assert_eq!(
+            fs::read_to_string(root.join("folder/new.txt")).unwrap(),
+            "four"
+        );
+        run("probe#set_times", "folder/", Value::Null).await;
+        let changed = fs::metadata(root.join("folder")).unwrap().modified();
+        assert_eq!(changed.unwrap(), SystemTime::UNIX_EPOCH);
+    }
 }
 
 /// The errors that a guest got for each path, without the path itself.

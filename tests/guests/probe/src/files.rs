@@ -38,6 +38,11 @@ pub(crate) fn tools() -> Vec<Tool> {
         writes("symlink", "Makes a symbolic link at `to` that says `from`")
             .input(pair(), &["from", "to"]),
         writes(
+            "set_times",
+            "Sets when a file or a folder was changed: in 1970",
+        )
+        .input(path(), &["path"]),
+        writes(
             "read_as_writer",
             "Reads a file through the profile of a writer",
         )
@@ -62,6 +67,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "append" | "append_approved" => {
             |_, input| done(append(input.text("path"), input.text("text")))
         }
+        "set_times" => |_, input| done(set_times(input.text("path"))),
         "mkdir" => |_, input| done(fs::create_dir(input.text("path"))),
         "remove" => |_, input| done(remove(input.text("path"))),
         "rename" => |_, input| done(fs::rename(input.text("from"), input.text("to"))),
