@@ -1,12 +1,13 @@
 //! `toolcell backup`: a copy of all state, while other processes use it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
 use super::guest;
-use crate::support::{Home, Ran, Toolcell, scratch};
+use crate::support::{Client, Home, OLD, Ran, Toolcell, scratch};
 
 /// Runs a command with the copy as its home.
 #[track_caller]
@@ -53,6 +54,37 @@ fn the_copy_of_a_busy_home_is_sound_and_has_every_call_that_had_ended() {
         is_over.store(true, Ordering::Relaxed);
         busy.into_iter().for_each(|busy| busy.join().unwrap());
     });
+}
+
+/// SQLite keeps what was written last in files beside a database that a process uses.
+#[test]
+fn the_list_of_payloads_is_whole_while_a_server_uses_it() {
+    let home = Home::new();
+    let mut server = Client::run(home.toolcell(&["mcp", &guest("probe#big")]));
+    server.initialize(OLD);
+    server.call("big", json!({ "bytes": 200_000 }));
+    let lists = |folder: &Path| -> Vec<String> {
+        std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.starts_with("payloads.owners"))
+            .collect()
+    };
+    assert_eq!(lists(home.path()).len(), 3);
+    let (_guard, folder) = scratch();
+    let copy = folder.join("copy");
+    home.toolcell(&["backup", copy.to_str().unwrap()])
+        .run()
+        .exits(0);
+    assert_eq!(lists(&copy), ["payloads.owners"]);
+    let list = copy.join("payloads.owners");
+    let mode = std::fs::metadata(&list).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let listed: i64 = rusqlite::Connection::open(&list)
+        .unwrap()
+        .query_row("SELECT count(*) FROM kept", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(listed, 1);
 }
 
 #[test]

@@ -358,6 +358,40 @@ fn the_removal_of_a_journal_file_is_found_also_if_it_was_the_last_one() {
     assert!(home.verify(false).contains("the file was removed"));
 }
 
+/// Whoever makes the log look like one of another version must not have its owner remove it.
+#[test]
+fn a_changed_version_is_damage_and_no_reason_to_remove_the_journal() {
+    let home = Home::new();
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let [file] = home.segments().try_into().unwrap();
+    let sound = std::fs::read_to_string(&file).unwrap();
+    for (from, to) in [
+        ("\"format\":", "\"format\":0."),
+        ("\"format\":6", "\"format\":4"),
+    ] {
+        let changed = sound.replacen(from, to, 1);
+        assert_ne!(changed, sound);
+        std::fs::write(&file, changed).unwrap();
+        for is_indexed in [true, false] {
+            let said = home.verify(false);
+            assert!(said.contains(", line 1: it was changed"), "{said}");
+            assert!(!said.contains("remove"), "{said}");
+            if is_indexed {
+                std::fs::remove_file(home.path().join("journal/journal.db")).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_with_any_number_in_its_name_does_not_keep_the_check_from_ending() {
+    let home = Home::new();
+    home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    let [file] = home.segments().try_into().unwrap();
+    std::fs::write(file.with_file_name("18446744073709551615.log"), "").unwrap();
+    assert!(home.verify(false).contains("the file was removed"));
+}
+
 #[test]
 fn no_sensitive_argument_reaches_the_journal() {
     let home = Home::new();

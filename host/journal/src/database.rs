@@ -2,6 +2,7 @@
 //! an approval was requested, and the calls that wait for an answer. The index is made from the lines of the log, and can be
 //! made again from them.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -97,8 +98,7 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Connection, Sto
     let unusable =
         |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
     private::close_dir(dir).map_err(unusable)?;
-    let turn = private::open_or_create(&dir.join("opening")).map_err(unusable)?;
-    turn.lock().map_err(unusable)?;
+    let _turn = turn(&dir.join("opening")).map_err(unusable)?;
     // SQLite is told to follow no symbolic links, so those that lead to the folder are resolved here.
     let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
     // SQLite gives the files beside its own the same mode.
@@ -125,6 +125,21 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Connection, Sto
     connection.pragma_update(None, "synchronous", synchronous)?;
     create_tables(&mut connection, &path)?;
     Ok(connection)
+}
+
+/// Waits until no other process opens a database that has this lock file, until the file is dropped: the switch of a new
+/// database to WAL waits for nobody, and fails instead.
+pub(super) fn turn(lock_file: &Path) -> io::Result<File> {
+    let turn = private::open_or_create(lock_file)?;
+    turn.lock()?;
+    Ok(turn)
+}
+
+/// Copies a database that other processes use into the new file `copy`.
+pub(super) fn copy_to(connection: &Connection, copy: &Path) -> Result<(), StoreError> {
+    private::create_missing(copy)?;
+    connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
+    Ok(())
 }
 
 /// Begins a change, while no other process makes one.

@@ -83,6 +83,20 @@ impl PayloadStore {
         &self.dir
     }
 
+    /// The files beside the folder that list whose payloads there are, and when they end. Others change them at any time.
+    pub fn list_files(&self) -> [PathBuf; 3] {
+        self.space.files()
+    }
+
+    /// Copies the list for the copy `dir` of the folder. Others may change it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The list cannot be read, or the copy cannot be written.
+    pub fn copy_list(&self, dir: &Path) -> anyhow::Result<()> {
+        self.space.copy_to(dir)
+    }
+
     /// Stores `bytes`, on a thread for the host's own store. Equal bytes share one file.
     pub async fn keep(
         &self,
@@ -227,7 +241,6 @@ impl PayloadStore {
                 .and_then(|file| file.set_modified(SystemTime::now()))
                 .is_ok()
         };
-
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64)
             && renewed()
         {

@@ -8,14 +8,14 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 
-use crate::database::change;
+use crate::database::{self, change};
 use toolcell_spec::Timestamp;
 use toolcell_system::pool::share;
 use toolcell_system::private;
@@ -24,6 +24,8 @@ use toolcell_system::private;
 pub const PAYLOAD_BYTES: u64 = 4 << 30;
 /// How long to wait while another process changes who has what.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How the name of the list ends.
+const LIST: &str = "owners";
 /// The owner of payloads whose owner is unknown.
 const UNKNOWN_OWNER: &str = "";
 /// The caller of calls without one.
@@ -126,7 +128,7 @@ impl PayloadSpace {
     }
 
     /// Notes when the payload `name` ends, which is about to be stored: at the latest time that any call wants, and never if one
-    /// wants it for as long as any.
+    /// wants it for as long as any. One that is listed or there, and has no end, is of such a call.
     fn set_end(
         &self,
         transaction: &Transaction<'_>,
@@ -139,7 +141,9 @@ impl PayloadSpace {
         };
         let end = Timestamp::now().plus(lasts).unix_millis();
         let later = "UPDATE ends SET at = max(at, ?2) WHERE digest = ?1";
-        if transaction.execute(later, params![name, end])? == 0 && !self.folder.join(name).exists()
+        if transaction.execute(later, params![name, end])? == 0
+            && !is_listed(transaction, name)?
+            && !self.folder.join(name).exists()
         {
             transaction.execute("INSERT INTO ends VALUES (?1, ?2)", params![name, end])?;
         }
@@ -151,19 +155,20 @@ impl PayloadSpace {
         if !self.file().exists() {
             return;
         }
-        let _ = self.with(|transaction| {
-            let over = "SELECT digest FROM ends WHERE at <= ?1 AND (?2 IS NULL OR digest = ?2)";
-            let mut over = transaction.prepare(over)?;
-            let now = Timestamp::now().unix_millis();
-            let names = over.query_map(params![now, name], |row| row.get(0))?;
-            for name in names.collect::<rusqlite::Result<Vec<String>>>()? {
+        let _ = self.with_connection(|connection| {
+            // Readers of payloads that do not end wait for nobody.
+            if ended(connection, name)?.is_empty() {
+                return Ok(());
+            }
+            let transaction = change(connection)?;
+            for name in ended(&transaction, name)? {
                 if guard!("retention") {
                     let _ = fs::remove_file(self.folder.join(&name));
                     transaction.execute("DELETE FROM ends WHERE digest = ?1", [&name])?;
                     transaction.execute("DELETE FROM kept WHERE digest = ?1", [&name])?;
                 }
             }
-            Ok(())
+            Ok(transaction.commit()?)
         });
     }
 
@@ -228,7 +233,12 @@ impl PayloadSpace {
 
     /// Beside the folder, which has payloads only.
     fn file(&self) -> PathBuf {
-        self.folder.with_extension("owners")
+        self.folder.with_extension(LIST)
+    }
+
+    /// The list, with the files that SQLite has beside it; the list is the last one.
+    pub(super) fn files(&self) -> [PathBuf; 3] {
+        ["-wal", "-shm", ""].map(|suffix| self.folder.with_extension(format!("{LIST}{suffix}")))
     }
 
     /// Removes the oldest payload of `owner` but `name`; `false` if there is none.
@@ -250,8 +260,7 @@ impl PayloadSpace {
             "DELETE FROM kept WHERE digest = ?1 AND owner = ?2",
             [&digest, owner],
         )?;
-        let others = "SELECT EXISTS (SELECT 1 FROM kept WHERE digest = ?1)";
-        if !transaction.query_row(others, [&digest], |row| row.get::<_, bool>(0))? {
+        if !is_listed(transaction, &digest)? {
             // A reader that has it open keeps it.
             let _ = fs::remove_file(self.folder.join(&digest));
         }
@@ -263,18 +272,23 @@ impl PayloadSpace {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        self.with_connection(|connection| {
+            let transaction = change(connection)?;
+            work(&transaction)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    fn with_connection(
+        &self,
+        work: impl FnOnce(&mut Connection) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match known.take() {
             Some(connection) => known.insert(connection),
             None => known.insert(self.open()?),
         };
-        let done = change(connection)
-            .map_err(anyhow::Error::from)
-            .and_then(|transaction| {
-                work(&transaction)?;
-                Ok(transaction.commit()?)
-            });
-        match done {
+        match work(connection) {
             Err(error) if !error.is::<NoPayloadRoom>() => {
                 // What is wrong with it may be over when it is opened again.
                 *known = None;
@@ -284,7 +298,19 @@ impl PayloadSpace {
         }
     }
 
+    /// Copies the list into the new file beside `folder`, while others change it.
+    pub(super) fn copy_to(&self, folder: &Path) -> anyhow::Result<()> {
+        if !self.file().exists() {
+            return Ok(());
+        }
+        let copy = folder.with_extension(LIST);
+        self.with_connection(|connection| Ok(database::copy_to(connection, &copy)?))
+    }
+
+    /// Opens the list; creates it, one process at a time.
     fn open(&self) -> anyhow::Result<Connection> {
+        private::create_dir(&self.folder)?;
+        let _turn = database::turn(&self.folder.with_extension("opening"))?;
         let is_damaged = |error: &anyhow::Error| {
             let error = error.downcast_ref::<rusqlite::Error>();
             matches!(
@@ -295,8 +321,8 @@ impl PayloadSpace {
         let opened = match self.opened() {
             // Only the order in which payloads go is lost, and when some end.
             Err(error) if is_damaged(&error) => {
-                for suffix in ["owners-wal", "owners-shm", "owners"] {
-                    let _ = fs::remove_file(self.folder.with_extension(suffix));
+                for file in self.files() {
+                    let _ = fs::remove_file(file);
                 }
                 self.opened()
             }
@@ -306,7 +332,6 @@ impl PayloadSpace {
     }
 
     fn opened(&self) -> anyhow::Result<Connection> {
-        private::create_dir(&self.folder)?;
         // SQLite would make a file that others can read.
         private::create_missing(&self.file())?;
         let mut connection = Connection::open(self.file())?;
@@ -336,6 +361,21 @@ impl PayloadSpace {
         }
         Ok(())
     }
+}
+
+/// `true` if anybody has the payload `name`.
+fn is_listed(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<bool> {
+    let listed = "SELECT EXISTS (SELECT 1 FROM kept WHERE digest = ?1)";
+    transaction.query_row(listed, [name], |row| row.get(0))
+}
+
+/// The payload `name`, or all payloads, if their time is over.
+fn ended(connection: &Connection, name: Option<&str>) -> rusqlite::Result<Vec<String>> {
+    let ended = "SELECT digest FROM ends WHERE at <= ?1 AND (?2 IS NULL OR digest = ?2)";
+    let mut ended = connection.prepare(ended)?;
+    let now = Timestamp::now().unix_millis();
+    let names = ended.query_map(params![now, name], |row| row.get(0))?;
+    names.collect()
 }
 
 /// The bytes of all payloads of `owner`, or of everybody.
@@ -449,6 +489,57 @@ mod tests {
         space.forget(Some("anna"), &name(4));
         place.put(&space, "bert", 5, 400).unwrap();
         assert!(place.are_there([4])[0], "what is on no list is not removed");
+    }
+
+    fn has_end(place: &Place, number: u8) -> bool {
+        let list = Connection::open(place.0.path().join("payloads.owners")).unwrap();
+        let found = "SELECT EXISTS (SELECT 1 FROM ends WHERE digest = ?1)";
+        list.query_row(found, [name(number)], |row| row.get(0))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_payload_that_is_about_to_be_stored_for_as_long_as_any_gets_no_end() {
+        let place = Place::new();
+        let space = place.space(400, 2);
+        let hour = Some(Duration::from_secs(60 * 60));
+        let admit = |owner, number, lasts| space.admit(Some(owner), &name(number), 1, lasts);
+        // The file is not there yet.
+        admit("anna", 1, None).unwrap();
+        admit("bert", 1, hour).unwrap();
+        admit("bert", 2, hour).unwrap();
+        assert!(!has_end(&place, 1) && has_end(&place, 2));
+    }
+
+    #[test]
+    fn who_reads_a_payload_waits_for_no_other_process() {
+        let place = Place::new();
+        let space = place.space(400, 1);
+        place.put(&space, "anna", 1, 1).unwrap();
+        let mut other = Connection::open(place.0.path().join("payloads.owners")).unwrap();
+        let _changing = change(&mut other).unwrap();
+        let began = std::time::Instant::now();
+        space.end(Some(&name(1)));
+        assert!(began.elapsed() < PATIENCE / 2);
+    }
+
+    #[test]
+    fn all_who_open_a_new_list_at_once_have_it() {
+        for _ in 0..30 {
+            let place = Place::new();
+            let opened = std::sync::Barrier::new(6);
+            let open = |number| {
+                let space = place.space(4_000, 1);
+                opened.wait();
+                space.admit(None, &name(number), 1, None).unwrap();
+            };
+            std::thread::scope(|scope| {
+                for number in 0..6 {
+                    let open = &open;
+                    scope.spawn(move || open(number));
+                }
+            });
+        }
     }
 
     #[test]

@@ -149,6 +149,8 @@ struct Inner {
     /// `None` for a call that does not run.
     outlet: Option<Outlet>,
     kept: Mutex<TrailContents>,
+    /// Held while events are noted.
+    noting: Mutex<()>,
 }
 
 /// Notes the events of a call that is dropped before its end, because another process may go on with it.
@@ -184,6 +186,8 @@ pub struct TrailContents {
 struct NotedSoFar {
     events: usize,
     bytes: usize,
+    /// `true` if more will be noted soon.
+    is_due: bool,
     /// `true` if nothing more is noted.
     is_over: bool,
 }
@@ -222,6 +226,7 @@ impl Trail {
             trace_refs: TraceContext::spans(invocation),
             outlet,
             kept: Mutex::new(kept),
+            noting: Mutex::default(),
         }))
     }
 
@@ -253,6 +258,10 @@ impl Trail {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn noting(&self) -> MutexGuard<'_, ()> {
+        self.0.noting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// To be dropped before another process can go on with the call.
     pub fn leaving(&self) -> FlushOnDrop {
         FlushOnDrop(self.clone())
@@ -261,10 +270,11 @@ impl Trail {
     /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
     /// process went on with the call for one of that process.
     fn leave(&self) {
-        let mut kept = self.kept();
-        self.note_rest(&mut kept);
-        kept.noted.is_over = true;
+        let _noting = self.noting();
+        self.note_rest();
+        self.kept().noted.is_over = true;
     }
+
     /// Sets the tool that later events name.
     pub fn resolved(&self, tool_id: &str) {
         self.kept().tool_id = Some(tool_id.into());
@@ -379,24 +389,48 @@ impl Trail {
         for listener in self.0.listeners.iter() {
             listener.event(&event);
         }
-        let outlet = self.0.outlet.as_ref();
-        let is_wanted = !kept.ended && outlet.is_some_and(|outlet| outlet.log.wants(&event));
-        kept.events.push(event);
-        if is_wanted {
-            self.note_rest(kept);
+        if let Some(Outlet { log, .. }) = &self.0.outlet
+            && !(kept.ended || kept.noted.is_due || kept.noted.is_over)
+            && log.wants(&event)
+        {
+            kept.noted.is_due = true;
+            log.note_soon(self.downgrade());
         }
+        kept.events.push(event);
     }
 
-    /// Appends the events that the log does not have yet, as far as they fit.
-    fn note_rest(&self, kept: &mut TrailContents) {
-        let TrailContents { events, noted, .. } = kept;
+    /// Appends the events that the log does not have yet, as far as they fit. May block.
+    pub(crate) fn note(&self) {
+        let _noting = self.noting();
+        self.note_rest();
+    }
+
+    fn note_rest(&self) {
         let Some(Outlet { log, session }) = &self.0.outlet else {
             return;
         };
-        if noted.is_over || log.settings().keep != Keep::All {
+        if log.settings().keep != Keep::All {
             return;
         }
+        let (first, events) = self.unnoted();
+        if !events.is_empty() {
+            let id = self.0.invocation_id;
+            let written = log.noted(id, session.as_deref(), first, &events);
+            // A gap would hide what comes after it. The record of the call has everything.
+            self.kept().noted.is_over |= written.is_err();
+        }
+    }
+
+    /// The events that the log does not have yet, as far as they fit, and the place of the first one.
+    fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
+        let mut kept = self.kept();
+        let is_over = kept.ended || kept.noted.is_over;
+        let TrailContents { events, noted, .. } = &mut *kept;
+        noted.is_due = false;
         let first = noted.events;
+        if is_over {
+            return (first, Vec::new());
+        }
         for event in events.iter().skip(first) {
             let bytes = noted.bytes + size(&event.data);
             if bytes > NOTED_BYTES_MAX && guard!("noted_bytes") {
@@ -407,11 +441,7 @@ impl Trail {
             noted.events += 1;
         }
         let more = events.get(first..noted.events).unwrap_or_default();
-        if !more.is_empty() {
-            let id = self.0.invocation_id;
-            // A gap would hide what comes after it. The record of the call has everything.
-            noted.is_over |= log.noted(id, session.as_deref(), first, more).is_err();
-        }
+        (first, more.to_vec())
     }
 
     /// Assigns `progress` its identity, sequence and time, and publishes it as an event.

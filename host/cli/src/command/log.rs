@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_journal::{Damage, VerifiedLog};
 
-use super::{calls, print};
+use super::calls;
 use crate::exit::Exit;
 use crate::show;
 
@@ -31,11 +31,15 @@ impl Log {
         let Command::Verify { json } = self.command;
         let log = calls::log(&Home::find()?)?;
         // The end of a log that a killed process left is not damage.
-        log.close_orphans()?;
+        let closed = log.close_orphans();
         let folder = log.dir().display().to_string();
         let verified = log.verify()?;
+        // Damage can be why it cannot be read.
+        if verified.is_ok() {
+            closed?;
+        }
         if json {
-            return print::json(&report(log.dir(), &verified), exit(&verified));
+            return show::done(show::json(&report(log.dir(), &verified)), exit(&verified));
         }
         let text = match &verified {
             Ok(verified) => {
@@ -50,7 +54,7 @@ impl Log {
                 .map(|damage| format!("{folder}: {damage}\n"))
                 .collect(),
         };
-        print::text(&text, exit(&verified))
+        show::print(text).map(|_| exit(&verified))
     }
 }
 

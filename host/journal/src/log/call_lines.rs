@@ -73,7 +73,7 @@ impl Start {
         }
     }
 
-    /// Reads the payload of the start of the call `id`, without its events.
+    /// Reads the payload of a start. Its events are without what follows from the id of the call.
     pub(super) fn read(payload: &str) -> serde_json::Result<Self> {
         let mut start: Value = serde_json::from_str(payload)?;
         restore_inputs(&mut start);

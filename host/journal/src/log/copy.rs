@@ -10,11 +10,14 @@ use crate::store::StoreError;
 use toolcell_system::private;
 
 use super::head::{self, LogHead};
-use super::segment::{self, LineReader};
+use super::segment;
 use super::{CallLog, Inner, LogError};
 
 /// How often a copy is begun again, because segments were removed meanwhile.
 const ATTEMPTS: u32 = 5;
+/// Size of the blocks in which the last line break of a segment is searched for, in bytes.
+const BLOCK_BYTES: u64 = 64 << 10;
+
 impl CallLog {
     /// Copies the log and the database into the empty folder `journal`, and their head beside `key_file`. Whoever restores the
     /// copy, there or in place of this log, has all calls that had ended before.
@@ -48,11 +51,9 @@ impl Inner {
         let head = LogHead::read(&self.head_file(), &key)?;
         let dir = journal.join("calls");
         private::create_dir(&dir)?;
-        let database = journal.join(database::FILE_NAME);
-        private::create_missing(&database)?;
-        index.execute("VACUUM INTO ?1", [database.to_string_lossy()])?;
+        database::copy_to(&index, &journal.join(database::FILE_NAME))?;
         let mut copied = BTreeSet::new();
-        for (number, _) in segment::sizes(&self.dir)? {
+        for number in segment::numbers(&self.dir)? {
             match copy_lines(
                 &segment::path(&self.dir, number),
                 &segment::path(&dir, number),
@@ -75,12 +76,27 @@ impl Inner {
 /// Copies the whole lines of a segment.
 fn copy_lines(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
-    let mut lines = LineReader::new(&source, 0)?;
-    while lines.next()?.is_some() {}
-    let end = lines.bytes;
+    let end = end_of_lines(&mut source)?;
     source.seek(SeekFrom::Start(0))?;
     let mut copy = private::open_or_create(to)?;
     io::copy(&mut source.take(end), &mut copy)?;
     let times = fs::FileTimes::new().set_modified(fs::metadata(from)?.modified()?);
     copy.set_times(times)
+}
+
+/// The position after the last line break.
+fn end_of_lines(file: &mut File) -> io::Result<u64> {
+    let mut end = file.metadata()?.len();
+    let mut block = Vec::new();
+    while end > 0 {
+        let begin = end.saturating_sub(BLOCK_BYTES);
+        block.clear();
+        file.seek(SeekFrom::Start(begin))?;
+        file.by_ref().take(end - begin).read_to_end(&mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(begin + at as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
 }

@@ -102,6 +102,7 @@ impl NewLine {
             content,
         }
     }
+
     /// Returns the line that follows `before`, with its line break, and its chain.
     pub(super) fn after(self, before: &Hash, key: &Key) -> (Vec<u8>, Hash) {
         let mut line = self.line;

@@ -57,7 +57,7 @@ use call_lines::{EndPayload, StartedCall};
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
 pub use index::{CallQuery, CallSummary};
 use line::{Kind, NewLine};
-
+use notes::Notes;
 use segment::Segment;
 use upkeep::Upkeep;
 pub use verify::{Damage, VerifiedLog};
@@ -183,6 +183,7 @@ struct Inner {
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
     upkeep: Arc<Upkeep>,
+    notes: Arc<Notes>,
     /// The calls that started in a segment of this process, and run.
     started: Mutex<HashMap<InvocationId, StartedCall>>,
 }
@@ -249,6 +250,7 @@ impl CallLog {
             settings,
             writer: Mutex::new(None),
             upkeep: Arc::default(),
+            notes: Arc::default(),
             started: Mutex::default(),
         }))
     }

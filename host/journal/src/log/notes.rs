@@ -1,10 +1,55 @@
-//! Notes: events that are appended while their call runs, for those who follow the log from another process.
+//! Notes: events that are appended while their call runs, for those who follow the log from another process. No call waits
+//! for one: a thread appends them, at most one line per call in [`TICK`].
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::trail::WeakTrail;
 use toolcell_spec::{EventType, InvocationId, ToolEvent};
 
 use super::call_lines::{NotePayload, brief};
 use super::line::Kind;
 use super::{CallLog, Keep, LogError};
+
+/// Time between two lines of one call.
+const TICK: Duration = Duration::from_millis(100);
+/// Stack of the thread, in bytes.
+const STACK_BYTES: usize = 512 << 10;
+
+/// The calls with events to note. Apart from the log, so that the thread keeps no segment locked while it sleeps.
+#[derive(Default)]
+pub(super) struct Notes(Mutex<NoteQueue>);
+
+#[derive(Default)]
+struct NoteQueue {
+    calls: Vec<WeakTrail>,
+    /// `true` if there is a thread.
+    is_served: bool,
+}
+
+impl Notes {
+    fn lock(&self) -> MutexGuard<'_, NoteQueue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The calls to note now; `None` if there are none, and the thread ends.
+    fn next(&self) -> Option<Vec<WeakTrail>> {
+        let mut waiting = self.lock();
+        waiting.is_served = !waiting.calls.is_empty();
+        let calls = std::mem::take(&mut waiting.calls);
+        waiting.is_served.then_some(calls)
+    }
+
+    fn serve(&self) {
+        thread::sleep(TICK);
+        while let Some(calls) = self.next() {
+            let running = calls.iter().filter_map(WeakTrail::upgrade);
+            running.for_each(|call| call.note());
+            thread::sleep(TICK);
+        }
+    }
+}
 
 impl CallLog {
     /// `true` if `event` of a running call is for followers of the log before the call ends.
@@ -20,6 +65,20 @@ impl CallLog {
         );
         // With less, the journal shall not keep what calls did that succeed.
         wanted && self.0.settings.keep == Keep::All
+    }
+
+    /// Has the events of `call` noted soon.
+    pub(crate) fn note_soon(&self, call: WeakTrail) {
+        let mut waiting = self.0.notes.lock();
+        waiting.calls.push(call);
+        if !waiting.is_served {
+            let notes = Arc::clone(&self.0.notes);
+            let thread = thread::Builder::new()
+                .name("notes".to_owned())
+                .stack_size(STACK_BYTES);
+            // Without a thread, followers hear of the call when it ends.
+            waiting.is_served = thread.spawn(move || notes.serve()).is_ok();
+        }
     }
 
     /// Appends `events` of the call `id`; `first` is the place of the first one among its events.

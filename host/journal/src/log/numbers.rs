@@ -1,7 +1,7 @@
 //! The sequence of the log: the index numbers every event when it first reads the event's line, from 1 and without gaps.
 //! All readers share the index, and so they agree on the numbers.
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::line::NO_CALL;
 
@@ -94,10 +94,11 @@ impl<'a> Numbers<'a> {
 
     /// How many events of the call are numbered.
     fn told(&self, id: &str) -> rusqlite::Result<u64> {
-        let sql =
-            "SELECT coalesce(max(first + events), 0) FROM lines WHERE call = ?1 AND call <> '-'";
+        // The last line has the last event: one look, however many lines the call has.
+        let sql = "SELECT first + events FROM lines WHERE call = ?1 AND call <> '-' ORDER BY last DESC LIMIT 1";
         let mut told = self.transaction.prepare(sql)?;
-        told.query_row([id], |row| row.get(0))
+        let told = told.query_row([id], |row| row.get(0)).optional()?;
+        Ok(told.unwrap_or_default())
     }
 
     fn number(

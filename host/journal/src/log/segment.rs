@@ -327,8 +327,8 @@ impl OpenCalls {
 }
 
 /// Reads the lines of a segment, one at a time, because the ends of many calls can make a full segment far larger.
-pub(super) struct LineReader<'f> {
-    reader: BufReader<&'f File>,
+pub(super) struct LineReader<R> {
+    reader: BufReader<R>,
     line: Vec<u8>,
     /// The bytes of the file up to the last line break.
     pub(super) bytes: u64,
@@ -336,7 +336,7 @@ pub(super) struct LineReader<'f> {
     pub(super) torn: u64,
 }
 
-impl<'f> LineReader<'f> {
+impl<'f> LineReader<&'f File> {
     /// Reads from the byte `from` on, with which a line begins.
     pub(super) fn new(mut file: &'f File, from: u64) -> io::Result<Self> {
         file.seek(SeekFrom::Start(from))?;
@@ -347,8 +347,10 @@ impl<'f> LineReader<'f> {
             torn: 0,
         })
     }
+}
 
-    /// The next whole line, without its line break, and where it ends; `None` if there is none.
+impl<R: Read> LineReader<R> {
+    /// The next whole line, without its line break, and where it ends; `None` at the end of the file.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], u64)>> {
         loop {
             self.line.clear();
@@ -358,13 +360,14 @@ impl<'f> LineReader<'f> {
                 .take(LINE_BYTES_MAX)
                 .read_until(b'\n', &mut self.line)?;
             self.torn += read as u64;
-            if read == 0 {
-                return Ok(None);
-            }
-            // Else the last line, or a part of one that is longer than any that was written.
             if self.line.pop_if(|last| *last == b'\n').is_some() {
                 self.bytes += std::mem::take(&mut self.torn);
                 return Ok(Some((&self.line, self.bytes)));
+            }
+            // Not to be read on: a process that writes may add the rest of the last line now, which is no line. Else it is a
+            // part of a line that is longer than any that was written.
+            if (read as u64) < LINE_BYTES_MAX {
+                return Ok(None);
             }
         }
     }
@@ -457,4 +460,38 @@ fn unwritten(number: u64, is_old: bool, path: PathBuf) -> Option<Surplus> {
         path,
         _file: file,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file to which a process adds more each time that its end was reached.
+    struct GrowingFile(Vec<&'static [u8]>);
+
+    impl Read for GrowingFile {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some(more) = self.0.first_mut() else {
+                return Ok(0);
+            };
+            let read = more.read(buffer)?;
+            if read == 0 {
+                self.0.remove(0);
+            }
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_line_that_was_incomplete_is_no_line() {
+        let mut lines = LineReader {
+            reader: BufReader::new(GrowingFile(vec![b"one\nt", b"wo\n"])),
+            line: Vec::new(),
+            bytes: 0,
+            torn: 0,
+        };
+        assert_eq!(lines.next().unwrap(), Some((&b"one"[..], 4)));
+        assert_eq!(lines.next().unwrap(), None);
+        assert_eq!((lines.bytes, lines.torn), (4, 1));
+    }
 }

@@ -135,8 +135,8 @@ impl Journal {
         Self::keeping(dir, key_file, LOG_AGE)
     }
 
-    /// The same; calls whose approvals ended longer ago than `age_max` are removed. They stay for at least as long as a
-    /// question can be open, which is seven days.
+    /// The same; calls whose approvals ended longer ago than `age_max` are removed, and so are the steps of sessions that
+    /// nothing was added to since then. The calls stay for at least as long as a question can be open, which is seven days.
     pub fn keeping(dir: PathBuf, key_file: PathBuf, age_max: Duration) -> Self {
         Self(Arc::new(Inner {
             dir,

@@ -4,7 +4,8 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::log::{CallQuery, LogSettings, Start, segment};
+use crate::log::line::{Kind, NO_CALL};
+use crate::log::{CallQuery, LogSettings, Start, segment, verify};
 
 use super::{files, large, log, remove, remove_database, run_through, running, start, statuses};
 
@@ -216,4 +217,43 @@ async fn every_line_that_was_changed_is_found() {
         .map(|damage| (damage.line, damage.call.is_some()))
         .collect();
     assert_eq!(places[..2], [(2, true), (4, false)], "{findings:?}");
+}
+
+#[tokio::test]
+async fn a_file_with_the_highest_number_is_found_and_the_check_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = log(&folder, LogSettings::default());
+    start(&writer, "a").await;
+    fs::write(segment::path(writer.dir(), u64::MAX), "").unwrap();
+    let findings = writer.verify().unwrap().unwrap_err();
+    assert_eq!(
+        (findings[0].file.as_str(), findings[0].what),
+        (segment::name(2).as_str(), "the file was removed")
+    );
+}
+
+/// A line behind a changed one can be one of another place.
+#[test]
+fn what_a_segment_says_of_removed_ones_behind_a_changed_line_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = log(&folder, LogSettings::default());
+    let key = writer.key().unwrap();
+    let mut segment = segment::Segment::take(writer.dir(), &key).unwrap();
+    for removed in 2..=3 {
+        let said = format!("{{\"removed_segments\":[{removed}]}}");
+        segment.append(&key, Kind::Pruned, NO_CALL, &said).unwrap();
+        let text = "{\"first\":0,\"events\":[]}";
+        segment.append(&key, Kind::Noted, NO_CALL, text).unwrap();
+    }
+    drop(segment);
+    let told = |numbers: &[u64]| {
+        let mut told = verify::with_earlier(writer.dir(), &key, numbers).unwrap();
+        told.removed_segments.retain(|number| *number != 1);
+        told.removed_segments
+    };
+    assert_eq!(told(&[1]), [2, 3]);
+    let path = segment::path(writer.dir(), 1);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"first\":0", "\"first\":1", 1)).unwrap();
+    assert_eq!(told(&[1]), [2]);
 }
