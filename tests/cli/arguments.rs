@@ -25,6 +25,11 @@ fn arguments_come_inline_from_a_file_from_standard_input_or_not_at_all() {
         echoed(call("-").stdin("{\"from\": \"pipe\"}").run()),
         json!({"from": "pipe"})
     );
+    std::fs::write(folder.join("-"), "{\"from\": \"a file\"}\n").unwrap();
+    assert_eq!(
+        echoed(call("@-").stdin("{\"from\": \"pipe\"}").run()),
+        json!({"from": "a file"})
+    );
     assert_eq!(
         echoed(Toolcell::new(["call", &tool, "--json"]).run()),
         json!({})

@@ -283,7 +283,7 @@ fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
         (&["plain.wasm", "--profile=broken.json"], "broken.json"),
         (
             &["plain.wasm", "--profile=large.json"],
-            "larger than 1048576 bytes",
+            "larger than 1048576 bytes; write a smaller profile",
         ),
         (&["plain.wasm", "--profile=missing.json"], "missing.json"),
         (

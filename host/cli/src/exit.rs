@@ -48,9 +48,10 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct BadRequest(pub String);
 
-impl From<anyhow::Error> for BadRequest {
-    /// An error that is the caller's mistake.
-    fn from(error: anyhow::Error) -> Self {
+impl BadRequest {
+    /// An error that is the caller's mistake, such as a setting or an argument that is wrong: any other is a fault of the
+    /// host, with another exit code.
+    pub(crate) fn from_error(error: anyhow::Error) -> Self {
         Self(format!("{error:#}"))
     }
 }

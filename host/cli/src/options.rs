@@ -311,7 +311,9 @@ pub(crate) fn settings(
         cwd: cwd.clone(),
         ..Grants::default()
     };
-    grants.add_to(&mut granted).map_err(BadRequest::from)?;
+    grants
+        .add_to(&mut granted)
+        .map_err(BadRequest::from_error)?;
     let options = LayerOptions {
         file: policy.config.clone(),
         none: policy.no_config,
@@ -319,7 +321,9 @@ pub(crate) fn settings(
     let mut layers = ConfigLayers::read(home, cwd.as_deref(), &options)?;
     let expire = expiry_of_files(&layers)?;
     let selection = config::selection(&layers, None, None)?;
-    granted.extend(layers.grants()).map_err(BadRequest::from)?;
+    granted
+        .extend(layers.grants())
+        .map_err(BadRequest::from_error)?;
     layers.note_changeable(&granted);
     let kept = protected_sources::of_settings(home, cwd.as_deref(), grants, policy, &layers);
     let mode = policy.mode.map(|mode| match mode {
@@ -378,16 +382,23 @@ impl LimitOptions {
 
     /// These options as they would be typed.
     pub(crate) fn typed(&self) -> Vec<String> {
+        // A new limit does not compile until it is listed here.
+        let &Self {
+            timeout,
+            fuel,
+            memory,
+            max_output,
+            max_disk,
+            max_artifact_bytes,
+        } = self;
         let numbers = [
-            ("--fuel", self.fuel),
-            ("--memory", self.memory),
-            ("--max-output", self.max_output),
-            ("--max-disk", self.max_disk),
-            ("--max-artifact-bytes", self.max_artifact_bytes),
+            ("--fuel", fuel),
+            ("--memory", memory),
+            ("--max-output", max_output),
+            ("--max-disk", max_disk),
+            ("--max-artifact-bytes", max_artifact_bytes),
         ];
-        let timeout = self
-            .timeout
-            .map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
+        let timeout = timeout.map(|timeout| format!("--timeout={}ms", timeout.as_millis()));
         let numbers = numbers
             .into_iter()
             .filter_map(|(option, value)| Some(format!("{option}={}", value?)));

@@ -130,7 +130,9 @@ pub(crate) fn outcome(
 
 /// Prints `text` on standard output.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<Exit> {
-    done(io::stdout().write_all(text.as_ref()), Exit::Succeeded)
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    done(printed, Exit::Succeeded)
 }
 
 /// Prints lines of text that others wrote: each stays on its line.
@@ -444,7 +446,8 @@ fn block_text(block: &Content) -> String {
     }
     if block.kind == ARTIFACT {
         let name = field(block, "name");
-        let size = block.fields.get("size_bytes").unwrap_or(&Value::Null);
+        let size = block.fields.get("size_bytes");
+        let size = size.map(ToString::to_string).unwrap_or_default();
         let media_type = field(block, "media_type");
         let uri = field(block, "uri");
         return format!("[artifact {name}: {size} bytes, {media_type}; toolcell artifact {uri}]");
@@ -461,7 +464,8 @@ fn kept_line(block: &Content) -> Option<String> {
         .fields
         .get("persisted_ref")
         .filter(|_| block.is_persisted())?;
-    let size = &reference["size_bytes"];
+    let size = reference.get("size_bytes");
+    let size = size.map(ToString::to_string).unwrap_or_default();
     let uri = reference["uri"].as_str().unwrap_or_default();
     let what = if field(block, "preview").is_empty() {
         "the output is not shown"
@@ -646,6 +650,13 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
             value
         );
+    }
+
+    #[test]
+    fn a_size_that_is_not_on_record_is_not_shown() {
+        let artifact = serde_json::json!({ "type": super::ARTIFACT, "name": "a", "uri": "u" });
+        let text = super::block_text(&serde_json::from_value(artifact).unwrap());
+        assert!(text.starts_with("[artifact a:  bytes"), "{text}");
     }
 
     #[test]

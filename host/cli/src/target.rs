@@ -381,7 +381,7 @@ pub(crate) fn host(
 
 /// Returns a host that loads components and calls none, as the user's own file says.
 pub(crate) fn loading_host(home: &Home) -> anyhow::Result<Host> {
-    let compilation = configured_compilation(home).map_err(BadRequest::from)?;
+    let compilation = configured_compilation(home).map_err(BadRequest::from_error)?;
     host(home, |settings| compilation.apply(settings))
 }
 

@@ -64,7 +64,12 @@ impl ToolConfigs {
         }
     }
 
-    /// Does what [`Self::name`] and [`Self::give`] do.
+    /// Applies the entries to `loaded`, which was found at `path`: their names with [`Self::name`], their settings with
+    /// [`Self::give`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::give`].
     pub(crate) fn apply(
         &self,
         path: &Path,

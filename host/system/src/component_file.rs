@@ -26,15 +26,19 @@ pub fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
     }
     let size = metadata.len();
     if size > component_bytes_max() {
-        let message = format!(
-            "the component {} has {size} bytes, {}",
-            file.display(),
-            larger_than_allowed()
-        );
-        return Err(Refusal::new(ErrorCode::ComponentTooLarge, message)
-            .with_class(ErrorClass::SandboxViolation));
+        return Err(too_large(file, size));
     }
     Ok((open, size))
+}
+
+/// The refusal of a component that has `size` bytes, or had them when it was read no further.
+fn too_large(file: &Path, size: u64) -> Refusal {
+    let message = format!(
+        "the component {} has {size} bytes, {}",
+        file.display(),
+        larger_than_allowed()
+    );
+    Refusal::new(ErrorCode::ComponentTooLarge, message).with_class(ErrorClass::SandboxViolation)
 }
 
 /// Reads the file of a component, of at most 64 MiB unless the user allowed more.
@@ -47,13 +51,18 @@ pub fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
     read_open(file, open_component(file)?.0)
 }
 
-/// Reads the component in `file`, which is open.
+/// Reads the component in `file`, which is open. The file may have grown since, so its size is looked at again.
 pub fn read_open(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
-    open.take(component_bytes_max())
+    open.take(component_bytes_max().saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(file, &error))?;
-    Ok(bytes)
+    let size = bytes.len() as u64;
+    if size > component_bytes_max() {
+        Err(too_large(file, size))
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// The refusal of a component whose file cannot be read.
@@ -114,5 +123,8 @@ mod tests {
             message.contains(&format!("{} has {size} bytes", path.display())),
             "{message}"
         );
+        // As one that has grown since it was opened.
+        let grown = read_open(&path, File::open(&path).unwrap()).unwrap_err();
+        assert_eq!(grown.to_string(), message);
     }
 }

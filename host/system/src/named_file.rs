@@ -37,9 +37,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        Err(io::Error::other(format!(
-            "it is larger than {bytes_max} bytes"
-        )))
+        let message = format!("it is larger than {bytes_max} bytes");
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
     } else {
         Ok(bytes)
     }

@@ -370,11 +370,17 @@ fn what_cannot_be_read_is_a_bad_request() {
     files
         .iter()
         .for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    let large = std::fs::File::create(folder.join("large.json")).unwrap();
+    large.set_len((16 << 20) + 1).unwrap();
     for (arguments, why) in [
         (&["-"][..], "both the cases and the trace"),
         (&["gone.json", "--trace=trace.json"], "gone.json"),
         (&["good.json", "--trace=gone.json"], "gone.json"),
         (&["good.json", "--trace=list.json"], "not an object"),
+        (
+            &["good.json", "--trace=large.json"],
+            "error: cannot read large.json: it has more than 16777216 bytes\n",
+        ),
         (&["empty.json", "--trace=trace.json"], "no cases"),
         (&["nothing.json", "--trace=trace.json"], "no assertions"),
         (&["twice.json", "--trace=trace.json"], "duplicate key"),

@@ -782,6 +782,24 @@ fn a_key_that_cannot_sign_is_refused_before_anything_is_written() {
             .exits(2);
         assert!(refused.stderr.contains(why), "{text}: {refused:?}");
     }
+    for (arguments, why) in [
+        (
+            ["sign", "none.wasm", "--key=some.key", "--json"],
+            "No such file",
+        ),
+        (
+            ["sign", ".", "--key=some.key", "--json"],
+            "not a regular file",
+        ),
+    ] {
+        let unreadable = place.toolcell(&arguments).run().exits(2);
+        assert!(
+            unreadable.stdout.is_empty()
+                && unreadable.stderr.starts_with("error: ")
+                && unreadable.stderr.contains(why),
+            "{unreadable:?}"
+        );
+    }
     assert!(
         !place.file("jq.wasm.sigstore.json").exists() && !place.file("jq.wasm.minisig").exists()
     );

@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 use toolcell::Home;
 use toolcell_journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
 
-use super::{calls, print};
+use super::calls;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -168,7 +168,7 @@ impl Artifact {
                 calls: known.calls,
                 file: file.map(|file| file.to_string_lossy()),
             };
-            return print::json(&document, exit);
+            return show::done(show::json(&document), exit);
         }
         if state != State::Available {
             show::say(&format!("error: cannot fetch {text}: {why} [{word}]"));
@@ -228,7 +228,7 @@ fn print_content(content: Content) -> anyhow::Result<Exit> {
     } else {
         content.copy(&mut out)
     };
-    print::end(printed.and_then(|()| out.flush()), Exit::Succeeded)
+    show::done(printed.and_then(|()| out.flush()), Exit::Succeeded)
 }
 
 /// Writes the content to `file`, which appears whole or not at all, readable by its owner only.

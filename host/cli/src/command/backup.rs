@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use toolcell::Home;
-use toolcell_journal::CallLog;
+use toolcell_journal::{CallLog, PayloadStore};
 
-use super::{calls, log, print};
+use super::{calls, log};
 use crate::exit::{BadRequest, Exit};
+use crate::show;
 
 /// Mode of the folders of a copy.
 const MODE: u32 = 0o700;
@@ -63,24 +64,28 @@ impl Backup {
         }
         let [original, at] = [home.folder(), &folder].map(|folder| folder.display().to_string());
         let cannot = || format!("cannot copy {original} to {at}");
-        let left_out = [home.cache(), home.scratch(), home.journal()];
+        let payloads = PayloadStore::new(home.payloads());
+        let mut left_out = vec![home.cache(), home.scratch(), home.journal()];
+        left_out.extend(payloads.list_files());
         copy_folder(home.folder(), &folder, &left_out, true).with_context(cannot)?;
         let copy = Home::at(&folder);
+        // After the payloads: the end of each one that was copied is on it.
+        payloads.copy_list(&copy.payloads()).with_context(cannot)?;
         let log = calls::log(&home)?;
         log.copy_to(&copy.journal(), &copy.calls_key())?;
         let verified = CallLog::new(copy.journal(), copy.calls_key(), log.settings()).verify()?;
         if self.json {
-            return print::json(&log::report(&folder, &verified), log::exit(&verified));
+            return show::done(
+                show::json(&log::report(&folder, &verified)),
+                log::exit(&verified),
+            );
         }
         let after = if verified.is_ok() {
             ""
         } else {
             ", whose log was damaged before: toolcell log verify"
         };
-        print::text(
-            &format!("{at}: a copy of {original}{after}\n"),
-            log::exit(&verified),
-        )
+        show::print(format!("{at}: a copy of {original}{after}\n")).map(|_| log::exit(&verified))
     }
 }
 

@@ -39,7 +39,7 @@ impl Build {
         if self.watch {
             return self.follow(&home);
         }
-        let built = target::build(&self.dir, &home).map_err(BadRequest::from)?;
+        let built = target::build(&self.dir, &home).map_err(BadRequest::from_error)?;
         Ok(self.report(&home, &built)?.unwrap_or(Exit::Succeeded))
     }
 
@@ -65,7 +65,7 @@ impl Build {
             };
             let mut watch = match after {
                 Some(watch) => watch,
-                None => before.map_err(BadRequest::from)?,
+                None => before.map_err(BadRequest::from_error)?,
             };
             show::say("waiting for a change");
             let (path, what) = watch.wait();

@@ -11,7 +11,7 @@ use toolcell_journal::{CallLog, CallQuery, CallSummary};
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Status, Timestamp};
 
-use super::{page, print, waiting};
+use super::{page, waiting};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -126,7 +126,7 @@ impl Calls {
         waiting::add(&mut calls, &query, &home)?;
         if self.json {
             let listed = json!({ "calls": calls, "evicted_calls": evicted });
-            return print::json(&listed, Exit::Succeeded);
+            return show::print_json(&listed);
         }
         let mut text: String = calls.iter().map(row).collect();
         if calls.is_empty() {
@@ -136,7 +136,7 @@ impl Calls {
             text.push_str(&said);
             text.push('\n');
         }
-        print::text(&text, Exit::Succeeded)
+        show::print(text)
     }
 }
 
@@ -188,15 +188,15 @@ impl Show {
         };
         let mut record = record.ok_or_else(unknown)?;
         if let Some(from) = self.progress_from {
-            return print::end(progress(&record, from), Exit::Succeeded);
+            return show::done(progress(&record, from), Exit::Succeeded);
         }
         if self.json {
             if let Some(result) = record.get_mut("result") {
                 show::represent_again(result);
             }
-            return print::json(&record, Exit::Succeeded);
+            return show::print_json(&record);
         }
-        print::text(&page::render(&log, &record), Exit::Succeeded)
+        show::print(page::render(&log, &record))
     }
 }
 

@@ -35,7 +35,7 @@ const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
 /// its tools. Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`,
 /// because the state holds compiled code and the key that vouches for it.
 pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
-    let servers = servers(file).map_err(BadRequest::from)?;
+    let servers = servers(file).map_err(BadRequest::from_error)?;
     let mut checks = Vec::new();
     for (name, server) in &servers {
         let command = server

@@ -1,16 +1,16 @@
 //! The arguments of a call, as they are typed: JSON, `@FILE`, `-` for standard input, or one by one.
 
-use std::io::Read;
 use std::path::Path;
 
 use toolcell_engine::catalog::Tool;
 use toolcell_spec::Input;
 
+use super::document;
 use super::exit::BadRequest;
 use super::named_arguments::NamedArguments;
 
 /// Maximum size of the arguments, and of a message, in bytes; larger ones are refused.
-const INPUT_BYTES_MAX: u64 = 16 << 20;
+const INPUT_BYTES_MAX: usize = 16 << 20;
 
 /// The arguments of a call, before its tool is known.
 pub(super) enum CallArguments {
@@ -38,15 +38,14 @@ pub(super) fn read(typed: &[String]) -> Result<CallArguments, BadRequest> {
 }
 
 fn read_whole(typed: &str) -> Result<Input, BadRequest> {
-    let file = if typed == "-" {
-        Some(typed)
-    } else {
-        typed.strip_prefix('@')
+    let file = match (typed, typed.strip_prefix('@')) {
+        ("-", _) => typed,
+        // A file of this name, and not standard input.
+        (_, Some("-")) => "./-",
+        (_, Some(file)) => file,
+        (_, None) => return Ok(Input::from_text(typed)),
     };
-    match file {
-        Some(file) => bounded("arguments", Path::new(file)).map(Input::from_text),
-        None => Ok(Input::from_text(typed)),
-    }
+    bounded("arguments", Path::new(file)).map(Input::from_text)
 }
 
 /// Reads the message of a model in `file`, or on standard input if it is `-`. It is as large as arguments can be.
@@ -54,30 +53,10 @@ pub(super) fn message(file: &Path) -> Result<String, BadRequest> {
     bounded("message", file)
 }
 
-/// Opens `file`, or standard input if it is `-`. Returns it with its name.
-pub(super) fn open(file: &Path) -> Result<(String, Box<dyn Read>), BadRequest> {
-    if file == Path::new("-") {
-        return Ok(("standard input".to_owned(), Box::new(std::io::stdin())));
-    }
-    let name = file.display().to_string();
-    match std::fs::File::open(file) {
-        Ok(opened) => Ok((name, Box::new(opened))),
-        Err(error) => Err(BadRequest(format!("cannot open {name}: {error}"))),
-    }
-}
-
 /// Reads the `subject` of a command in `file`, or on standard input if it is `-`.
 fn bounded(subject: &str, file: &Path) -> Result<String, BadRequest> {
-    let (what, from) = open(file)?;
-    let mut text = String::new();
-    let read = from.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-    let failed = |why: String| {
-        let message = format!("cannot read the {subject} from {what}: {why}");
-        BadRequest(message)
+    let too_large = |name: &str| {
+        format!("cannot read the {subject} from {name}: more than {INPUT_BYTES_MAX} bytes")
     };
-    read.map_err(|error| failed(error.to_string()))?;
-    if text.len() as u64 > INPUT_BYTES_MAX {
-        return Err(failed(format!("more than {INPUT_BYTES_MAX} bytes")));
-    }
-    Ok(text)
+    document::read(file, INPUT_BYTES_MAX, too_large).map_err(BadRequest)
 }

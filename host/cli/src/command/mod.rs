@@ -34,7 +34,6 @@ mod new;
 mod notes;
 mod page;
 mod policy;
-mod print;
 mod published;
 mod push;
 mod replay;

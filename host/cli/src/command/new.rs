@@ -41,7 +41,7 @@ impl New {
             .to_string_lossy();
         let parent = wrap::folder_of(path);
         let folder = toolchain::new_project(parent, &name, self.lang, kind, Some(&sdk))
-            .map_err(BadRequest::from)?;
+            .map_err(BadRequest::from_error)?;
         let text = match (self.json, kind) {
             (true, _) => return show::print_json(&json!({ "name": name, "folder": folder })),
             (false, ProjectKind::Tool) => show::printable(&self.tool(), true),

@@ -123,7 +123,7 @@ impl Push {
     fn push(&self, report: &mut Report) -> Result<(), Stop> {
         let mut to = self.target()?;
         let home = Home::find()?;
-        let settings = configured_registry(&home).map_err(BadRequest::from)?;
+        let settings = configured_registry(&home).map_err(BadRequest::from_error)?;
         let key = self
             .sign
             .as_deref()

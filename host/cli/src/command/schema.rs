@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolcell_engine::catalog::RecordSchema;
 use toolcell_spec::{ErrorCode, Finding, read_unique_json};
 
-use super::{document, print};
+use super::document;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -129,7 +129,7 @@ impl Schema {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.command {
             Command::List { json } => list(json),
-            Command::Show { name } => print::text(text(&name)?, Exit::Succeeded),
+            Command::Show { name } => show::print(text(&name)?),
             Command::Validate { name, file, json } => validate(&name, &file, json),
         }
     }
@@ -165,13 +165,13 @@ fn list(as_json: bool) -> anyhow::Result<Exit> {
             json!({ "name": name, "id": schema.get("$id"), "description": schema.get("description") })
         });
         let listed: Vec<Value> = listed.collect();
-        return print::json(&json!({ "schemas": listed }), Exit::Succeeded);
+        return show::print_json(&json!({ "schemas": listed }));
     }
     let rows = all.map(|(name, schema)| {
         let description = schema["description"].as_str().unwrap_or_default();
         format!("{name:<20} {description}\n")
     });
-    print::text(&rows.collect::<String>(), Exit::Succeeded)
+    show::print(rows.collect::<String>())
 }
 
 fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
@@ -203,12 +203,15 @@ fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
     } else {
         Exit::BadRequest
     };
-    print::end(printed, exit)
+    show::done(printed, exit)
 }
 
 /// Reads a JSON document without duplicate keys. An error says what is wrong, and with which file.
 fn read(file: &Path) -> Result<Value, String> {
-    let text = document::read(file, DOCUMENT_BYTES_MAX)?;
+    let too_large = |name: &str| {
+        format!("{name} is larger than {DOCUMENT_BYTES_MAX} bytes; check a part of it")
+    };
+    let text = document::read(file, DOCUMENT_BYTES_MAX, too_large)?;
     read_unique_json(&text, DOCUMENT_VALUES_MAX)
         .map_err(|error| format!("{} cannot be read as JSON: {error}", document::name(file)))
 }

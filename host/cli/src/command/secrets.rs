@@ -42,9 +42,9 @@ impl Secrets {
     }
 
     fn set(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
-        SecretStore::check_name(name).map_err(BadRequest::from)?;
+        SecretStore::check_name(name).map_err(BadRequest::from_error)?;
         let value = read_value(name)?;
-        SecretStore::check_value(&value).map_err(BadRequest::from)?;
+        SecretStore::check_value(&value).map_err(BadRequest::from_error)?;
         let replaced = store.set(name, &value)?;
         if self.json {
             return show::print_json(&json!({ "name": name, "replaced": replaced }));
@@ -66,7 +66,7 @@ impl Secrets {
     }
 
     fn remove(&self, store: &SecretStore, name: &str) -> anyhow::Result<Exit> {
-        SecretStore::check_name(name).map_err(BadRequest::from)?;
+        SecretStore::check_name(name).map_err(BadRequest::from_error)?;
         if !store.remove(name)? {
             return Err(BadRequest(format!(
                 "there is no secret {name}; `toolcell secrets list` lists them"

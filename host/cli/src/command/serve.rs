@@ -188,9 +188,10 @@ impl Serve {
         let Some(file) = &self.arcade_secret_file else {
             return Ok(None);
         };
-        let text = read_private(file, "secret of the Arcade engine").map_err(BadRequest::from)?;
+        let text =
+            read_private(file, "secret of the Arcade engine").map_err(BadRequest::from_error)?;
         Ok(Some(
-            WorkerSecret::new(text.trim()).map_err(BadRequest::from)?,
+            WorkerSecret::new(text.trim()).map_err(BadRequest::from_error)?,
         ))
     }
 
@@ -258,14 +259,16 @@ impl TokenSource {
     fn read(&self) -> anyhow::Result<Tokens> {
         let [callers, approvers] = &self.files;
         let tokens = match callers {
-            Some(file) => Tokens::read(file).map_err(BadRequest::from)?,
+            Some(file) => Tokens::read(file).map_err(BadRequest::from_error)?,
             None => self.callers.clone(),
         };
         let Some(file) = approvers else {
             return Ok(tokens);
         };
-        let approvers = Tokens::read(file).map_err(BadRequest::from)?;
-        Ok(tokens.with_approvers(approvers).map_err(BadRequest::from)?)
+        let approvers = Tokens::read(file).map_err(BadRequest::from_error)?;
+        Ok(tokens
+            .with_approvers(approvers)
+            .map_err(BadRequest::from_error)?)
     }
 }
 

@@ -95,8 +95,11 @@ impl Sign {
 
     fn sign_file(&self, file: &Path) -> Result<NewSignature, Stop> {
         // It says how large a component may be.
-        configured_compilation(&Home::find()?).map_err(BadRequest::from)?;
-        let bytes = read_component(file)?;
+        configured_compilation(&Home::find()?).map_err(BadRequest::from_error)?;
+        let bytes = read_component(file).map_err(|refusal| match refusal.code {
+            ErrorCode::ComponentUnreadable => Stop::from(BadRequest(refusal.message)),
+            _ => refusal.into(),
+        })?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let SignatureFile {

@@ -6,10 +6,10 @@ use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
 use toolcell::Home;
+use toolcell_config as config;
 use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{Exit, Stop};
-use super::exported::SurfaceOptions;
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target;
 use super::{serving, show};
@@ -25,8 +25,12 @@ pub(super) struct ShowSurface {
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
-    #[command(flatten)]
-    surface: SurfaceOptions,
+    /// How many tools are loaded from the start [default: 125]
+    #[arg(long, value_name = "N")]
+    max_listed: Option<usize>,
+    /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
     /// Print the tool_surface record
     #[arg(long)]
     json: bool,
@@ -59,7 +63,7 @@ impl ShowSurface {
             layers,
             ..
         } = settings;
-        let selection = self.surface.selection(&layers)?;
+        let selection = config::selection(&layers, self.max_listed, self.role.as_deref())?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
         let runtime = Runtime::on_this_thread()?;
         let offered =

@@ -38,7 +38,7 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let project = project_files(dir)?;
     let mut files = Vec::new();
     for (source, path) in project.sources() {
-        if let Some(bytes) = config::project_bytes(path).map_err(BadRequest::from)? {
+        if let Some(bytes) = config::project_bytes(path).map_err(BadRequest::from_error)? {
             let path = path
                 .canonicalize()
                 .with_context(|| format!("cannot find {}", path.display()))?;
@@ -50,7 +50,8 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
         }
     }
     // A file that refuses every call is not worth trusting.
-    let (layers, trusted) = ConfigLayers::of_project(&home, &files).map_err(BadRequest::from)?;
+    let (layers, trusted) =
+        ConfigLayers::of_project(&home, &files).map_err(BadRequest::from_error)?;
     let understood = options::expiry_of_files(&layers).and_then(|_| serving::understands(&layers));
     understood.map_err(|refusal| BadRequest(refusal.message))?;
     let trust = TrustStore::at(home.trusted());

@@ -150,7 +150,7 @@ impl Verify {
         let (signer, place) = match (&self.key, &self.identity, &self.issuer) {
             (Some(file), _, _) => (public_key(file)?, "--key"),
             (None, Some(identity), Some(issuer)) => (
-                identified(identity, issuer).map_err(BadRequest::from)?,
+                identified(identity, issuer).map_err(BadRequest::from_error)?,
                 "--identity",
             ),
             _ => return Ok(of_files.clone()),

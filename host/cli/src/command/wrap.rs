@@ -146,7 +146,7 @@ impl Wrap {
             with_custom(component, name, content).map_err(refused)
         };
         if let Some(manifest) = &self.manifest {
-            let manifest = extension_manifest(manifest).map_err(BadRequest::from)?;
+            let manifest = extension_manifest(manifest).map_err(BadRequest::from_error)?;
             return Ok(section(
                 &component,
                 near::SECTION,
@@ -174,7 +174,7 @@ impl Wrap {
                 )
                 .into());
             }
-            profile.ceiling = Some(policy_ceiling(policy).map_err(BadRequest::from)?);
+            profile.ceiling = Some(policy_ceiling(policy).map_err(BadRequest::from_error)?);
         }
         // A profile that has no ceiling must not remove one.
         profile.ceiling = profile.ceiling.or(known.ceiling);
@@ -204,8 +204,13 @@ fn written(component: &[u8]) -> Result<Profile, String> {
 
 /// Reads a small file of text.
 fn text(file: &Path) -> Result<String, BadRequest> {
-    named_file::read_text(file, SECTION_BYTES_MAX as u64)
-        .map_err(|error| BadRequest(format!("cannot read {}: {error}", file.display())))
+    named_file::read_text(file, SECTION_BYTES_MAX as u64).map_err(|error| {
+        let next = match error.kind() {
+            io::ErrorKind::FileTooLarge => "; write a smaller profile",
+            _ => "",
+        };
+        BadRequest(format!("cannot read {}: {error}{next}", file.display()))
+    })
 }
 
 /// The documentation of a WIT package, and of the interfaces of others that its worlds export, as a section has it.

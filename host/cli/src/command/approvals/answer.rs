@@ -6,8 +6,6 @@ use toolcell_journal::{AnswerOutcome, Role, StoredApproval};
 use toolcell_spec::{Answer, ApprovalState, InvocationId, Timestamp};
 
 use crate::ask;
-
-use crate::command::print;
 use crate::exit::{BadRequest, Exit};
 use crate::show::{self, Form};
 
@@ -162,10 +160,7 @@ impl ApprovalCommands {
 
 fn said(id: InvocationId, state: ApprovalState, what: &str, json: bool) -> anyhow::Result<Exit> {
     if json {
-        return print::json(
-            &json!({ "invocation_id": id, "state": state }),
-            Exit::Succeeded,
-        );
+        return show::print_json(&json!({ "invocation_id": id, "state": state }));
     }
     show::say(&format!("{id}: {what}"));
     Ok(Exit::Succeeded)

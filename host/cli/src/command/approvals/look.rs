@@ -6,7 +6,6 @@ use toolcell_spec::{Answer, Approval, ApprovalState, InvocationId};
 
 use super::id::short;
 use super::{ApprovalCommands, unknown};
-use crate::command::print;
 use crate::exit::Exit;
 use crate::show;
 
@@ -22,10 +21,10 @@ impl ApprovalCommands {
             Vec::new()
         };
         if json {
-            return print::json(&json!({ "approvals": found }), Exit::Succeeded);
+            return show::print_json(&json!({ "approvals": found }));
         }
         if found.is_empty() {
-            return print::text("no pending approvals\n", Exit::Succeeded);
+            return show::print("no pending approvals\n");
         }
         // An id is shortened among all of them, because its end has to name it among all of them.
         let known = self.journal.with(|store| store.list(true))?;
@@ -37,8 +36,9 @@ impl ApprovalCommands {
         for call in &found {
             text += &line(call, &known, &self.lead(call)?);
         }
-        print::text(&text, Exit::Succeeded)
+        show::print(text)
     }
+
     /// The rows of the question that say who wants what and why, if `call` waits for an answer.
     fn lead(&self, call: &Summary) -> anyhow::Result<String> {
         if call.state != ApprovalState::Pending {
@@ -55,14 +55,12 @@ impl ApprovalCommands {
             0
         };
         if json {
-            return print::json(&json!({ "forgotten": forgotten }), Exit::Succeeded);
+            return show::print_json(&json!({ "forgotten": forgotten }));
         }
         let forgotten = show::counted(forgotten as u64, "approval");
-        print::text(
-            &format!("{forgotten} for a session forgotten\n"),
-            Exit::Succeeded,
-        )
+        show::print(format!("{forgotten} for a session forgotten\n"))
     }
+
     pub(super) fn show(&self, id: InvocationId, full: bool, json: bool) -> anyhow::Result<Exit> {
         if !self.journal.exists() {
             return Err(unknown(id));
@@ -73,9 +71,9 @@ impl ApprovalCommands {
             .with(|store| store.kept(id))?
             .ok_or_else(|| unknown(id))?;
         if json {
-            print::json(&record(&kept)?, Exit::Succeeded)
+            show::print_json(&record(&kept)?)
         } else {
-            print::text(&for_people(&kept, full), Exit::Succeeded)
+            show::print(for_people(&kept, full))
         }
     }
 }

@@ -9,8 +9,8 @@ use toolcell::PlanError;
 use toolcell_engine::scheduler::batch::{BatchPlan, CALLS_MAX};
 use toolcell_spec::Input;
 
+use super::super::document;
 use super::super::exit::BadRequest;
-use super::super::input;
 
 /// Maximum length of a line, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
@@ -50,7 +50,8 @@ struct LineFields<'a> {
 ///
 /// A file that cannot be read, and the first line at fault, with its number.
 pub(super) fn read(file: &Path) -> Result<Vec<Line>, BadRequest> {
-    let (what, from) = input::open(file)?;
+    let from = document::open(file).map_err(BadRequest)?;
+    let what = document::name(file);
     parse(&what, BufReader::new(from), BATCH_BYTES_MAX)
 }
 

@@ -154,7 +154,7 @@ impl Bundle {
         }
         let registry = self.registry()?;
         let folders = self.folders()?;
-        let mut options = self.grants.typed().map_err(BadRequest::from)?;
+        let mut options = self.grants.typed().map_err(BadRequest::from_error)?;
         options.extend(self.limits.typed());
         let (program, platform) = self.program()?;
         let parts = self.parts()?;

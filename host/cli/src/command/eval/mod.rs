@@ -20,7 +20,7 @@ use toolcell_dialect::evaluation::{
 use toolcell_engine::catalog::SCHEMA_STACK_BYTES;
 use toolcell_spec::Timestamp;
 
-use super::{document, print};
+use super::document;
 use crate::exit::{self, BadRequest, Exit, Stop};
 use crate::{interrupts, show};
 
@@ -145,7 +145,7 @@ impl Eval {
             } else {
                 report::case(&result)
             };
-            print::end(printed, Exit::Succeeded)?;
+            show::done(printed, Exit::Succeeded)?;
         }
         let exit = if passed == cases.len() {
             Exit::Succeeded
@@ -155,7 +155,7 @@ impl Eval {
         if self.json {
             Ok(exit)
         } else {
-            print::end(report::sum(passed, cases.len()), exit)
+            show::done(report::sum(passed, cases.len()), exit)
         }
     }
 }
@@ -167,8 +167,9 @@ fn read<T>(
     bytes_max: usize,
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, BadRequest> {
-    let read = document::read(file, bytes_max).and_then(|text| parse(&text));
-    read.map_err(|why| {
+    let too_large = |name: &str| format!("cannot read {name}: it has more than {bytes_max} bytes");
+    let text = document::read(file, bytes_max, too_large).map_err(BadRequest)?;
+    parse(&text).map_err(|why| {
         let name = document::name(file);
         BadRequest(format!("cannot read the {subject} from {name}: {why}"))
     })

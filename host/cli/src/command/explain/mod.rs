@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell_spec::ErrorClass;
 
-use super::print;
 use crate::exit::{BadRequest, Exit};
+use crate::show;
 
 use page::Page;
 
@@ -79,26 +79,26 @@ fn unknown(code: &str, pages: &[Page]) -> BadRequest {
 
 fn one(page: &Page, as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        return print::json(&page.json(), Exit::Succeeded);
+        return show::print_json(&page.json());
     }
     let mut text = format!("{}: {}\n\n", page.code(), page.texts.means);
     for (label, row) in page.rows() {
         text += &format!("{label:<10} {row}\n");
     }
-    print::text(&text, Exit::Succeeded)
+    show::print(text)
 }
 
 fn list(pages: &[Page], as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
         let codes: Vec<Value> = pages.iter().map(Page::json).collect();
-        return print::json(&json!({ "codes": codes }), Exit::Succeeded);
+        return show::print_json(&json!({ "codes": codes }));
     }
     let width = pages.iter().map(|page| page.code().len()).max();
     let width = width.unwrap_or_default();
     let rows = pages
         .iter()
         .map(|page| format!("{:<width$}  {}\n", page.code(), page.texts.means));
-    print::text(&rows.collect::<String>(), Exit::Succeeded)
+    show::print(rows.collect::<String>())
 }
 
 #[cfg(test)]

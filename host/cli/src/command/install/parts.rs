@@ -22,7 +22,7 @@ pub(in crate::command) fn sources(
     options: &SourceOptions,
 ) -> Result<ComponentSources, BadRequest> {
     let roots: Vec<PathBuf> = options.tls_ca.iter().cloned().collect();
-    let tls = tls::client(&roots).map_err(BadRequest::from)?;
+    let tls = tls::client(&roots).map_err(BadRequest::from_error)?;
     let owned = home.clone();
     Ok(ComponentSources {
         registry: trusting(home, roots)?,
@@ -39,7 +39,7 @@ pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadReque
 
 /// As [`registries`], with the certificates of the command line and of the file.
 fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> {
-    let mut settings = configured_registry(home).map_err(BadRequest::from)?;
+    let mut settings = configured_registry(home).map_err(BadRequest::from_error)?;
     settings.roots.extend(roots);
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::runtime::Runtime;
 use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
@@ -24,6 +23,7 @@ use super::calls;
 use crate::exit::{BadRequest, Exit};
 use crate::options::{ApprovalOptions, PolicyOptions, Settings};
 use crate::protected_sources::{self, CommandFiles};
+use crate::runtime::Runtime;
 use crate::target;
 use crate::tool_configs::ToolConfigs;
 use crate::{ask, hooks, interrupts, surface};
@@ -211,6 +211,7 @@ fn refused(refusal: &Refusal) -> anyhow::Error {
     let code = refusal.code.as_str();
     BlockedReplay(vec![ReplayObstacle::refused(&refusal.message, code)]).into()
 }
+
 /// The limits of the recorded call, or the current ones where lower.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.

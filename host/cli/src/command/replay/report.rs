@@ -10,7 +10,6 @@ use toolcell_engine::approval::legible;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{InvocationId, ReplayBlocker};
 
-use crate::command::print;
 use crate::exit::Exit;
 use crate::show;
 
@@ -107,7 +106,7 @@ impl Report {
         } else {
             self.for_people()
         };
-        print::end(printed, exit)
+        show::done(printed, exit)
     }
 
     fn to_json(&self) -> Value {

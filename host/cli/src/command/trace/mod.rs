@@ -12,7 +12,7 @@ use toolcell_dialect::agentool::{Detectors, TraceBuilder};
 use toolcell_journal::{CallLog, CallQuery, Keep};
 use toolcell_spec::{ToolInvocation, ToolResult};
 
-use super::{calls, print};
+use super::calls;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -113,9 +113,9 @@ impl Trace {
             return Err(BadRequest(message).into());
         };
         if self.json {
-            print::json(&trace, Exit::Succeeded)
+            show::print_json(&trace)
         } else {
-            print::text(&people::page(&trace), Exit::Succeeded)
+            show::print(people::page(&trace))
         }
     }
 }

@@ -14,12 +14,13 @@ use toolcell_spec::{
     JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
 };
 
-use crate::command::{document, print};
+use crate::command::document;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
 /// Maximum size of the steps that are added at once, in bytes.
 const INPUT_BYTES_MAX: usize = 1 << 20;
+
 /// Adds the steps in `file` to `session`: all of them, or none.
 pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> anyhow::Result<Exit> {
     if session.trim().is_empty() {
@@ -33,7 +34,10 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
         return Err(BadRequest(message.to_owned()).into());
     }
     let cannot = |why| BadRequest(format!("cannot add steps: {why}"));
-    let posts = parse(&document::read(file, INPUT_BYTES_MAX).map_err(cannot)?)?;
+    let too_large =
+        |name: &str| format!("{name} is larger than {INPUT_BYTES_MAX} bytes; add them in parts");
+    let text = document::read(file, INPUT_BYTES_MAX, too_large).map_err(cannot)?;
+    let posts = parse(&text)?;
     let lines: Vec<String> = posts
         .iter()
         .map(|post| post.to_value().to_string())
@@ -49,7 +53,7 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
     export(home, log, session, &posts);
     let steps = show::counted(posts.len() as u64, "step");
     let said = format!("{steps} added to the trace of the session {session:?}\n");
-    print::text(&show::printable(&said, true), Exit::Succeeded)
+    show::print(show::printable(&said, true))
 }
 
 /// Sends the steps to the collector of telemetry, if there is one. They are added already, so a failure is a warning.
