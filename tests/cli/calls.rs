@@ -375,7 +375,7 @@ fn a_changed_version_is_damage_and_no_reason_to_remove_the_journal() {
         for is_indexed in [true, false] {
             let said = home.verify(false);
             assert!(said.contains(", line 1: it was changed"), "{said}");
-            assert!(!said.contains("remove"), "{said}");
+            assert!(!said.contains("rm -r"), "{said}");
             if is_indexed {
                 std::fs::remove_file(home.path().join("journal/journal.db")).unwrap();
             }

@@ -119,8 +119,10 @@ mod linux {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(target_os = "linux")]
+
     use std::process::{Command, Stdio};
 
     /// `true` if a signal could be sent to the first thread of `process`.
