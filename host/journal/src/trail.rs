@@ -308,9 +308,14 @@ impl Trail {
         kept.is_silent || kept.redactor.is_silent()
     }
 
+    /// The current time on the clock of the call.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::after(self.0.began)
+    }
+
     /// Publishes an event; `data` is an object.
     pub fn emit(&self, event_type: EventType, data: impl Into<EventData>) {
-        self.emit_at(Timestamp::now(), event_type, data);
+        self.emit_at(self.now(), event_type, data);
     }
 
     /// As [`Self::emit`], for what happened at `time`, a moment ago. A call saves a reading of the clock with it.
@@ -328,7 +333,7 @@ impl Trail {
         data: impl Into<EventData>,
     ) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
-        let event = self.event(&kept, Timestamp::now(), event_type, data.into());
+        let event = self.event(&kept, self.now(), event_type, data.into());
         let mut events = kept.events.clone();
         events.push(event.clone());
         (events, event)
@@ -448,7 +453,7 @@ impl Trail {
     pub fn progress(&self, mut progress: ToolProgress) {
         progress.invocation_id = self.0.invocation_id;
         progress.progress_id = ProgressId::new();
-        progress.timestamp = Timestamp::now();
+        progress.timestamp = self.now();
         progress.elapsed_ms = progress.timestamp.millis_since(self.0.began);
         {
             let mut kept = self.kept();
@@ -492,7 +497,7 @@ impl Trail {
     /// Tells that the tool runs, if nothing was told for the time `silence`. Returns whether it did.
     pub fn beat(&self, silence: Duration) -> bool {
         let is_recent = |said: &ToolProgress| {
-            u128::from(Timestamp::now().millis_since(said.timestamp)) < silence.as_millis()
+            u128::from(self.now().millis_since(said.timestamp)) < silence.as_millis()
         };
         let is_silent = !self.kept().progress.last().is_some_and(is_recent);
         if is_silent {
@@ -533,7 +538,7 @@ impl Trail {
         };
         self.kept().meter = meter;
         let data = json!({ "level": level, "message": message, "fields": fields });
-        let event = self.plain_event(tool_id, Timestamp::now(), EventType::Logged, data.into());
+        let event = self.plain_event(tool_id, self.now(), EventType::Logged, data.into());
         self.0
             .listeners
             .iter()

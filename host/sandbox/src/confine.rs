@@ -117,39 +117,37 @@ mod linux {
             .context("cannot create a filter")?;
         filter.try_into().context("cannot compile the filter")
     }
-}
 
-#[cfg(test)]
-mod tests {
-    #![cfg(target_os = "linux")]
+    #[cfg(test)]
+    mod tests {
+        use std::process::{Command, Stdio};
 
-    use std::process::{Command, Stdio};
+        /// `true` if a signal could be sent to the first thread of `process`.
+        #[allow(unsafe_code, reason = "no safe function makes this system call")]
+        fn reaches(process: u32) -> bool {
+            // SAFETY: the system call takes numbers only, and signal 0 is never delivered.
+            unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) == 0 }
+        }
 
-    /// `true` if a signal could be sent to the first thread of `process`.
-    #[allow(unsafe_code, reason = "no safe function makes this system call")]
-    fn reaches(process: u32) -> bool {
-        // SAFETY: the system call takes numbers only, and signal 0 is never delivered.
-        unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) == 0 }
-    }
-
-    #[test]
-    fn under_the_filter_a_process_signals_itself_and_no_other() {
-        let mut other = Command::new("sleep")
-            .arg("60")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let own = std::process::id();
-        let id = other.id();
-        // The filter applies to the thread that installs it, until that thread ends.
-        let thread = std::thread::spawn(move || {
-            let before = (reaches(own), reaches(id));
-            super::linux::only_compute_here().unwrap();
-            (before, (reaches(own), reaches(id)))
-        });
-        let reached = thread.join();
-        other.kill().unwrap();
-        other.wait().unwrap();
-        assert_eq!(reached.unwrap(), ((true, true), (true, false)));
+        #[test]
+        fn under_the_filter_a_process_signals_itself_and_no_other() {
+            let mut other = Command::new("sleep")
+                .arg("60")
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            let own = std::process::id();
+            let id = other.id();
+            // The filter applies to the thread that installs it, until that thread ends.
+            let thread = std::thread::spawn(move || {
+                let before = (reaches(own), reaches(id));
+                super::only_compute_here().unwrap();
+                (before, (reaches(own), reaches(id)))
+            });
+            let reached = thread.join();
+            other.kill().unwrap();
+            other.wait().unwrap();
+            assert_eq!(reached.unwrap(), ((true, true), (true, false)));
+        }
     }
 }

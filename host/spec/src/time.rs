@@ -1,5 +1,6 @@
+use std::cmp::Ordering;
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -13,41 +14,57 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// let began = Timestamp::now();
 /// assert_eq!(began.plus(Duration::from_secs(2)).millis_since(began), 2_000);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp(SystemTime);
+#[derive(Clone, Copy, Debug)]
+pub struct Timestamp {
+    at: SystemTime,
+    /// The same moment on a clock that nobody sets; `None` if the system's clock was not read for it.
+    steady: Option<Instant>,
+}
 
 impl Timestamp {
     /// The current time of the system's clock.
     pub fn now() -> Self {
-        Self(SystemTime::now())
+        Self {
+            at: SystemTime::now(),
+            steady: Some(Instant::now()),
+        }
     }
 
-    /// Returns the current time, or 1 ns after `earlier` if the clock has not moved on.
+    /// Returns the current time, and at least 1 ns after `earlier`. If this process read the clock for `earlier`, the time since
+    /// then has passed also if the clock was set meanwhile: what a call took does not depend on it.
     pub fn after(earlier: Self) -> Self {
-        Self::now().max(Self(earlier.0 + Duration::from_nanos(1)))
+        let mut now = Self::now();
+        if let (Some(then), Some(steady)) = (earlier.steady, now.steady) {
+            let passed = steady.saturating_duration_since(then);
+            now.at = earlier.at.checked_add(passed).unwrap_or(now.at);
+        }
+        now.at = now.at.max(earlier.at + Duration::from_nanos(1));
+        now
     }
 
     /// Returns this moment plus `duration`; the moment itself if the sum is out of range.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        self.0.checked_add(duration).map_or(self, Self)
+        self.at.checked_add(duration).map_or(self, Self::from)
     }
 
     /// Returns this moment minus `duration`; the moment itself if the difference is out of range.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
-        self.0.checked_sub(duration).map_or(self, Self)
+        self.at.checked_sub(duration).map_or(self, Self::from)
     }
 
     /// The moment so many milliseconds after the beginning of 1970; that beginning for a negative number.
     pub fn of_unix_millis(millis: i64) -> Self {
-        Self(SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+        Self::from(
+            SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
+        )
     }
 
     /// Milliseconds since 1970; 0 for an earlier moment.
     pub fn unix_millis(self) -> i64 {
         let since = self
-            .0
+            .at
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -55,20 +72,46 @@ impl Timestamp {
 
     /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
     pub fn millis_since(self, earlier: Self) -> u64 {
-        let elapsed = self.0.duration_since(earlier.0).unwrap_or_default();
+        let elapsed = self.at.duration_since(earlier.at).unwrap_or_default();
         u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(at: SystemTime) -> Self {
+        Self { at, steady: None }
     }
 }
 
 impl From<Timestamp> for SystemTime {
     fn from(timestamp: Timestamp) -> Self {
-        timestamp.0
+        timestamp.at
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::try_from(self.0) {
+        match jiff::Timestamp::try_from(self.at) {
             Ok(stamp) => stamp.fmt(f),
             Err(_) => jiff::Timestamp::UNIX_EPOCH.fmt(f),
         }
@@ -85,6 +128,28 @@ impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let stamp: jiff::Timestamp = text.parse().map_err(de::Error::custom)?;
-        Ok(Self(stamp.into()))
+        Ok(SystemTime::from(stamp).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_took_does_not_depend_on_a_clock_that_is_set() {
+        let hour = Duration::from_secs(60 * 60);
+        for at in [SystemTime::now() - hour, SystemTime::now() + hour] {
+            // As if the clock had been set since.
+            let began = Timestamp {
+                at,
+                steady: Some(Instant::now()),
+            };
+            let ended = Timestamp::after(began);
+            assert!(ended > began && ended.millis_since(began) < 60_000);
+        }
+        let of_another_process = Timestamp::from(SystemTime::now() - hour);
+        let ended = Timestamp::after(of_another_process);
+        assert!(ended.millis_since(of_another_process) >= 3_600_000);
     }
 }

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use toolcell_spec::{
     CallRecord, ErrorClass, EventData, EventType, Extra, ProgressStatus, Refusal, ResultId,
-    ResultProvenance, ResultStatus, SchemaVersion, Status, Timestamp, ToolError, ToolResult, Trust,
-    Writer,
+    ResultProvenance, ResultStatus, SchemaVersion, Status, ToolError, ToolResult, Trust, Writer,
 };
 
 use super::call_state::CallState;
@@ -246,7 +245,7 @@ pub(super) fn envelope(
             Vec::new()
         },
         usage: mapped.usage,
-        created_at: Timestamp::now(),
+        created_at: journey.trail.now(),
         extra: Extra::new(),
     }
 }
