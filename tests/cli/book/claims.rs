@@ -132,7 +132,7 @@ fn unsafe_code_is_where_security_says() {
     }
     let is_unsafe = |path: &PathBuf| {
         let text = std::fs::read_to_string(path).unwrap();
-        let shipped = text.split("\nmod tests {").next().unwrap();
+        let shipped = text.split("mod tests {").next().unwrap();
         let mut code = shipped
             .lines()
             .map(str::trim_start)
