@@ -359,6 +359,7 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     settle(|| meters::threads() <= 8).await;
     let rss = meters::resident_kib();
     let threads = meters::threads();
+    let thread_names = meters::thread_names();
     let descriptors = meters::descriptors();
     meters::forget_peak();
     let peak = meters::DescriptorPeak::watch();
@@ -413,7 +414,10 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     );
     arena.holds(
         stayed <= threads,
-        format!("T: {stayed} threads are there, {threads} were when idle"),
+        format!(
+            "T: {stayed} threads are there, {threads} were when idle: {}; before: {thread_names}",
+            meters::thread_names()
+        ),
     );
     let alive = self::neighbour(&arena.host, &wat("echo")).await;
     arena.holds(alive.is_some(), "A: the host does not answer any more");

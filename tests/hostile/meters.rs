@@ -44,6 +44,17 @@ pub(super) fn threads() -> u64 {
     status("Threads")
 }
 
+/// The names of the threads.
+pub(super) fn thread_names() -> String {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+    };
+    let mut names: Vec<String> = tasks.map(name).map(|name| name.trim().to_owned()).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
 /// Open files, without the one of this listing, those of loaded components, which are their compiled code and memory images,
 /// the list of mounts, which a process opens once, and that of the owners of payloads, which a host opens with its first one.
 pub(super) fn descriptors() -> u64 {

@@ -21,7 +21,7 @@ pub(super) struct Upkeep {
     more: Condvar,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct DueWork {
     /// `true` if there are new lines.
     folding: bool,
@@ -29,6 +29,8 @@ struct DueWork {
     pruning: bool,
     /// `true` if there is a thread.
     is_served: bool,
+    /// The least time until the next folding.
+    pause: Duration,
 }
 
 impl Upkeep {
@@ -41,32 +43,38 @@ impl Upkeep {
         self.lock().pruning
     }
 
-    /// Waits until there is something to do, and for `pause` if that can wait. `None` if nothing came.
-    fn wait(&self, pause: Duration) -> Option<DueWork> {
+    /// Waits for more lines to fold, unless segments are to be removed. Returns whether lines are to be folded, and whether
+    /// segments are to be removed.
+    fn wait(&self) -> (bool, bool) {
+        let due = self.lock();
+        let pause = due.pause.max(PAUSE);
         let can_wait = |due: &mut DueWork| !due.pruning;
-        let waited = self.more.wait_timeout_while(self.lock(), pause, can_wait);
+        let waited = self.more.wait_timeout_while(due, pause, can_wait);
         let (mut due, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        due.is_served = due.folding || due.pruning;
-        let found = due.is_served.then_some(*due);
-        due.folding = false;
-        found
+        (std::mem::take(&mut due.folding), due.pruning)
     }
 
+    /// Works until nothing is left to do.
     fn serve(&self, log: &Weak<Inner>) {
-        let mut pause = PAUSE;
-        while let Some(due) = self.wait(pause) {
+        loop {
+            let (is_folding, is_pruning) = self.wait();
             let Some(log) = log.upgrade() else { return };
             let began = Instant::now();
-            if due.pruning {
+            if is_pruning {
                 // With a failure, they go when the next segment is full.
                 let _ = log.prune_beside();
                 self.lock().pruning = false;
             }
-            if due.folding {
+            if is_folding {
                 // A question says why the index cannot be written.
                 let _ = log.index();
             }
-            pause = PAUSE.max(began.elapsed() * PAUSES);
+            let mut due = self.lock();
+            due.pause = began.elapsed() * PAUSES;
+            due.is_served = due.folding || due.pruning;
+            if !due.is_served {
+                return;
+            }
         }
     }
 }
