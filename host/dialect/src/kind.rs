@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use toolcell_spec::{ToolInvocation, ToolResult};
 
-use super::NameRule::{Function, SnakeCase};
 use super::openai::{self, responses};
 use super::otc::{self, OtcMode};
 use super::{
@@ -9,6 +9,8 @@ use super::{
     mcp,
 };
 
+type ReadCalls = fn(&str) -> Result<Vec<ModelCall>, MessageError>;
+type DescribeResult = fn(&ToolInvocation, &ToolResult) -> Value;
 /// Makes the messages that follow finished calls, in the terms of a dialect.
 type ResultMessages = fn(&[FinishedCall<'_>]) -> Vec<Value>;
 
@@ -16,9 +18,9 @@ type ResultMessages = fn(&[FinishedCall<'_>]) -> Vec<Value>;
 #[derive(Clone, Copy)]
 pub struct MessageExchange {
     /// Reads the calls of a message.
-    pub read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
+    pub read: ReadCalls,
     /// The result of one call, for a caller that makes the messages.
-    pub result: fn(&ToolInvocation, &ToolResult) -> Value,
+    pub result: DescribeResult,
     /// The messages for the results of all calls; `None` if each result is a message.
     pub(crate) messages: Option<ResultMessages>,
 }
@@ -34,125 +36,85 @@ impl MessageExchange {
     }
 }
 
-/// Features of a dialect.
-struct DialectFeatures {
-    name: &'static str,
-    rule: NameRule,
-    tool: fn(&ListedTool<'_>, is_deferred: bool) -> Value,
-    /// `true` if a model can load deferred tools.
-    defers: bool,
-    exchange: Option<MessageExchange>,
-}
-
-impl DialectFeatures {
-    fn new(name: &'static str, rule: NameRule, tool: fn(&ListedTool<'_>, bool) -> Value) -> Self {
-        Self {
-            name,
-            rule,
-            tool,
-            defers: false,
-            exchange: None,
-        }
-    }
-
-    fn defers(self) -> Self {
-        Self {
-            defers: true,
-            ..self
-        }
-    }
-
-    fn calls(
-        self,
-        read: fn(&str) -> Result<Vec<ModelCall>, MessageError>,
-        result: fn(&ToolInvocation, &ToolResult) -> Value,
-        messages: Option<ResultMessages>,
-    ) -> Self {
-        Self {
-            exchange: Some(MessageExchange {
-                read,
-                result,
-                messages,
-            }),
-            ..self
-        }
-    }
-}
-
-/// Makes the type of all dialects, each of them one row.
-macro_rules! dialects {
-    ($($variant:ident => $facts:expr;)+) => {
-        /// A format in which others describe and call tools.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Dialect {
-            $($variant),+
-        }
-
-        impl Dialect {
-            /// Every dialect.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            fn facts(self) -> DialectFeatures {
-                match self {
-                    $(Self::$variant => $facts),+
-                }
-            }
-        }
-    };
-}
-
-dialects! {
-    Mcp => DialectFeatures::new("mcp", NameRule::Exported, |listed, _| json!(mcp::tool(*listed)));
-    OpenAi => DialectFeatures::new("openai", Function, |listed, _| openai::tool(listed))
-        .calls(openai::read, openai::result, Some(openai::answers));
-    OpenAiResponses => DialectFeatures::new("openai-responses", Function, responses::tool)
-        .defers()
-        .calls(responses::read, responses::result, None);
-    Anthropic => DialectFeatures::new("anthropic", Function, anthropic::tool)
-        .defers()
-        .calls(anthropic::read, anthropic::result, Some(anthropic::answers));
-    Agentool => DialectFeatures::new("agentool", SnakeCase, |listed, _| agentool::spec(listed));
-    Otc => DialectFeatures::new("otc", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::Otc));
-    OtcSeed => DialectFeatures::new("otc-seed", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::OtcSeed));
-    Arcade => DialectFeatures::new("arcade", NameRule::Exported, |listed, _| otc::definition(listed, OtcMode::Arcade));
-    Amplifier => DialectFeatures::new("amplifier", SnakeCase, |listed, _| amplifier::tool(listed))
-        .calls(amplifier::read, amplifier::answer, None);
-    AmplifierSeed => DialectFeatures::new("amplifier-seed", SnakeCase, |listed, _| amplifier::tool(listed))
-        .calls(amplifier::read, amplifier::seed_answer, None);
+/// A format in which others describe and call tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Dialect {
+    Mcp,
+    #[strum(serialize = "openai")]
+    OpenAi,
+    #[strum(serialize = "openai-responses")]
+    OpenAiResponses,
+    Anthropic,
+    Agentool,
+    Otc,
+    OtcSeed,
+    Arcade,
+    Amplifier,
+    AmplifierSeed,
 }
 
 impl Dialect {
+    /// Every dialect.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
     /// Its name on the command line.
     pub fn as_str(self) -> &'static str {
-        self.facts().name
+        self.into()
     }
 
     /// The dialect with this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|dialect| dialect.as_str() == name)
+        name.parse().ok()
     }
 
     /// The rule for the names of its tools.
     pub fn rule(self) -> NameRule {
-        self.facts().rule
+        match self {
+            Self::Mcp | Self::Otc | Self::OtcSeed | Self::Arcade => NameRule::Exported,
+            Self::OpenAi | Self::OpenAiResponses | Self::Anthropic => NameRule::Function,
+            Self::Agentool | Self::Amplifier | Self::AmplifierSeed => NameRule::SnakeCase,
+        }
     }
 
     /// Returns whether a model can load deferred tools itself. Otherwise the list omits them.
     pub fn defers(self) -> bool {
-        self.facts().defers
+        matches!(self, Self::OpenAiResponses | Self::Anthropic)
     }
 
     /// Describes a tool.
     pub fn tool(self, listed: &ListedTool<'_>, is_deferred: bool) -> Value {
-        (self.facts().tool)(listed, is_deferred)
+        match self {
+            Self::Mcp => json!(mcp::tool(*listed)),
+            Self::OpenAi => openai::tool(listed),
+            Self::OpenAiResponses => responses::tool(listed, is_deferred),
+            Self::Anthropic => anthropic::tool(listed, is_deferred),
+            Self::Agentool => agentool::spec(listed),
+            Self::Otc => otc::definition(listed, OtcMode::Otc),
+            Self::OtcSeed => otc::definition(listed, OtcMode::OtcSeed),
+            Self::Arcade => otc::definition(listed, OtcMode::Arcade),
+            Self::Amplifier | Self::AmplifierSeed => amplifier::tool(listed),
+        }
     }
 
     /// How it carries calls in the messages of a model; `None` for a dialect that only describes tools, or has a server.
     pub fn exchange(self) -> Option<MessageExchange> {
-        self.facts().exchange
+        let (read, result, messages): (ReadCalls, DescribeResult, Option<ResultMessages>) =
+            match self {
+                Self::OpenAi => (openai::read, openai::result, Some(openai::answers)),
+                Self::OpenAiResponses => (responses::read, responses::result, None),
+                Self::Anthropic => (anthropic::read, anthropic::result, Some(anthropic::answers)),
+                Self::Amplifier => (amplifier::read, amplifier::answer, None),
+                Self::AmplifierSeed => (amplifier::read, amplifier::seed_answer, None),
+                Self::Mcp | Self::Agentool | Self::Otc | Self::OtcSeed | Self::Arcade => {
+                    return None;
+                }
+            };
+        Some(MessageExchange {
+            read,
+            result,
+            messages,
+        })
     }
 }
 
