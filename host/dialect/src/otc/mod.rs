@@ -23,6 +23,8 @@ pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
+
 #[cfg(test)]
 use crate::ListedTool;
 pub use definition::definition;
@@ -33,8 +35,9 @@ pub use request::{OtcRequest, ToolReference};
 pub use requirement::{Requirement, secrets};
 pub use response::{Authorization, AuthorizationStatus, OtcReply, refused, result};
 
-/// A format of Open Tool Calling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A format of Open Tool Calling; as serde writes it, the name of its dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OtcMode {
     /// The published schemas, with the repairs of `schemas/otc`.
     Otc,

@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcell_policy::secret::SecretValue;
-use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
+use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
 
 use super::OtcMode;
 
@@ -30,7 +30,6 @@ pub struct OtcRequest {
     /// Only Arcade leaves it out, and `execution_id`.
     pub run_id: Option<String>,
     pub execution_id: Option<String>,
-    pub created_at: Option<Timestamp>,
     pub tool: ToolReference,
     /// The arguments as they were sent: a JSON object.
     pub inputs: String,
@@ -62,10 +61,6 @@ impl OtcRequest {
         };
         let run_id = reader.id(fields, "run_id");
         let execution_id = reader.id(fields, "execution_id");
-        // Arcade writes local times, which say nothing.
-        let created_at = fields
-            .get("created_at")
-            .and_then(|at| Timestamp::deserialize(at).ok());
         let tool = reader.tool(fields);
         reader.object(fields, "", "inputs", mode != OtcMode::Arcade);
         let context = reader.object(fields, "", "context", false);
@@ -109,7 +104,6 @@ impl OtcRequest {
         Ok(Self {
             run_id,
             execution_id,
-            created_at,
             tool,
             inputs,
             token,

@@ -8,7 +8,6 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Response, StatusCode};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
 use toolcell_dialect::otc::{OtcMode, OtcRequest, OtcToolName};
@@ -28,25 +27,6 @@ use super::{ApiCaller, ApiState};
 
 /// `source` of the mapping in the record of a call.
 const SOURCE: &str = "open-tool-calling";
-
-/// A format in a path.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum OtcFormat {
-    Otc,
-    OtcSeed,
-    Arcade,
-}
-
-impl From<OtcFormat> for OtcMode {
-    fn from(dialect: OtcFormat) -> Self {
-        match dialect {
-            OtcFormat::Otc => Self::Otc,
-            OtcFormat::OtcSeed => Self::OtcSeed,
-            OtcFormat::Arcade => Self::Arcade,
-        }
-    }
-}
 
 /// The tool of `offering` with the fully qualified name `name`.
 pub(super) fn find<'a>(
@@ -89,9 +69,9 @@ pub(super) fn definitions(
 )]
 pub(super) async fn list(
     CallerRequest(_, caller, offering): CallerRequest,
-    PathParams(dialect): PathParams<OtcFormat>,
+    PathParams(dialect): PathParams<OtcMode>,
 ) -> Response<Body> {
-    definitions(&offering, &caller, dialect.into())
+    definitions(&offering, &caller, dialect)
 }
 
 /// Shows the definition of a tool. That loads a deferred tool: from then on, the caller can call it.
@@ -105,12 +85,12 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     CallerRequest(_, caller, offering): CallerRequest,
-    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
+    PathParams((dialect, name)): PathParams<(OtcMode, String)>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let (tool, offer) = find(&offering, &name)?;
     caller.load(&offering, offer, &method).await;
-    Ok(json(StatusCode::OK, &tool.definition(dialect.into())))
+    Ok(json(StatusCode::OK, &tool.definition(dialect)))
 }
 
 /// Acknowledges a tool that the server has. No client can install another one.
@@ -127,12 +107,12 @@ pub(super) async fn show(
 )]
 pub(super) async fn register(
     CallerRequest(_, _, offering): CallerRequest,
-    PathParams(dialect): PathParams<OtcFormat>,
+    PathParams(dialect): PathParams<OtcMode>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     is_media_type(&headers, &["application/json"])?;
-    let registered = offering.otc().register(text(&body)?, dialect.into())?;
+    let registered = offering.otc().register(text(&body)?, dialect)?;
     Ok(json(StatusCode::OK, &registered))
 }
 
@@ -152,14 +132,14 @@ pub(super) async fn register(
 )]
 pub(super) async fn execute(
     CallerRequest(shared, caller, _): CallerRequest,
-    PathParams(dialect): PathParams<OtcFormat>,
+    PathParams(dialect): PathParams<OtcMode>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     invoke(
         &shared,
         &caller,
-        dialect.into(),
+        dialect,
         "POST /v1/dialects/{dialect}/execute",
         &headers,
         body,
@@ -257,7 +237,7 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
 )]
 pub(super) async fn authorization(
     CallerRequest(shared, caller, offering): CallerRequest,
-    PathParams((dialect, id)): PathParams<(OtcFormat, String)>,
+    PathParams((dialect, id)): PathParams<(OtcMode, String)>,
 ) -> Result<Response<Body>, Problem> {
     let grants = &offering.tools.grants;
     let missing = offering.tools.host.missing_secrets(grants).await;
@@ -265,6 +245,6 @@ pub(super) async fn authorization(
     let is_set = |name: &str| is_granted(name) && !missing.contains(name);
     let found = shared
         .otc
-        .authorization(caller.name(), &id, dialect.into(), is_set)?;
+        .authorization(caller.name(), &id, dialect, is_set)?;
     Ok(json(StatusCode::OK, &found))
 }

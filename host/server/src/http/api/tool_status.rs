@@ -5,12 +5,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use toolcell_dialect::http::{ToolReport, ToolReportReceipt, ToolStatusDocument};
+use toolcell_dialect::otc::OtcMode;
 use toolcell_spec::LoadingState;
 
 use crate::http::problem::Problem;
 
 use super::answer::{CallerRequest, PathParams, json, read, unreadable};
-use super::otc::{OtcFormat, find};
+use super::otc::find;
 
 /// Maximum length of the message of a report, in bytes: it becomes one line of the server's log.
 const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -29,7 +30,7 @@ const MESSAGE_BYTES_MAX: usize = 1_024;
 )]
 pub(super) async fn show(
     CallerRequest(shared, caller, offering): CallerRequest,
-    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
+    PathParams((dialect, name)): PathParams<(OtcMode, String)>,
 ) -> Result<Response<Body>, Problem> {
     let (tool, offer) = find(&offering, &name)?;
     let standing = if caller.has_loaded(offer) {
@@ -42,7 +43,7 @@ pub(super) async fn show(
         .recent_statuses(&offer.tool.declaration().tool_id, caller.name())
         .await?;
     let document = ToolStatusDocument {
-        id: tool.named.fully_qualified(dialect.into()),
+        id: tool.named.fully_qualified(dialect),
         available: matches!(
             standing.state,
             LoadingState::Loaded | LoadingState::Discoverable
@@ -69,7 +70,7 @@ pub(super) async fn show(
 )]
 pub(super) async fn report(
     CallerRequest(shared, caller, offering): CallerRequest,
-    PathParams((dialect, name)): PathParams<(OtcFormat, String)>,
+    PathParams((dialect, name)): PathParams<(OtcMode, String)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -85,7 +86,7 @@ pub(super) async fn report(
         log.report(tool_id, caller.name(), status, &message);
     }
     let receipt = ToolReportReceipt {
-        id: tool.named.fully_qualified(dialect.into()),
+        id: tool.named.fully_qualified(dialect),
         status: "acknowledged",
     };
     Ok(json(StatusCode::ACCEPTED, &receipt))
