@@ -34,32 +34,20 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
         return Err(MessageError::no_object("message"));
     }
     let fails = |error: serde_json::Error| MessageError::at("the message", &error);
-    let written: AmplifierResponse<'_> = serde_json::from_str(text).map_err(fails)?;
-    let (place, items) = match written {
-        AmplifierResponse {
-            tool_calls: Some(calls),
-            ..
-        } if !calls.is_empty() => ("tool_calls", calls),
+    let AmplifierResponse {
+        tool_calls,
+        content,
+    } = serde_json::from_str(text).map_err(fails)?;
+    let (place, items) = match (tool_calls, content) {
+        (Some(calls), _) if !calls.is_empty() => ("tool_calls", calls),
         // A message that is one text calls nothing.
-        AmplifierResponse {
-            content: Some(content),
-            ..
-        } if content.get().starts_with('"') => return Ok(Vec::new()),
-        AmplifierResponse {
-            content: Some(content),
-            ..
-        } => (
+        (_, Some(content)) if content.get().starts_with('"') => return Ok(Vec::new()),
+        (_, Some(content)) => (
             "content",
             serde_json::from_str(content.get()).map_err(fails)?,
         ),
-        AmplifierResponse {
-            tool_calls: Some(_),
-            content: None,
-        } => return Ok(Vec::new()),
-        AmplifierResponse {
-            tool_calls: None,
-            content: None,
-        } => {
+        (Some(_), None) => return Ok(Vec::new()),
+        (None, None) => {
             let message = "cannot find a message: pass a response with content and tool_calls, or a message with content";
             return Err(MessageError(message.to_owned()));
         }

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_spec::{Input, ToolInvocation, ToolResult};
+use toolcell_spec::{ToolInvocation, ToolResult};
 
-use super::model_call::{calls, no_arguments, read_arguments};
+use super::model_call::calls;
 use super::parts::native_id;
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 
@@ -35,24 +35,6 @@ struct MessageOrBlock<'a> {
     content: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct ToolUse {
-    id: String,
-    name: String,
-    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
-    input: Input,
-}
-
-impl From<ToolUse> for ModelCall {
-    fn from(block: ToolUse) -> Self {
-        Self {
-            id: block.id,
-            name: block.name,
-            arguments: block.input,
-        }
-    }
-}
-
 /// Reads the calls of a message, of a list of its blocks, or of one block.
 ///
 /// # Errors
@@ -66,31 +48,21 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
             MessageOrBlock {
                 kind: Some(kind), ..
             } if kind == CALL => vec![serde_json::from_str(text).map_err(fails)?],
-            // A message that is one text calls nothing.
-            MessageOrBlock {
-                content: Some(content),
-                ..
-            } if content.get().starts_with('"') => Vec::new(),
-            MessageOrBlock {
-                content: Some(content),
-                ..
-            } => serde_json::from_str(content.get()).map_err(fails)?,
-            MessageOrBlock {
-                kind: Some(_),
-                content: None,
-            } => Vec::new(),
-            MessageOrBlock {
-                kind: None,
-                content: None,
-            } => {
-                let message = "cannot find a message: pass one with content, a list of its blocks, or one block";
-                return Err(MessageError(message.to_owned()));
-            }
+            MessageOrBlock { kind, content } => match (content, kind) {
+                // A message that is one text calls nothing.
+                (Some(content), _) if content.get().starts_with('"') => Vec::new(),
+                (Some(content), _) => serde_json::from_str(content.get()).map_err(fails)?,
+                (None, Some(_)) => Vec::new(),
+                (None, None) => {
+                    let message = "cannot find a message: pass one with content, a list of its blocks, or one block";
+                    return Err(MessageError(message.to_owned()));
+                }
+            },
         },
         _ => return Err(MessageError::no_object("message")),
     };
     // Server tools, which the API runs, have another type.
-    calls::<ToolUse>("content", blocks, Some(CALL))
+    calls::<ModelCall>("content", blocks, Some(CALL))
 }
 
 /// The block for one result. In an error's block the API takes only text.

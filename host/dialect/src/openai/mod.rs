@@ -46,35 +46,26 @@ struct CompletionOrMessage<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow)]
-    message: ChoiceMessage<'a>,
-}
-
-#[derive(Deserialize)]
-struct ChoiceMessage<'a> {
-    #[serde(borrow)]
-    tool_calls: Option<Vec<&'a RawValue>>,
+    message: CompletionOrMessage<'a>,
 }
 
 #[derive(Deserialize)]
 struct ChatCall {
     id: String,
     function: Option<FunctionCall>,
-    custom: Option<CustomCall>,
+    /// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
+    custom: Option<FunctionCall>,
 }
 
 #[derive(Deserialize)]
 struct FunctionCall {
     name: String,
-    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    #[serde(
+        alias = "input",
+        default = "no_arguments",
+        deserialize_with = "read_arguments"
+    )]
     arguments: Input,
-}
-
-/// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
-#[derive(Deserialize)]
-struct CustomCall {
-    name: String,
-    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
-    input: Input,
 }
 
 /// Reads the calls of a message, or of a response with one choice.
@@ -125,13 +116,9 @@ fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("tool_calls[{at}]");
     let call: ChatCall =
         serde_json::from_str(call.get()).map_err(|error| MessageError::at(&place, &error))?;
-    let custom = |CustomCall { name, input }| FunctionCall {
-        name,
-        arguments: input,
-    };
     let FunctionCall { name, arguments } = call
         .function
-        .or_else(|| call.custom.map(custom))
+        .or(call.custom)
         .ok_or_else(|| MessageError(format!("cannot read {place}: it has no function")))?;
     Ok(ModelCall {
         id: call.id,
