@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 use toolcell_dialect::http::ReportedStatus;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{CallRecord, ErrorCode, Timestamp};
@@ -25,23 +26,14 @@ const WORD_MAX: usize = 200;
 const END_TIME: Duration = Duration::from_millis(500);
 
 /// How much a line matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum LogLevel {
     /// Calls do not run, or the host failed.
     Error,
     /// A call failed, or access was refused.
     Warning,
     Info,
-}
-
-impl LogLevel {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Info => "info",
-        }
-    }
 }
 
 /// How lines are written.
@@ -148,7 +140,7 @@ impl OperatorLog {
 
     fn line(&self, level: LogLevel, event: &str, text: &str, fields: &Value) -> String {
         let time = Timestamp::now();
-        let level = level.as_str();
+        let level: &str = level.into();
         match self.form {
             LogForm::Text => format!("{time} {level} {}\n", visible(text, Whitespace::WrittenOut)),
             LogForm::Json => {
@@ -206,7 +198,7 @@ impl OperatorLog {
             ReportedStatus::Failure => LogLevel::Warning,
         };
         let tool = short(tool);
-        let status = status.as_str();
+        let status = status.into_str();
         let text = format!("report on {tool} by {caller}: {status}: {message}");
         let fields =
             json!({ "tool": tool, "caller": caller, "status": status, "message": message });

@@ -172,10 +172,9 @@ impl TraceBuilder {
         if is_concealed(invocation) {
             return;
         }
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(invocation.tool_id.as_bytes()).update(b"\n");
-        hash(&mut hasher, &invocation.model_input);
-        let equal = hasher.finalize();
+        let mut called = json!([invocation.tool_id, invocation.model_input]);
+        called.sort_all_objects();
+        let equal = blake3::hash(called.to_string().as_bytes());
         let count = self.equal_calls.entry(equal).or_default();
         *count = count.saturating_add(1);
         if *count >= self.detectors.loop_after && self.looping.is_none() {
@@ -345,29 +344,5 @@ impl TraceBuilder {
             metadata.insert("toolcell".to_owned(), Value::Object(noted));
         }
         metadata
-    }
-}
-
-/// Hashes a value so that the order of an object's fields does not matter.
-fn hash(hasher: &mut blake3::Hasher, value: &Value) {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_by_key(|(name, _)| *name);
-            hasher.update(b"{");
-            for (name, value) in fields {
-                hasher.update(format!("{name:?}:").as_bytes());
-                hash(hasher, value);
-            }
-            hasher.update(b"}");
-        }
-        Value::Array(items) => {
-            hasher.update(b"[");
-            items.iter().for_each(|item| hash(hasher, item));
-            hasher.update(b"]");
-        }
-        other => {
-            hasher.update(other.to_string().as_bytes()).update(b",");
-        }
     }
 }

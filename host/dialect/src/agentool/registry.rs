@@ -127,7 +127,7 @@ fn has_words(entry: &RegistryEntry, words: &[String]) -> bool {
 }
 
 fn category_of(entry: &RegistryEntry) -> Option<&'static str> {
-    Some(entry.spec.metadata.as_ref()?.category?.as_str())
+    Some(entry.spec.metadata.as_ref()?.category?.into_str())
 }
 
 impl RegistryEntry {
@@ -157,7 +157,7 @@ fn tags(offer: &RegistryOffer<'_>) -> Vec<String> {
     let declaration = offer.listed.declaration;
     let kind = &declaration.tool_kind;
     let mut tags: Vec<String> = category(kind)
-        .map(|category| category.as_str().to_owned())
+        .map(|category| category.into_str().to_owned())
         .into_iter()
         .collect();
     let claimed = declaration

@@ -232,7 +232,7 @@ fn each_kind_of_tool_has_its_category() {
         .map(|kind| {
             (
                 kind,
-                category(&ToolKind(kind.to_owned())).map(Category::as_str),
+                category(&ToolKind(kind.to_owned())).map(|category| category.into_str()),
             )
         })
         .collect();

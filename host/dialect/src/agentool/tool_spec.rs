@@ -42,20 +42,13 @@ pub struct SpecMetadata {
 /// `metadata.category` (AO-TS-05).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Category {
     Retrieval,
     Compute,
     Io,
     SideEffect,
     Coordination,
-}
-
-impl Category {
-    /// The word of the format.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// `metadata.cost_tier` (AO-TS-06).

@@ -42,22 +42,12 @@ pub fn events(
     omit_images(&mut answer);
     let at = invocation.ended_at().unwrap_or(ended.created_at);
     let error = answer.get("error").cloned().unwrap_or_default();
+    let own = [("result", answer.clone()), ("tool_result", answer)];
     let last = if ended.is_error {
-        event(
-            "tool:error",
-            at,
-            vec![
-                ("error", error),
-                ("result", answer.clone()),
-                ("tool_result", answer),
-            ],
-        )
+        let own = [("error", error)].into_iter().chain(own).collect();
+        event("tool:error", at, own)
     } else {
-        event(
-            "tool:post",
-            at,
-            vec![("result", answer.clone()), ("tool_result", answer)],
-        )
+        event("tool:post", at, own.into())
     };
     vec![event("tool:pre", began, Vec::new()), last]
 }

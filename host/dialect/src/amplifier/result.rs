@@ -16,18 +16,11 @@ pub enum AmplifierMode {
 
 /// `error.type`: the three words that Amplifier has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ErrorType {
     Execution,
     Validation,
     Timeout,
-}
-
-impl ErrorType {
-    /// The word of the format.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The word for errors of this class (requirements 3.4).
@@ -174,7 +167,7 @@ fn line(error: &ToolError) -> String {
 fn facts(error: &ToolError) -> Value {
     json!({
         "message": error.message,
-        "type": error_type(error.error_class).as_str(),
+        "type": error_type(error.error_class).into_str(),
         "class": error.error_class,
         "code": error.error_code,
         "hint": hint(error.error_class),

@@ -41,10 +41,8 @@ pub struct AssertionResult {
 impl AssertionResult {
     /// The result of an assertion that holds, or does not, and nothing between.
     pub(super) fn settled(assertion: &Assertion, outcome: Result<String, String>) -> Self {
-        let (passed, reason) = match outcome {
-            Ok(reason) => (true, reason),
-            Err(reason) => (false, reason),
-        };
+        let passed = outcome.is_ok();
+        let (Ok(reason) | Err(reason)) = outcome;
         Self::new(assertion, passed, if passed { 1.0 } else { 0.0 }, reason)
     }
 

@@ -35,17 +35,10 @@ pub struct ToolReport {
 /// The word of an agent for how a tool fared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ReportedStatus {
     Success,
     Failure,
-}
-
-impl ReportedStatus {
-    /// The word.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The answer to a report.

@@ -1,3 +1,4 @@
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{
     Annotations, ContentBlock, EmbeddedResource, MetaObject, Resource, ResourceContents,
 };
@@ -6,6 +7,13 @@ use toolcell_spec::{ARTIFACT, Content, TypedFields, is_base64, is_uri, media_typ
 
 use super::payload_link;
 use crate::block as shared;
+
+/// What a name in a URI is without.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// Converts one block of a result into blocks of the protocol. A malformed block of a guest becomes text, so that a
 /// client that validates results does not drop the answer.
@@ -143,16 +151,7 @@ fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentB
 }
 
 fn escaped(name: &str) -> String {
-    name.bytes()
-        .fold(String::with_capacity(name.len()), |mut escaped, byte| {
-            match byte {
-                b if b.is_ascii_alphanumeric() || b"-._~".contains(&b) => {
-                    escaped.push(char::from(b))
-                }
-                b => escaped.push_str(&format!("%{b:02X}")),
-            }
-            escaped
-        })
+    utf8_percent_encode(name, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -114,16 +114,9 @@ pub fn said(result: &ElicitResult) -> UserDecision {
         .and_then(|content| content.get(ALTHOUGH_CUT)?.as_bool())
         .unwrap_or_default();
     match (&result.action, field("decision").as_deref()) {
-        (ElicitationAction::Accept, Some(RUN)) => UserDecision {
+        (ElicitationAction::Accept, Some(choice @ (RUN | RUN_ALWAYS))) => UserDecision {
             approved: true,
-            always: false,
-            edit: field("arguments"),
-            note,
-            accept_partial_view,
-        },
-        (ElicitationAction::Accept, Some(RUN_ALWAYS)) => UserDecision {
-            approved: true,
-            always: true,
+            always: choice == RUN_ALWAYS,
             edit: field("arguments"),
             note,
             accept_partial_view,
@@ -149,22 +142,11 @@ pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
 }
 
 /// Adds to a form what it is about: an approval, or the input of a tool.
-pub fn marked(form: ElicitRequestParams, about: MetaObject) -> ElicitRequestParams {
-    match form {
-        ElicitRequestParams::FormElicitationParams {
-            message,
-            requested_schema,
-            ..
-        } => {
-            let meta = Some(RequestMetaObject(about));
-            ElicitRequestParams::FormElicitationParams {
-                meta,
-                message,
-                requested_schema,
-            }
-        }
-        other => other,
+pub fn marked(mut form: ElicitRequestParams, about: MetaObject) -> ElicitRequestParams {
+    if let ElicitRequestParams::FormElicitationParams { meta, .. } = &mut form {
+        *meta = Some(RequestMetaObject(about));
     }
+    form
 }
 
 /// Converts the answer of the client's user to a form.

@@ -10,7 +10,7 @@ use super::{OtcMode, Requirement};
 
 /// Status of an authorization. The published schema leaves the words open (O-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AuthorizationStatus {
     /// The credential is not there yet.
     Pending,
@@ -20,13 +20,6 @@ pub enum AuthorizationStatus {
     Failed,
     /// It took too long.
     Expired,
-}
-
-impl AuthorizationStatus {
-    /// The word in a response.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// `requires_authorization` of a response (OTC-R-07).
@@ -47,7 +40,7 @@ impl Authorization {
             OtcMode::Otc | OtcMode::OtcSeed => ("id", "url"),
             OtcMode::Arcade => ("authorization_id", "authorization_url"),
         };
-        json!({ id: self.id, url: self.url, "scopes": self.scopes, "status": self.status.as_str() })
+        json!({ id: self.id, url: self.url, "scopes": self.scopes, "status": self.status.into_str() })
     }
 }
 
