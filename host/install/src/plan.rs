@@ -278,55 +278,28 @@ fn signed_earlier(old: &LockEntry, new: &LockEntry) -> Option<Refusal> {
 
 /// Compares two versions as semver does; `None` if one of them has no order.
 fn compare(one: &str, other: &str) -> Option<Ordering> {
-    let (one, one_pre) = numbers(one)?;
-    let (other, other_pre) = numbers(other)?;
-    let length = one.len().max(other.len());
-    let padded = |mut numbers: Vec<u64>| {
-        numbers.resize(length, 0);
-        numbers
-    };
-    let by_pre = match (one_pre.is_empty(), other_pre.is_empty()) {
-        (true, true) => Ordering::Equal,
-        (true, false) => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        (false, false) => pre(one_pre, other_pre),
-    };
-    Some(padded(one).cmp(&padded(other)).then(by_pre))
+    Some(precedence(one)?.cmp(&precedence(other)?))
 }
 
-/// The numbers of a version, and what follows `-`.
-fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
+/// A part of what follows `-` in a version. Numbers come before words.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum PrereleasePart<'a> {
+    Number(u64),
+    Word(&'a str),
+}
+
+/// What decides the order of a version: its numbers, whether nothing follows them, and what does.
+fn precedence(version: &str) -> Option<(Vec<u64>, bool, Vec<PrereleasePart<'_>>)> {
     let version = version.strip_prefix('v').unwrap_or(version);
     let version = version
         .split_once('+')
         .map_or(version, |(version, _)| version);
     let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
-    let numbers: Option<Vec<u64>> = numbers
-        .split('.')
-        .map(|number| number.parse().ok())
-        .collect();
-    Some((numbers?, pre))
-}
-
-fn pre(one: &str, other: &str) -> Ordering {
-    let mut one = one.split('.');
-    let mut other = other.split('.');
-    loop {
-        let order = match (one.next(), other.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => Ordering::Less,
-            (Some(_), None) => Ordering::Greater,
-            (Some(one), Some(other)) => match (one.parse::<u64>(), other.parse::<u64>()) {
-                (Ok(one), Ok(other)) => one.cmp(&other),
-                (Ok(_), Err(_)) => Ordering::Less,
-                (Err(_), Ok(_)) => Ordering::Greater,
-                (Err(_), Err(_)) => one.cmp(other),
-            },
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
+    let numbers = numbers.split('.').map(|number| number.parse().ok());
+    let mut numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+    while numbers.pop_if(|number| *number == 0).is_some() {}
+    let part = |part| str::parse(part).map_or(PrereleasePart::Word(part), PrereleasePart::Number);
+    Some((numbers, pre.is_empty(), pre.split('.').map(part).collect()))
 }
 
 #[cfg(test)]
