@@ -120,16 +120,13 @@ impl Registries {
             false => (host, reference.repository.clone()),
         };
         let scheme = if is_plain { "http" } else { "https" };
-        let root = Url::parse(&format!("{scheme}://{asked}/v2/")).ok();
-        let root = root.and_then(|root| Some((RegistryHost::from_url(&root)?, root)));
-        let (home, root) =
-            root.ok_or_else(|| refusal::unreachable(host, "this is not the name of a host"))?;
+        let home = Url::parse(&format!("{scheme}://{asked}/v2/"))
+            .map_err(|_| refusal::unreachable(host, "this is not the name of a host"))?;
         Ok(Repository {
             registries: self,
             reference,
             path,
-            root,
-            home,
+            home: RegistryHost(home),
             access,
         })
     }
@@ -154,7 +151,6 @@ struct Repository<'a> {
     reference: &'a RegistryReference,
     path: String,
     /// `https://host/v2/`
-    root: Url,
     home: RegistryHost,
     access: RepositoryAction,
 }
@@ -162,7 +158,7 @@ struct Repository<'a> {
 impl Repository<'_> {
     /// The URL of `rest` in this repository.
     fn url(&self, rest: &str) -> Result<Url, Refusal> {
-        let url = self.root.join(&format!("{}/{rest}", self.path));
+        let url = self.home.0.join(&format!("{}/{rest}", self.path));
         url.map_err(|_| {
             refusal::unreachable(&self.reference.host, "no URL can be made of its name")
         })

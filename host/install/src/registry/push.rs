@@ -159,7 +159,7 @@ impl Repository<'_> {
         }
         let location = begun
             .location()
-            .and_then(|location| self.root.join(location).ok());
+            .and_then(|location| self.home.0.join(location).ok());
         let mut url =
             location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
         drop(begun);

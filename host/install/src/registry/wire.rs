@@ -25,12 +25,7 @@ pub(super) struct RegistryClient {
 }
 
 /// The registry that the user named. Its own addresses may be internal, because the user named it.
-pub(super) struct RegistryHost {
-    scheme: &'static str,
-    /// As URLs have it.
-    host: String,
-    port: u16,
-}
+pub(super) struct RegistryHost(pub(super) Url);
 
 /// From where an address can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +36,9 @@ enum NetworkZone {
 }
 
 impl RegistryHost {
-    /// The registry at `url`, whose path does not count.
-    pub(super) fn from_url(url: &Url) -> Option<Self> {
-        let scheme = if url.scheme() == "http" {
-            "http"
-        } else {
-            "https"
-        };
-        Some(Self {
-            scheme,
-            host: url.host_str()?.to_owned(),
-            port: url.port_or_known_default()?,
-        })
+    /// Its host, as URLs have it.
+    fn name(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
     }
 
     /// `true` if the registry may send its clients to the server of `url` with their credentials: itself, a host below
@@ -64,31 +50,29 @@ impl RegistryHost {
         let port = url.port_or_known_default().unwrap_or_default();
         let authority = format!("{host}:{port}");
         let is_known = |known: &String| *known == authority || (*known == host && port == 443);
-        let is_hub = self.host == DOCKER_HUB_HOST && authority == DOCKER_HUB_TOKENS;
+        let is_hub = self.name() == DOCKER_HUB_HOST && authority == DOCKER_HUB_TOKENS;
         if self.is(url) || is_hub || known.iter().any(is_known) {
             return true;
         }
         let is_name = matches!(url.host(), Some(url::Host::Domain(_)));
         let is_above = || {
-            self.host
+            self.name()
                 .split_once('.')
                 .is_some_and(|(_, above)| above == host && above.contains('.'))
         };
         let is_below = || {
-            host.strip_suffix(&self.host)
+            host.strip_suffix(self.name())
                 .is_some_and(|rest| rest.ends_with('.'))
         };
         url.scheme() == "https"
             && port == 443
             && is_name
-            && (host == self.host || is_above() || is_below())
+            && (host == self.name() || is_above() || is_below())
     }
 
     /// `true` if `url` is on the registry itself.
     pub(super) fn is(&self, url: &Url) -> bool {
-        url.scheme() == self.scheme
-            && url.host_str() == Some(self.host.as_str())
-            && url.port_or_known_default() == Some(self.port)
+        url.origin() == self.0.origin()
     }
 }
 
@@ -115,7 +99,7 @@ impl RegistryClient {
             }
         }
         Err(refusal::redirected(
-            &home.host,
+            home.name(),
             call.url.as_str(),
             "after too many other redirects",
         ))
@@ -145,19 +129,15 @@ impl RegistryClient {
         if home.is(url) || !guard!("registry_redirects") {
             return Ok(addresses);
         }
-        let refused = |why: &str| Err(refusal::redirected(&home.host, url.as_str(), why));
-        let own = format!("{}://{}:{}/", home.scheme, home.host, home.port);
-        let own = match Url::parse(&own) {
-            Ok(own) => look_up(&own).await?,
-            Err(_) => Vec::new(),
-        };
+        let refused = |why: &str| Err(refusal::redirected(home.name(), url.as_str(), why));
+        let own = look_up(&home.0).await?;
         let own: Vec<Option<NetworkZone>> = own.iter().map(|address| zone(address.ip())).collect();
         let zones: Vec<Option<NetworkZone>> =
             addresses.iter().map(|address| zone(address.ip())).collect();
         if !zones.iter().all(|found| may_lead(&own, *found)) {
             return refused("which is an address inside of a private network or of this machine");
         }
-        let on_this_machine = home.scheme == "http"
+        let on_this_machine = home.0.scheme() == "http"
             && zones
                 .iter()
                 .all(|zone| *zone == Some(NetworkZone::Loopback));
@@ -211,9 +191,9 @@ fn redirect(
         _ => return Ok(None),
     }
     let Some(location) = answer.location() else {
-        return Err(refusal::malformed(&home.host, "a redirect to nowhere"));
+        return Err(refusal::malformed(home.name(), "a redirect to nowhere"));
     };
-    let refused = |why: &str| refusal::redirected(&home.host, location, why);
+    let refused = |why: &str| refusal::redirected(home.name(), location, why);
     let url = call
         .url
         .join(location)
@@ -357,9 +337,7 @@ mod tests {
     fn a_registry_names_token_servers_of_its_own_domain() {
         let known = ["tokens.lan:5001".to_owned()];
         let trusts = |home: &str, realm: &str| {
-            RegistryHost::from_url(&Url::parse(home).unwrap())
-                .unwrap()
-                .trusts(&Url::parse(realm).unwrap(), &known)
+            RegistryHost(Url::parse(home).unwrap()).trusts(&Url::parse(realm).unwrap(), &known)
         };
         for (home, realm, is) in [
             ("https://ghcr.io/", "https://ghcr.io/token", true),
@@ -408,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_registry_is_its_scheme_host_and_port() {
-        let home = RegistryHost::from_url(&Url::parse("https://ghcr.io/v2/").unwrap()).unwrap();
+        let home = RegistryHost(Url::parse("https://ghcr.io/v2/").unwrap());
         for (url, is) in [
             ("https://ghcr.io:443/x", true),
             ("https://ghcr.io/other", true),
