@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::HEXLOWER;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest, written `sha256:<64 hex digits in lower case>`.
@@ -16,7 +16,9 @@ use sha2::{Digest as _, Sha256};
 /// assert_eq!(digest.to_string().parse(), Ok(digest));
 /// assert!("sha512:00".parse::<Digest>().is_err());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, DeserializeFromStr, SerializeDisplay,
+)]
 pub struct Digest([u8; 32]);
 
 /// Why a text is not a digest.
@@ -64,20 +66,6 @@ impl FromStr for Digest {
         bytes
             .map(Self)
             .ok_or_else(|| NoDigest(text.chars().take(100).collect()))
-    }
-}
-
-impl Serialize for Digest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Digest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
     }
 }
 

@@ -16,10 +16,11 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use url::{Host, Url};
+use url::{Position, Url};
 
 /// Time without progress after which a server is given up, unless settings say otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,14 +68,8 @@ impl HttpCall {
 
     fn request(&self) -> Result<Request<Full<Bytes>>, http::Error> {
         let url = &self.url;
-        let path = self.url.path();
-        let target = url
-            .query()
-            .map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-        let authority = match url.port() {
-            Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
-            None => url.host_str().unwrap_or_default().to_owned(),
-        };
+        let target = &url[Position::BeforePath..Position::AfterQuery];
+        let authority = &url[Position::BeforeHost..Position::AfterPort];
         let body = Full::new(self.body.clone());
         let mut request = Request::builder()
             .method(self.method.clone())
@@ -116,16 +111,11 @@ impl ExchangeFailure {
 /// A name that cannot be looked up, or not in time.
 pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let port = url.port_or_known_default().unwrap_or(443);
-    let name = match url.host() {
-        Some(Host::Ipv4(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
-        Some(Host::Ipv6(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
-        Some(Host::Domain(name)) => name,
-        None => {
-            return Err(ExchangeFailure::Unreachable(
-                "its URL has no host".to_owned(),
-            ));
-        }
-    };
+    let host = url.host_str();
+    let host =
+        host.ok_or_else(|| ExchangeFailure::Unreachable("its URL has no host".to_owned()))?;
+    // That of an address is not looked up.
+    let name = host.trim_matches(['[', ']']);
     let found = timeout(CONNECT_TIME, tokio::net::lookup_host((name, port))).await;
     let found = found.map_err(|_| ExchangeFailure::stalled(CONNECT_TIME))?;
     let unknown = |error: std::io::Error| {
@@ -205,9 +195,10 @@ where
         .handshake(TokioIo::new(stream))
         .await;
     let (mut sender, connection) = handshake.map_err(broken)?;
-    let driver = ConnectionTask(tokio::spawn(async move {
+    let mut driver = JoinSet::new();
+    driver.spawn(async move {
         let _ = connection.await;
-    }));
+    });
     let response = sender.send_request(request).await.map_err(broken)?;
     Ok(HttpReply {
         response,
@@ -215,19 +206,11 @@ where
     })
 }
 
-/// Ends the connection once its answer was read, or is not needed any more.
-struct ConnectionTask(tokio::task::JoinHandle<()>);
-
-impl Drop for ConnectionTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// An answer whose body is still arriving.
 pub struct HttpReply {
     response: Response<Incoming>,
-    _driver: ConnectionTask,
+    /// Ends the connection once the answer was read, or is not needed any more.
+    _driver: JoinSet<()>,
 }
 
 impl HttpReply {

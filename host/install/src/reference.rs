@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_with::SerializeDisplay;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{ErrorCode, Refusal};
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use crate::digest::Digest;
 
@@ -25,7 +26,7 @@ const LENGTH_MAX: usize = 2048;
 /// assert_eq!(file, ComponentReference::Path("/projects/a/jq.wasm".into()));
 /// # Ok::<(), toolcell_spec::Refusal>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, SerializeDisplay)]
 pub enum ComponentReference {
     /// An artifact in a registry.
     Registry(RegistryReference),
@@ -221,12 +222,6 @@ impl fmt::Display for ComponentReference {
     }
 }
 
-impl Serialize for ComponentReference {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 impl<'de> Deserialize<'de> for ComponentReference {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -304,11 +299,8 @@ fn canonical_host(text: &str) -> Option<String> {
     let url = Url::parse(&format!("https://{text}/"))
         .ok()
         .filter(|url| is_named && url.path() == "/")?;
-    let name = url.host_str().filter(|name| !is_rooted(name))?;
-    Some(match url.port() {
-        Some(port) => format!("{name}:{port}"),
-        None => name.to_owned(),
-    })
+    url.host_str().filter(|name| !is_rooted(name))?;
+    Some(url[Position::BeforeHost..Position::AfterPort].to_owned())
 }
 
 /// `true` if the host's name ends with a dot: the same host, but a different text for a trust policy.

@@ -37,9 +37,6 @@ const CONFIGS: [&str; 5] = [
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 /// The only version of manifests.
 const SCHEMA_VERSION: u32 = 2;
-/// Digest of `{}`.
-const EMPTY_DIGEST: &str =
-    "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
 /// A manifest or an index, as it was sent. A name that is there twice is an error, because two readers could see two
 /// manifests.
@@ -237,7 +234,7 @@ impl Attachment {
             "schemaVersion": SCHEMA_VERSION,
             "mediaType": MANIFEST,
             "artifactType": self.media_type,
-            "config": { "mediaType": EMPTY, "digest": EMPTY_DIGEST, "size": EMPTY_CONFIG.len() },
+            "config": Descriptor::new(EMPTY, EMPTY_CONFIG),
             "layers": [Descriptor::new(&self.media_type, &self.bytes)],
             "subject": subject,
         });
@@ -260,6 +257,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    const EMPTY_DIGEST: &str =
+        "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
     fn manifest() -> Value {
         let artifact = ComponentArtifact {

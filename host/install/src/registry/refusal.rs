@@ -3,7 +3,7 @@
 use http::StatusCode;
 use toolcell_engine::approval::legible;
 use toolcell_spec::{ErrorCode, Refusal};
-use url::Url;
+use url::{Position, Url};
 
 /// Maximum length of an error code of a registry, and of any other text of it that a message repeats, in characters.
 const CODE_MAX: usize = 40;
@@ -37,11 +37,7 @@ pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
 
 /// A registry that wants its client's credentials to be sent to a host that is none of its own.
 pub(super) fn token_server(host: &str, realm: &Url) -> Refusal {
-    let server = match (realm.host_str().unwrap_or_default(), realm.port()) {
-        (name, Some(port)) => format!("{name}:{port}"),
-        (name, None) => name.to_owned(),
-    };
-    let server = quoted(&server);
+    let server = quoted(&realm[Position::BeforeHost..Position::AfterPort]);
     let message = format!(
         "the registry {host} asks to send its credentials to {server}, which is another host, so nothing was sent; if that is \
          its token server, add \"{server}\" to token_servers in [registry] of your own toolcell.toml"
