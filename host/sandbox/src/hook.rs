@@ -62,39 +62,28 @@ impl SandboxedHook {
             .as_mut()
             .and_then(|(_, entry)| entry.take_description());
         let code = loader.code(entry, bytes, CompileEffort::Thorough).await?;
-        let linked = || -> Result<_, Refusal> {
+        let is_new = known.is_none();
+        let loaded = async {
             let (engine, component) = code.component(&loader.engines)?;
-            Ok((engine, link(engine, &component)?))
+            let component = link(engine, &component)?;
+            let description = match known {
+                Some(description) => description,
+                None => {
+                    let _place = sandbox.checks.acquire().await;
+                    examine(engine, &component, &permit.limits().for_checks()).await?
+                }
+            };
+            Ok::<_, Refusal>((engine.clone(), component, description))
         };
-        let (engine, component, description) = match known {
-            Some(description) => {
-                let (engine, component) = linked()?;
-                (engine, component, description)
-            }
-            None => {
-                let place = sandbox.checks.acquire().await;
-                let examined = async {
-                    let (engine, component) = linked()?;
-                    let description =
-                        examine(engine, &component, &permit.limits().for_checks()).await?;
-                    Ok((engine, component, description))
-                };
-                let examined: Result<_, Refusal> = examined.await;
-                drop(place);
-                let description = examined
-                    .as_ref()
-                    .ok()
-                    .map(|(_, _, description)| description.clone());
-                loader.keep_code(&name, code, description).await;
-                examined?
-            }
-        };
-        let sandbox = Arc::clone(sandbox);
-        let id = id.to_owned();
-        let engine = engine.clone();
+        let loaded = loaded.await;
+        if is_new {
+            let description = loaded.as_ref().ok().map(|(_, _, known)| known.clone());
+            loader.keep_code(&name, code, description).await;
+        }
+        let (engine, component, description) = loaded?;
         Ok(Self {
-            sandbox,
-            id,
+            sandbox: Arc::clone(sandbox),
+            id: id.to_owned(),
             engine,
             component,
             description,

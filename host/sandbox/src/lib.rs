@@ -178,8 +178,8 @@ impl Sandbox {
         };
         let code = loader.code(entry, bytes, effort).await?;
         let waits = waits.filter(|_| matches!(code, ComponentCode::Compiled(..)));
-        let place = self.checks.acquire().await;
         let examined = async {
+            let _place = self.checks.acquire().await;
             let (engine, component) = code.component(&loader.engines)?;
             LoadedComponent::examine(
                 engine,
@@ -191,7 +191,6 @@ impl Sandbox {
             .await
         };
         let examined = examined.await;
-        drop(place);
         let description = examined
             .as_ref()
             .ok()
@@ -388,7 +387,7 @@ impl Executor for Sandbox {
         Box::pin(async move {
             let component = match self.known(&permit.subject().component) {
                 Ok(component) => component,
-                Err(refusal) => return not_run(refusal),
+                Err(refusal) => return Execution::failed(refusal, Default::default()),
             };
             call::invoke(self, &component, permit, run).await
         })
@@ -398,11 +397,6 @@ impl Executor for Sandbox {
 /// Locks `mutex`, also after a panic of another thread: what it guards is whole at every moment.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The execution of a call whose component cannot be used.
-fn not_run(refusal: Refusal) -> Box<Execution> {
-    Execution::failed(refusal, Default::default())
 }
 
 /// A cancellation that is never requested, for guests that run outside a call.
