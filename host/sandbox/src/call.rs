@@ -723,18 +723,11 @@ fn blank(limits: &Limits) -> Usage {
 }
 
 fn context(capability: &Capability) -> String {
-    if capability.cwd.is_none() && capability.scratch.is_none() {
-        return "{}".to_owned();
-    }
-    let mut context = serde_json::Map::new();
-    for (name, value) in [("cwd", &capability.cwd), ("scratch", &capability.scratch)] {
-        context.extend(
-            value
-                .as_ref()
-                .map(|value| (name.to_owned(), value.as_str().into())),
-        );
-    }
-    serde_json::Value::Object(context).to_string()
+    let known = [("cwd", &capability.cwd), ("scratch", &capability.scratch)];
+    let context = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    serde_json::Value::from_iter(context).to_string()
 }
 
 /// An observer that ignores everything, for guests that run outside a call.

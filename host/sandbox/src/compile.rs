@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use strum::{EnumString, IntoStaticStr};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
@@ -50,32 +51,16 @@ const PANICKED: i32 = 101;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
-/// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel. Its text is
+/// the argument of a compiler's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum CompileEffort {
     /// Without optimizations: in three quarters of the time, and the code takes up to a tenth more.
     Quick,
     Thorough,
     /// Thoroughly, with the lowest priority, while the code of a quick compilation runs.
     Again,
-}
-
-impl CompileEffort {
-    /// The argument of a compiler's process.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Thorough => "thorough",
-            Self::Again => "again",
-        }
-    }
-
-    /// The effort that a compiler's process was asked for.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Quick, Self::Thorough, Self::Again]
-            .into_iter()
-            .find(|effort| effort.word() == word)
-    }
 }
 
 /// A step of the compilation of one component, for a user who waits for it.
@@ -232,7 +217,7 @@ impl Compiler {
                 .to_string(),
             )
             .arg(std::process::id().to_string())
-            .arg(effort.word())
+            .arg(<&str>::from(effort))
             .env_clear()
             .envs(toolcell_spec::guard::inherited())
             .envs([allocation(settings.memory_bytes)])

@@ -5,7 +5,7 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use toolcell_sandbox::{CompileEffort, compile_worker};
+use toolcell_sandbox::compile_worker;
 
 /// The first argument of a process that is to compile one component.
 pub(crate) const COMPILE_COMMAND: &str = "compile-component";
@@ -35,7 +35,7 @@ pub fn compile_if_asked() {
         let parent = number();
         let effort = arguments
             .next()
-            .and_then(|word| CompileEffort::from_word(word.to_str()?));
+            .and_then(|word| word.to_str()?.parse().ok());
         let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort)) =
             (cpu_seconds, memory_bytes, parent, effort)
         else {

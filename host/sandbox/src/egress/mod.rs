@@ -130,11 +130,6 @@ impl Egress {
         self.hooks.gate.as_deref()
     }
 
-    /// Maximum size of the headers of one request, in bytes.
-    fn header_bytes(&self) -> usize {
-        self.header_bytes
-    }
-
     /// Returns the gate for a request that the host sends for the guest.
     pub(super) fn shared_gate(&self) -> Option<Arc<NetworkGate>> {
         self.hooks.gate.clone()

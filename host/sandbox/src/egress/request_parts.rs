@@ -61,7 +61,7 @@ pub(crate) fn add_handler_to_linker(linker: &mut Linker<StoreState>) -> wasmtime
     let replaced = interface.func_wrap(
         "handle",
         |mut store: StoreContextMut<'_, StoreState>, (request, options): HandleArguments| {
-            let limit = store.data().egress.header_bytes();
+            let limit = store.data().egress.header_bytes;
             let mut http = store.data_mut().http();
             let sent = http.table.get_mut(&request)?;
             if sent.body.is_none() {
@@ -205,7 +205,7 @@ fn changed<T>(
 ) -> wasmtime::Result<T> {
     let state = store.data_mut();
     let made = change(&mut state.http())?;
-    let fields = state.egress.header_bytes().saturating_mul(FIELDS_GROWTH);
+    let fields = state.egress.header_bytes.saturating_mul(FIELDS_GROWTH);
     let bytes = state
         .table
         .iter_mut()

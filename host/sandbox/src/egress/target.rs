@@ -1,9 +1,12 @@
 use http::request::Parts;
 use http::{Method, Uri};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use toolcell_policy::network::{METHOD_CHARS_MAX, NetworkRequest, Origin, OriginError};
 
 /// Maximum length of path and query together, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
+/// What is escaped, beside all letters beyond ASCII.
+const ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
 
 /// Returns a path, a query or both, with what only URLs for people have as they are escaped for servers: spaces, and letters
 /// beyond ASCII. What is escaped already stays, and so does what no request may have.
@@ -12,19 +15,7 @@ pub(super) fn escaped(text: &str) -> String {
         // It is refused where it is used.
         return text.to_owned();
     }
-    let mut made = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter == ' ' || !letter.is_ascii() {
-            let mut bytes = [0; 4];
-            letter
-                .encode_utf8(&mut bytes)
-                .bytes()
-                .for_each(|byte| made.push_str(&format!("%{byte:02X}")));
-        } else {
-            made.push(letter);
-        }
-    }
-    made
+    utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 /// Where a request goes, parsed once and from one place, so that what is vetted is what is sent.

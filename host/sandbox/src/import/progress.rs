@@ -2,6 +2,7 @@ use serde_json::Value;
 use toolcell_executor::GuestProgress;
 use toolcell_spec::{ProgressStatus, digest, read_json};
 
+use crate::call::cut;
 use crate::state::StoreState;
 
 use super::wit::progress::{Host, Update};
@@ -15,13 +16,14 @@ const PARTIAL_VALUES_MAX: usize = 1_000;
 
 impl Host for StoreState {
     async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
+        let short = |text| cut(text, MESSAGE_CHARS_MAX);
         let update = GuestProgress {
             status: ProgressStatus::Running,
-            message: update.message.map(cut),
+            message: update.message.map(short),
             percent: update
                 .percent
                 .filter(|percent| (0.0..=100.0).contains(percent)),
-            current_step: update.current_step.map(cut),
+            current_step: update.current_step.map(short),
             total_steps: update.total_steps,
             bytes_read: update.bytes_read,
             bytes_written: update.bytes_written,
@@ -71,12 +73,5 @@ impl StoreState {
         if let Some(update) = self.progress.pass(update) {
             self.observer.progress(update);
         }
-    }
-}
-
-fn cut(text: String) -> String {
-    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
-        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
-        None => text,
     }
 }

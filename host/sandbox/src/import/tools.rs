@@ -179,14 +179,6 @@ fn class(class: ErrorClass) -> wit::ErrorClass {
         ErrorClass::PartialFailure => wit::ErrorClass::PartialFailure,
         ErrorClass::ResultTooLarge => wit::ErrorClass::ResultTooLarge,
         ErrorClass::Canceled => wit::ErrorClass::Canceled,
-        other => wit::ErrorClass::Other(word(other)),
+        other => wit::ErrorClass::Other(other.as_str().to_owned()),
     }
-}
-
-fn word(class: ErrorClass) -> String {
-    let word = serde_json::to_value(class).ok();
-    word.as_ref()
-        .and_then(|word| word.as_str())
-        .unwrap_or_default()
-        .to_owned()
 }

@@ -155,10 +155,6 @@ impl<'de> Visitor<'de> for ValueDecoder<'_> {
         f.write_str("a value that JSON can hold")
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
     fn visit_none<E: serde::de::Error>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
@@ -194,10 +190,6 @@ impl<'de> Visitor<'de> for ValueDecoder<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
-        Ok(text.into())
-    }
-
-    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Value, E> {
         Ok(text.into())
     }
 
