@@ -16,12 +16,18 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The bearer tokens that callers authenticate with, each of one principal. They are kept as hashes and compared in
 /// constant time, so that response times reveal nothing about a token.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Tokens {
-    callers: Vec<(blake3::Hash, Arc<str>)>,
-    approvers: Vec<(blake3::Hash, Arc<str>)>,
-    /// Names of callers that no file gives: line numbers, and the generated token's name.
-    unnamed: Vec<String>,
+    callers: Vec<Token>,
+    approvers: Vec<Token>,
+}
+
+#[derive(Clone)]
+struct Token {
+    hash: blake3::Hash,
+    name: Arc<str>,
+    /// `false` for the number of a line, and the generated token's name.
+    is_named: bool,
 }
 
 impl Tokens {
@@ -29,15 +35,13 @@ impl Tokens {
     pub fn generate() -> anyhow::Result<(Self, String)> {
         let text = random_name::<32>()
             .map_err(|refusal| anyhow!(refusal.detail.unwrap_or(refusal.message)))?;
-        let name = "token:generated";
-        let tokens = Self::from_callers(vec![(blake3::hash(text.as_bytes()), name.into())]);
-        Ok((
-            Self {
-                unnamed: vec![name.to_owned()],
-                ..tokens
-            },
-            text,
-        ))
+        let mut tokens = Self::none();
+        tokens.callers.push(Token {
+            hash: blake3::hash(text.as_bytes()),
+            name: "token:generated".into(),
+            is_named: false,
+        });
+        Ok((tokens, text))
     }
 
     /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
@@ -52,15 +56,12 @@ impl Tokens {
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let mut tokens: Vec<(blake3::Hash, Arc<str>)> = Vec::new();
-        let mut numbers = Vec::new();
+        let mut tokens: Vec<Token> = Vec::new();
         for (at, line) in lines.enumerate() {
-            let (name, token) = match line.split_once(char::is_whitespace) {
+            let named = line.split_once(char::is_whitespace);
+            let (name, token) = match named {
                 Some((name, token)) => (name.to_owned(), token.trim()),
-                None => {
-                    numbers.push(format!("token:{}", at + 1));
-                    (format!("{}", at + 1), line)
-                }
+                None => ((at + 1).to_string(), line),
             };
             ensure!(
                 token.len() >= TOKEN_CHARS_MIN,
@@ -71,42 +72,37 @@ impl Tokens {
                 "the token of {name} has characters that no header holds"
             );
             let hash = blake3::hash(token.as_bytes());
-            let is_known = tokens.iter().any(|(known, _)| *known == hash);
+            let is_known = tokens.iter().any(|known| known.hash == hash);
             ensure!(
                 !is_known,
                 "the token of {name} is that of an earlier line, too: give each caller its own"
             );
-            tokens.push((hash, format!("token:{name}").into()));
+            tokens.push(Token {
+                hash,
+                name: format!("token:{name}").into(),
+                is_named: named.is_some(),
+            });
         }
         ensure!(!tokens.is_empty(), "there is no token");
         // Calls belong to names, so a name equal to a line number would belong to two callers.
-        for number in &numbers {
-            let same = tokens.iter().filter(|(_, name)| **name == **number).count();
+        for Token { name, .. } in tokens.iter().filter(|token| !token.is_named) {
+            let same = tokens.iter().filter(|token| token.name == *name).count();
             ensure!(
                 same == 1,
-                "two lines have the name {number}: give the token without a name one"
+                "two lines have the name {name}: give the token without a name one"
             );
         }
         Ok(Self {
-            unnamed: numbers,
-            ..Self::from_callers(tokens)
-        })
-    }
-
-    fn from_callers(callers: Vec<(blake3::Hash, Arc<str>)>) -> Self {
-        Self {
-            callers,
+            callers: tokens,
             approvers: Vec::new(),
-            unnamed: Vec::new(),
-        }
+        })
     }
 
     /// Adds tokens that approve calls, instead of making them. Fails if a text or a name is for both.
     pub fn with_approvers(mut self, approvers: Self) -> anyhow::Result<Self> {
-        let is_caller = |token: &blake3::Hash| self.callers.iter().any(|(known, _)| known == token);
-        let both = approvers.callers.iter().find(|(token, _)| is_caller(token));
+        let is_caller = |token: &Token| self.callers.iter().any(|known| known.hash == token.hash);
         ensure!(
-            both.is_none(),
+            !approvers.callers.iter().any(is_caller),
             "a token is for a caller and for an approver: a caller cannot approve its own calls"
         );
         if let Some(name) = self
@@ -118,11 +114,12 @@ impl Tokens {
                  each person one role"
             );
         }
-        let named = |(token, name): (blake3::Hash, Arc<str>)| {
-            let name = name
-                .strip_prefix("token:")
-                .map_or_else(|| name.to_string(), str::to_owned);
-            (token, format!("approver:{name}").into())
+        let named = |token: Token| {
+            let name = token.name.strip_prefix("token:").unwrap_or(&token.name);
+            Token {
+                name: format!("approver:{name}").into(),
+                ..token
+            }
         };
         self.approvers = approvers.callers.into_iter().map(named).collect();
         Ok(self)
@@ -130,30 +127,24 @@ impl Tokens {
 
     /// The first name, as written, that callers and approvers share.
     fn name_of_both<'a>(&self, approvers: &'a Self) -> Option<&'a str> {
-        let is_caller = |name: &str| {
-            let mut named = self
-                .callers
-                .iter()
-                .filter(|(_, known)| !self.unnamed.iter().any(|other| **other == **known));
-            named.any(|(_, known)| known.eq_ignore_ascii_case(name))
+        let is_same = |one: &Token, other: &Token| {
+            one.is_named && other.is_named && one.name.eq_ignore_ascii_case(&other.name)
         };
-        let named = approvers.callers.iter().map(|(_, name)| &**name);
-        let mut named = named.filter(|name| !approvers.unnamed.iter().any(|other| other == name));
-        named
-            .find(|name| is_caller(name))
-            .map(|name| name.strip_prefix("token:").unwrap_or(name))
+        let is_caller = |token: &&Token| self.callers.iter().any(|known| is_same(known, token));
+        let Token { name, .. } = approvers.callers.iter().find(is_caller)?;
+        Some(name.strip_prefix("token:").unwrap_or(name))
     }
 
     /// Requires no token. For loopback only.
     pub fn none() -> Self {
-        Self::from_callers(Vec::new())
+        Self::default()
     }
 
     /// The names of the principals that call tools.
     pub fn principals(&self) -> Vec<Arc<str>> {
         match self.callers.as_slice() {
             [] => vec!["anybody".into()],
-            tokens => tokens.iter().map(|(_, name)| Arc::clone(name)).collect(),
+            tokens => names(tokens),
         }
     }
 
@@ -164,10 +155,7 @@ impl Tokens {
 
     /// The names of the principals that approve calls.
     pub(super) fn approvers(&self) -> Vec<Arc<str>> {
-        self.approvers
-            .iter()
-            .map(|(_, name)| Arc::clone(name))
-            .collect()
+        names(&self.approvers)
     }
 
     /// Returns the index of the principal that `headers` authenticate: of callers and then approvers; 0 if no token is
@@ -182,7 +170,7 @@ impl Tokens {
         }
     }
 
-    fn find(tokens: &[(blake3::Hash, Arc<str>)], headers: &HeaderMap) -> Option<usize> {
+    fn find(tokens: &[Token], headers: &HeaderMap) -> Option<usize> {
         if tokens.is_empty() {
             return None;
         }
@@ -194,9 +182,13 @@ impl Tokens {
         let token = blake3::hash(token.trim().as_bytes());
         scheme
             .eq_ignore_ascii_case("bearer")
-            .then(|| tokens.iter().position(|(known, _)| *known == token))
+            .then(|| tokens.iter().position(|known| known.hash == token))
             .flatten()
     }
+}
+
+fn names(tokens: &[Token]) -> Vec<Arc<str>> {
+    tokens.iter().map(|token| Arc::clone(&token.name)).collect()
 }
 
 /// Reads the file with the `content` of that name. Fails if users other than the owner can access it.
