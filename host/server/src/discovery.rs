@@ -7,9 +7,7 @@ use rmcp::model::{CallToolResult, ProtocolVersion};
 use rmcp::service::RequestContext;
 use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
 use toolcell_engine::find::{SELECT, ToolQuery};
-use toolcell_spec::{
-    ErrorClass, ErrorCode, Input, LoadingState, Refusal, SurfaceReason, ToolSearchResult,
-};
+use toolcell_spec::{ErrorCode, Input, LoadingState, Refusal, SurfaceReason, ToolSearchResult};
 use toolcell_system::pool::STORE;
 
 use super::call::revision;
@@ -138,46 +136,27 @@ impl ClientSession {
 
 /// The refusal to load a tool that cannot be called.
 pub(super) fn unavailable(offer: &ExposedTool) -> Refusal {
-    let (class, code, why) = match offer.standing.reason {
-        Some(SurfaceReason::SetupRequired) => (
-            ErrorClass::SetupRequired,
-            ErrorCode::ToolRequiresSetup,
-            "it has to be set up first",
-        ),
-        Some(SurfaceReason::CredentialMissing) => (
-            ErrorClass::CredentialMissing,
-            ErrorCode::SecretNotSet,
-            "a secret that it needs is not set",
-        ),
-        Some(SurfaceReason::PolicyBlocked) => (
-            ErrorClass::PermissionDenied,
-            ErrorCode::DeniedByRule,
-            "a rule denies its calls",
-        ),
+    let (code, why) = match offer.standing.reason {
+        Some(SurfaceReason::SetupRequired) => {
+            (ErrorCode::ToolRequiresSetup, "it has to be set up first")
+        }
+        Some(SurfaceReason::CredentialMissing) => {
+            (ErrorCode::SecretNotSet, "a secret that it needs is not set")
+        }
+        Some(SurfaceReason::PolicyBlocked) => (ErrorCode::DeniedByRule, "a rule denies its calls"),
         Some(SurfaceReason::RoleNotAllowed) => (
-            ErrorClass::PolicyBlocked,
             ErrorCode::RoleNotAllowed,
             "the role of the caller does not have it",
         ),
         Some(SurfaceReason::ModelUnsupported) => (
-            ErrorClass::CapabilityGap,
             ErrorCode::ModelUnsupported,
             "it does not fit the capabilities of this surface",
         ),
-        Some(_) => (
-            ErrorClass::PolicyBlocked,
-            ErrorCode::ToolDisabled,
-            "it is disabled here",
-        ),
-        None => (
-            ErrorClass::CapabilityGap,
-            ErrorCode::ToolNotAvailable,
-            "it is a draft, or was retired",
-        ),
+        Some(_) => (ErrorCode::ToolDisabled, "it is disabled here"),
+        None => (ErrorCode::ToolNotAvailable, "it is a draft, or was retired"),
     };
     Refusal::new(
         code,
         format!("{} cannot be loaded: {why}; load another tool", offer.name),
     )
-    .with_class(class)
 }

@@ -27,31 +27,18 @@ impl ClientSession {
         uri: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let unreadable = |why: &'static str, state: &str| {
-            Err(ErrorData::resource_not_found(
-                why,
-                Some(json!({ "uri": uri, "state": state })),
-            ))
+        let unreadable = |why: ReferenceError| {
+            let (code, advice) = why.said();
+            let message = format!("the resource cannot be read: {advice}");
+            let data = json!({ "uri": uri, "state": code });
+            ErrorData::resource_not_found(message, Some(data))
         };
         let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
-        let Some(ReadablePayload {
+        let ReadablePayload {
             link,
             digest,
             provenance,
-        }) = self.payloads().find(whole)
-        else {
-            return if self.payloads().has_expired(whole) {
-                unreadable(
-                    "newer results displaced the resource; call the tool again",
-                    ErrorCode::ReferenceExpired.as_str(),
-                )
-            } else {
-                unreadable(
-                    "there is no such resource here",
-                    ErrorCode::UnknownReference.as_str(),
-                )
-            };
-        };
+        } = self.find_payload(whole).map_err(unreadable)?;
         let host = Arc::clone(&self.server.offering().tools.host);
         // A client that asks for all of a large payload gets its first part, which says where the next one is.
         let from = from.or_else(|| {
@@ -59,12 +46,6 @@ impl ClientSession {
                 .is_some_and(|size| size > PAYLOAD_BYTES_MAX)
                 .then_some(0)
         });
-        if !host.keeping().output {
-            return unreadable(
-                "a setting of the operator keeps all output back",
-                ErrorCode::Redacted.as_str(),
-            );
-        }
         let bytes = link.size.unwrap_or_default().min(PAYLOAD_BYTES_MAX);
         results::reserve(context, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
         let read = match from {
@@ -91,15 +72,24 @@ impl ClientSession {
         };
         match read {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            Err(error) if is_missing(&error) => unreadable(
-                "the resource was removed from the host; call the tool again",
-                ErrorCode::ResultRemoved.as_str(),
-            ),
-            Err(error) if error.is::<PayloadChanged>() => unreadable(
+            Err(error) if is_missing(&error) => Err(unreadable(ReferenceError::Gone)),
+            Err(error) if error.is::<PayloadChanged>() => Err(ErrorData::resource_not_found(
                 "the resource was changed on disk; call the tool again",
-                "damaged",
-            ),
+                Some(json!({ "uri": uri, "state": "damaged" })),
+            )),
             Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
+        }
+    }
+
+    /// The payload behind `uri`, if a result referred this client to it, and output may leave the host.
+    fn find_payload(&self, uri: &str) -> Result<ReadablePayload, ReferenceError> {
+        match self.payloads().find(uri) {
+            Some(_) if !self.offering().tools.host.keeping().output => {
+                Err(ReferenceError::Redacted)
+            }
+            Some(payload) => Ok(payload),
+            None if self.payloads().has_expired(uri) => Err(ReferenceError::Expired),
+            None => Err(ReferenceError::Unknown),
         }
     }
 
@@ -127,22 +117,14 @@ impl ClientSession {
         let uri = arguments.uri();
         let offering = self.offering();
         let unreadable = |state| Ok(mcp::unreadable(&uri, state));
-        let Some(ReadablePayload {
+        let ReadablePayload {
             link,
             digest,
             provenance,
-        }) = self.payloads().find(&uri)
-        else {
-            return unreadable(if self.payloads().has_expired(&uri) {
-                ReferenceError::Expired
-            } else {
-                ReferenceError::Unknown
-            });
+        } = match self.find_payload(&uri) {
+            Ok(payload) => payload,
+            Err(why) => return unreadable(why),
         };
-        // The operator may have decided since that no output leaves the host.
-        if !offering.tools.host.keeping().output {
-            return unreadable(ReferenceError::Redacted);
-        }
         let (from, count) = arguments.window(link.size.unwrap_or_default());
         let bytes = match offering.tools.host.payload_part(&digest, from, count).await {
             Ok(bytes) if bytes.len() as u64 == count => bytes,

@@ -90,7 +90,7 @@ pub enum ReferenceError {
 
 impl ReferenceError {
     /// The code of the error, and what to do.
-    fn said(self) -> (ErrorCode, &'static str) {
+    pub fn said(self) -> (ErrorCode, &'static str) {
         match self {
             Self::Unknown => (
                 ErrorCode::UnknownReference,
