@@ -90,6 +90,19 @@ pub(super) struct Lease {
     _all: OwnedSemaphorePermit,
 }
 
+/// Bytes, and the memory that is reserved for them.
+pub(super) struct LeasedBytes<B, L> {
+    pub(super) bytes: B,
+    #[expect(dead_code, reason = "dropped with the bytes")]
+    pub(super) leases: L,
+}
+
+impl<B: AsRef<[u8]>, L> AsRef<[u8]> for LeasedBytes<B, L> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
 impl ByteBudget {
     /// Creates the budget of a single principal.
     pub(super) fn new(bytes: usize) -> Self {

@@ -119,7 +119,7 @@ impl ExposedTools {
     }
 
     /// The tools as a caller finds them that has loaded none.
-    pub fn surface(&self) -> &Surface {
+    pub fn surface(&self) -> &Arc<Surface> {
         &self.surface
     }
 
@@ -160,11 +160,6 @@ impl ExposedTools {
     pub(super) fn has(&self, name: &str) -> bool {
         let found = self.by_name.get(name);
         found.is_some_and(|offer| offer.qualified_name == name)
-    }
-
-    /// The same, shared.
-    pub(super) fn shared_surface(&self) -> &Arc<Surface> {
-        &self.surface
     }
 
     /// The settings for the calls of each tool, by its qualified name.

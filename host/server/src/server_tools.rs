@@ -47,7 +47,7 @@ impl ServerTools {
     /// Offers the tools of `all` that `offers` names; the host logs every call.
     pub fn new(all: ToolSet, offers: ExposedTools, approvals: ApprovalSettings) -> Self {
         let outdated = CancellationToken::new();
-        let tools = all.on_surface(Arc::clone(offers.shared_surface()), offers.terms().clone());
+        let tools = all.on_surface(Arc::clone(offers.surface()), offers.terms().clone());
         Self {
             tools: Arc::new(tools),
             offers,

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_spec::{ErrorCode, Timestamp};
 
-use crate::budget::{ByteBudget, Lease};
+use crate::budget::{ByteBudget, Lease, LeasedBytes};
 use crate::frames::{self, NotPending};
 use crate::greeting;
 use crate::http::problem::Problem;
@@ -487,7 +487,7 @@ impl Routes {
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(LeasedBody {
                 bytes: body.to_bytes(),
-                _lease: lease,
+                leases: lease,
             })
         };
         match tokio::time::timeout(self.limits.body_time, read).await {
@@ -560,17 +560,7 @@ struct McpBody {
     cancels: Option<RequestId>,
 }
 
-/// A body, and the memory that is reserved for it.
-struct LeasedBody {
-    bytes: Bytes,
-    _lease: Option<Lease>,
-}
-
-impl AsRef<[u8]> for LeasedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+type LeasedBody = LeasedBytes<Bytes, Option<Lease>>;
 
 /// Keeps the session that `headers` name in use; `None` if there is none.
 async fn named(headers: &HeaderMap, sessions: &Arc<ClientSessions>) -> Option<InUse> {

@@ -15,7 +15,7 @@ use toolcell_engine::scheduler::batch;
 use toolcell_spec::{AbortReason, ErrorCode, Input, TraceContext};
 
 use crate::batches::{BatchForwarder, BatchNews};
-use crate::budget::{ByteBudget, Lease};
+use crate::budget::{ByteBudget, Lease, LeasedBytes};
 use crate::call::name_too_long;
 use crate::calls::CallPlace;
 use crate::http::problem::Problem;
@@ -34,18 +34,6 @@ const ARRAY: &str = "application/json";
 /// Maximum number of calls in all unfinished batches of one principal: the size of the largest batch. From the
 /// beginning of its batch on, each call has a place of the server that no other principal gets.
 pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
-
-/// The text of an answer, and the memory that is reserved for its results until the client has it.
-struct LeasedText {
-    text: Vec<u8>,
-    _leases: Vec<Lease>,
-}
-
-impl AsRef<[u8]> for LeasedText {
-    fn as_ref(&self) -> &[u8] {
-        &self.text
-    }
-}
 
 /// A line of an answer, and the memory that is reserved for its result.
 type BatchLine = (Value, Option<Lease>);
@@ -106,11 +94,9 @@ pub(super) async fn create(
             leases.extend(lease);
         }
         drop(lease);
-        let text = serde_json::to_vec(&BatchDocument { results }).unwrap_or_default();
-        let text = Bytes::from_owner(LeasedText {
-            text,
-            _leases: leases,
-        });
+        let bytes = serde_json::to_vec(&BatchDocument { results }).unwrap_or_default();
+        // The results take their memory until the client has them.
+        let text = Bytes::from_owner(LeasedBytes { bytes, leases });
         return Ok(([(CONTENT_TYPE, JSON)], text).into_response());
     }
     let (feed, body) = feed();
