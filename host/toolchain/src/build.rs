@@ -15,7 +15,7 @@ use toolcell_system::named_file;
 use super::find::{Toolchain, ToolchainSearch, find};
 use super::language::quoted_path;
 use super::process::{self, OutputPipe};
-use super::record::{self, BuildResult};
+use super::record::{self, BuildRecord};
 use super::sources::{SourceListing, SourceScope};
 use super::workspace::{CargoPackage, SDK, Workspace, manifest, setting};
 use super::{ProgressSink, TARGET, build_cache, c_code};
@@ -68,18 +68,18 @@ impl BuildSettings {
     pub(super) fn finish(
         &self,
         wasm: &Path,
-        made: BuildResult,
+        made: BuildRecord,
         work: &Path,
     ) -> Result<BuildOutcome> {
         let mut component =
             std::fs::read(wasm).with_context(|| format!("cannot read {}", wasm.display()))?;
-        for (name, text) in (self.sections)(made.dir) {
+        for (name, text) in (self.sections)(&made.dir) {
             component =
                 sections::with_custom(&component, name, text.as_bytes()).map_err(|why| {
                     anyhow!("cannot write the section {name} of the component: {why}")
                 })?;
         }
-        let built = BuildOutcome::keep(made.dir, made.name, &component, &made.sources)?;
+        let built = BuildOutcome::keep(&made, &component)?;
         record::write(&self.records, made, &component)?;
         build_cache::touch(work);
         if let Some(parent) = work.parent().filter(|_| !built.fresh) {
@@ -104,21 +104,17 @@ pub struct BuildOutcome {
 
 impl BuildOutcome {
     /// Writes the user's copy of the component.
-    pub(super) fn keep(
-        dir: &Path,
-        name: &str,
-        component: &[u8],
-        sources: &SourceListing,
-    ) -> Result<Self> {
-        let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
+    pub(super) fn keep(record: &BuildRecord, component: &[u8]) -> Result<Self> {
+        let wasm = output_folder(&record.dir)?.join(&record.component);
         let found = named_file::read(&wasm, component.len() as u64);
         let fresh = found.is_ok_and(|found| found == component);
         record::replace(&wasm, component)?;
+        let name = record.component.file_stem().unwrap_or_default();
         Ok(Self {
+            name: name.to_string_lossy().into_owned(),
             wasm,
-            name: name.to_owned(),
             fresh,
-            sources: sources.digest(),
+            sources: record.sources.digest(),
         })
     }
 }
@@ -151,26 +147,24 @@ pub(super) fn build(
 
     let _held = record::lock(&job.compiling(), dir, say)?;
     let earlier = record::read(&settings.records, dir);
-    let (known, memory) = earlier.map_or((SourceListing::default(), INITIAL_MEMORY), |r| {
-        (r.sources, r.initial_memory)
-    });
+    let (known, mut initial_memory) = earlier
+        .map_or((SourceListing::default(), INITIAL_MEMORY), |r| {
+            (r.sources, r.initial_memory)
+        });
     let before = SourceListing::read(&workspace.near(package, dir), &known)?;
-    let (artifact, initial_memory) = job.compile_with(memory, say)?;
-    let scope = job.scope(&artifact.wasm)?;
+    let (wasm, fresh) = job.compile_with(&mut initial_memory, say)?;
+    let scope = job.scope(&wasm)?;
     let sources = SourceListing::read(&scope, &before)?;
     workspace.refuse_changes(&before, &sources)?;
 
-    let made = BuildResult {
-        dir,
-        name: &package.name,
+    let made = BuildRecord {
         initial_memory,
-        key: String::new(),
         scope,
         sources,
         around: workspace.around(dir),
+        ..BuildRecord::new(dir, &package.name)
     };
-    let built = settings.finish(&artifact.wasm, made, &job.target_dir())?;
-    let fresh = artifact.fresh;
+    let built = settings.finish(&wasm, made, &job.target_dir())?;
     Ok(BuildOutcome { fresh, ..built })
 }
 
@@ -207,13 +201,9 @@ struct PackageBuild<'a> {
     c_compiler: Option<PathBuf>,
 }
 
-struct CargoArtifact {
-    wasm: PathBuf,
-    fresh: bool,
-}
-
 enum CompileOutcome {
-    Done(CargoArtifact),
+    /// The component's file, and whether nothing had to be compiled for it.
+    Done(PathBuf, bool),
     /// The linker needs this many bytes of initial memory.
     NeedsMemory(u64),
 }
@@ -282,23 +272,18 @@ impl PackageBuild<'_> {
         // Warnings, if any.
         complaint.lines().for_each(say);
         artifact
-            .map(CompileOutcome::Done)
+            .map(|(wasm, fresh)| CompileOutcome::Done(wasm, fresh))
             .ok_or_else(|| anyhow!("cargo built {name}, but no .wasm file came of it"))
     }
 
-    fn artifact_in(&self, line: &str) -> Option<CargoArtifact> {
+    fn artifact_in(&self, line: &str) -> Option<(PathBuf, bool)> {
         let message: CargoMessage = serde_json::from_str(line).ok()?;
         if message.reason != "compiler-artifact" || message.package_id != self.package.id {
             return None;
         }
-        let wasm = message
-            .filenames
-            .into_iter()
-            .find(|file| file.extension() == Some(OsStr::new("wasm")))?;
-        Some(CargoArtifact {
-            wasm,
-            fresh: message.fresh,
-        })
+        let mut files = message.filenames.into_iter();
+        let wasm = files.find(|file| file.extension() == Some(OsStr::new("wasm")))?;
+        Some((wasm, message.fresh))
     }
 
     /// The parent of the target folders of all toolchains.
@@ -314,19 +299,19 @@ impl PackageBuild<'_> {
             .join(format!("{}{}", build_cache::BUILD, self.toolchain.id))
     }
 
-    /// Compiles, and a second time if the linker needs more than `initial_memory`. Returns the memory used.
-    fn compile_with(&self, initial_memory: u64, say: ProgressSink) -> Result<(CargoArtifact, u64)> {
+    /// Compiles, and a second time if the linker needs more than `memory`, which is then what it needs.
+    fn compile_with(&self, memory: &mut u64, say: ProgressSink) -> Result<(PathBuf, bool)> {
         let name = &self.package.name;
-        let wanted = match self.compile(initial_memory, say)? {
-            CompileOutcome::Done(artifact) => return Ok((artifact, initial_memory)),
-            CompileOutcome::NeedsMemory(bytes) => enough_for(bytes),
-        };
+        match self.compile(*memory, say)? {
+            CompileOutcome::Done(wasm, fresh) => return Ok((wasm, fresh)),
+            CompileOutcome::NeedsMemory(bytes) => *memory = enough_for(bytes),
+        }
         say(&format!(
             "{name} starts with {} MiB of memory: its data is large",
-            wanted >> 20
+            *memory >> 20
         ));
-        match self.compile(wanted, say)? {
-            CompileOutcome::Done(artifact) => Ok((artifact, wanted)),
+        match self.compile(*memory, say)? {
+            CompileOutcome::Done(wasm, fresh) => Ok((wasm, fresh)),
             CompileOutcome::NeedsMemory(bytes) => bail!(
                 "{name} needs {bytes} bytes of memory at start, but another setting holds it smaller: look for \
                  --initial-memory in its build script and in .cargo/config.toml"

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 use super::process;
-use super::{ProgressSink, TARGET, packages, sysroot};
+use super::{ProgressSink, TARGET, packages};
 
 /// The environment variable that forces one way.
 pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
@@ -35,7 +35,7 @@ pub enum Preference {
     Installed,
     /// An installed target, else one from rustup, which may download.
     Rustup,
-    /// Only the system's packages and a private sysroot.
+    /// Only the system's packages, with a sysroot of toolcell's own.
     Packages,
 }
 
@@ -151,63 +151,52 @@ pub(super) fn short_hash(text: &str) -> String {
 /// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
 /// standard library.
 pub(super) fn find(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
-    match search.preference {
-        Preference::Any => first_of_all(search, say),
-        Preference::Installed => installed(search),
+    let (what, word) = match search.preference {
+        Preference::Any => return first_of_all(search, say),
+        Preference::Installed => ("the installed Rust", "installed"),
+        Preference::Rustup => ("rustup", "rustup"),
+        Preference::Packages => ("the system's packages", "packages"),
+    };
+    let found = match search.preference {
+        Preference::Packages => packages::find(search, say),
         Preference::Rustup => installed(search).or_else(|_| through_rustup(search, say)),
-        Preference::Packages => packages::set_up(search, say),
-    }
-    .with_context(|| {
-        let (what, word) = match search.preference {
-            Preference::Any => return "find a Rust toolchain that builds tools".to_owned(),
-            Preference::Installed => ("the installed Rust", "installed"),
-            Preference::Rustup => ("rustup", "rustup"),
-            Preference::Packages => ("the system's packages", "packages"),
-        };
-        format!("use {what}, as {PREFERENCE_VARIABLE}={word} says")
-    })
+        _ => installed(search),
+    };
+    found.with_context(|| format!("use {what}, as {PREFERENCE_VARIABLE}={word} says"))
 }
 
 fn first_of_all(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
-    let not_installed = match installed(search) {
-        Ok(toolchain) => return Ok(toolchain),
-        Err(reason) => reason,
-    };
-    // An earlier run set this up because rustup failed: do not wait for its network again.
-    if let Ok(toolchain) = sysroot::ready(search) {
-        return Ok(toolchain);
-    }
+    // An earlier run set up the packages because rustup failed: do not wait for its network again.
+    let not_installed =
+        match installed(search).or_else(|why| packages::ready(search).map_err(|_| why)) {
+            Ok(toolchain) => return Ok(toolchain),
+            Err(reason) => reason,
+        };
     let no_rustup = match through_rustup(search, say) {
         Ok(toolchain) => return Ok(toolchain),
         Err(reason) => reason,
     };
     say(&format!("{no_rustup:#}; trying the system's packages"));
-    let no_packages = match packages::set_up(search, say) {
-        Ok(toolchain) => return Ok(toolchain),
-        Err(reason) => reason,
-    };
-    bail!(
-        "no way to build for {TARGET} worked\n  \
-         installed: {not_installed:#}\n  rustup: {no_rustup:#}\n  packages: {no_packages:#}\n{}",
-        remedy(search)
-    )
+    packages::find(search, say).map_err(|no_packages| {
+        anyhow!(
+            "find a Rust toolchain that builds tools: no way to build for {TARGET} worked\n  \
+             installed: {not_installed:#}\n  rustup: {no_rustup:#}\n  packages: {no_packages:#}\n{}",
+            remedy(search)
+        )
+    })
 }
 
 /// The command that fixes the problem on this system.
 pub(super) fn remedy(search: &ToolchainSearch) -> String {
     if search.which("rustup").is_some() {
-        format!("Run: rustup target add {TARGET}")
-    } else {
-        match packages::Apt::find(search).and_then(|apt| apt.missing(&packages::NAMES)) {
-            Ok(missing) if missing.is_empty() => {
-                "Fix what the message says about the packages, then run it again".to_owned()
-            }
-            Ok(_) => format!(
-                "Run: sudo apt-get update && sudo apt-get install {}",
-                packages::NAMES.join(" ")
-            ),
-            Err(_) => format!("Install Rust with rustup, then run: rustup target add {TARGET}"),
+        return format!("Run: rustup target add {TARGET}");
+    }
+    match packages::missing(search, &packages::NAMES) {
+        Ok(missing) if missing.is_empty() => {
+            "Fix what the message says about the packages, then run it again".to_owned()
         }
+        Ok(_) => format!("Run: {}", packages::by_hand(&packages::NAMES)),
+        Err(_) => format!("Install Rust with rustup, then run: rustup target add {TARGET}"),
     }
 }
 
@@ -355,7 +344,7 @@ mod tests {
             "has no standard library",
             "rustup: ",
             "packages: ",
-            "no apt-get",
+            "needs apt-get",
         ] {
             assert!(error.contains(part), "{part:?} is not in {error}");
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! find     the first of: the user's own rustc, `rustup target add`, the system's packages
-//! packages the toolchain from apt's packages                  sysroot  its private sysroot
+//! packages the toolchain from apt's packages
 //! build    cargo, then the component copied to `<tool>/target/toolcell/`
 //!          workspace is what cargo says of the tool and of the packages beside it
 //!          build_cache bounds the folders where cargo compiles
@@ -32,7 +32,6 @@ mod record;
 mod sdk;
 mod sources;
 mod survey;
-mod sysroot;
 mod toolchain_cache;
 mod watch;
 mod workspace;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::build::{BuildOutcome, BuildSettings};
 use super::find::{PROBE, ToolchainSearch, short_hash};
 use super::language::{EmbeddedFile, FetchedToolchain, LanguageRow, write_local_files};
-use super::record::{self, BuildResult, BuildState};
+use super::record::{self, BuildRecord, BuildState};
 use super::sources::SourceListing;
 use super::toolchain_cache::ToolchainPart;
 use super::{ProgressSink, build_cache, process, project};
@@ -102,23 +102,27 @@ impl CompileJob<'_> {
         printed.with_context(|| format!("{} does not build", self.name))
     }
 
-    /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `part`.
-    pub(super) fn first(&self, part: &ToolchainPart, step: &str, also: &str, say: ProgressSink) {
-        if self.mark(part).exists() {
+    /// Runs the compiler in `part`, as [`Self::run`] does. Says what the `step` is, and what takes longer if it is the first
+    /// build of this kind.
+    pub(super) fn compile(
+        &self,
+        part: &ToolchainPart,
+        (step, also): (&str, &str),
+        command: Command,
+        say: ProgressSink,
+    ) -> Result<()> {
+        let mark = self
+            .part_folder(part)
+            .join(format!("built-{}", self.language));
+        if mark.exists() {
             say(step)
         } else {
             say(&format!("{step}; the first build also {also}"))
         }
-    }
-
-    /// Notes that a build of this kind succeeded. Without the note, the next one is called the first again.
-    pub(super) fn began(&self, part: &ToolchainPart) {
-        let _ = std::fs::write(self.mark(part), "");
-    }
-
-    fn mark(&self, part: &ToolchainPart) -> PathBuf {
-        self.part_folder(part)
-            .join(format!("built-{}", self.language))
+        self.run(command, say)?;
+        // Without the note, the next one is called the first again.
+        let _ = std::fs::write(mark, "");
+        Ok(())
     }
 
     /// Writes the project's local files that are missing or of another version of toolcell, so that its tests use the
@@ -202,7 +206,7 @@ pub(super) fn build(
     {
         let component = std::fs::read(&component)
             .with_context(|| format!("cannot read {}", component.display()))?;
-        let built = BuildOutcome::keep(dir, name, &component, &record.sources)?;
+        let built = BuildOutcome::keep(&record, &component)?;
         return Ok(BuildOutcome {
             fresh: true,
             ..built
@@ -218,14 +222,12 @@ pub(super) fn build(
             path.display()
         );
     }
-    let result = BuildResult {
-        dir,
-        name,
-        initial_memory: 0,
+    let result = BuildRecord {
         key,
         scope,
         sources,
         around,
+        ..BuildRecord::new(dir, name)
     };
     settings.finish(&made, result, &job.work)
 }
@@ -256,6 +258,7 @@ mod tests {
         download_mb: 1,
         disk_mb: 2,
         needs: &[("fetch", "install fetch")],
+        made_of: String::new,
         set_up: |set_up, say| set_up.run(set_up.command("fetch")?, say),
     };
 

@@ -65,12 +65,10 @@ pub(super) fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
-        .find(|file| is_executable(file))
-}
-
-pub(super) fn is_executable(file: &Path) -> bool {
-    std::fs::metadata(file)
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        .find(|file| {
+            std::fs::metadata(file)
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        })
 }
 
 /// A command with `path` as its PATH, and without the variables of a cargo that may have started this process.

@@ -19,15 +19,15 @@ const FILE: &str = "record.json";
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// One build.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct BuildRecord {
-    format: u32,
+    pub(super) format: u32,
     /// The tool's folder. A digest of it names the record.
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     /// The component's file name, beside the record.
-    component: PathBuf,
+    pub(super) component: PathBuf,
     /// The digest of the component, which is all that a call runs of the folder.
-    made: SourceListing,
+    pub(super) made: SourceListing,
     /// The initial memory of this component, in bytes; the next build begins with it.
     pub(super) initial_memory: u64,
     /// Digest of everything that decided what this build made; empty if a build is never skipped.
@@ -145,21 +145,21 @@ fn make_folder(folder: &Path) -> Result<()> {
     private::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
-/// The result of a build, to be recorded.
-pub(super) struct BuildResult<'a> {
-    pub(super) dir: &'a Path,
-    /// The package's name.
-    pub(super) name: &'a str,
-    pub(super) initial_memory: u64,
-    pub(super) key: String,
-    pub(super) scope: SourceScope,
-    pub(super) sources: SourceListing,
-    pub(super) around: SourceScope,
+impl BuildRecord {
+    /// A build of the package `name` in `dir`.
+    pub(super) fn new(dir: &Path, name: &str) -> Self {
+        Self {
+            format: FORMAT,
+            dir: dir.to_owned(),
+            component: format!("{name}.wasm").into(),
+            ..Self::default()
+        }
+    }
 }
 
 /// Writes the component, and then the record that vouches for it.
-pub(super) fn write(records: &Path, made: BuildResult, component: &[u8]) -> Result<()> {
-    let folder = folder(records, made.dir);
+pub(super) fn write(records: &Path, mut made: BuildRecord, component: &[u8]) -> Result<()> {
+    let folder = folder(records, &made.dir);
     make_folder(&folder)?;
     // The old record must not vouch for the new component.
     match std::fs::remove_file(folder.join(FILE)) {
@@ -168,21 +168,11 @@ pub(super) fn write(records: &Path, made: BuildResult, component: &[u8]) -> Resu
         }
         _ => {}
     }
-    let name = PathBuf::from(format!("{}.wasm", made.name));
-    let file = folder.join(&name);
+    let file = folder.join(&made.component);
     replace(&file, component)?;
-    let record = BuildRecord {
-        format: FORMAT,
-        dir: made.dir.to_owned(),
-        component: name,
-        made: SourceListing::read(&SourceScope::of_files([file]), &SourceListing::default())?,
-        initial_memory: made.initial_memory,
-        key: made.key,
-        scope: made.scope,
-        sources: made.sources,
-        around: made.around,
-    };
-    keep(records, &record)?;
+    let scope = SourceScope::of_files([file]);
+    made.made = SourceListing::read(&scope, &SourceListing::default())?;
+    keep(records, &made)?;
     remove_orphans(records);
     Ok(())
 }
@@ -265,19 +255,14 @@ mod tests {
             let mut scope = SourceScope::default();
             scope.add(&dir);
             let sources = SourceListing::read(&scope, &SourceListing::default()).unwrap();
-            let key = String::new();
-            let around = scope.clone();
-            let component = b"\0asm";
-            let initial_memory = 2 << 20;
-            let made = BuildResult {
-                dir: &dir,
-                name: "tool",
-                initial_memory,
-                key,
+            let made = BuildRecord {
+                initial_memory: 2 << 20,
+                around: scope.clone(),
                 scope,
                 sources,
-                around,
+                ..BuildRecord::new(&dir, "tool")
             };
+            let component = b"\0asm";
             write(self.records.path(), made, component).unwrap();
         }
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::language::{EmbeddedFile, LANGUAGES};
-use super::toolchain_cache;
 
 /// The files of the repository at these paths.
 macro_rules! files {
@@ -43,7 +42,9 @@ pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
     }
     let write = || -> Result<()> {
         std::fs::create_dir_all(&parent)?;
-        let temporary = toolchain_cache::temporary(&parent)?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".new-")
+            .tempdir_in(&parent)?;
         let folder = temporary.path().join("sdk");
         for (path, text) in carried() {
             let file = folder.join(path);

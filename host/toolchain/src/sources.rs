@@ -299,6 +299,8 @@ struct ListedPath {
     state: Option<FileState>,
 }
 
+const CHANGED: &str = "has changed";
+
 /// Every file of a scope, by its path. A missing file has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SourceListing(BTreeMap<PathBuf, ListedPath>);
@@ -346,13 +348,9 @@ impl SourceListing {
     }
 
     /// A file whose content differs from that in `earlier`, which knows it; `None` if there is none.
-    pub(super) fn edited(&self, earlier: &Self) -> Option<&Path> {
-        let mut listed = self.0.iter();
-        let edited = listed.find(|(path, seen)| {
-            let before = earlier.0.get(*path);
-            before.is_some_and(|before| before.content != seen.content)
-        });
-        edited.map(|(path, _)| path.as_path())
+    pub(super) fn edited(&self, earlier: &Self) -> Option<PathBuf> {
+        let mut changes = self.changes(earlier).into_iter();
+        changes.find_map(|(path, what)| (what == CHANGED).then_some(path))
     }
 
     /// Returns the paths whose content differs from `earlier`, each with what happened to it.
@@ -362,7 +360,7 @@ impl SourceListing {
             match earlier.0.get(path) {
                 None => changes.push((path.clone(), "is new")),
                 Some(before) if before.content != seen.content => {
-                    changes.push((path.clone(), "has changed"))
+                    changes.push((path.clone(), CHANGED))
                 }
                 Some(_) => {}
             }

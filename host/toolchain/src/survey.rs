@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::find::{PREFERENCE_VARIABLE, PROBE, TARGET_SIZE, ToolchainSearch, installed, remedy};
-use super::packages::{Apt, NAMES, PACKAGES_SIZE};
-use super::{Preference, TARGET, process, sysroot};
+use super::packages::{self, NAMES, PART};
+use super::{Preference, TARGET, process};
 
 /// Readiness of a part of a toolchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -91,7 +91,7 @@ pub(super) fn fetches(search: &ToolchainSearch) -> Option<String> {
             if way.subject == RUSTUP {
                 format!("Rust's target {TARGET} from rustup: {TARGET_SIZE}")
             } else {
-                format!("packages of the system, which root installs: {PACKAGES_SIZE}")
+                PART.sentence()
             }
         })
         .collect();
@@ -163,21 +163,24 @@ fn rustup_has_target(search: &ToolchainSearch, rustup: &Path) -> bool {
 }
 
 fn by_packages(search: &ToolchainSearch) -> SurveyFinding {
-    let not_ready = match sysroot::ready(search) {
+    let not_ready = match packages::ready(search) {
         Ok(toolchain) => {
             let rustc = toolchain.rustc.unwrap_or_default();
             return SurveyFinding::ready(PACKAGES, rustc.display().to_string());
         }
         Err(reason) => reason,
     };
-    let missing = match Apt::find(search).and_then(|apt| apt.missing(&NAMES)) {
-        Ok(missing) => missing.join(", "),
-        Err(reason) => return missing(PACKAGES, format!("{reason:#}")),
-    };
-    let packages = if missing.is_empty() {
-        "its packages are installed, so a build compiles it from them".to_owned()
-    } else {
-        format!("packages that are not installed: {missing}")
+    if let Some((program, why)) = PART.lacks(search) {
+        return missing(PACKAGES, format!("no {program} on PATH: {why}"));
+    }
+    let packages = match packages::missing(search, &NAMES)
+        .unwrap_or_default()
+        .join(", ")
+    {
+        none if none.is_empty() => {
+            "its packages are installed, so a build compiles it from them".to_owned()
+        }
+        missing => format!("packages that are not installed: {missing}"),
     };
     let detail = format!("{not_ready:#}; {packages}");
     SurveyFinding::new(PACKAGES, PartState::Absent, detail)
@@ -234,7 +237,7 @@ mod tests {
         );
         assert_eq!(
             fetches(&programs.search(Preference::Any)).unwrap(),
-            "packages of the system, which root installs: some 240 MB"
+            PART.sentence()
         );
         // A build tries rustup before the packages.
         let programs = programs.with("rustup", "exit 9");
@@ -245,8 +248,10 @@ mod tests {
         );
         assert_eq!(
             fetches(&programs.search(Preference::Any)).unwrap(),
-            "Rust's target wasm32-wasip2 from rustup: some 30 MB, or else packages of the system, which root installs: \
-             some 240 MB"
+            format!(
+                "Rust's target wasm32-wasip2 from rustup: some 30 MB, or else {}",
+                PART.sentence()
+            )
         );
         assert_eq!(fetches(&programs.search(Preference::Installed)), None);
         let last = findings.last().unwrap();

@@ -7,7 +7,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
 use super::ProgressSink;
 use super::file_lock::FileLock;
@@ -15,33 +14,15 @@ use super::find::ToolchainSearch;
 use super::process;
 use super::survey::{PartState, SurveyFinding};
 
-/// Written into a part's folder as its last file. It has the part's name as content.
+/// Written into a part's folder as its last file. Its content is the part's stamp.
 const COMPLETE: &str = "toolcell-complete";
 
 /// Time limit for one program that fetches: some 100 MB over a slow connection.
 const FETCH: Duration = Duration::from_secs(15 * 60);
 
 /// The folder of everything that `toolcell` sets up itself.
-pub(super) fn home(cache_dir: &Path) -> PathBuf {
+fn home(cache_dir: &Path) -> PathBuf {
     cache_dir.join("toolchain")
-}
-
-/// A new folder in `home`, removed on drop.
-pub(super) fn temporary(home: &Path) -> Result<TempDir> {
-    let created = tempfile::Builder::new().prefix(".new-").tempdir_in(home);
-    created.with_context(|| format!("cannot create a folder in {}", home.display()))
-}
-
-/// Takes the lock of this folder, and creates both. `busy_with` tells those that wait what for.
-pub(super) fn lock(
-    search: &ToolchainSearch,
-    busy_with: &str,
-    say: ProgressSink,
-) -> Result<FileLock> {
-    let home = home(&search.cache_dir);
-    std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-    let occupied = "waiting for another toolcell that sets up a toolchain";
-    FileLock::take(&home.join("lock"), occupied, busy_with, say)
 }
 
 /// One part of a toolchain, which several languages may share.
@@ -57,6 +38,8 @@ pub(super) struct ToolchainPart {
     pub(super) disk_mb: u32,
     /// Programs that set it up, each with what to do if it is not on PATH: `("npm", "install Node.js 20 or later")`.
     pub(super) needs: &'static [(&'static str, &'static str)],
+    /// The state of what else it is made of: it is set up again when that is another.
+    pub(super) made_of: fn() -> String,
     /// Fills the folder of `SetUp`, which is empty.
     pub(super) set_up: fn(&SetUp, ProgressSink) -> Result<()>,
 }
@@ -75,7 +58,11 @@ impl ToolchainPart {
 
     pub(super) fn is_ready(&self, search: &ToolchainSearch) -> bool {
         let stamp = self.folder(search).join(COMPLETE);
-        std::fs::read_to_string(stamp).is_ok_and(|name| name == self.name)
+        std::fs::read_to_string(stamp).is_ok_and(|text| text == self.stamp())
+    }
+
+    fn stamp(&self) -> String {
+        format!("{}{}", self.name, (self.made_of)())
     }
 
     /// A build's download: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
@@ -87,7 +74,7 @@ impl ToolchainPart {
     }
 
     /// The first program that is missing, and what to do.
-    fn lacks(&self, search: &ToolchainSearch) -> Option<(&'static str, &'static str)> {
+    pub(super) fn lacks(&self, search: &ToolchainSearch) -> Option<(&'static str, &'static str)> {
         self.needs
             .iter()
             .copied()
@@ -107,12 +94,16 @@ impl ToolchainPart {
                 self.contents
             );
         }
-        let _held = lock(search, self.contents, say)?;
+        let home = home(&search.cache_dir);
+        std::fs::create_dir_all(&home)
+            .with_context(|| format!("cannot create {}", home.display()))?;
+        let occupied = "waiting for another toolcell that sets up a toolchain";
+        let _held = FileLock::take(&home.join("lock"), occupied, self.contents, say)?;
         if self.is_ready(search) {
             return Ok(folder);
         }
         say(&format!("fetching {}", self.sentence()));
-        // Left by a run that was interrupted: the stamp is missing.
+        // Left by a run that was interrupted, or made of something else: there is no such stamp.
         if folder.exists() {
             std::fs::remove_dir_all(&folder)
                 .with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -124,7 +115,7 @@ impl ToolchainPart {
             search,
         };
         (self.set_up)(&empty, say).with_context(|| format!("set up {}", self.contents))?;
-        std::fs::write(folder.join(COMPLETE), self.name)
+        std::fs::write(folder.join(COMPLETE), self.stamp())
             .context("cannot complete the toolchain")?;
         say(&format!("{} is in {}", self.contents, folder.display()));
         Ok(folder)
@@ -268,6 +259,7 @@ mod tests {
             download_mb: 1,
             disk_mb: 1,
             needs: &[("python3", "install Python")],
+            made_of: String::new,
             set_up: |set_up, say| set_up.pip("thing==1\n", say),
         };
         let ready = |script: &str| {

@@ -23,6 +23,7 @@ pub(in super::super) static ZIG: ToolchainPart = ToolchainPart {
     download_mb: 101,
     disk_mb: 500,
     needs: &[("python3", "install Python 3.9 or later, with pip")],
+    made_of: String::new,
     set_up: |set_up, say| set_up.pip(ZIG_REQUIREMENT, say),
 };
 
@@ -112,14 +113,11 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
         .args(STRIPPED)
         .arg("-o")
         .arg(&module);
-    job.first(
-        &ZIG,
+    let said = (
         "compiling C",
         "compiles the C library, which takes a minute",
-        say,
     );
-    job.run(zig, say)?;
-    job.began(&ZIG);
+    job.compile(&ZIG, said, zig, say)?;
     job.componentize(&module, Some(WORLD))
 }
 

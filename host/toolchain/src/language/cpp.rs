@@ -107,13 +107,10 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
         .args(project_sources(job.dir, "cpp")?)
         .args(objects);
     zig.args(STRIPPED).arg("-o").arg(&module);
-    job.first(
-        &ZIG,
+    let said = (
         "compiling C++",
         "compiles its libraries, which takes a minute or two",
-        say,
     );
-    job.run(zig, say).map_err(explained)?;
-    job.began(&ZIG);
+    job.compile(&ZIG, said, zig, say).map_err(explained)?;
     job.componentize(&module, Some(WORLD))
 }

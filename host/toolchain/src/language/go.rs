@@ -21,6 +21,7 @@ static PART: ToolchainPart = ToolchainPart {
     download_mb: 75,
     disk_mb: 300,
     needs: &[("python3", "install Python 3.9 or later, with pip")],
+    made_of: String::new,
     set_up: |set_up, say| set_up.pip(REQUIREMENT, say),
 };
 
@@ -135,9 +136,8 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     ]);
     build.arg(&module).arg(".");
     let program = PathBuf::from(build.get_program());
-    job.first(&PART, "compiling Go", "compiles its standard library", say);
-    job.run(build, say)?;
-    job.began(&PART);
+    let said = ("compiling Go", "compiles its standard library");
+    job.compile(&PART, said, build, say)?;
     note_program(job.dir, "go.mk", "GO", &program)?;
     job.componentize(&module, Some(WORLD))
 }

@@ -63,6 +63,7 @@ static COMPONENTIZE: ToolchainPart = ToolchainPart {
     download_mb: 17,
     disk_mb: 46,
     needs: &[("python3", "install Python 3.11 or later, with pip")],
+    made_of: String::new,
     set_up,
 };
 

@@ -83,6 +83,7 @@ pub(super) static PART: ToolchainPart = ToolchainPart {
         ("node", "install Node.js 20 or later"),
         ("npm", "install npm, which most packages of Node.js contain"),
     ],
+    made_of: String::new,
     set_up: |set_up, say| {
         let package = include_str!("../../../../guest-sdk/typescript/toolchain/package.json");
         let lock = include_str!("../../../../guest-sdk/typescript/toolchain/package-lock.json");

@@ -80,15 +80,12 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     command
         .args(["--dep", "toolcell", "-Mroot=tool.zig"])
         .arg(sdk);
-    job.first(
-        &ZIG,
+    let program = Path::new(command.get_program()).to_owned();
+    let said = (
         "compiling Zig",
         "compiles the C library, which takes a minute",
-        say,
     );
-    let program = Path::new(command.get_program()).to_owned();
-    job.run(command, say)?;
-    job.began(&ZIG);
+    job.compile(&ZIG, said, command, say)?;
     note_program(job.dir, "zig.mk", "ZIG", &program)?;
     job.componentize(&module, Some(WORLD))
 }
