@@ -22,6 +22,8 @@ use toolcell_system::machine;
 use crate::compiling::{self, COMPILE_COMMAND};
 use crate::{Home, Host};
 
+/// How long a tool may still run after its cancellation or its deadline, if it imports the cancellation interface.
+const CANCEL_GRACE: Duration = Duration::from_millis(100);
 /// Default number of calls that wait at once.
 const CALLS_WAITING: u32 = 4_096;
 
@@ -48,7 +50,6 @@ pub struct HostBuilder {
     compile_cpu_seconds: u64,
     compile_memory_bytes: u64,
     compile_watch: Option<CompileWatch>,
-    cancel_grace: Duration,
     inline_bytes_max: u64,
     keeping: OutputRetention,
     network: NetworkSettings,
@@ -77,7 +78,6 @@ impl Default for HostBuilder {
             compile_cpu_seconds: Self::COMPILE_CPU_SECONDS,
             compile_memory_bytes: Self::COMPILE_MEMORY_BYTES,
             compile_watch: None,
-            cancel_grace: Duration::from_millis(100),
             inline_bytes_max: 64 << 10,
             keeping: OutputRetention::default(),
             network: NetworkSettings::default(),
@@ -119,50 +119,40 @@ impl HostBuilder {
 
     /// Sets the folder of all state, in place of [`Home::find`] or of a temporary folder.
     #[must_use]
-    pub fn home(self, home: impl Into<Home>) -> Self {
-        Self {
-            home: Some(home.into()),
-            ..self
-        }
+    pub fn home(mut self, home: impl Into<Home>) -> Self {
+        self.home = Some(home.into());
+        self
     }
 
     /// Sets the program that compiles components: one whose `main` begins with
     /// [`compile_if_asked`](crate::compile_if_asked), such as `toolcell`. Default: this program, if its `main` does.
     #[must_use]
-    pub fn compiler(self, program: impl Into<PathBuf>) -> Self {
-        Self {
-            compiler: Some(program.into()),
-            ..self
-        }
+    pub fn compiler(mut self, program: impl Into<PathBuf>) -> Self {
+        self.compiler = Some(program.into());
+        self
     }
 
     /// Sets the maximum size that the memory limit of a call may have, in bytes. Default, and the least: 1 GiB.
     #[must_use]
-    pub fn memory_bytes_max(self, bytes: u64) -> Self {
-        Self {
-            memory_bytes_max: self.memory_bytes_max.max(bytes),
-            ..self
-        }
+    pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory_bytes_max = self.memory_bytes_max.max(bytes);
+        self
     }
 
     /// Sets the memory budget of all calls, shared with other hosts that use the same budget. A call waits for free
     /// memory until its deadline, and is then refused as `rate_limited`. Default: half of this machine's memory for a
     /// pooled host, and no limit for one that makes one call after another.
     #[must_use]
-    pub fn memory(self, memory: MemoryBudget) -> Self {
-        Self {
-            memory: Some(memory),
-            ..self
-        }
+    pub fn memory(mut self, memory: MemoryBudget) -> Self {
+        self.memory = Some(memory);
+        self
     }
 
     /// Sets what is told when a component is compiled because its code is not cached. It must not block.
     #[must_use]
-    pub fn compile_watch(self, watch: CompileWatch) -> Self {
-        Self {
-            compile_watch: Some(watch),
-            ..self
-        }
+    pub fn compile_watch(mut self, watch: CompileWatch) -> Self {
+        self.compile_watch = Some(watch);
+        self
     }
 
     /// Adds a listener to the events of every call.
@@ -195,21 +185,17 @@ impl HostBuilder {
 
     /// Sets the approver. A call that needs an approval waits until this approver or `toolcell approvals` answers.
     #[must_use]
-    pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
-        Self {
-            approvals: true,
-            approver: Some(approver),
-            ..self
-        }
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approvals = true;
+        self.approver = Some(approver);
+        self
     }
 
     /// Sets how many calls run at once; others wait. Default: [`Self::CALLS_AT_ONCE`].
     #[must_use]
-    pub fn calls_at_once(self, calls_at_once: u32) -> Self {
-        Self {
-            calls_at_once,
-            ..self
-        }
+    pub fn calls_at_once(mut self, calls_at_once: u32) -> Self {
+        self.calls_at_once = calls_at_once;
+        self
     }
 
     /// Sets the number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of
@@ -229,11 +215,9 @@ impl HostBuilder {
     /// Sets how many calls wait for their turn or for a place; more are refused as `rate_limited`. With several
     /// callers, each has its share. Default: 4,096.
     #[must_use]
-    pub fn calls_waiting(self, calls_waiting: u32) -> Self {
-        Self {
-            calls_waiting,
-            ..self
-        }
+    pub fn calls_waiting(mut self, calls_waiting: u32) -> Self {
+        self.calls_waiting = calls_waiting;
+        self
     }
 
     /// Sets the locks that serialize conflicting calls, also across hosts that share them.
@@ -251,49 +235,31 @@ impl HostBuilder {
     /// Sets the maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted
     /// first. Default: [`Self::CACHE_BYTES`].
     #[must_use]
-    pub fn cache_bytes_max(self, cache_bytes_max: u64) -> Self {
-        Self {
-            cache_bytes_max,
-            ..self
-        }
+    pub fn cache_bytes_max(mut self, cache_bytes_max: u64) -> Self {
+        self.cache_bytes_max = cache_bytes_max;
+        self
     }
 
     /// Sets the CPU time limit of one compilation, in seconds; the wall time limit is twice as long. Default:
     /// [`Self::COMPILE_CPU_SECONDS`].
     #[must_use]
-    pub fn compile_cpu_seconds(self, compile_cpu_seconds: u64) -> Self {
-        Self {
-            compile_cpu_seconds,
-            ..self
-        }
+    pub fn compile_cpu_seconds(mut self, compile_cpu_seconds: u64) -> Self {
+        self.compile_cpu_seconds = compile_cpu_seconds;
+        self
     }
 
     /// Sets the address space limit of one compilation, in bytes. Default: [`Self::COMPILE_MEMORY_BYTES`].
     #[must_use]
-    pub fn compile_memory_bytes(self, compile_memory_bytes: u64) -> Self {
-        Self {
-            compile_memory_bytes,
-            ..self
-        }
-    }
-
-    /// Sets how long a tool may still run after its cancellation or its deadline, if it imports the cancellation
-    /// interface. Default: 100 ms.
-    #[must_use]
-    pub fn cancel_grace(self, cancel_grace: Duration) -> Self {
-        Self {
-            cancel_grace,
-            ..self
-        }
+    pub fn compile_memory_bytes(mut self, compile_memory_bytes: u64) -> Self {
+        self.compile_memory_bytes = compile_memory_bytes;
+        self
     }
 
     /// Sets the maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
     #[must_use]
-    pub fn inline_bytes_max(self, inline_bytes_max: u64) -> Self {
-        Self {
-            inline_bytes_max,
-            ..self
-        }
+    pub fn inline_bytes_max(mut self, inline_bytes_max: u64) -> Self {
+        self.inline_bytes_max = inline_bytes_max;
+        self
     }
 
     /// Sets how outputs may be stored; tools and hooks can only restrict it. Default: decided by size.
@@ -349,7 +315,7 @@ impl HostBuilder {
                 memory_bytes: self.compile_memory_bytes,
                 watch: self.compile_watch,
             },
-            cancel_grace: self.cancel_grace,
+            cancel_grace: CANCEL_GRACE,
             network: self.network,
         })
         .context("cannot set up the sandbox")?;

@@ -94,11 +94,9 @@ impl CallSpec {
 
     /// Names the caller.
     #[must_use]
-    pub fn actor(self, actor: Option<String>) -> Self {
-        Self {
-            actor_ref: actor,
-            ..self
-        }
+    pub fn actor(mut self, actor: Option<String>) -> Self {
+        self.actor_ref = actor;
+        self
     }
 }
 

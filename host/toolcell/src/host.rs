@@ -79,11 +79,10 @@ impl Host {
     /// invalid, if no tool declares an import, or if another component has a tool with the same name or id.
     pub async fn load(&self, bytes: &[u8]) -> Result<ComponentTools, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
-        let component = self
-            .sandbox
-            .load(&digest, bytes, &Limits::default())
-            .await?;
-        self.declare(component, &digest, None).await
+        let limits = Limits::default();
+        let component = self.sandbox.load(&digest, bytes, &limits).await?;
+        let read = |component: &LoadedComponent| tools(component, None);
+        self.declare(component, &digest, read).await
     }
 
     /// Loads the component in `file`. A cached component is not read into memory, and not read at all if it was read
@@ -95,29 +94,30 @@ impl Host {
     pub async fn load_file(&self, file: &Path) -> Result<ComponentTools, Refusal> {
         let (open, _) = open_component(file)?;
         let path = absolute(file)?;
+        let from = path.display().to_string();
+        let place = path.clone();
         if let Some(component) = self.sandbox.recall(&path, &open)? {
-            return self.admit(component, &path).await;
+            let read = move |component: &LoadedComponent| recall::tools(component, &place);
+            return self.declare(component, &from, read).await;
         }
         let sandbox = Arc::clone(&self.sandbox);
         let named = file.to_owned();
         // A large file, or one on a slow disk, must not keep a worker from the calls that run.
-        let read = pipeline::load(move || read(&sandbox, &named, open)).await??;
-        let is_new = matches!(read.component, Component::Bytes(..));
-        let component = match read.component {
-            Component::Cached(component) => component,
-            Component::Bytes(digest, bytes) => {
-                self.sandbox
-                    .load(&digest, &bytes, &Limits::default())
-                    .await?
+        let (read, state) = pipeline::load(move || read(&sandbox, &named, open)).await??;
+        let is_new = matches!(read, ReadComponent::Bytes(..));
+        let component = match read {
+            ReadComponent::Cached(component) => component,
+            ReadComponent::Bytes(digest, bytes) => {
+                let limits = Limits::default();
+                self.sandbox.load(&digest, &bytes, &limits).await?
             }
         };
-        let loaded = self
-            .declare(component, &path.display().to_string(), Some(&path))
-            .await?;
+        let read = move |component: &LoadedComponent| tools(component, Some(&place));
+        let loaded = self.declare(component, &from, read).await?;
         if is_new {
             self.log_new(loaded.component.digest()).await;
         }
-        if let Some(state) = read.state {
+        if let Some(state) = state {
             self.sandbox.accept(&path, state, &loaded.component).await;
         }
         Ok(loaded)
@@ -167,85 +167,50 @@ impl Host {
         file: &Path,
     ) -> Result<ComponentTools, Refusal> {
         match recalled {
-            Some(RecalledComponent {
-                component,
-                tools,
-                path,
-            }) => self.join(component, tools, &path),
+            Some(recalled) => {
+                let from = recalled.path.display().to_string();
+                self.join(recalled.component, recalled.tools, &from)
+            }
             None => self.load_file(file).await,
         }
     }
 
-    /// Adds the tools of a component whose records were accepted before.
-    async fn admit(
-        &self,
-        component: Arc<LoadedComponent>,
-        path: &Path,
-    ) -> Result<ComponentTools, Refusal> {
-        if let Some(tools) = self.services.catalog.of_component(component.digest()) {
-            return Ok(ComponentTools { tools, component });
-        }
-        let described = Arc::clone(&component);
-        let file = path.to_owned();
-        let tools = pipeline::load(move || recall::tools(&described, &file)).await?;
-        self.join(component, tools.map_err(|errors| unusable(&errors))?, path)
-    }
-
-    /// Adds the tools of the component in `file` to the catalog; `from` says where it was found, for messages.
+    /// Adds the tools of a component, which `read` takes from its description, to the catalog, unless they are there; `from`
+    /// says where it was found, for messages.
     async fn declare(
         &self,
         component: Arc<LoadedComponent>,
         from: &str,
-        file: Option<&Path>,
+        read: impl FnOnce(&LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> + Send + 'static,
     ) -> Result<ComponentTools, Refusal> {
         if let Some(tools) = self.services.catalog.of_component(component.digest()) {
             return Ok(ComponentTools { tools, component });
         }
-        let digest: Arc<str> = component.digest().into();
         // The schemas come from a guest: compiling them takes time, and stack.
-        let tools = {
-            let digest = Arc::clone(&digest);
-            let component = Arc::clone(&component);
-            let file = file.map(Path::to_owned);
-            pipeline::load(move || tools(&digest, &component, file.as_deref())).await?
-        };
-        self.enter(component, tools.map_err(|errors| unusable(&errors))?, from)
+        let described = Arc::clone(&component);
+        let tools = pipeline::load(move || read(&described)).await?;
+        self.join(component, tools.map_err(|errors| unusable(&errors))?, from)
     }
 
     fn join(
         &self,
         component: Arc<LoadedComponent>,
         tools: Vec<Arc<Tool>>,
-        path: &Path,
-    ) -> Result<ComponentTools, Refusal> {
-        match self.services.catalog.of_component(component.digest()) {
-            Some(tools) => Ok(ComponentTools { tools, component }),
-            None => self.enter(component, tools, &path.display().to_string()),
-        }
-    }
-
-    fn enter(
-        &self,
-        component: Arc<LoadedComponent>,
-        tools: Vec<Arc<Tool>>,
         from: &str,
     ) -> Result<ComponentTools, Refusal> {
+        if let Some(tools) = self.services.catalog.of_component(component.digest()) {
+            return Ok(ComponentTools { tools, component });
+        }
         imports::check(&component, &tools)?;
         self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
-            let id = &tool.declaration().tool_id;
+            let id = Some(tool.declaration().tool_id.as_str());
             let data = json!({ "component": component.digest() });
-            let declared = journal::of_no_call(
-                &self.services.source,
-                EventType::Declared,
-                Some(id.as_str()),
-                data,
-            );
+            let source = &self.services.source;
+            let declared = journal::of_no_call(source, EventType::Declared, id, data);
             self.services.announce(&declared);
-            self.declared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(declared);
+            let known = self.declared.lock();
+            known.unwrap_or_else(PoisonError::into_inner).push(declared);
         }
         Ok(ComponentTools { tools, component })
     }
@@ -494,25 +459,16 @@ impl ComponentTools {
     }
 }
 
-fn tools(
-    digest: &Arc<str>,
-    component: &LoadedComponent,
-    file: Option<&Path>,
-) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+fn tools(component: &LoadedComponent, file: Option<&Path>) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let described = agent_tool::toolkit(&component.toolkit(file))?;
     let placed = described.placing();
-    Tool::from_toolkit(
-        described.toolkit,
-        &described.notes,
-        &facts(digest, component),
-        Limits::default().wall,
-    )
-    .map_err(placed)
+    let wall = Limits::default().wall;
+    Tool::from_toolkit(described.toolkit, &described.notes, &facts(component), wall).map_err(placed)
 }
 
-pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> ComponentFacts {
+pub(crate) fn facts(component: &LoadedComponent) -> ComponentFacts {
     ComponentFacts {
-        component: Arc::clone(digest),
+        component: component.digest().into(),
         imports: component.imports().to_vec(),
         validates: component.exports().validation,
         classifies: component.exports().classification,
@@ -532,34 +488,27 @@ fn unusable(errors: &[Finding]) -> Refusal {
 }
 
 /// A component that was read.
-struct ReadComponent {
-    component: Component,
-    /// State of its file, taken before it was read; `None` if a later change may not show in it.
-    state: Option<FileState>,
-}
-
-enum Component {
+enum ReadComponent {
     /// Its compiled code is in the cache.
     Cached(Arc<LoadedComponent>),
     /// Its digest, and its bytes.
     Bytes(Arc<str>, Vec<u8>),
 }
 
-/// Reads the component in `file`, which is open.
-fn read(sandbox: &Sandbox, file: &Path, mut open: File) -> Result<ReadComponent, Refusal> {
+/// Reads the component in `file`, which is open. The state of the file was taken before it was read; `None` if a later
+/// change may not show in it.
+fn read(
+    sandbox: &Sandbox,
+    file: &Path,
+    mut open: File,
+) -> Result<(ReadComponent, Option<FileState>), Refusal> {
     let state = FileState::lasting(&open);
     if let Some(component) = sandbox.find(&mut open)? {
-        return Ok(ReadComponent {
-            component: Component::Cached(component),
-            state,
-        });
+        return Ok((ReadComponent::Cached(component), state));
     }
     open.rewind().map_err(|error| unreadable(file, &error))?;
     let bytes = read_open(file, open)?;
-    Ok(ReadComponent {
-        component: Component::Bytes(digest(&bytes).into(), bytes),
-        state,
-    })
+    Ok((ReadComponent::Bytes(digest(&bytes).into(), bytes), state))
 }
 
 pub(crate) fn absolute(file: &Path) -> Result<PathBuf, Refusal> {

@@ -92,10 +92,5 @@ pub(crate) fn tools(
     file: &Path,
 ) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
     let described = agent_tool::toolkit(&component.toolkit(Some(file)))?;
-    let digest: Arc<str> = component.digest().into();
-    Tool::from_accepted(
-        described.toolkit,
-        &described.notes,
-        &facts(&digest, component),
-    )
+    Tool::from_accepted(described.toolkit, &described.notes, &facts(component))
 }

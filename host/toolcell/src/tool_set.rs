@@ -100,20 +100,16 @@ impl ToolSet {
 
     /// Sets the grants, for every call alike.
     #[must_use]
-    pub fn grants(self, grants: impl Into<Arc<Grants>>) -> Self {
-        Self {
-            grants: grants.into(),
-            ..self
-        }
+    pub fn grants(mut self, grants: impl Into<Arc<Grants>>) -> Self {
+        self.grants = grants.into();
+        self
     }
 
     /// Sets mode and rules.
     #[must_use]
-    pub fn policy(self, policy: impl Into<Arc<Policy>>) -> Self {
-        Self {
-            policy: policy.into(),
-            ..self
-        }
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.policy = policy.into();
+        self
     }
 
     /// Sets the limits of each call.
