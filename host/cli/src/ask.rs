@@ -8,8 +8,8 @@ use serde_json::Value;
 use toolcell::{Approver, Prompt, Reply, Respondent};
 use toolcell_system::BoxFuture;
 
-use super::options::{CallOptions, GrantOptions, LimitOptions, PolicyOptions};
-use super::protected_sources::{CommandFiles, KeptFile, absolute};
+use super::options::CallOptions;
+use super::protected_sources::{CommandFiles, absolute};
 use super::show;
 use super::terminal::Terminal;
 
@@ -81,100 +81,29 @@ pub(crate) struct Origin {
     pub(crate) component: PathBuf,
     /// The folder that relative paths start in.
     pub(crate) cwd: PathBuf,
-    pub(crate) grants: GrantOptions,
-    pub(crate) limits: LimitOptions,
-    pub(crate) policy: PolicyOptions,
-    /// The source folders of the command's tools, which no tool may change.
-    pub(crate) sources: Vec<PathBuf>,
+    pub(crate) options: CallOptions,
+    /// What no tool may change: the sources of the command's tools, and the files that its command line names.
+    pub(crate) named: CommandFiles,
     /// The components of the tools that the tool may call.
-    #[serde(default)]
     pub(crate) callable: Vec<PathBuf>,
-    /// The files that the command line names, and that are closed to tools.
-    #[serde(default)]
-    pub(crate) kept: Vec<KeptFile>,
     /// The role of the callers, if the command line named it: it restricts which tools can be called.
-    #[serde(default)]
     pub(crate) role: Option<String>,
 }
 
 impl Origin {
     pub(crate) fn new(component: &Path, named: &CommandFiles, options: &CallOptions) -> Self {
-        let CallOptions {
-            grants,
-            limits,
-            policy,
-        } = options.clone();
         Self {
-            sources: named.sources.clone(),
-            callable: Vec::new(),
-            kept: named.files.clone(),
             component: absolute(component),
-            role: None,
             cwd: std::env::current_dir().unwrap_or_default(),
-            grants,
-            limits,
-            policy,
+            options: options.clone(),
+            named: named.clone(),
+            callable: Vec::new(),
+            role: None,
         }
     }
 
     /// The stored form; `None` if a path is not Unicode, which cannot be stored.
     pub(crate) fn words(&self) -> Option<Arc<Value>> {
         serde_json::to_value(self).ok().map(Arc::new)
-    }
-}
-
-/// The data of each tool of one command. It is the same but for the component, so only that is made for each: a server may
-/// have thousands of tools.
-pub(crate) struct Origins(Option<Value>);
-
-impl Origins {
-    pub(crate) fn new(named: &CommandFiles, options: &CallOptions, role: Option<&String>) -> Self {
-        let origin = Origin {
-            role: role.cloned(),
-            ..Origin::new(Path::new(""), named, options)
-        };
-        Self(serde_json::to_value(origin).ok())
-    }
-
-    /// As [`Origin::words`], for the tool in the file `component`.
-    pub(crate) fn words(&self, component: &Path) -> Option<Arc<Value>> {
-        let mut words = self.0.clone()?;
-        *words.get_mut("component")? = serde_json::to_value(absolute(component)).ok()?;
-        Some(Arc::new(words))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::{Path, PathBuf};
-
-    use clap::Parser;
-
-    use super::{CallOptions, CommandFiles, KeptFile, Origin, Origins};
-
-    #[derive(Parser)]
-    struct Options {
-        #[command(flatten)]
-        call: CallOptions,
-    }
-
-    #[test]
-    fn the_tools_of_a_command_have_the_data_that_each_would_have_alone() {
-        let options = Options::parse_from(["toolcell", "--allow-read=/data"]).call;
-        let files = vec![KeptFile::shut(Path::new("/tokens"), "tokens")];
-        let named = CommandFiles {
-            sources: vec![PathBuf::from("/tools/a")],
-            files,
-        };
-        let origins = Origins::new(&named, &options, None);
-        for file in ["b.wasm", "/tools/c.wasm"] {
-            let alone = Origin::new(Path::new(file), &named, &options).words();
-            let words = origins.words(Path::new(file));
-            assert!(words.is_some());
-            assert_eq!(
-                words.map(|words| words.to_string()),
-                alone.map(|words| words.to_string())
-            );
-        }
     }
 }

@@ -22,6 +22,15 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// Success, or that what was looked at has faults.
+    pub(crate) fn of(is_good: bool) -> Self {
+        if is_good {
+            Self::Succeeded
+        } else {
+            Self::ToolFailed
+        }
+    }
+
     /// The exit code with this number, of which `errors.toml` has one for each error.
     fn from_number(number: u8) -> Self {
         match number {

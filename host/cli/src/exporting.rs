@@ -24,7 +24,7 @@ pub(crate) fn start(
 ) -> Option<Arc<Telemetry>> {
     let network = grants.network();
     let started = Telemetry::start(
-        layers.telemetry(),
+        &layers.telemetry,
         network.extra_roots.as_deref(),
         above,
         show::say,

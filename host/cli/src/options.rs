@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy};
+use serde_json::Value;
+use toolcell::{GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet};
 use toolcell_config::{
-    self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, duration, size,
+    self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, MODES,
+    duration, size,
 };
 use toolcell_engine::approval::Session;
 use toolcell_engine::catalog::ToolSelection;
@@ -25,7 +29,7 @@ use super::protected_sources::{self, KeptFile};
 use super::retrying::RetryOptions;
 
 /// Access, limits and approval of a call.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub(crate) struct CallOptions {
     #[command(flatten)]
     pub(crate) grants: GrantOptions,
@@ -237,8 +241,8 @@ fn dns_server(text: &str) -> Result<SocketAddr, String> {
 #[command(next_help_heading = "Policy")]
 pub(crate) struct PolicyOptions {
     /// Mode for calls that need an approval: toolcell asks, denies them, or denies them and runs nothing with effects
-    #[arg(long, value_name = "MODE")]
-    mode: Option<ModeWord>,
+    #[arg(long, value_name = "MODE", value_parser = words::<Mode, 3>(MODES.map(Mode::as_str)))]
+    mode: Option<Mode>,
     /// Use FILE instead of the project's toolcell.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
     config: Option<PathBuf>,
@@ -269,12 +273,27 @@ impl PolicyOptions {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
-#[value(rename_all = "snake_case")]
-enum ModeWord {
-    Default,
-    NonInteractive,
-    Plan,
+/// Parses one of the specification's words.
+pub(crate) fn words<T, const N: usize>(words: [&'static str; N]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words)
+        .try_map(|word| serde_json::from_value::<T>(Value::String(word)))
+}
+
+/// Parses one of these words.
+pub(crate) fn one_of<T, const N: usize>(
+    words: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words.map(|(word, _)| word)).try_map(move |typed| {
+        let mut words = words.into_iter();
+        let found = words.find_map(|(word, value)| (word == typed).then_some(value));
+        found.ok_or("no such word")
+    })
 }
 
 /// The settings of a call: the options of the command line and the configuration files of this folder.
@@ -291,6 +310,16 @@ pub(crate) struct Settings {
     pub(crate) selection: ToolSelection,
     /// The files of the settings that [`protected_sources::close`] closes to guests.
     pub(crate) kept: Vec<KeptFile>,
+}
+
+impl Settings {
+    /// All tools of `host` under these settings.
+    pub(crate) fn tool_set(self, host: Arc<Host>) -> ToolSet {
+        ToolSet::new(host)
+            .grants(self.grants)
+            .policy(self.policy)
+            .limits(self.limits)
+    }
 }
 
 /// Merges the options and the files. A file that is not trusted or not valid is a refusal; an invalid option is a bad
@@ -322,19 +351,14 @@ pub(crate) fn settings(
     let expire = expiry_of_files(&layers)?;
     let selection = config::selection(&layers, None, None)?;
     granted
-        .extend(layers.grants())
+        .extend(&layers.grants)
         .map_err(BadRequest::from_error)?;
     layers.note_changeable(&granted);
     let kept = protected_sources::of_settings(home, cwd.as_deref(), grants, policy, &layers);
-    let mode = policy.mode.map(|mode| match mode {
-        ModeWord::Default => Mode::Default,
-        ModeWord::NonInteractive => Mode::NonInteractive,
-        ModeWord::Plan => Mode::Plan,
-    });
     Ok(Settings {
         grants: granted,
         limits: limits.given().over(layers.limits(Limits::default())),
-        policy: layers.policy(mode),
+        policy: layers.policy(policy.mode),
         expire,
         selection,
         layers,

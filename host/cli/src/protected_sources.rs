@@ -67,7 +67,7 @@ impl KeptFile {
 }
 
 /// The files of the command line, closed to every guest.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CommandFiles {
     /// Source folders of tools, and folders of components.
     pub(crate) sources: Vec<PathBuf>,
@@ -112,7 +112,7 @@ pub(crate) fn of_settings(
         let certificates = file.registry.certificates.iter();
         files.extend(certificates.map(|word| named(word, "certificates of [registry]")));
         for entry in &file.tools {
-            let target = Target::of_entry(layer, &entry.component, layers.names());
+            let target = Target::of_entry(layer, &entry.component, &layers.names);
             files.extend(components(&target));
         }
     }
@@ -154,7 +154,7 @@ fn components(target: &Target) -> Vec<KeptFile> {
 /// Closes, in the grants of `settings`, what its files name, and what the command line names. Returns everything that hooks
 /// may not reach either.
 pub(crate) fn close(home: &Home, settings: &mut Settings, command: &CommandFiles) -> Grants {
-    let mut kept = settings.layers.kept().clone();
+    let mut kept = settings.layers.kept.clone();
     let hooks = || {
         settings
             .layers

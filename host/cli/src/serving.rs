@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
-use toolcell::{Home, Host, HostBuilder, Limits, LogSettings, Policy, Tool, ToolSet, ToolTerms};
+use toolcell::{Home, Host, HostBuilder, Limits, LogSettings, Tool, ToolTerms};
 use toolcell_config::{
     self as config, ConfigLayer, ConfigLayers, ConfigText, InstalledNames, ProjectFiles, TrustStore,
 };
@@ -27,10 +27,10 @@ use toolcell_system::machine::{memory_bytes, share_bytes};
 use tracing::info;
 
 use super::agreed::AgreedComponents;
-use super::ask::{self, Origins};
+use super::ask::{self, Origin};
 use super::compiling;
 use super::exit::{BadRequest, Stop};
-use super::options::{ApprovalOptions, CallOptions, Settings};
+use super::options::{ApprovalOptions, CallOptions, Settings, one_of};
 use super::protected_sources::{self, CommandFiles, KeptFile};
 use super::reload::Reload;
 use super::runtime::Runtime;
@@ -98,25 +98,30 @@ pub(crate) struct ServingOptions {
     no_elicitation: bool,
     /// If the client cannot ask its user: wait for `toolcell approvals`, or return at once so that the client calls
     /// again later [default: wait]
-    #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
-    if_client_cannot_ask: Option<AwayWord>,
+    #[arg(long, value_name = "WHAT", help_heading = "Approvals", value_parser = one_of(FALLBACKS))]
+    if_client_cannot_ask: Option<ApprovalFallback>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AwayWord {
-    Wait,
-    Return,
-}
+/// What happens to a call whose client cannot ask its user.
+const FALLBACKS: [(&str, ApprovalFallback); 2] = [
+    ("wait", ApprovalFallback::Wait),
+    ("return", ApprovalFallback::Return),
+];
 
 /// A server, and the state that it takes to follow changes on disk.
 pub(crate) struct ReloadableServer {
     pub(crate) server: Arc<Server>,
+    pub(crate) state: ServingState,
+    /// Notified to read the configuration again, changed or not.
+    pub(crate) reload: Arc<Notify>,
+}
+
+/// The state that loading the tools of a server takes.
+pub(crate) struct ServingState {
     pub(crate) serving: Arc<ServingOptions>,
     pub(crate) home: Home,
     pub(crate) components: Components,
     pub(crate) watched: WatchedFiles,
-    /// Notified to read the configuration again, changed or not.
-    pub(crate) reload: Arc<Notify>,
 }
 
 /// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
@@ -195,13 +200,13 @@ pub(crate) fn failed(named: &[NamedTool], at: usize, refusal: Refusal) -> Refusa
     }
 }
 
-/// Loads the tools that `typed` names, for a command that calls none, and names them in `policy`.
+/// Loads the tools that `typed` names, for a command that calls none, and names them in the policy of `settings`.
 pub(crate) fn offered(
     typed: &[String],
-    layers: &ConfigLayers,
-    policy: &mut Policy,
+    settings: &mut Settings,
     (home, host, runtime): (&Home, &Host, &Runtime),
 ) -> Result<Vec<ToolOffer>, Refusal> {
+    let layers = &settings.layers;
     let named = named(typed, layers)?;
     let components = named.iter().map(|named| named.locate(home));
     let components = components.collect::<Result<Vec<PathBuf>, Refusal>>()?;
@@ -210,7 +215,7 @@ pub(crate) fn offered(
     let configs = ToolConfigs::new(home, layers);
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
-        let ready = configs.apply(&named.target.path, policy, loaded);
+        let ready = configs.apply(&named.target.path, &mut settings.policy, loaded);
         let tools = ready.and_then(|()| named.target.tools(loaded));
         let tools = tools.map_err(|refusal| named.failed(refusal))?;
         offered.extend(named.offer(tools, None));
@@ -280,18 +285,12 @@ impl ServingOptions {
         let record = record.map(|file| KeptFile::shut(file, "the records of --record-to"));
         own.files.extend(record.chain(self.kept.iter().cloned()));
         let closed = protected_sources::close(home, &mut settings, &own);
-        let Settings {
-            mut grants,
-            limits,
-            mut policy,
-            layers,
-            ..
-        } = settings;
+        let layers = std::mem::take(&mut settings.layers);
         let telemetry = self
             .telemetry
             .get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
         let mut host = target::host(home, |host| {
-            target::configure(host, &layers, &limits)
+            target::configure(host, &layers, &settings.limits)
                 .pooled(true)
                 .calls_at_once(HostBuilder::CALLS_AT_ONCE)
                 .callers(self.callers)
@@ -312,7 +311,7 @@ impl ServingOptions {
         };
         let paths = Self::locate(home, &named, components).map_err(failed)?;
         paths.iter().for_each(|path| watched.add(path.clone()));
-        grants.for_one = is_one(&named, &paths);
+        settings.grants.for_one = is_one(&named, &paths);
         if let Some(reload) = reload {
             reload.begins(&named, &paths);
         }
@@ -320,29 +319,26 @@ impl ServingOptions {
         self.agreed
             .check(named.iter().zip(&loaded))
             .map_err(failed)?;
-        let origins = Origins::new(&own, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
         for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
-            let ready = configs.apply(&tool.target.path, &mut policy, loaded);
+            let ready = configs.apply(&tool.target.path, &mut settings.policy, loaded);
             let tools = ready.and_then(|()| tool.target.tools(loaded));
             let tools = tools.map_err(|refusal| failed((at, refusal)))?;
-            offered.extend(tool.offer(tools, origins.words(&path)));
+            let mut origin = Origin::new(&path, &own, &self.options);
+            origin.role.clone_from(&self.role);
+            offered.extend(tool.offer(tools, origin.words()));
             components.insert(tool.target.path.clone(), path);
         }
         self.agreed.note(named.iter().zip(&loaded));
-        if !grants.secrets.is_empty() {
+        if !settings.grants.secrets.is_empty() {
             // A secret that is set later makes its tools available.
             watched.add(home.secrets());
         }
-        let missing = host.missing_secrets(&grants).await;
-        let offers = surface::expose(offered, selection, &policy, &missing);
-        let tools = ToolSet::new(Arc::new(host))
-            .grants(grants)
-            .policy(policy)
-            .limits(limits)
-            .expire(expire);
+        let missing = host.missing_secrets(&settings.grants).await;
+        let offers = surface::expose(offered, selection, &settings.policy, &missing);
+        let tools = settings.tool_set(Arc::new(host)).expire(expire);
         let mut offering = ServerTools::new(tools, offers, approvals);
-        offering.keep = layers.journal().keep;
+        offering.keep = layers.journal.keep;
         offering.telemetry.clone_from(telemetry);
         Ok(offering)
     }
@@ -419,14 +415,11 @@ impl ServingOptions {
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
         let silent =
             self.no_elicitation || sections().any(|section| section.elicitation == Some(false));
-        let away = match self.if_client_cannot_ask.or(away_of_files(layers)?) {
-            Some(AwayWord::Return) => ApprovalFallback::Return,
-            Some(AwayWord::Wait) | None => ApprovalFallback::Wait,
-        };
+        let away = self.if_client_cannot_ask.or(away_of_files(layers)?);
         Ok(ApprovalSettings {
             session: self.approvals.session(),
             elicitation: !silent,
-            away,
+            away: away.unwrap_or_default(),
         })
     }
 
@@ -466,26 +459,24 @@ fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf
 impl ReloadableServer {
     /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
     /// offering.
-    pub(crate) async fn follow(mut self) {
+    pub(crate) async fn follow(self) {
+        let ServingState {
+            serving,
+            home,
+            mut components,
+            mut watched,
+        } = self.state;
         loop {
             let changed = tokio::select! {
-                changed = self.watched.changed() => changed,
+                changed = watched.changed() => changed,
                 () = self.reload.notified() => Vec::new(),
             };
             let begun = Instant::now();
-            let reload = Reload::new(&self.server, &changed, &self.components);
-            let mut watched = WatchedFiles::new(&self.home, &self.serving.options.policy);
+            let reload = Reload::new(&self.server, &changed, &components);
+            let mut read = WatchedFiles::new(&home, &serving.options.policy);
             let assembled = loop {
-                match self
-                    .serving
-                    .assemble(
-                        &self.home,
-                        &mut self.components,
-                        &mut watched,
-                        Some(&reload),
-                    )
-                    .await
-                {
+                let assembling = serving.assemble(&home, &mut components, &mut read, Some(&reload));
+                match assembling.await {
                     // The change counts as seen, so it would be lost without a retry.
                     Err(Stop::Refused(busy)) if busy.class == ErrorClass::RateLimited => {
                         tokio::time::sleep(RETRY).await
@@ -501,7 +492,7 @@ impl ReloadableServer {
             );
             match assembled {
                 Ok(offering) => {
-                    self.watched = watched;
+                    watched = read;
                     let changed = self.server.replace(offering).await;
                     show::say("tools or configuration changed; now serving the new version");
                     if let Some(reason) = changed {
@@ -512,7 +503,7 @@ impl ReloadableServer {
                 }
                 Err(stop) => {
                     // What could not be loaded is looked for again when it changes, or appears.
-                    self.watched.add_all(watched);
+                    watched.add_all(read);
                     reload.ends();
                     match stop {
                         Stop::Refused(refusal) => {
@@ -555,13 +546,13 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
 pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
-        let target = Target::named(typed, layers.names());
+        let target = Target::named(typed, &layers.names);
         named.extend(each(target, typed.clone(), None)?);
     }
     if typed.is_empty() {
         for layer in layers.files() {
             for entry in &layer.file.tools {
-                named.extend(of_entry(layer, entry, layers.names())?);
+                named.extend(of_entry(layer, entry, &layers.names)?);
             }
             // Those that no entry names already.
             let tools = &layer.file.tools;
@@ -570,7 +561,7 @@ pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named
                 words.any(|word| word == Some(name))
             };
             for name in layer.file.declared.keys().filter(|name| !is_entry(name)) {
-                let target = Target::declared(layer, name, layers.names());
+                let target = Target::declared(layer, name, &layers.names);
                 named.extend(each(target, name.clone(), None)?);
             }
         }
@@ -587,7 +578,7 @@ pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named
 pub(crate) fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
     for layer in layers.files() {
         for entry in &layer.file.tools {
-            of_entry(layer, entry, layers.names())?;
+            of_entry(layer, entry, &layers.names)?;
         }
     }
     config::selection(layers, None, None)?;
@@ -595,17 +586,18 @@ pub(crate) fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
 }
 
 /// The `[approvals] if_client_cannot_ask` setting of the last file that has one.
-fn away_of_files(layers: &ConfigLayers) -> Result<Option<AwayWord>, Refusal> {
+fn away_of_files(layers: &ConfigLayers) -> Result<Option<ApprovalFallback>, Refusal> {
     let mut away = None;
     for layer in layers.files() {
         if let Some(word) = &layer.file.approvals.if_client_cannot_ask {
-            let read = AwayWord::from_str(word, false).map_err(|_| {
+            let known = FALLBACKS.iter().find(|(known, _)| *known == &**word);
+            let (_, fallback) = known.ok_or_else(|| {
                 let why = format!(
                     "[approvals] if_client_cannot_ask = {word:?} is not one of: wait, return"
                 );
                 unreadable(layer, &why, word)
-            });
-            away = Some(read?);
+            })?;
+            away = Some(*fallback);
         }
     }
     Ok(away)

@@ -124,7 +124,7 @@ pub(crate) fn outcome(
             refused(refusal);
             Ok(exit)
         }
-        (None, None) => print(printable(made, io::stdout().is_terminal()) + "\n"),
+        (None, None) => text(&format!("{made}\n")),
     }
 }
 
@@ -133,6 +133,11 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     let printed = out.write_all(text.as_ref()).and_then(|()| out.flush());
     done(printed, Exit::Succeeded)
+}
+
+/// Prints `text`, in which nothing acts on a terminal.
+pub(crate) fn text(text: &str) -> anyhow::Result<Exit> {
+    print(printable(text, io::stdout().is_terminal()))
 }
 
 /// Prints lines of text that others wrote: each stays on its line.
@@ -174,25 +179,20 @@ pub(crate) enum Form {
 
 /// Prints the result of a call, and returns the matching exit code.
 pub(crate) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
-    let exit = exit::of_result(&record.result);
+    if form != Form::Record {
+        aside_notes(&record.decisions);
+    }
     let printed = match form {
-        Form::People => {
-            aside_notes(&record.decisions);
-            people(record, "", "")
-        }
-        Form::Result => {
-            aside_notes(&record.decisions);
-            represented(&record.result).and_then(|result| json(&result))
-        }
+        Form::People => people(record, "", ""),
+        Form::Result => represented(&record.result).and_then(|result| json(&result)),
         Form::Record => whole(record).and_then(|record| json(&record)),
     };
-    done(printed, exit)
+    done(printed, exit::of_result(&record.result))
 }
 
 /// Prints the result of a call of a batch, and returns the matching exit code. Its grants are for all calls of the batch,
 /// so there are no notes on those that this one does not use.
 pub(crate) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
-    let exit = exit::of_result(&record.result);
     let printed = match form {
         Form::People => {
             // In front of every line, so that the output of one call cannot pass for that of another.
@@ -203,7 +203,7 @@ pub(crate) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyh
             .and_then(|result| json(&json!({ "id": id, "result": result }))),
         Form::Record => whole(record).and_then(|record| json(&record)),
     };
-    done(printed, exit)
+    done(printed, exit::of_result(&record.result))
 }
 
 /// Prints the context modifiers of a call of a batch that come after the results of all calls.
@@ -327,6 +327,11 @@ pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// The word for `value`, one of a closed vocabulary, in records.
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
+    json!(value).as_str().unwrap_or_default().to_owned()
+}
+
 /// A number with its noun: `1 call`, `2 calls`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
@@ -429,8 +434,7 @@ fn hooks(runs: &[ToolHook], prefix: &str) {
 }
 
 fn error_line(error: &ToolError) -> String {
-    let class = json!(error.error_class);
-    let class = class.as_str().unwrap_or("error");
+    let class = error.error_class.as_str();
     format!("error: {} [{class}/{}]", error.message, error.error_code)
 }
 

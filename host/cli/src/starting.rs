@@ -10,7 +10,7 @@ use toolcell_system::BoxFuture;
 
 use super::exit::{Exit, Stop};
 use super::runtime::Runtime;
-use super::serving::{Components, ReloadableServer, ServingOptions};
+use super::serving::{Components, ReloadableServer, ServingOptions, ServingState};
 use super::watching::WatchedFiles;
 use super::{compiling, show, target};
 
@@ -32,27 +32,19 @@ pub(crate) struct LoadingServer {
     load: Load,
 }
 
-type Load = BoxFuture<'static, (Start, Result<ServerTools, Stop>)>;
-
-/// The first loading of a server's tools.
-struct Start {
-    serving: Arc<ServingOptions>,
-    home: Home,
-    components: Components,
-    watched: WatchedFiles,
-}
+type Load = BoxFuture<'static, (ServingState, Result<ServerTools, Stop>)>;
 
 impl ServingOptions {
     /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
     /// surprise.
     pub(crate) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
-        let (start, loaded) = runtime.block_on(Start::new(self)?.load());
+        let (start, loaded) = runtime.block_on(ServingState::new(self)?.load());
         start.ready(loaded, runtime)
     }
 
     /// Does what [`Self::server`] does, and returns early if a component has to be compiled for that.
     pub(crate) fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
-        let start = Start::new(self)?;
+        let start = ServingState::new(self)?;
         let serving = Arc::clone(&start.serving);
         let home = start.home.clone();
         let mut compiles = serving.compiles.subscribe();
@@ -73,7 +65,7 @@ impl ServingOptions {
     }
 }
 
-impl Start {
+impl ServingState {
     fn new(serving: ServingOptions) -> anyhow::Result<Self> {
         let home = Home::find()?;
         let watched = WatchedFiles::new(&home, &serving.options.policy);
@@ -104,18 +96,9 @@ impl Start {
     }
 
     fn served(self, server: Arc<Server>) -> ReloadableServer {
-        let Self {
-            serving,
-            home,
-            components,
-            watched,
-        } = self;
         ReloadableServer {
             server,
-            serving,
-            home,
-            components,
-            watched,
+            state: self,
             reload: Arc::default(),
         }
     }

@@ -388,9 +388,9 @@ pub(crate) fn loading_host(home: &Home) -> anyhow::Result<Host> {
 /// Applies what the configuration files say of a host that runs calls with `limits`.
 pub(crate) fn configure(host: HostBuilder, layers: &ConfigLayers, limits: &Limits) -> HostBuilder {
     layers
-        .compilation()
+        .compilation
         .apply(host)
         .memory_bytes_max(limits.memory_bytes)
-        .journal(layers.journal())
-        .keeping(layers.keeping())
+        .journal(layers.journal)
+        .keeping(layers.keeping)
 }

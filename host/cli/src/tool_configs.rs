@@ -39,7 +39,7 @@ impl ToolConfigs {
         for layer in layers.files() {
             let mut named = HashSet::new();
             for entry in &layer.file.tools {
-                let entry = Entry::new(layer, entry, layers.names());
+                let entry = Entry::new(layer, entry, &layers.names);
                 named.extend(entry.paths.iter().cloned());
                 configs
                     .entries

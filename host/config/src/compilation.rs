@@ -4,7 +4,7 @@
 use toolcell::{Home, HostBuilder};
 use toolcell_system::component_size::{COMPONENT_BYTES, set_component_bytes_max};
 
-use super::{ConfigFile, ConfigText, duration, size};
+use super::{ConfigFile, duration};
 
 /// The user's settings for compiled components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,40 +37,19 @@ impl CompilationSettings {
         let ConfigFile { cache, compile, .. } = file;
         // The kernel counts whole seconds, and none would be no limit at all.
         let seconds = |text: &str| duration(text).map(|time| time.as_secs().max(1));
-        file.set(
-            &mut settings.cpu_seconds,
-            "[compile] time",
-            compile.time.as_ref(),
-            seconds,
-        )?;
-        for (setting, name, word) in [
+        let cpu_seconds = &mut settings.cpu_seconds;
+        file.set(cpu_seconds, "[compile] time", &compile.time, seconds)?;
+        let size = &mut settings.component_bytes_max;
+        file.set_sizes([
             (&mut settings.cache_bytes_max, "[cache] max", &cache.max),
             (
                 &mut settings.memory_bytes,
                 "[compile] memory",
                 &compile.memory,
             ),
-            (
-                &mut settings.component_bytes_max,
-                "[compile] size",
-                &compile.size,
-            ),
-        ] {
-            file.set(setting, name, word.as_ref(), size)?;
-        }
+            (size, "[compile] size", &compile.size),
+        ])?;
         Ok(settings)
-    }
-
-    /// The first word of `file` that is for the user's own file alone, and its section.
-    pub(super) fn word(file: &ConfigFile) -> Option<(&'static str, &ConfigText)> {
-        let compile = file
-            .compile
-            .time
-            .as_ref()
-            .or(file.compile.memory.as_ref())
-            .or(file.compile.size.as_ref());
-        let cache = file.cache.max.as_ref().map(|word| ("[cache]", word));
-        cache.or(compile.map(|word| ("[compile]", word)))
     }
 
     /// Lets this process read components of the size that the user allows.

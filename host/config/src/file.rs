@@ -18,6 +18,7 @@ use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
+use super::units::size;
 
 /// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -354,13 +355,22 @@ impl ConfigFile {
         &self,
         setting: &mut T,
         name: &str,
-        word: Option<&ConfigText>,
+        word: &Option<ConfigText>,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> anyhow::Result<()> {
         if let Some(word) = word {
             *setting = self.parsed(name, word, parse)?;
         }
         Ok(())
+    }
+
+    /// Does what [`Self::set`] does for each of several sizes.
+    pub(super) fn set_sizes<const N: usize>(
+        &self,
+        sizes: [(&mut u64, &str, &Option<ConfigText>); N],
+    ) -> anyhow::Result<()> {
+        let mut sizes = sizes.into_iter();
+        sizes.try_for_each(|(setting, name, word)| self.set(setting, name, word, size))
     }
 
     /// Returns the number of the line in which `word`, a word of this file, is written.

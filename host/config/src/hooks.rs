@@ -59,7 +59,7 @@ pub(super) fn check(
     protected: &[PathBuf],
 ) -> anyhow::Result<()> {
     matcher(entry).map_err(anyhow::Error::msg)?;
-    match understand(entry, said)?.grants.refusal(protected) {
+    match understand(entry, said)?.1.refusal(protected) {
         Some(refusal) => bail!(refusal.message),
         None => Ok(()),
     }
@@ -68,13 +68,6 @@ pub(super) fn check(
 fn matcher(entry: &HookEntry) -> Result<Matcher, String> {
     let HookMatcher { tool, namespace } = &entry.matcher;
     Matcher::new(tool.as_deref(), namespace.as_deref())
-}
-
-/// The parsed settings of an entry.
-struct HookSettings {
-    events: Vec<HookEvent>,
-    grants: Grants,
-    wall: Duration,
 }
 
 /// Adds a hook whose component is the file `component`. A hook that cannot be loaded is added all the same: it
@@ -119,11 +112,7 @@ async fn load_hook(
     id: &str,
     component: &Path,
 ) -> anyhow::Result<Registration> {
-    let HookSettings {
-        events,
-        mut grants,
-        wall,
-    } = understand(configured.entry, &configured.said)?;
+    let (events, mut grants, wall) = understand(configured.entry, &configured.said)?;
     grants.extend(configured.kept)?;
     let bytes = read_component(component).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
     // Checks the loaded bytes, because the file may have changed since its project was found to be trusted (a
@@ -172,23 +161,20 @@ fn id(entry: &HookEntry) -> String {
     entry.id.clone().or_else(file).unwrap_or_default()
 }
 
-fn understand(entry: &HookEntry, said: &Provenance<'_>) -> anyhow::Result<HookSettings> {
-    let events = entry
-        .events
-        .iter()
-        .map(|word| event(word))
-        .collect::<anyhow::Result<_>>()?;
-    let wall = match &entry.timeout {
-        Some(text) => {
-            super::duration(text).map_err(|error| anyhow::anyhow!("timeout = {text:?}: {error}"))?
-        }
-        None => WALL_DEFAULT,
-    };
-    Ok(HookSettings {
-        events,
-        grants: grants(&entry.grants, said)?,
-        wall,
-    })
+/// The events, the grants and the time limit of an entry.
+fn understand(
+    entry: &HookEntry,
+    said: &Provenance<'_>,
+) -> anyhow::Result<(Vec<HookEvent>, Grants, Duration)> {
+    let events = entry.events.iter().map(|word| event(word));
+    let wall = entry.timeout.as_ref().map(|text| {
+        super::duration(text).map_err(|error| anyhow::anyhow!("timeout = {text:?}: {error}"))
+    });
+    Ok((
+        events.collect::<anyhow::Result<_>>()?,
+        grants(&entry.grants, said)?,
+        wall.transpose()?.unwrap_or(WALL_DEFAULT),
+    ))
 }
 
 fn event(word: &str) -> anyhow::Result<HookEvent> {

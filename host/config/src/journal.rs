@@ -1,68 +1,41 @@
 use toolcell::{Home, Keep, LogSettings};
 
-use super::config_text::ConfigText;
-use super::file::{ConfigFile, JournalSection};
-use super::units::{duration, one_of, size};
-
-impl JournalSection {
-    /// The first word of the section; `None` if it is empty.
-    pub(super) fn word(&self) -> Option<&ConfigText> {
-        let Self {
-            keep,
-            durability,
-            max,
-            age,
-            payloads,
-            replay,
-        } = self;
-        [keep, durability, max, age, payloads, replay]
-            .into_iter()
-            .find_map(Option::as_ref)
-    }
-}
+use super::file::ConfigFile;
+use super::units::{duration, one_of};
 
 /// Parses the `[log]` of `file`.
 pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
-    let JournalSection {
-        keep,
-        durability,
-        max,
-        age,
-        payloads,
-        replay,
-    } = &file.log;
+    let log = &file.log;
     let mut settings = LogSettings::default();
-    let keeps = [
+    let keeps = one_of(&[
         ("all", Keep::All),
         ("failures", Keep::Failures),
         ("none", Keep::None),
+    ]);
+    let flushes = one_of(&[("normal", false), ("full", true)]);
+    let switch = one_of(&[("on", true), ("off", false)]);
+    file.set(&mut settings.keep, "[log] keep", &log.keep, keeps)?;
+    file.set(&mut settings.age_max, "[log] age", &log.age, duration)?;
+    for (setting, name, word, parse) in [
+        (
+            &mut settings.flush,
+            "[log] durability",
+            &log.durability,
+            flushes,
+        ),
+        (&mut settings.replay, "[log] replay", &log.replay, switch),
+    ] {
+        file.set(setting, name, word, parse)?;
+    }
+    let sizes = [
+        (&mut settings.bytes_max, "[log] max", &log.max),
+        (
+            &mut settings.payload_bytes_max,
+            "[log] payloads",
+            &log.payloads,
+        ),
     ];
-    let flushes = [("normal", false), ("full", true)];
-    let switch = [("on", true), ("off", false)];
-    let keep = keep.as_ref();
-    let durability = durability.as_ref();
-    let replay = replay.as_ref();
-    file.set(&mut settings.keep, "[log] keep", keep, one_of(&keeps))?;
-    file.set(
-        &mut settings.flush,
-        "[log] durability",
-        durability,
-        one_of(&flushes),
-    )?;
-    file.set(
-        &mut settings.replay,
-        "[log] replay",
-        replay,
-        one_of(&switch),
-    )?;
-    file.set(&mut settings.bytes_max, "[log] max", max.as_ref(), size)?;
-    file.set(&mut settings.age_max, "[log] age", age.as_ref(), duration)?;
-    file.set(
-        &mut settings.payload_bytes_max,
-        "[log] payloads",
-        payloads.as_ref(),
-        size,
-    )?;
+    file.set_sizes(sizes)?;
     Ok(settings)
 }
 

@@ -13,6 +13,7 @@ use toolcell_policy::{
 };
 use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, digest};
 
+use super::file::{CacheSection, CompileSection, JournalSection};
 use super::hooks::{self, hook_digest};
 use super::{
     CompilationSettings, ConfigFile, GivenLimits, InstalledNames, ProjectFiles, TelemetrySettings,
@@ -56,24 +57,33 @@ pub struct ProjectFile {
 #[derive(Debug, Default)]
 pub struct ConfigLayers {
     layers: Vec<ConfigLayer>,
-    mode: Mode,
+    /// The mode that allows least, by its place in [`MODES`].
+    strictness: usize,
     rules: Vec<Rule>,
-    grants: Grants,
-    kept: Grants,
+    /// Grants and denials of the files.
+    pub grants: Grants,
+    /// The components of all hooks, which no tool or hook may change, whatever is granted. `grants` denies them, too. Also
+    /// lists what other hooks and tools may change.
+    pub kept: Grants,
     /// The lowest limits that any file sets.
     limits: GivenLimits,
-    compilation: CompilationSettings,
-    journal: LogSettings,
+    /// How components are compiled, and how much of their code is kept.
+    pub compilation: CompilationSettings,
+    /// How calls are kept on record.
+    pub journal: LogSettings,
     /// Persistence of outputs that every file allows.
-    keeping: OutputRetention,
+    pub keeping: OutputRetention,
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
-    telemetry: TelemetrySettings,
+    pub telemetry: TelemetrySettings,
     /// The signers that every file trusts.
-    signers: TrustPolicy,
+    pub signers: TrustPolicy,
     /// The installed tools.
-    names: InstalledNames,
+    pub names: InstalledNames,
 }
+
+/// The modes, each of which allows less than the one before it.
+pub const MODES: [Mode; 3] = [Mode::Default, Mode::NonInteractive, Mode::Plan];
 
 /// Maximum number of times that a file is read again because it changed while it was read.
 const CHANGES_MAX: usize = 64;
@@ -185,14 +195,10 @@ impl ConfigLayers {
     }
 
     fn add_checked(&mut self, home: &Home, found: &ProjectFile) -> anyhow::Result<TrustedDigests> {
-        let ProjectFile {
-            source,
-            path,
-            bytes,
-        } = found;
-        let file = ConfigFile::from_bytes(bytes.clone(), path)?;
+        let path = &found.path;
+        let file = ConfigFile::from_bytes(found.bytes.clone(), path)?;
         let said = Provenance {
-            source: *source,
+            source: found.source,
             file: Some(path),
         };
         let of_hook = || format!("a hook of {}", path.display());
@@ -201,11 +207,11 @@ impl ConfigLayers {
             .try_for_each(|entry| hooks::check(entry, &said, &home.protected()))
             .with_context(of_hook)?;
         let components = hooks::hook_digests(&file).with_context(of_hook)?;
-        let found = self.add(*source, file, components.clone())?;
+        let folders = self.add(found.source, file, components.clone())?;
         if let Some(refusal) = self.grants.refusal(&home.protected()) {
             anyhow::bail!("{}: {}", path.display(), refusal.message);
         }
-        let folders = found.into_iter().map(|(_, folder)| folder).collect();
+        let folders = folders.into_iter().map(|(_, folder)| folder).collect();
         Ok(TrustedDigests {
             components,
             folders,
@@ -232,8 +238,15 @@ impl ConfigLayers {
             file: Some(&file.path),
         };
         if let Some(word) = &file.mode {
-            let mode = mode(word).with_context(|| file.place_of(word))?;
-            self.mode = stricter(self.mode, mode);
+            let mode = MODES.iter().position(|mode| mode.as_str() == &**word);
+            let mode = mode.with_context(|| {
+                let known = MODES.map(Mode::as_str).join(", ");
+                format!(
+                    "{}: mode {word:?} is not one of: {known}",
+                    file.place_of(word)
+                )
+            })?;
+            self.strictness = self.strictness.max(mode);
         }
         let mut grants = Grants::default();
         for word in GrantWord::ALL {
@@ -250,20 +263,25 @@ impl ConfigLayers {
         self.add_rules(&file, &said)?;
         found.extend(self.add_hooks(&file, &said)?);
         self.limits = std::mem::take(&mut self.limits).lower(GivenLimits::of_file(&file)?);
-        if let Some((section, word)) = CompilationSettings::word(&file) {
+        let shared = |section: &str, is_set: bool, what: &str| {
             anyhow::ensure!(
-                source == RuleSource::UserSettings,
-                "{}: {section} is for your own toolcell.toml alone, because all projects share the cache; remove it here",
-                file.place_of(word)
+                !is_set || source == RuleSource::UserSettings,
+                "{}: {section} is for your own toolcell.toml alone, because all projects share {what}; remove it here",
+                file.path.display()
             );
+            Ok(is_set)
+        };
+        let has_cache = shared(
+            "[cache]",
+            file.cache != CacheSection::default(),
+            "the cache",
+        )?;
+        let compiles = file.compile != CompileSection::default();
+        if shared("[compile]", compiles, "the cache")? || has_cache {
             self.compilation = CompilationSettings::of_file(&file)?.heeded();
         }
-        if let Some(word) = file.log.word() {
-            anyhow::ensure!(
-                source == RuleSource::UserSettings,
-                "{}: [log] is for your own toolcell.toml alone, because all projects share the call log; remove it here",
-                file.place_of(word)
-            );
+        let logs = file.log != JournalSection::default();
+        if shared("[log]", logs, "the call log")? {
             self.journal = super::journal::settings(&file)?;
         }
         anyhow::ensure!(
@@ -359,54 +377,15 @@ impl ConfigLayers {
 
     /// Returns rules, retries and mode. `mode`, from the command line, overrides the files.
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
-        let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
+        let of_files = MODES.get(self.strictness).copied();
+        let mode = mode.or(of_files).unwrap_or_default();
+        let mut policy = Policy::new(mode, self.rules.clone());
         policy.retry = self.retry.clone().unwrap_or_default();
         self.names.bind(
             self.layers.iter().map(|layer| layer.file.path.as_path()),
             &mut policy,
         );
         policy
-    }
-
-    /// The installed tools, by name.
-    pub fn names(&self) -> &InstalledNames {
-        &self.names
-    }
-
-    /// Grants and denials of the files.
-    pub fn grants(&self) -> &Grants {
-        &self.grants
-    }
-
-    /// How components are compiled, and how much of their code is kept.
-    pub fn compilation(&self) -> CompilationSettings {
-        self.compilation
-    }
-
-    /// How calls are kept on record.
-    pub fn journal(&self) -> LogSettings {
-        self.journal
-    }
-
-    /// Telemetry settings.
-    pub fn telemetry(&self) -> &TelemetrySettings {
-        &self.telemetry
-    }
-
-    /// The signers that every file trusts for installed tools.
-    pub fn signers(&self) -> &TrustPolicy {
-        &self.signers
-    }
-
-    /// The persistence of outputs that every file allows.
-    pub fn keeping(&self) -> OutputRetention {
-        self.keeping
-    }
-
-    /// The components of all hooks, which no tool or hook may change, whatever is granted. [`Self::grants`] denies
-    /// them, too. Also lists what other hooks and tools may change.
-    pub fn kept(&self) -> &Grants {
-        &self.kept
     }
 
     /// Returns `defaults`, overridden by the limits of the files.
@@ -423,29 +402,6 @@ impl ConfigLayers {
 fn unreadable(error: anyhow::Error) -> Refusal {
     let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
     Refusal::new(ErrorCode::PolicyUnreadable, message)
-}
-
-/// Parses a mode.
-fn mode(word: &str) -> anyhow::Result<Mode> {
-    match word {
-        "default" => Ok(Mode::Default),
-        "non_interactive" => Ok(Mode::NonInteractive),
-        "plan" => Ok(Mode::Plan),
-        other => anyhow::bail!("mode {other:?} is not one of: default, non_interactive, plan"),
-    }
-}
-
-/// Returns the mode that allows less.
-fn stricter(one: Mode, other: Mode) -> Mode {
-    let strictness = |mode: &Mode| match mode {
-        Mode::Default => 0,
-        Mode::NonInteractive => 1,
-        Mode::Plan => 2,
-    };
-    [one, other]
-        .into_iter()
-        .max_by_key(strictness)
-        .unwrap_or_default()
 }
 
 fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {

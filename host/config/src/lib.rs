@@ -40,7 +40,9 @@ pub use find::{FILE_NAME, LOCAL_FILE_NAME, ProjectFiles};
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use installed::{InstalledComponent, InstalledNames, not_installed};
 pub use journal::configured_journal;
-pub use layers::{ConfigLayer, ConfigLayers, LayerOptions, ProjectFile, WITHOUT_FILES, untrusted};
+pub use layers::{
+    ConfigLayer, ConfigLayers, LayerOptions, MODES, ProjectFile, WITHOUT_FILES, untrusted,
+};
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;
 pub use policy::policy_ceiling;

@@ -2,13 +2,10 @@ use std::time::Duration;
 
 use toolcell_policy::Limits;
 
-use super::file::{ConfigFile, LimitSection};
+use super::file::ConfigFile;
 use super::{duration, size};
 
 /// Limits that options or files set; `None` for each that they do not set.
-///
-/// Every function here names all fields, so that none is forgotten: neither in the options, nor in a file, nor where
-/// both are combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenLimits {
     pub timeout: Option<Duration>,
@@ -25,39 +22,28 @@ pub struct GivenLimits {
 impl GivenLimits {
     /// Parses the `[limits]` of `file`.
     pub fn of_file(file: &ConfigFile) -> anyhow::Result<Self> {
-        let LimitSection {
-            timeout,
-            fuel,
-            memory,
-            memory_total,
-            max_output,
-            max_disk,
-            max_artifact_bytes,
-        } = &file.limits;
+        let section = &file.limits;
         let mut limits = Self {
-            fuel: *fuel,
+            fuel: section.fuel,
             ..Self::default()
         };
         let time = |text: &str| duration(text).map(Some);
-        file.set(
-            &mut limits.timeout,
-            "limits: timeout",
-            timeout.as_ref(),
-            time,
-        )?;
+        let timeout = &mut limits.timeout;
+        file.set(timeout, "limits: timeout", &section.timeout, time)?;
+        let artifacts = &mut limits.max_artifact_bytes;
         for (limit, name, word) in [
-            (&mut limits.memory, "memory", memory),
-            (&mut limits.memory_total, "memory_total", memory_total),
-            (&mut limits.max_output, "max_output", max_output),
-            (&mut limits.max_disk, "max_disk", max_disk),
+            (&mut limits.memory, "memory", &section.memory),
             (
-                &mut limits.max_artifact_bytes,
-                "max_artifact_bytes",
-                max_artifact_bytes,
+                &mut limits.memory_total,
+                "memory_total",
+                &section.memory_total,
             ),
+            (&mut limits.max_output, "max_output", &section.max_output),
+            (&mut limits.max_disk, "max_disk", &section.max_disk),
+            (artifacts, "max_artifact_bytes", &section.max_artifact_bytes),
         ] {
             let name = format!("limits: {name}");
-            file.set(limit, &name, word.as_ref(), |text| size(text).map(Some))?;
+            file.set(limit, &name, word, |text| size(text).map(Some))?;
         }
         Ok(limits)
     }
@@ -67,44 +53,26 @@ impl GivenLimits {
         fn lowest<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             [one, other].into_iter().flatten().min()
         }
-        let Self {
-            timeout,
-            fuel,
-            memory,
-            memory_total,
-            max_output,
-            max_disk,
-            max_artifact_bytes,
-        } = other;
         Self {
-            timeout: lowest(self.timeout, timeout),
-            fuel: lowest(self.fuel, fuel),
-            memory: lowest(self.memory, memory),
-            memory_total: lowest(self.memory_total, memory_total),
-            max_output: lowest(self.max_output, max_output),
-            max_disk: lowest(self.max_disk, max_disk),
-            max_artifact_bytes: lowest(self.max_artifact_bytes, max_artifact_bytes),
+            timeout: lowest(self.timeout, other.timeout),
+            fuel: lowest(self.fuel, other.fuel),
+            memory: lowest(self.memory, other.memory),
+            memory_total: lowest(self.memory_total, other.memory_total),
+            max_output: lowest(self.max_output, other.max_output),
+            max_disk: lowest(self.max_disk, other.max_disk),
+            max_artifact_bytes: lowest(self.max_artifact_bytes, other.max_artifact_bytes),
         }
     }
 
     /// Returns the limits of one call: these, and `defaults` for those that are not set.
     pub fn over(&self, defaults: Limits) -> Limits {
-        let Self {
-            timeout,
-            fuel,
-            memory,
-            memory_total: _,
-            max_output,
-            max_disk,
-            max_artifact_bytes,
-        } = self;
         Limits {
-            wall: timeout.unwrap_or(defaults.wall),
-            fuel: fuel.unwrap_or(defaults.fuel),
-            memory_bytes: memory.unwrap_or(defaults.memory_bytes),
-            output_bytes: max_output.unwrap_or(defaults.output_bytes),
-            disk_bytes: max_disk.unwrap_or(defaults.disk_bytes),
-            artifact_bytes: max_artifact_bytes.unwrap_or(defaults.artifact_bytes),
+            wall: self.timeout.unwrap_or(defaults.wall),
+            fuel: self.fuel.unwrap_or(defaults.fuel),
+            memory_bytes: self.memory.unwrap_or(defaults.memory_bytes),
+            output_bytes: self.max_output.unwrap_or(defaults.output_bytes),
+            disk_bytes: self.max_disk.unwrap_or(defaults.disk_bytes),
+            artifact_bytes: self.max_artifact_bytes.unwrap_or(defaults.artifact_bytes),
             ..defaults
         }
     }

@@ -1,14 +1,12 @@
 //! `[registry]`: how registries are reached, of which the user's own file alone decides.
 
-use std::path::PathBuf;
-
 use anyhow::ensure;
 use serde::Deserialize;
 use toolcell::Home;
 use toolcell_install::registry::{RegistryCredentials, RegistrySettings};
 use toolcell_spec::RuleSource;
 
-use super::{ConfigFile, ConfigText};
+use super::{ConfigFile, ConfigText, duration};
 
 /// `[registry]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -32,14 +30,9 @@ pub struct RegistrySection {
 /// Fails on invalid words, and on any file but the user's own: a project's could send credentials in clear text, and a
 /// file named by an option has no effect.
 pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
-    let RegistrySection {
-        plain_http,
-        token_servers,
-        certificates,
-        timeout,
-    } = &file.registry;
+    let section = &file.registry;
     ensure!(
-        file.registry == RegistrySection::default()
+        *section == RegistrySection::default()
             || source == RuleSource::UserSettings
             || !guard!("registry_source"),
         "{}: [registry] is for your own toolcell.toml, because it says whom your credentials are sent to; remove it here",
@@ -66,20 +59,16 @@ pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<
             .map(read)
             .collect::<anyhow::Result<Vec<String>>>()
     };
-    settings.plain_http.extend(hosts("plain_http", plain_http)?);
+    settings
+        .plain_http
+        .extend(hosts("plain_http", &section.plain_http)?);
     settings
         .token_servers
-        .extend(hosts("token_servers", token_servers)?);
-    settings.roots = certificates
-        .iter()
-        .map(|path| file.folder.join(PathBuf::from(&**path)))
-        .collect();
-    file.set(
-        &mut settings.patience,
-        "[registry] timeout",
-        timeout.as_ref(),
-        super::duration,
-    )?;
+        .extend(hosts("token_servers", &section.token_servers)?);
+    let certificates = section.certificates.iter();
+    settings.roots = certificates.map(|path| file.folder.join(&**path)).collect();
+    let patience = &mut settings.patience;
+    file.set(patience, "[registry] timeout", &section.timeout, duration)?;
     Ok(settings)
 }
 

@@ -1,22 +1,17 @@
 use anyhow::ensure;
 use toolcell_policy::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
-use toolcell_spec::ErrorClass;
 
 use super::file::{ConfigFile, RetrySection};
 use super::units::{duration, one_of};
 
 /// Parses the `[retry]` of `file`; `None` if it is empty.
 pub(super) fn policy(file: &ConfigFile) -> anyhow::Result<Option<RetryPolicy>> {
-    let RetrySection {
-        attempts,
-        backoff,
-        classes,
-    } = &file.retry;
-    if file.retry == RetrySection::default() {
+    let section = &file.retry;
+    if *section == RetrySection::default() {
         return Ok(None);
     }
     let mut policy = RetryPolicy::default();
-    if let Some(attempts) = *attempts {
+    if let Some(attempts) = section.attempts {
         ensure!(
             (1..=ATTEMPTS_MAX).contains(&attempts),
             "{}: [retry] attempts = {attempts}: give a number from 1 to {ATTEMPTS_MAX}",
@@ -31,30 +26,22 @@ pub(super) fn policy(file: &ConfigFile) -> anyhow::Result<Option<RetryPolicy>> {
             BACKOFF_MAX.as_secs()
         )),
     };
-    file.set(
-        &mut policy.backoff,
-        "[retry] backoff",
-        backoff.as_ref(),
-        wait,
-    )?;
-    if let Some(words) = classes {
-        let known = RETRY_CLASSES.map(|class| (name(class), class));
+    let backoff = &mut policy.backoff;
+    file.set(backoff, "[retry] backoff", &section.backoff, wait)?;
+    if let Some(words) = &section.classes {
+        let known = RETRY_CLASSES.map(|class| (class.as_str(), class));
         let class = |word| file.parsed("[retry] classes", word, one_of(&known));
         policy.classes = words.iter().map(class).collect::<anyhow::Result<_>>()?;
     }
     Ok(Some(policy))
 }
 
-/// The specification's word.
-fn name(class: ErrorClass) -> String {
-    let word = serde_json::to_value(class).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::time::Duration;
+
+    use toolcell_spec::ErrorClass;
 
     use super::*;
 

@@ -72,14 +72,12 @@ fn entry(section: &TrustSection, file: &ConfigFile) -> anyhow::Result<TrustEntry
 }
 
 fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
-    let TrustSection {
-        identity,
-        issuer,
-        key,
-        minisign,
-        ..
-    } = section;
-    match (identity, issuer, key, minisign) {
+    match (
+        &section.identity,
+        &section.issuer,
+        &section.key,
+        &section.minisign,
+    ) {
         (Some(identity), Some(issuer), None, None) => identified(identity, issuer),
         (None, None, Some(key), None) => match ManagedKey::parse(key) {
             Ok(key) => Ok(TrustedSigner::Key(key)),

@@ -172,22 +172,16 @@ fn settings(
     file: &ConfigFile,
     variable: impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<TelemetrySettings> {
-    let TelemetrySection {
-        export,
-        endpoint,
-        headers,
-        arguments,
-        metrics,
-    } = &file.telemetry;
+    let section = &file.telemetry;
     let mut settings = TelemetrySettings {
         collector: None,
-        arguments: arguments.unwrap_or_default(),
-        metrics: metrics.unwrap_or_default(),
+        arguments: section.arguments.unwrap_or_default(),
+        metrics: section.metrics.unwrap_or_default(),
     };
-    if !export.unwrap_or_default() {
+    if !section.export.unwrap_or_default() {
         return Ok(settings);
     }
-    let endpoint = match endpoint {
+    let endpoint = match &section.endpoint {
         Some(word) => parsed(word)
             .with_context(|| format!("[telemetry] endpoint in line {}", file.line_of(word)))?,
         None => match variable("OTEL_EXPORTER_OTLP_ENDPOINT") {
@@ -196,12 +190,12 @@ fn settings(
         },
     };
     let headers = match variable("OTEL_EXPORTER_OTLP_HEADERS")
-        .filter(|_| *headers == SecretHeaders::default())
+        .filter(|_| section.headers == SecretHeaders::default())
     {
         Some(text) => SecretHeaders::of_variable(&text)
             .map_err(anyhow::Error::msg)
             .context("OTEL_EXPORTER_OTLP_HEADERS: give name=value, with commas between them")?,
-        None => headers.clone(),
+        None => section.headers.clone(),
     };
     ensure!(
         headers == SecretHeaders::default() || is_private(&endpoint) || !guard!("telemetry_clear"),

@@ -1,7 +1,7 @@
 //! Reads YAML of others as JSON values. Anchors, aliases and tags are refused, because a few lines of them can stand for
 //! gigabytes, and because the reader of a policy would not see what it says.
 
-use granit_parser::{Event, Parser, ScalarStyle};
+use granit_parser::{Event, Parser, ScalarStyle, StrInput};
 use serde_json::{Map, Value};
 
 /// Maximum number of values.
@@ -9,22 +9,11 @@ const VALUES_MAX: usize = 10_000;
 /// Maximum depth of maps and lists.
 const DEPTH_MAX: usize = 16;
 
-/// A map or a list that has not ended.
-enum OpenContainer {
-    List(Vec<Value>),
-    Map {
-        fields: Map<String, Value>,
-        /// The key whose value comes next.
-        key: Option<String>,
-    },
-}
-
-#[derive(Default)]
-struct YamlReader {
-    open: Vec<OpenContainer>,
+struct YamlReader<'t> {
+    events: Parser<'t, StrInput<'t>>,
+    /// The line of the last event.
+    line: usize,
     values: usize,
-    documents: usize,
-    whole: Option<Value>,
 }
 
 /// Reads one document. Plain `true`, `false` and `null` are what they are in JSON; all other scalars are texts.
@@ -33,101 +22,88 @@ struct YamlReader {
 ///
 /// Invalid YAML, duplicate keys, and exceeded limits. The error names the line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
-    let mut reader = YamlReader::default();
-    for next in Parser::new_from_str(text) {
-        let (event, span) = next.map_err(|error| error.to_string())?;
-        reader
-            .take(event)
-            .map_err(|why| format!("line {}: {why}", span.start.line()))?;
+    let mut reader = YamlReader {
+        events: Parser::new_from_str(text),
+        line: 0,
+        values: 0,
+    };
+    let mut whole = None;
+    while let Some(event) = reader.next()? {
+        match event {
+            Event::DocumentStart(..) if whole.is_some() => {
+                return Err(reader.wrong("a second document begins"));
+            }
+            Event::StreamStart | Event::StreamEnd => {}
+            Event::DocumentStart(..) | Event::DocumentEnd => {}
+            node => whole = Some(reader.value(node, 0)?),
+        }
     }
-    reader.whole.ok_or_else(|| "it is empty".to_owned())
+    whole.ok_or_else(|| "it is empty".to_owned())
 }
 
-impl YamlReader {
-    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
-        match event {
-            Event::DocumentStart(..) => {
-                self.documents += 1;
-                match self.documents {
-                    1 => Ok(()),
-                    _ => Err("a second document begins".to_owned()),
-                }
-            }
-            Event::Alias(_) => Err("an alias; write the value itself".to_owned()),
-            Event::Scalar(text, style, anchor, tag) => {
-                self.begin(anchor, tag.is_some())?;
-                match self.open.last_mut() {
-                    Some(OpenContainer::Map {
-                        fields,
-                        key: key @ None,
-                    }) => {
-                        if fields.contains_key(&*text) {
-                            return Err(format!("{text:?} is a duplicate key"));
-                        }
-                        *key = Some(text.into_owned());
-                        Ok(())
-                    }
-                    _ => self.add(scalar(&text, style)),
-                }
-            }
-            Event::SequenceStart(_, anchor, tag) => {
-                self.nest(OpenContainer::List(Vec::new()), anchor, tag.is_some())
-            }
-            Event::MappingStart(_, anchor, tag) => self.nest(
-                OpenContainer::Map {
-                    fields: Map::new(),
-                    key: None,
-                },
-                anchor,
-                tag.is_some(),
-            ),
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(OpenContainer::List(items)) => self.add(items.into()),
-                Some(OpenContainer::Map { fields, .. }) => self.add(fields.into()),
-                None => Ok(()),
-            },
-            _ => Ok(()),
-        }
+impl<'t> YamlReader<'t> {
+    fn wrong(&self, why: &str) -> String {
+        format!("line {}: {why}", self.line)
     }
 
-    /// Counts a node, which must be plain.
-    fn begin(&mut self, anchor: usize, tagged: bool) -> Result<(), String> {
+    /// The next event; a node is plain, and is counted.
+    fn next(&mut self) -> Result<Option<Event<'t>>, String> {
+        let Some(next) = self.events.next() else {
+            return Ok(None);
+        };
+        let (event, span) = next.map_err(|error| error.to_string())?;
+        self.line = span.start.line();
+        let (anchor, is_tagged) = match &event {
+            Event::Alias(_) => return Err(self.wrong("an alias; write the value itself")),
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(_, anchor, tag)
+            | Event::MappingStart(_, anchor, tag) => (*anchor, tag.is_some()),
+            _ => return Ok(Some(event)),
+        };
         if anchor != 0 {
-            return Err("an anchor; write the value where it is needed".to_owned());
+            return Err(self.wrong("an anchor; write the value where it is needed"));
         }
-        if tagged {
-            return Err("a tag; write the value without it".to_owned());
+        if is_tagged {
+            return Err(self.wrong("a tag; write the value without it"));
         }
         self.values += 1;
         if self.values > VALUES_MAX {
-            return Err(format!("there are more than {VALUES_MAX} values"));
+            return Err(self.wrong(&format!("there are more than {VALUES_MAX} values")));
         }
-        Ok(())
+        Ok(Some(event))
     }
 
-    fn nest(&mut self, open: OpenContainer, anchor: usize, tagged: bool) -> Result<(), String> {
-        self.begin(anchor, tagged)?;
-        if matches!(self.open.last(), Some(OpenContainer::Map { key: None, .. })) {
-            return Err("a key is not a text".to_owned());
+    /// The value that begins with `event`.
+    fn value(&mut self, event: Event<'t>, depth: usize) -> Result<Value, String> {
+        if depth >= DEPTH_MAX && !matches!(event, Event::Scalar(..)) {
+            return Err(self.wrong(&format!("it is nested more than {DEPTH_MAX} deep")));
         }
-        if self.open.len() >= DEPTH_MAX {
-            return Err(format!("it is nested more than {DEPTH_MAX} deep"));
-        }
-        self.open.push(open);
-        Ok(())
-    }
-
-    /// Adds a whole value to what it is in.
-    fn add(&mut self, value: Value) -> Result<(), String> {
-        match self.open.last_mut() {
-            Some(OpenContainer::List(items)) => items.push(value),
-            Some(OpenContainer::Map { fields, key }) => {
-                let key = key.take().ok_or("a key is not a text")?;
-                fields.insert(key, value);
+        match event {
+            Event::Scalar(text, style, ..) => Ok(scalar(&text, style)),
+            Event::SequenceStart(..) => {
+                let mut items = Vec::new();
+                while let Some(item) = self.next()?.filter(|event| *event != Event::SequenceEnd) {
+                    items.push(self.value(item, depth + 1)?);
+                }
+                Ok(items.into())
             }
-            None => self.whole = Some(value),
+            _ => {
+                let mut fields = Map::new();
+                while let Some(key) = self.next()?.filter(|event| *event != Event::MappingEnd) {
+                    let Event::Scalar(key, ..) = key else {
+                        return Err(self.wrong("a key is not a text"));
+                    };
+                    if fields.contains_key(&*key) {
+                        return Err(self.wrong(&format!("{key:?} is a duplicate key")));
+                    }
+                    let value = self
+                        .next()?
+                        .ok_or_else(|| self.wrong("a key has no value"))?;
+                    fields.insert(key.into_owned(), self.value(value, depth + 1)?);
+                }
+                Ok(fields.into())
+            }
         }
-        Ok(())
     }
 }
 

@@ -3,16 +3,15 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use tempfile::NamedTempFile;
 use toolcell::Home;
 use toolcell_journal::{PayloadStore, Reference, ReferenceInfo, StoredPayload};
 
-use super::calls;
+use super::{calls, wrap};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
@@ -112,7 +111,7 @@ impl Content {
         }
     }
 
-    fn copy(self, out: &mut impl Write) -> io::Result<()> {
+    fn copy(self, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::File(mut file, _) => io::copy(&mut file, out).map(drop),
             Self::Text(text) => out.write_all(text.as_bytes()),
@@ -135,12 +134,7 @@ impl Content {
 
 impl Artifact {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self {
-            reference: text,
-            output,
-            force,
-            json,
-        } = self;
+        let text = &self.reference;
         let wrong = || {
             let forms =
                 "toolcell:payload/sha256:.., sha256:.., partial:sha256:.. or blake3-keyed:..";
@@ -148,20 +142,23 @@ impl Artifact {
                 "{text:?} is not a reference; give one as a record has it: {forms}"
             ))
         };
-        let reference = Reference::parse(&text).ok_or_else(wrong)?;
-        let (state, content, known) = find(&Home::find()?, &reference, json)?;
+        let reference = Reference::parse(text).ok_or_else(wrong)?;
+        let (state, content, known) = find(&Home::find()?, &reference, self.json)?;
         let size = content.as_ref().map(Content::size);
-        match (content, &output) {
-            (Some(content), Some(file)) => write_file(content, file, force)?,
-            (Some(content), None) if !json => return print_content(content),
+        match (content, &self.output) {
+            (Some(content), Some(file)) => {
+                // Readable by its owner only.
+                wrap::write_with(file, self.force, 0o600, |draft| content.copy(draft))?
+            }
+            (Some(content), None) if !self.json => return print_content(content),
             _ => {}
         }
         let (word, exit, why) = state.facts();
-        if json {
+        if self.json {
             let is_written = state == State::Available;
-            let file = output.as_ref().filter(|_| is_written);
+            let file = self.output.as_ref().filter(|_| is_written);
             let document = Document {
-                reference: &text,
+                reference: text,
                 state: word,
                 media_type: known.media_type,
                 size_bytes: size,
@@ -229,32 +226,4 @@ fn print_content(content: Content) -> anyhow::Result<Exit> {
         content.copy(&mut out)
     };
     show::done(printed.and_then(|()| out.flush()), Exit::Succeeded)
-}
-
-/// Writes the content to `file`, which appears whole or not at all, readable by its owner only.
-fn write_file(content: Content, file: &Path, force: bool) -> anyhow::Result<()> {
-    let exists = || BadRequest(format!("{} exists; --force replaces it", file.display()));
-    if !force && file.symlink_metadata().is_ok() {
-        return Err(exists().into());
-    }
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let draft = NamedTempFile::new_in(folder);
-    let mut draft = draft
-        .map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
-    content
-        .copy(&mut draft)
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    let kept = if force {
-        draft.persist(file)
-    } else {
-        draft.persist_noclobber(file)
-    };
-    match kept {
-        Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists().into()),
-        Err(error) => Err(error.error).with_context(|| format!("cannot write {}", file.display())),
-    }
 }

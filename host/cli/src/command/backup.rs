@@ -77,7 +77,7 @@ impl Backup {
         if self.json {
             return show::done(
                 show::json(&log::report(&folder, &verified)),
-                log::exit(&verified),
+                Exit::of(verified.is_ok()),
             );
         }
         let after = if verified.is_ok() {
@@ -85,7 +85,8 @@ impl Backup {
         } else {
             ", whose log was damaged before: toolcell log verify"
         };
-        show::print(format!("{at}: a copy of {original}{after}\n")).map(|_| log::exit(&verified))
+        show::print(format!("{at}: a copy of {original}{after}\n"))
+            .map(|_| Exit::of(verified.is_ok()))
     }
 }
 

@@ -6,7 +6,8 @@ use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
 use toolcell::{
-    CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, ToolSet, ToolTerms,
+    CallContext, CallSpec, Cancellation, Home, Host, Limits, Listener, Policy, Tool, ToolSet,
+    ToolTerms,
 };
 use toolcell_config::ConfigLayers;
 use toolcell_engine::pipeline::Callee;
@@ -22,7 +23,7 @@ use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Bar, Form};
 use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
-use super::{hooks, input, interrupts, saved};
+use super::{batch, hooks, input, interrupts, saved};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -73,30 +74,24 @@ impl Call {
             .transpose()?;
         let is_for_people = !self.json && !self.print_record;
         let bar = is_for_people.then(Bar::if_seen).flatten();
-        let target = Target::named(&self.tool, settings.layers.names());
+        let target = Target::named(&self.tool, &settings.layers.names);
         // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
         let located = match refused {
             Some(refusal) => Err(refusal),
             None => self.locate(&home, &target, &settings),
         };
-        let callables = callable::targets(&self.callable, settings.layers.names());
+        let callables = callable::targets(&self.callable, &settings.layers.names);
         let named = CommandFiles::from_targets(callables.iter().chain([&target]));
         let closed = protected_sources::close(&home, &mut settings, &named);
-        let Settings {
-            mut grants,
-            limits,
-            mut policy,
-            expire,
-            layers,
-            selection,
-            ..
-        } = settings;
-        grants.for_one = callables.is_empty();
-        self.options.retry.apply(&mut policy);
+        settings.grants.for_one = callables.is_empty();
+        self.options.retry.apply(&mut settings.policy);
+        let layers = std::mem::take(&mut settings.layers);
+        let selection = std::mem::take(&mut settings.selection);
+        let expire = self.options.approvals.expire(settings.expire);
         let exporting =
             TelemetryGuard(exporting::start(&layers, &self.options.call.grants, "call"));
         let listeners = listeners(&exporting, bar.as_ref());
-        let mut host = self.host(&home, &limits, &layers, listeners)?;
+        let mut host = self.host(&home, &settings.limits, &layers, listeners)?;
         let runtime = Runtime::on_this_thread()?;
         let (tools, record) = runtime.block_on(async {
             let cancellation = Cancellation::new();
@@ -111,21 +106,16 @@ impl Call {
                 let origin = Origin::new(component, &named, &self.options.call);
                 Origin { callable, ..origin }.words()
             });
-            let naming = (&mut policy, ToolConfigs::new(&home, &layers));
+            let naming = (&mut settings.policy, ToolConfigs::new(&home, &layers));
             let prepared = prepare(&host, located, &target, naming, &cancellation).await;
-            let tools = ToolSet::new(Arc::new(host))
-                .grants(grants)
-                .policy(policy)
-                .limits(limits)
-                .expire(self.options.approvals.expire(expire));
+            let tools = settings.tool_set(Arc::new(host)).expire(expire);
             let (tools, spec, refusal) = match prepared {
                 Ok(callee) => {
                     let sent = input.input(callee.tool().map(AsRef::as_ref));
                     let spec = CallSpec::from_callee(&callee, sent);
                     let terms = ToolTerms { origin, wall: None };
-                    let terms = callee
-                        .tool()
-                        .map(|tool| (tool.declaration().qualified_name(), terms));
+                    let name = |tool: &Arc<Tool>| tool.declaration().qualified_name();
+                    let terms = callee.tool().map(|tool| (name(tool), terms));
                     let all = tools.host.catalog().tools();
                     let terms = HashMap::from_iter(terms);
                     let tools = surface::select(tools, all, selection, terms).await;
@@ -219,11 +209,7 @@ impl Call {
     }
 
     fn form(&self) -> Form {
-        match (self.print_record, self.json) {
-            (true, _) => Form::Record,
-            (false, true) => Form::Result,
-            (false, false) => Form::People,
-        }
+        batch::form(self.json, self.print_record).unwrap_or(Form::People)
     }
 }
 

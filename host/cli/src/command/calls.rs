@@ -104,18 +104,11 @@ impl Calls {
             Since::Ago(duration) => Timestamp::now().minus(duration),
             Since::Time(time) => time,
         });
-        let Self {
-            tool,
-            status,
-            caller,
-            session,
-            ..
-        } = self;
         let query = CallQuery {
-            tool,
-            status,
-            caller,
-            session,
+            tool: self.tool,
+            status: self.status,
+            caller: self.caller,
+            session: self.session,
             since,
             limit: self.limit.max(1),
         };
@@ -154,22 +147,17 @@ pub(super) fn evicted(calls: u64) -> Option<String> {
 
 /// One call in one row. The names come from tools and callers, so each stays in its row.
 fn row(call: &CallSummary) -> String {
-    let CallSummary {
-        invocation_id,
-        tool_id,
-        status,
-        error_code,
-        elapsed_ms,
-        created_at,
-        ..
-    } = call;
-    let elapsed = elapsed_ms.map_or_else(String::new, |ms| format!("{ms} ms"));
-    let error = error_code
-        .as_ref()
-        .map(|code| format!("  {code}"))
-        .unwrap_or_default();
-    let row =
-        format!("{invocation_id}  {created_at:.19}Z  {status:<9}  {elapsed:>9}  {tool_id}{error}");
+    let elapsed = call.elapsed_ms.map(|ms| format!("{ms} ms"));
+    let error = call.error_code.as_ref().map(|code| format!("  {code}"));
+    let row = format!(
+        "{}  {:.19}Z  {:<9}  {:>9}  {}{}",
+        call.invocation_id,
+        call.created_at,
+        call.status,
+        elapsed.unwrap_or_default(),
+        call.tool_id,
+        error.unwrap_or_default()
+    );
     visible(row.trim_end(), Whitespace::WrittenOut) + "\n"
 }
 

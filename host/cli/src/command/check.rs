@@ -39,8 +39,7 @@ impl Check {
         let published = checked.as_ref().ok();
         let exit = match &checked {
             Err(refusal) => exit::of_refusal(refusal),
-            Ok(published) if published.has_errors() => Exit::ToolFailed,
-            Ok(_) => Exit::Succeeded,
+            Ok(published) => Exit::of(!published.has_errors()),
         };
         let found = published.map_or(&[][..], |published| &published.found);
         if self.json {

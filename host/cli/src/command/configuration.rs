@@ -40,14 +40,14 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
             layer.file.path.display().to_string(),
         ));
         for entry in &layer.file.tools {
-            checks.extend(tool(home, layer, entry, settings.layers.names())?);
+            checks.extend(tool(home, layer, entry, &settings.layers.names)?);
         }
         checks.extend(
             layer
                 .file
                 .declared
                 .keys()
-                .map(|name| declared(home, layer, name, settings.layers.names())),
+                .map(|name| declared(home, layer, name, &settings.layers.names)),
         );
         for entry in &layer.file.hooks {
             let file = hooks::path(layer, &entry.component);

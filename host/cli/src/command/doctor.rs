@@ -63,11 +63,7 @@ impl Doctor {
         }
         let is_fault =
             |check: &Check| check.state == PartState::Missing && !check.subject.starts_with("the ");
-        let exit = if checks.iter().any(is_fault) {
-            Exit::ToolFailed
-        } else {
-            Exit::Succeeded
-        };
+        let exit = Exit::of(!checks.iter().any(is_fault));
         let text = if self.json {
             let text = serde_json::to_string_pretty(&json!({ "checks": checks }))?;
             format!("{}\n", show::json_for_terminals(&text))
@@ -79,11 +75,7 @@ impl Doctor {
 }
 
 fn line(check: &Check) -> String {
-    let state = match check.state {
-        PartState::Ready => "ready",
-        PartState::Absent => "absent",
-        PartState::Missing => "missing",
-    };
+    let state = show::word(&check.state);
     // Details may quote files with several lines; each further line is marked.
     let detail = show::printable(&check.detail, true).replace('\n', "\n         | ");
     let fix = check.fix.as_deref().map(|fix| {

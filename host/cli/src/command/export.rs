@@ -8,7 +8,7 @@ use toolcell_dialect::Dialect;
 
 use super::exit::{Exit, Stop};
 use super::exported::{self, DialectTools, SurfaceOptions};
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
 use super::target;
 use super::{serving, show};
 
@@ -52,21 +52,19 @@ impl Export {
 
     fn tools(&self) -> Result<(Vec<Value>, usize), Stop> {
         let home = Home::find()?;
-        let settings =
+        let mut settings =
             options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
-        let Settings {
-            grants,
-            mut policy,
-            layers,
-            ..
-        } = settings;
-        let selection = self.surface.selection(&layers)?;
-        let host = target::host(&home, |host| layers.compilation().apply(host))?;
+        let selection = self.surface.selection(&settings.layers)?;
+        let host = target::host(&home, |host| settings.layers.compilation.apply(host))?;
         let runtime = Runtime::on_this_thread()?;
-        let offered =
-            serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
-        let exported =
-            DialectTools::build(&host, offered, selection, (&policy, &grants), self.dialect);
+        let offered = serving::offered(&self.tools, &mut settings, (&home, &host, &runtime))?;
+        let exported = DialectTools::build(
+            &host,
+            offered,
+            selection,
+            (&settings.policy, &settings.grants),
+            self.dialect,
+        );
         Ok(runtime.block_on(exported).described())
     }
 }

@@ -39,7 +39,10 @@ impl Log {
             closed?;
         }
         if json {
-            return show::done(show::json(&report(log.dir(), &verified)), exit(&verified));
+            return show::done(
+                show::json(&report(log.dir(), &verified)),
+                Exit::of(verified.is_ok()),
+            );
         }
         let text = match &verified {
             Ok(verified) => {
@@ -54,7 +57,7 @@ impl Log {
                 .map(|damage| format!("{folder}: {damage}\n"))
                 .collect(),
         };
-        show::print(text).map(|_| exit(&verified))
+        show::print(text).map(|_| Exit::of(verified.is_ok()))
     }
 }
 
@@ -65,13 +68,5 @@ pub(super) fn report(folder: &Path, verified: &Result<VerifiedLog, Vec<Damage>>)
         Err(findings) => {
             json!({ "folder": folder, "sound": false, "damage": findings.first(), "findings": findings })
         }
-    }
-}
-
-pub(super) fn exit(verified: &Result<VerifiedLog, Vec<Damage>>) -> Exit {
-    if verified.is_ok() {
-        Exit::Succeeded
-    } else {
-        Exit::ToolFailed
     }
 }

@@ -5,7 +5,7 @@ use crate::runtime::Runtime;
 use crate::surface;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcell::{CallExplanation, CallSpec, Home, ToolSet};
+use toolcell::{CallExplanation, CallSpec, Home};
 use toolcell_policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Behavior, Refusal};
@@ -96,32 +96,23 @@ impl Check {
         mut settings: Settings,
         input: input::CallArguments,
     ) -> Result<CallExplanation, Stop> {
-        let target = Target::named(&self.tool, settings.layers.names());
+        let target = Target::named(&self.tool, &settings.layers.names);
         let component = target.locate(home, BuildPermission::No);
         let closed =
             protected_sources::close(home, &mut settings, &CommandFiles::from_targets([&target]));
-        let Settings {
-            grants,
-            limits,
-            mut policy,
-            layers,
-            selection,
-            ..
-        } = settings;
+        let layers = std::mem::take(&mut settings.layers);
+        let selection = std::mem::take(&mut settings.selection);
         let mut host = target::host(home, |host| {
-            let host = host.memory_bytes_max(limits.memory_bytes);
-            layers.compilation().apply(host).journal(layers.journal())
+            let host = host.memory_bytes_max(settings.limits.memory_bytes);
+            layers.compilation.apply(host).journal(layers.journal)
         })?;
         Runtime::on_this_thread()?.block_on(async {
             hooks::add(&mut host, home, &layers, &closed).await?;
             let loaded = host.load_file(&component?).await?;
             let tool = target.choose(&loaded)?;
-            ToolConfigs::new(home, &layers).apply(&target.path, &mut policy, &loaded)?;
+            ToolConfigs::new(home, &layers).apply(&target.path, &mut settings.policy, &loaded)?;
             let input = input.input(tool.tool().map(AsRef::as_ref));
-            let all = ToolSet::new(Arc::new(host))
-                .grants(grants)
-                .policy(policy)
-                .limits(limits);
+            let all = settings.tool_set(Arc::new(host));
             let tools = surface::select(all, loaded.tools, selection, HashMap::new()).await;
             Ok(tools.explain(CallSpec::from_callee(&tool, input)).await?)
         })

@@ -90,11 +90,7 @@ impl CheckedTool {
 
 /// The line of a finding. Its place quotes the tool.
 pub(super) fn line(found: &CheckFinding) -> String {
-    let severity = match found.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    };
+    let severity = show::word(&found.severity);
     show::printable(
         &format!(
             "{severity}: {}: {} [{}]",

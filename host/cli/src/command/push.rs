@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::runtime::Runtime;
 use clap::Args;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use toolcell::Home;
 use toolcell_config::configured_registry;
@@ -15,7 +16,7 @@ use toolcell_install::registry::{Attachment, ComponentArtifact, PushResult, Regi
 use toolcell_install::sbom::{self, Sbom};
 use toolcell_install::source::REFERRER_BYTES_MAX;
 use toolcell_install::verifier::Signer;
-use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_spec::{ErrorCode, Refusal, ToolError};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::published::{self, CheckedTool};
@@ -61,52 +62,44 @@ pub(super) struct Push {
 }
 
 /// The report on a push, also a refused one.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct Report {
+    pushed: Option<String>,
+    dry_run: bool,
+    #[serde(rename = "reference", serialize_with = "as_text")]
     to: Option<RegistryReference>,
     digest: Option<Digest>,
     component: Option<Digest>,
     size: Option<u64>,
     /// `true` if a second build gave the same; `None` if unknown.
-    is_reproducible: Option<bool>,
+    reproducible: Option<bool>,
     /// Digest of the attached bill of materials.
     sbom: Option<Digest>,
     /// Number of dependencies that it lists.
     dependencies: Option<usize>,
-    /// The signer.
     signer: Option<Signer>,
     /// Digest of the attached signature.
     signature: Option<Digest>,
-    found: Vec<CheckFinding>,
+    findings: Vec<CheckFinding>,
+    error: Option<ToolError>,
 }
 
 impl Push {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let mut report = Report::default();
+        let mut report = Report {
+            dry_run: self.dry_run,
+            ..Report::default()
+        };
         let refusal = exit::refusable(self.push(&mut report))?.err();
         let pushed = report.to.as_ref().zip(report.digest);
         let pushed = pushed.filter(|_| refusal.is_none());
         let pushed = pushed.map(|(to, digest)| format!("oci://{}", to.pinned(digest)));
-        let record = self.json.then(|| {
-            json!({
-                "pushed": pushed.as_ref().filter(|_| !self.dry_run),
-                "dry_run": self.dry_run,
-                "reference": report.to.as_ref().map(ToString::to_string),
-                "digest": report.digest,
-                "component": report.component,
-                "size": report.size,
-                "reproducible": report.is_reproducible,
-                "sbom": report.sbom,
-                "dependencies": report.dependencies,
-                "signer": report.signer,
-                "signature": report.signature,
-                "findings": report.found,
-                "error": refusal.as_ref().map(Refusal::to_error),
-            })
-        });
+        report.pushed = pushed.clone().filter(|_| !self.dry_run);
+        report.error = refusal.as_ref().map(Refusal::to_error);
+        let record = self.json.then(|| json!(report));
         if !self.json {
             report
-                .found
+                .findings
                 .iter()
                 .for_each(|found| show::say(&published::line(found)));
             if self.dry_run && refusal.is_none() {
@@ -130,7 +123,7 @@ impl Push {
             .map(|file| sign::key(file, self.password_file.as_deref()))
             .transpose()?;
         let published = CheckedTool::examine(&home, &self.path, BuildPermission::Yes)?;
-        report.found.clone_from(&published.found);
+        report.findings.clone_from(&published.found);
         report.component = Some(published.digest);
         report.size = Some(published.component.size);
         if published.has_errors() {
@@ -139,9 +132,9 @@ impl Push {
             return Err(Refusal::new(ErrorCode::CheckFailed, message).into());
         }
         if let Some(folder) = &published.folder {
-            report.is_reproducible =
-                reproducible(folder, &home, &published.bytes, &mut report.found);
-            if report.is_reproducible == Some(false) {
+            report.reproducible =
+                is_reproducible(folder, &home, &published.bytes, &mut report.findings);
+            if report.reproducible == Some(false) {
                 let message = "a second build, in another folder, gave another component, so the component cannot be \
                                compared with its sources; look for times, paths and random numbers in the build. Push the \
                                .wasm file itself to do without this check";
@@ -202,8 +195,12 @@ impl Push {
     }
 }
 
+fn as_text<S: Serializer>(to: &Option<RegistryReference>, to_json: S) -> Result<S::Ok, S::Error> {
+    to.as_ref().map(ToString::to_string).serialize(to_json)
+}
+
 /// Returns whether a second build gives the same component; `None`, which is a finding, if that is unknown.
-fn reproducible(
+fn is_reproducible(
     folder: &Path,
     home: &Home,
     built: &[u8],
@@ -296,7 +293,7 @@ fn bill(published: &CheckedTool, report: &mut Report) -> Option<Attachment> {
     );
     if published.folder.is_some() && bill.lock_file.is_none() {
         let message = "there is no lock file that can be read, so the bill of materials lists the component alone";
-        report.found.push(CheckFinding::new(
+        report.findings.push(CheckFinding::new(
             Severity::Note,
             "lock_file_missing",
             "package",
@@ -308,7 +305,7 @@ fn bill(published: &CheckedTool, report: &mut Report) -> Option<Attachment> {
         let message = format!(
             "the bill of materials has more than {REFERRER_BYTES_MAX} bytes, and is left out"
         );
-        report.found.push(CheckFinding::new(
+        report.findings.push(CheckFinding::new(
             Severity::Warning,
             "sbom_too_large",
             "package",

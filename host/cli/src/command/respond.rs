@@ -102,16 +102,11 @@ impl Respond {
 
 /// The call as a line of a batch. Its place is its id there, because a model can give two calls the same one.
 fn line((at, call): (usize, ModelCall)) -> Line {
-    let ModelCall {
-        id,
-        name,
-        arguments,
-    } = call;
     Line {
         id: at.to_string(),
-        tool: name,
-        input: arguments,
+        tool: call.name,
+        input: call.arguments,
         depends_on: Vec::new(),
-        native_id: Some(id),
+        native_id: Some(call.id),
     }
 }

@@ -106,13 +106,9 @@ impl Search {
             .iter()
             .map(|tool| tool.declaration().qualified_name())
             .collect();
-        let Settings {
-            selection,
-            policy,
-            grants,
-            ..
-        } = settings;
-        let surface = runtime.block_on(surface::build(&host, tools, selection, (&policy, &grants)));
+        let Settings { selection, .. } = settings;
+        let rules = (&settings.policy, &settings.grants);
+        let surface = runtime.block_on(surface::build(&host, tools, selection, rules));
         let finder = ToolFinder::new(&surface, names)?;
         let mut result = finder.search(&query, self.limit, |_| false)?;
         unavailable.truncate(RESULTS_MAX);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::runtime::Runtime;
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use toolcell_server::{
 };
 
 use super::exit::{BadRequest, Exit};
+use super::options::one_of;
 use super::protected_sources::KeptFile;
 use super::serving::{self, ServingOptions};
 use super::show;
@@ -67,31 +68,24 @@ pub(super) struct Serve {
         long,
         value_name = "FORM",
         default_value = "text",
+        value_parser = one_of([("text", LogForm::Text), ("json", LogForm::Json)]),
         help_heading = "Log"
     )]
-    log: FormWord,
+    log: LogForm,
     /// Leave out what matters less: info has every call, warning those that failed and refused access, error what keeps
     /// calls from running
     #[arg(
         long,
         value_name = "LEVEL",
         default_value = "info",
+        value_parser = one_of([
+            ("info", LogLevel::Info),
+            ("warning", LogLevel::Warning),
+            ("error", LogLevel::Error)
+        ]),
         help_heading = "Log"
     )]
-    log_level: LevelWord,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum FormWord {
-    Text,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LevelWord {
-    Info,
-    Warning,
-    Error,
+    log_level: LogLevel,
 }
 
 /// Where tokens come from, again at each SIGHUP.
@@ -197,18 +191,9 @@ impl Serve {
 
     /// The lines about calls and refused access. As JSON, every other line is one of them, too.
     fn log(&self) -> anyhow::Result<Arc<OperatorLog>> {
-        let form = if self.log == FormWord::Json {
-            LogForm::Json
-        } else {
-            LogForm::Text
-        };
-        let level = match self.log_level {
-            LevelWord::Info => LogLevel::Info,
-            LevelWord::Warning => LogLevel::Warning,
-            LevelWord::Error => LogLevel::Error,
-        };
-        let log =
-            OperatorLog::new(form, level, std::io::stderr()).context("cannot start the log")?;
+        let form = self.log;
+        let log = OperatorLog::new(form, self.log_level, std::io::stderr())
+            .context("cannot start the log")?;
         if form == LogForm::Json {
             let lines = Arc::clone(&log);
             show::say_through(move |line| {

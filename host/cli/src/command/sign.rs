@@ -12,7 +12,7 @@ use toolcell_install::digest::Digest;
 use toolcell_install::reference::ComponentReference;
 use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
 use toolcell_install::signature::beside;
-use toolcell_install::signature::sign::{SignatureFile, SigningKey};
+use toolcell_install::signature::sign::SigningKey;
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::component_file::read_component;
 use zeroize::Zeroizing;
@@ -102,17 +102,13 @@ impl Sign {
         })?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let SignatureFile {
-            ending,
-            bytes: signature,
-            ..
-        } = key.sign_file(&bytes, &name)?;
+        let made = key.sign_file(&bytes, &name)?;
         // As it was written, and not as an absolute path.
         let output = self
             .output
             .clone()
-            .unwrap_or_else(|| beside::path(Path::new(&self.target), ending));
-        wrap::write(&output, &signature, self.force)?;
+            .unwrap_or_else(|| beside::path(Path::new(&self.target), made.ending));
+        wrap::write(&output, &made.bytes, self.force)?;
         Ok(NewSignature {
             signed: output.display().to_string(),
             digest: Digest::of(&bytes),
@@ -124,7 +120,7 @@ impl Sign {
     fn sign_artifact(&self, reference: &ComponentReference) -> Result<NewSignature, Stop> {
         let home = Home::find()?;
         let key = self.key()?;
-        let registries = install::registries(&home)?;
+        let registries = install::registries(&home, Vec::new())?;
         let runtime = Runtime::on_this_thread()?;
         let resolved = runtime.block_on(registries.resolve(reference))?;
         let (Some(manifest), ComponentReference::Registry(to)) = (resolved.manifest, reference)

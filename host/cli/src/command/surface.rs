@@ -10,7 +10,7 @@ use toolcell_config as config;
 use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{Exit, Stop};
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
+use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
 use super::target;
 use super::{serving, show};
 
@@ -55,19 +55,12 @@ impl ShowSurface {
 
     fn surface(&self) -> Result<ToolSurface, Stop> {
         let home = Home::find()?;
-        let settings =
+        let mut settings =
             options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
-        let Settings {
-            grants,
-            mut policy,
-            layers,
-            ..
-        } = settings;
-        let selection = config::selection(&layers, self.max_listed, self.role.as_deref())?;
-        let host = target::host(&home, |host| layers.compilation().apply(host))?;
+        let selection = config::selection(&settings.layers, self.max_listed, self.role.as_deref())?;
+        let host = target::host(&home, |host| settings.layers.compilation.apply(host))?;
         let runtime = Runtime::on_this_thread()?;
-        let offered =
-            serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
+        let offered = serving::offered(&self.tools, &mut settings, (&home, &host, &runtime))?;
         let mut known = HashSet::new();
         let tools = offered.into_iter().map(|offered| offered.tool);
         let tools: Vec<_> = tools
@@ -77,7 +70,12 @@ impl ShowSurface {
             .iter()
             .map(|tool| tool.declaration().qualified_name())
             .collect();
-        let surface = runtime.block_on(surface::build(&host, tools, selection, (&policy, &grants)));
+        let surface = runtime.block_on(surface::build(
+            &host,
+            tools,
+            selection,
+            (&settings.policy, &settings.grants),
+        ));
         let scope = match surface.selection().role {
             Some(_) => SurfaceScope::Role,
             None if self.tools.is_empty() => SurfaceScope::Workspace,

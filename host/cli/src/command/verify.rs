@@ -1,6 +1,5 @@
 //! `toolcell verify`: who signed a component, and whether the user's policy trusts the signer.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::runtime::Runtime;
@@ -20,7 +19,7 @@ use toolcell_spec::{Refusal, Timestamp};
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::install::{self, SourceOptions};
 use super::show;
-use super::signed::{self, Artifact};
+use super::signed;
 
 /// Says who signed a component, and whether the policy trusts the signer.
 #[derive(Debug, Args)]
@@ -87,7 +86,7 @@ impl Verify {
         if self.json {
             return show::done(show::json(&document(&report, refusal.as_ref())), exit);
         }
-        show::done(print(&report), exit)?;
+        show::text(&for_people(&report))?;
         if let Some(refusal) = &refusal {
             show::refused(refusal);
         }
@@ -106,30 +105,23 @@ impl Verify {
             none: self.no_config,
         };
         let layers = ConfigLayers::read(&home, folder.as_deref(), &options)?;
-        let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
+        let verifier = SignatureVerifier::new(self.policy(&layers.signers)?);
         let sources = install::sources(&home, &self.sources)?;
         let mut artifact =
             Runtime::on_this_thread()?.block_on(signed::artifact(&reference, &sources))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }
-        let Artifact {
-            digest,
-            bytes,
-            signatures,
-        } = artifact;
-        let is_unsigned_allowed = false;
-        let last_signer = None;
         let subject = SignatureSubject {
             reference: &reference,
-            digest,
-            bytes: &bytes,
-            is_unsigned_allowed,
-            last_signer,
+            digest: artifact.digest,
+            bytes: &artifact.bytes,
+            is_unsigned_allowed: false,
+            last_signer: None,
         };
-        report.digest = Some(digest);
+        report.digest = Some(artifact.digest);
         report.reference = Some(reference.clone());
-        report.examined = verifier.examine(&subject, &signatures)?;
+        report.examined = verifier.examine(&subject, &artifact.signatures)?;
         let verdict = verifier.judge(&subject, &report.examined)?;
         if verdict.signer.is_none() {
             let failed = report
@@ -209,7 +201,7 @@ fn document(report: &Report, refusal: Option<&Refusal>) -> Value {
     })
 }
 
-fn print(report: &Report) -> io::Result<()> {
+fn for_people(report: &Report) -> String {
     let mut text = String::new();
     if let (Some(reference), Some(digest)) = (&report.reference, &report.digest) {
         text += &format!("{reference}\n{digest}\n");
@@ -246,7 +238,5 @@ fn print(report: &Report) -> io::Result<()> {
             format!("not named: no [[signer]] entry names {signer}; an install asks\n")
         };
     }
-    let mut out = io::stdout().lock();
-    let terminal = io::IsTerminal::is_terminal(&out);
-    out.write_all(show::printable(&text, terminal).as_bytes())
+    text
 }

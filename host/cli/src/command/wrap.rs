@@ -315,15 +315,26 @@ pub(super) fn exists(file: &Path) -> BadRequest {
 
 /// Writes `file`, which appears whole or not at all, with the permissions of any new file.
 pub(super) fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+    write_with(file, force, 0o666, |draft| draft.write_all(bytes))
+}
+
+/// Does what [`write`] does with what `content` writes, with the permissions `mode`.
+pub(super) fn write_with(
+    file: &Path,
+    force: bool,
+    mode: u32,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    if !force && file.symlink_metadata().is_ok() {
+        return Err(exists(file).into());
+    }
     let folder = folder_of(file);
     let draft = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder);
     let mut draft = draft
         .map_err(|error| BadRequest(format!("cannot write to {}: {error}", folder.display())))?;
-    draft
-        .write_all(bytes)
-        .with_context(|| format!("cannot write {}", file.display()))?;
+    content(&mut draft).with_context(|| format!("cannot write {}", file.display()))?;
     let kept = if force {
         draft.persist(file)
     } else {

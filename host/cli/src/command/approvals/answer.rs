@@ -38,25 +38,17 @@ impl ApprovalCommands {
         words: Approve,
         approved: bool,
     ) -> anyhow::Result<Exit> {
-        let Approve {
-            edit,
-            always,
-            accept_partial_view,
-            feedback,
-            json,
-            ..
-        } = words;
         if approved {
-            self.check(id, edit.as_deref(), accept_partial_view)?;
+            self.check(id, words.edit.as_deref(), words.accept_partial_view)?;
         }
-        let again = approved && edit.is_none() && !always && feedback.is_none();
+        let again = approved && words.edit.is_none() && !words.always && words.feedback.is_none();
         let answer = Answer {
             approved,
             approver: ask::principal(),
             channel: "command".to_owned(),
-            edit,
-            feedback,
-            always,
+            edit: words.edit,
+            feedback: words.feedback,
+            always: words.always,
             answered_at: Timestamp::now(),
         };
         match self.journal.with(|store| store.answer(id, &answer))? {
@@ -75,7 +67,7 @@ impl ApprovalCommands {
             }
             AnswerOutcome::Unknown => return Err(unknown(id)),
         }
-        self.see_to_it(id, json)
+        self.see_to_it(id, words.json)
     }
 
     /// Refuses an approval whose edit the tool rejects, or one without `--accept-partial-view` if the question shows only a

@@ -88,29 +88,21 @@ fn lead_of(prompt: &str) -> String {
         .collect()
 }
 
-fn line(summary: &Summary, known: &[String], lead: &str) -> String {
-    let Summary {
-        invocation_id,
-        tool_id,
-        state,
-        expires_at,
-        actor_ref,
-        ..
-    } = summary;
+fn line(call: &Summary, known: &[String], lead: &str) -> String {
     // Untrusted text gets rows of its own, so that it cannot pass for the next call.
     let mut sheet = PromptSheet::new(show::columns());
-    let id = invocation_id.to_string();
+    let id = call.invocation_id.to_string();
     let id = short(&id, known);
-    sheet.host(&match state {
-        ApprovalState::Pending => format!("{id}  waits for an answer until {expires_at}"),
+    sheet.host(&match call.state {
+        ApprovalState::Pending => format!("{id}  waits for an answer until {}", call.expires_at),
         state => format!("{id}  {state}"),
     });
     if lead.is_empty() {
-        sheet.value("tool", tool_id, ROWS_MAX)
+        sheet.value("tool", &call.tool_id, ROWS_MAX)
     } else {
         sheet.rows_of(lead)
     }
-    if let Some(actor) = actor_ref {
+    if let Some(actor) = &call.actor_ref {
         sheet.value("caller", actor, ROWS_MAX);
     }
     sheet.into_text()

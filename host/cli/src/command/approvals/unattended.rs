@@ -15,8 +15,8 @@ use toolcell_spec::{CallRecord, InvocationId, Refusal};
 use super::ApprovalCommands;
 use crate::ask::Origin;
 use crate::exit::Stop;
-use crate::options::{self, Settings};
-use crate::protected_sources::{self, CommandFiles};
+use crate::options::Settings;
+use crate::protected_sources;
 use crate::tool_configs::ToolConfigs;
 use crate::{hooks, interrupts, surface, target};
 
@@ -71,34 +71,24 @@ impl ApprovalCommands {
             .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
         let cancellation = Cancellation::new();
         // The options of the call and the current files, so that what they deny by now stays denied.
-        let settings =
-            options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
-        let mut settings = settings.map_err(|stop| match stop {
-            Stop::Refused(refusal) => failed(&refusal),
-            Stop::Failed(error) => error,
-        })?;
+        let mut settings = origin
+            .options
+            .settings(&self.home)
+            .map_err(|stop| match stop {
+                Stop::Refused(refusal) => failed(&refusal),
+                Stop::Failed(error) => error,
+            })?;
         if origin.role.is_some() {
             // Without its role, the call could select every tool, and the approver was not asked about that.
             let role = origin.role.as_deref();
             settings.selection = config::selection(&settings.layers, None, role)
                 .map_err(|refusal| failed(&refusal))?;
         }
-        let named = CommandFiles {
-            sources: origin.sources.clone(),
-            files: origin.kept.clone(),
-        };
-        let closed = protected_sources::close(&self.home, &mut settings, &named);
-        let Settings {
-            grants,
-            limits,
-            policy,
-            layers,
-            selection,
-            ..
-        } = settings;
-        let mut host = target::host(&self.home, |settings| {
-            target::configure(settings, &layers, &limits)
-                .network(origin.grants.network())
+        let closed = protected_sources::close(&self.home, &mut settings, &origin.named);
+        let layers = std::mem::take(&mut settings.layers);
+        let mut host = target::host(&self.home, |host| {
+            target::configure(host, &layers, &settings.limits)
+                .network(origin.options.grants.network())
                 .approvals(true)
         })?;
         let runtime = Runtime::on_this_thread()?;
@@ -106,10 +96,8 @@ impl ApprovalCommands {
             interrupts::cancel(cancellation.clone())?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
             let own = load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await?;
-            let all = ToolSet::new(Arc::new(host))
-                .grants(grants)
-                .policy(policy)
-                .limits(limits);
+            let selection = std::mem::take(&mut settings.selection);
+            let all = settings.tool_set(Arc::new(host));
             let tools = all.host.catalog().tools();
             let tools = surface::select(all, tools, selection, HashMap::new()).await;
             let spec = CallSpec {
@@ -145,17 +133,12 @@ impl ApprovalCommands {
         if std::env::set_current_dir(&origin.cwd).is_err() {
             return Ok(());
         }
-        let settings =
-            options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
-        let Ok(Settings { limits, layers, .. }) = settings else {
+        let Ok(Settings { limits, layers, .. }) = origin.options.settings(&self.home) else {
             return Ok(());
         };
         let host = target::host(&self.home, |settings| {
             let settings = settings.memory_bytes_max(limits.memory_bytes);
-            layers
-                .compilation()
-                .apply(settings)
-                .journal(layers.journal())
+            layers.compilation.apply(settings).journal(layers.journal)
         });
         let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else {
             return Ok(());

@@ -117,24 +117,17 @@ fn line(text: &str) -> Result<Line, String> {
         let why = why.split(" at line ").next().unwrap_or_default();
         format!("{why}, at column {}; write {FORM}", error.column())
     })?;
-    let LineFields {
-        id,
-        tool,
-        input,
-        depends_on,
-    } = written;
-    if depends_on.len() > CALLS_MAX {
+    if written.depends_on.len() > CALLS_MAX {
         return Err(format!(
             "depends_on has {} ids, and a batch has at most {CALLS_MAX} calls",
-            depends_on.len()
+            written.depends_on.len()
         ));
     }
-    let input = Input::from_text(input.map_or(NO_INPUT, RawValue::get));
     Ok(Line {
-        id,
-        tool,
-        input,
-        depends_on,
+        id: written.id,
+        tool: written.tool,
+        input: Input::from_text(written.input.map_or(NO_INPUT, RawValue::get)),
+        depends_on: written.depends_on,
         native_id: None,
     })
 }

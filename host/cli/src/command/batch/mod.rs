@@ -15,12 +15,10 @@ use std::sync::Arc;
 use crate::runtime::Runtime;
 use crate::surface;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, CallContext, CallSpec, Cancellation, Home, Host,
-    InterruptBehavior, OrderingPolicy, Refusal, SiblingFailurePolicy, ToolSet, YieldPolicy,
+    InterruptBehavior, OrderingPolicy, Refusal, SiblingFailurePolicy, YieldPolicy,
 };
 use toolcell_config::InstalledNames;
 use toolcell_dialect::{CallTerms, Dialect};
@@ -33,7 +31,7 @@ use toolcell_system::machine::share_bytes;
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
 use super::exporting::{self, TelemetryGuard};
-use super::options::{RunOptions, Settings};
+use super::options::{RunOptions, Settings, words};
 use super::protected_sources::{self, CommandFiles};
 use super::show::{self, Form};
 use super::target::{self, Target};
@@ -95,15 +93,6 @@ pub(super) struct OrderOptions {
     /// make none [default: allow_serial_only]
     #[arg(long, value_name = "POLICY", value_parser = words::<ContextModifierPolicy, 3>(ContextModifierPolicy::ALL.map(ContextModifierPolicy::as_str)))]
     context_modifiers: Option<ContextModifierPolicy>,
-}
-
-/// Parses one of the specification's words.
-fn words<T, const N: usize>(words: [&'static str; N]) -> impl TypedValueParser<Value = T>
-where
-    T: DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(words)
-        .try_map(|word| serde_json::from_value::<T>(Value::String(word)))
 }
 
 impl OrderOptions {
@@ -212,7 +201,7 @@ impl Job<'_> {
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
         self.options.retry.apply(&mut settings.policy);
-        let named = self.named(&lines, settings.layers.names());
+        let named = self.named(&lines, &settings.layers.names);
         let closed = protected_sources::close(&home, &mut settings, &named);
         let mut policy = self.order.policy(&settings, lines.len());
         if matches!(self.naming, ToolNaming::Exported(.., terms) if terms.is_serial()) {
@@ -325,11 +314,8 @@ impl Job<'_> {
                         .await?
                 }
             };
-        let tools = ToolSet::new(Arc::clone(host))
-            .grants(settings.grants)
-            .policy(settings.policy)
-            .limits(settings.limits)
-            .expire(self.options.approvals.expire(settings.expire));
+        let expire = self.options.approvals.expire(settings.expire);
+        let tools = settings.tool_set(Arc::clone(host)).expire(expire);
         let tools = match surface {
             Some(surface) => {
                 let terms = chosen.iter().flatten().filter_map(ChosenTool::named_terms);
@@ -395,16 +381,15 @@ impl Job<'_> {
             grants,
             policy,
             layers,
-            selection,
             ..
         } = settings;
         let configs = ToolConfigs::new(home, layers);
-        let selection = std::mem::take(selection);
+        let selection = std::mem::take(&mut settings.selection);
         let mut tools = Tools {
             host,
             home,
             configs,
-            names: layers.names(),
+            names: &layers.names,
             policy,
             named: &shared.named,
             options: &self.options.call,

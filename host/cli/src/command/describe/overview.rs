@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolcell_engine::catalog::{ArgumentForms, Tool};
 use toolcell_spec::{AccessKind, Lifecycle, RiskLevel, WriteEffect};
 
-use super::super::show;
+use super::super::show::{self, word};
 use super::example::{self, not_grantable};
 use super::schema::{Reader, bounds, cut, properties, written};
 
@@ -76,12 +76,7 @@ fn takes(tool: &Tool, rows: &mut Rows) {
         .as_ref()
         .map(|contract| &contract.defaults);
     let default = |name: &str| defaults.and_then(|defaults| defaults.get(name));
-    let mut fields = Fields {
-        reader: Reader::new(schema),
-        left: FIELDS_MAX,
-        cut: false,
-        rows,
-    };
+    let mut fields = Fields::new(schema, rows);
     if !fields.section("takes:", schema, &default, true) {
         let words = if tool.contract().listed().is_possible() {
             "takes: no named arguments"
@@ -140,12 +135,7 @@ fn returns(tool: &Tool, rows: &mut Rows) {
     let Some(schema) = tool.contract().output_schema() else {
         return rows.wrapped(2, 4, &format!("returns: {content}"));
     };
-    let mut fields = Fields {
-        reader: Reader::new(schema),
-        left: FIELDS_MAX,
-        cut: false,
-        rows,
-    };
+    let mut fields = Fields::new(schema, rows);
     if !fields.section(
         &format!("returns: {content}; structured:"),
         schema,
@@ -230,11 +220,6 @@ fn words<'a, T: Serialize + 'a>(values: impl IntoIterator<Item = &'a T>) -> Stri
     values.into_iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-fn word(value: &impl Serialize) -> String {
-    let value = json!(value);
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 /// The fields of a schema, as rows.
 struct Fields<'a, 'r> {
     reader: Reader<'a>,
@@ -248,7 +233,16 @@ struct Fields<'a, 'r> {
 /// The default of a top-level field, if the contract has one.
 type DefaultOf<'d> = &'d dyn Fn(&str) -> Option<&'d Value>;
 
-impl<'a> Fields<'a, '_> {
+impl<'a, 'r> Fields<'a, 'r> {
+    fn new(schema: &'a Value, rows: &'r mut Rows) -> Self {
+        Self {
+            reader: Reader::new(schema),
+            left: FIELDS_MAX,
+            cut: false,
+            rows,
+        }
+    }
+
     /// Adds a heading and the fields of `schema`; `false` if it has none. `optional`: whether to say which are required.
     fn section(
         &mut self,

@@ -8,20 +8,20 @@ use toolcell_config::configured_compilation;
 use toolcell_dialect::evaluation::{self, Assertion, EvalCase, EvaluationTrace, JudgeVerdict};
 use toolcell_system::component_file::read_component;
 
-use super::program::Program;
+use super::{Eval, program};
 use crate::exit::{BadRequest, Stop};
 use crate::target;
 
 /// The result of a judged assertion where there is no judge. Such an assertion never passes.
 const NO_JUDGE: &str = "no judge configured";
 
-pub(super) enum Judge {
+pub(super) enum Judge<'e> {
     None,
-    Program(Program),
+    Program(&'e Eval),
     Component(Box<toolcell_sandbox::Judge>),
 }
 
-impl Judge {
+impl Judge<'_> {
     /// Returns the verdict on one assertion, or why there is none.
     pub(super) async fn assess(
         &self,
@@ -32,7 +32,7 @@ impl Judge {
         let question = || evaluation::question(assertion, case, trace);
         let answer = match self {
             Self::None => return Err(NO_JUDGE.to_owned()),
-            Self::Program(program) => program.ask(&question()?).await,
+            Self::Program(eval) => program::ask(eval, &question()?).await,
             Self::Component(judge) => judge.assess(&question()?).await,
         };
         answer

@@ -25,7 +25,6 @@ use crate::exit::{self, BadRequest, Exit, Stop};
 use crate::{interrupts, show};
 
 use judge::Judge;
-use program::Program;
 
 /// Checks the trace of an agent's run against eval cases: which tools it called, how often, at what cost, and what it
 /// answered.
@@ -112,20 +111,15 @@ impl Eval {
         })
     }
 
-    async fn judge(&self) -> Result<Judge, Stop> {
+    async fn judge(&self) -> Result<Judge<'_>, Stop> {
         if let Some(file) = &self.judge {
-            return judge::load(file, self.judge_timeout)
-                .await
-                .map(|judge| Judge::Component(Box::new(judge)));
+            let judge = judge::load(file, self.judge_timeout).await?;
+            return Ok(Judge::Component(Box::new(judge)));
         }
-        Ok(match self.judge_command.split_first() {
-            Some((program, arguments)) => Judge::Program(Program::new(
-                program,
-                arguments,
-                &self.judge_env,
-                self.judge_timeout,
-            )),
-            None => Judge::None,
+        Ok(if self.judge_command.is_empty() {
+            Judge::None
+        } else {
+            Judge::Program(self)
         })
     }
 
@@ -134,29 +128,23 @@ impl Eval {
         &self,
         cases: &[EvalCase],
         trace: &EvaluationTrace,
-        judge: &Judge,
+        judge: &Judge<'_>,
     ) -> anyhow::Result<Exit> {
         let mut passed = 0;
         for case in cases {
             let result = result(case, trace, judge).await;
             passed += usize::from(result.passed);
-            let printed = if self.json {
-                show::json(&result)
+            if self.json {
+                show::print_json(&result)?;
             } else {
-                report::case(&result)
-            };
-            show::done(printed, Exit::Succeeded)?;
+                show::text(&report::case(&result))?;
+            }
         }
-        let exit = if passed == cases.len() {
-            Exit::Succeeded
-        } else {
-            Exit::ToolFailed
-        };
-        if self.json {
-            Ok(exit)
-        } else {
-            show::done(report::sum(passed, cases.len()), exit)
+        let exit = Exit::of(passed == cases.len());
+        if !self.json {
+            show::text(&format!("{passed} of {} cases passed\n", cases.len()))?;
         }
+        Ok(exit)
     }
 }
 
@@ -175,7 +163,7 @@ fn read<T>(
     })
 }
 
-async fn result(case: &EvalCase, trace: &EvaluationTrace, judge: &Judge) -> EvalResult {
+async fn result(case: &EvalCase, trace: &EvaluationTrace, judge: &Judge<'_>) -> EvalResult {
     let mut results = Vec::with_capacity(case.assertions.len());
     let mut models = Vec::new();
     for assertion in &case.assertions {

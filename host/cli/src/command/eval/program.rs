@@ -1,28 +1,20 @@
 //! A judge that is a program of the user: one run for each question, bounded in time and output. It runs outside of the
 //! sandbox, but reads what an agent wrote, so it gets no environment that it does not need.
 
-use std::ffi::{OsStr, OsString};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use toolcell_dialect::evaluation::VERDICT_BYTES_MAX;
 
+use super::Eval;
+
 /// Maximum number of bytes of standard error that are kept, for a reason; the rest is read and dropped, so that a judge
 /// that says much does not wait.
 const SAID_BYTES_MAX: u64 = 8 << 10;
 /// Maximum length of what a judge that failed said, in characters.
 const SAID_MAX: usize = 300;
-
-pub(super) struct Program {
-    program: OsString,
-    arguments: Vec<OsString>,
-    /// The variables that it gets, with their values.
-    environment: Vec<(OsString, OsString)>,
-    wall: Duration,
-}
 
 /// The process group of a run, which is killed when this is dropped: at the end of the run, at its deadline, or when the
 /// command is interrupted.
@@ -37,61 +29,31 @@ impl Drop for Group {
     }
 }
 
-impl Program {
-    /// A program with the variable PATH, the `variables` that are set, and no others.
-    pub(super) fn new(
-        program: &OsStr,
-        arguments: &[OsString],
-        variables: &[String],
-        wall: Duration,
-    ) -> Self {
-        let names = variables.iter().map(String::as_str).chain(["PATH"]);
-        let environment = names
-            .filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)))
-            .collect();
-        Self {
-            program: program.to_owned(),
-            arguments: arguments.to_vec(),
-            environment,
-            wall,
-        }
-    }
-
-    /// Returns what the program answers to `question`.
-    pub(super) async fn ask(&self, question: &str) -> Result<String, String> {
-        let mut child = self.start()?;
-        let _group = Group(
-            child
-                .id()
-                .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
-        );
-        let run = talk(&mut child, question);
-        let late = |_| {
-            Err(format!(
-                "it did not answer within {} ms",
-                self.wall.as_millis()
-            ))
-        };
-        tokio::time::timeout(self.wall, run)
-            .await
-            .unwrap_or_else(late)
-    }
-
-    fn start(&self) -> Result<Child, String> {
-        let mut command = Command::new(&self.program);
-        command
-            .env_clear()
-            .args(&self.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        command
-            .spawn()
-            .map_err(|error| format!("cannot start {:?}: {error}", self.program))
-    }
+/// Returns what the program of `--judge-command` answers to `question`. It gets the variable PATH, those of `--judge-env`
+/// that are set, and no others.
+pub(super) async fn ask(eval: &Eval, question: &str) -> Result<String, String> {
+    let Some((program, arguments)) = eval.judge_command.split_first() else {
+        return Err("there is no program".to_owned());
+    };
+    let names = eval.judge_env.iter().map(String::as_str).chain(["PATH"]);
+    let mut child = Command::new(program)
+        .env_clear()
+        .args(arguments)
+        .envs(names.filter_map(|name| Some((name, std::env::var_os(name)?))))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("cannot start {program:?}: {error}"))?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let _group = Group(id.and_then(Pid::from_raw));
+    let wall = eval.judge_timeout;
+    let late = |_| Err(format!("it did not answer within {} ms", wall.as_millis()));
+    tokio::time::timeout(wall, talk(&mut child, question))
+        .await
+        .unwrap_or_else(late)
 }
 
 async fn talk(child: &mut Child, question: &str) -> Result<String, String> {

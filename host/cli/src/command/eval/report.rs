@@ -1,13 +1,9 @@
 //! An evaluation's report for people.
 
-use std::io::{self, IsTerminal, Write};
-
 use toolcell_dialect::evaluation::{AssertionResult, EvalResult};
 
-use crate::show;
-
-/// Prints the row of a case, and one for each of its assertions.
-pub(super) fn case(result: &EvalResult) -> io::Result<()> {
+/// The row of a case, and one for each of its assertions.
+pub(super) fn case(result: &EvalResult) -> String {
     let mut text = format!(
         "{}  {:.3}  {}\n",
         word(result.passed),
@@ -29,12 +25,7 @@ pub(super) fn case(result: &EvalResult) -> io::Result<()> {
             line(reason)
         );
     }
-    print(&text)
-}
-
-/// Prints how many of `all` cases passed.
-pub(super) fn sum(passed: usize, all: usize) -> io::Result<()> {
-    print(&format!("{passed} of {all} cases passed\n"))
+    text
 }
 
 fn word(passed: bool) -> &'static str {
@@ -46,13 +37,6 @@ fn line(text: &str) -> String {
     text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let terminal = out.is_terminal();
-    out.write_all(show::printable(text, terminal).as_bytes())?;
-    out.flush()
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Explain {
         }
         let class = ErrorClass::ALL
             .into_iter()
-            .find(|class| page::name(*class) == code)
+            .find(|class| class.as_str() == code)
             .ok_or_else(|| unknown(code, &pages))?;
         let of_class: Vec<Page> = pages.into_iter().filter(|page| page.has(class)).collect();
         list(&of_class, self.json)

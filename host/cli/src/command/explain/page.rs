@@ -71,10 +71,8 @@ impl Page {
             ("cause", self.texts.cause.to_owned()),
             ("remedy", self.texts.remedy.to_owned()),
         ];
-        let mut exits = BTreeSet::new();
+        let code = self.texts.code;
         for origin in &self.origins {
-            let code = self.texts.code;
-            exits.extend(origin.exit(code).map(|exit| exit as u8));
             match origin {
                 Origin::Call(class) => {
                     let error = error(code, *class);
@@ -87,13 +85,15 @@ impl Page {
                 Origin::Api(status) => rows.push(("HTTP API", format!("status {status}"))),
                 Origin::Report(command) => rows.push(("printed by", format!("toolcell {command}"))),
                 Origin::Client(class) => {
-                    let clients = "the clients for Python and JavaScript".to_owned();
                     rows.push(("class", with_id(*class)));
-                    rows.push(("raised by", clients));
+                    let clients = "the clients for Python and JavaScript";
+                    rows.push(("raised by", clients.to_owned()));
                 }
             }
         }
-        let exits: Vec<String> = exits.into_iter().map(|exit| exit.to_string()).collect();
+        let exits = self.origins.iter().filter_map(|origin| origin.exit(code));
+        let exits: BTreeSet<u8> = exits.map(|exit| exit as u8).collect();
+        let exits: Vec<String> = exits.iter().map(ToString::to_string).collect();
         if !exits.is_empty() {
             rows.push(("exit code", exits.join(", ")));
         }
@@ -102,17 +102,13 @@ impl Page {
 
     pub(super) fn json(&self) -> Value {
         let code = self.texts.code;
-        let origins: Vec<Value> = self
-            .origins
-            .iter()
-            .map(|origin| origin.json(code))
-            .collect();
+        let origins = self.origins.iter().map(|origin| origin.json(code));
         json!({
             "code": self.code(),
             "means": self.texts.means,
             "cause": self.texts.cause,
             "remedy": self.texts.remedy,
-            "origins": origins,
+            "origins": origins.collect::<Vec<_>>(),
         })
     }
 }
@@ -162,14 +158,6 @@ impl Origin {
     }
 }
 
-/// The word for `class` in records.
-pub(super) fn name(class: ErrorClass) -> String {
-    serde_json::to_value(class)
-        .ok()
-        .and_then(|word| word.as_str().map(str::to_owned))
-        .unwrap_or_default()
-}
-
 /// The id of `class` in the specification: AT-EC-01 to AT-EC-22.
 pub(super) fn spec_id(class: ErrorClass) -> String {
     let at = ErrorClass::ALL
@@ -180,7 +168,7 @@ pub(super) fn spec_id(class: ErrorClass) -> String {
 }
 
 fn with_id(class: ErrorClass) -> String {
-    format!("{} ({})", name(class), spec_id(class))
+    format!("{} ({})", class.as_str(), spec_id(class))
 }
 
 fn retry_words(recoverability: Recoverability) -> &'static str {

@@ -55,13 +55,6 @@ impl Want {
     }
 }
 
-/// A component that could be installed: what it is, and its bytes.
-enum Bytes {
-    Obtained(Box<VerifiedComponent>),
-    /// They are in the store, and their entry was confirmed by this user, in another lock.
-    Known,
-}
-
 impl Shop {
     /// Installs what `want` asks for, if it is not installed already, and the user agrees.
     pub(super) fn take(
@@ -80,7 +73,7 @@ impl Shop {
             return Ok(());
         }
         let last = installed.last(&want.name);
-        let (mut after, bytes, mut notes) =
+        let (mut after, obtained, mut notes) =
             self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
         let taken = installed.give_way(&mut after.entry, want.pinned.as_ref());
         notes.extend(taken.iter().map(|(name, owner)| {
@@ -121,7 +114,7 @@ impl Shop {
         if plan.asks() && guard!("install_consent") {
             offer::agree(&offer, consent, report)?;
         }
-        if let Bytes::Obtained(obtained) = bytes {
+        if let Some(obtained) = obtained {
             obtained.keep(&self.store)?;
         }
         let seen = installed.lock.0.get(&want.name);
@@ -144,14 +137,14 @@ impl Shop {
         (is_same && store::read(self.home.folder(), &entry.component).is_ok()).then_some(entry)
     }
 
-    /// The new lock entry for `want`. `last_signer` signed the version installed under its name.
+    /// The new lock entry for `want`, and its bytes unless they are in the store. `last_signer` signed the version installed under its name.
     fn candidate(
         &self,
         want: &Want,
         last_signer: Option<&Signer>,
-    ) -> Result<(ToolVersion, Bytes, Vec<String>), Refusal> {
+    ) -> Result<(ToolVersion, Option<VerifiedComponent>, Vec<String>), Refusal> {
         if let Some((version, notes)) = self.known(want)? {
-            return Ok((version, Bytes::Known, notes));
+            return Ok((version, None, notes));
         }
         let pinned = want.pinned.as_ref();
         let wanted = FetchRequest {
@@ -194,8 +187,7 @@ impl Shop {
             notes.push(note.to_owned());
         }
         let declared = Some((ceiling, words));
-        let version = ToolVersion { entry, declared };
-        Ok((version, Bytes::Obtained(Box::new(obtained)), notes))
+        Ok((ToolVersion { entry, declared }, Some(obtained), notes))
     }
 
     /// Without a network: the pinned bytes, if the store has them, and this user has confirmed an entry with the same

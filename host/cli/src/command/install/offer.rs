@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use toolcell::Refusal;
 use toolcell_engine::approval::{COLUMNS, PromptSheet, legible};
-use toolcell_install::ceiling::AccessCeiling;
+use toolcell_install::ceiling::{AccessCeiling, CeilingDifference};
 use toolcell_install::declarations::DiffLine;
 use toolcell_install::lock::LockEntry;
 use toolcell_install::plan::{InstallChange, InstallPlan};
@@ -227,6 +227,12 @@ fn weight(change: &InstallChange) -> u8 {
     }
 }
 
+fn access(difference: &CeilingDifference) -> String {
+    let gone = difference.shrunk.iter().map(|line| format!("- {line}\n"));
+    let more = difference.grown.iter().map(|line| format!("+ {line}\n"));
+    gone.chain(more).collect()
+}
+
 fn diff(lines: &[DiffLine]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
@@ -239,90 +245,77 @@ impl Offer<'_> {
             |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
         let known =
             |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
-        match change {
-            InstallChange::First => {}
+        let (said, lines) = match change {
+            InstallChange::First => return,
+            InstallChange::Words { lines } => return self.say_words(sheet, lines),
             InstallChange::Reference { before, after } => {
-                sheet.host("THE SOURCE CHANGED:");
-                sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+                ("THE SOURCE CHANGED:", two(before, after))
             }
             InstallChange::Signer { before, after } => {
-                sheet.host("THE SIGNER CHANGED:");
-                sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
+                ("THE SIGNER CHANGED:", two(&known(before), &known(after)))
             }
             InstallChange::Tag {
                 before,
                 after,
-                is_named: true,
+                is_named,
                 ..
             } => {
-                sheet.host(
-                    "Another tag of the same workflow signed it; a [[signer]] entry names both:",
-                );
-                sheet.lines(&two(before, after), CEILING_ROWS_MAX);
-            }
-            InstallChange::Tag {
-                before,
-                after,
-                identity,
-                issuer,
-                ..
-            } => {
-                sheet.host("ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:");
-                sheet.lines(&two(before, after), CEILING_ROWS_MAX);
-                sheet.host(
-                    "Name it in a [[signer]] entry to agree to all of its tags, and to no branch:",
-                );
-                sheet.lines(
-                    &format!("identity = \"{identity}\"\nissuer = \"{issuer}\""),
-                    CEILING_ROWS_MAX,
-                );
-            }
-            InstallChange::Ceiling(difference) | InstallChange::SmallerCeiling(difference) => {
-                let is_larger = matches!(change, InstallChange::Ceiling(_));
-                sheet.host(if is_larger {
-                    "IT ASKS FOR MORE ACCESS:"
+                let said = if *is_named {
+                    "Another tag of the same workflow signed it; a [[signer]] entry names both:"
                 } else {
-                    "It asks for less access:"
-                });
-                let gone = difference.shrunk.iter().map(|line| format!("- {line}\n"));
-                let more = difference.grown.iter().map(|line| format!("+ {line}\n"));
-                sheet.lines(&gone.chain(more).collect::<String>(), CEILING_ROWS_MAX);
+                    "ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:"
+                };
+                (said, two(before, after))
             }
-            InstallChange::Words { lines } => self.say_words(sheet, lines),
+            InstallChange::Ceiling(difference) => ("IT ASKS FOR MORE ACCESS:", access(difference)),
+            InstallChange::SmallerCeiling(difference) => {
+                ("It asks for less access:", access(difference))
+            }
             InstallChange::Records { lines } if self.details => {
                 sheet.host("ITS OTHER RECORDS DIFFER, which no model reads:");
-                sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
+                return sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
             }
             InstallChange::Records { lines } => {
-                let values = lines
-                    .iter()
-                    .filter(|line| matches!(line, DiffLine::Place(_)))
-                    .count() as u64;
+                let is_value = |line: &&DiffLine| matches!(line, DiffLine::Place(_));
+                let values = lines.iter().filter(is_value).count() as u64;
                 let values = show::counted(values, "value");
-                sheet.host(&format!(
+                return sheet.host(&format!(
                     "{values} of its other records changed, which no model reads; --details shows them."
                 ));
             }
             InstallChange::Unknown => {
-                sheet.host("WHAT DIFFERS IS NOT KNOWN: the earlier component is not in the store.");
+                let said = "WHAT DIFFERS IS NOT KNOWN: the earlier component is not in the store.";
+                return sheet.host(said);
             }
             InstallChange::Older { before, after } => {
-                sheet.host("IT IS OLDER than what is installed:");
-                sheet.lines(&two(before, after), VALUE_ROWS_MAX);
+                ("IT IS OLDER than what is installed:", two(before, after))
             }
-            InstallChange::Unordered { before, after } => {
-                sheet.host(
-                    "IT MAY BE OLDER than what is installed: these versions cannot be compared:",
-                );
-                sheet.lines(&two(before, after), VALUE_ROWS_MAX);
-            }
-            InstallChange::Unversioned { before } => {
-                sheet.host("IT HAS NO VERSION, and what is installed has one:");
-                sheet.lines(&format!("- {}", legible(before)), VALUE_ROWS_MAX);
-            }
+            InstallChange::Unordered { before, after } => (
+                "IT MAY BE OLDER than what is installed: these versions cannot be compared:",
+                two(before, after),
+            ),
+            InstallChange::Unversioned { before } => (
+                "IT HAS NO VERSION, and what is installed has one:",
+                format!("- {}", legible(before)),
+            ),
             InstallChange::MayBeUnsigned => {
-                sheet.host("IT MAY BE UNSIGNED from now on, also after updates.")
+                return sheet.host("IT MAY BE UNSIGNED from now on, also after updates.");
             }
+        };
+        sheet.host(said);
+        sheet.lines(&lines, CEILING_ROWS_MAX);
+        if let InstallChange::Tag {
+            identity,
+            issuer,
+            is_named: false,
+            ..
+        } = change
+        {
+            sheet.host(
+                "Name it in a [[signer]] entry to agree to all of its tags, and to no branch:",
+            );
+            let entry = format!("identity = \"{identity}\"\nissuer = \"{issuer}\"");
+            sheet.lines(&entry, CEILING_ROWS_MAX);
         }
     }
 }

@@ -27,12 +27,6 @@ pub(in crate::command) struct Outdated {
     json: bool,
 }
 
-/// The target of a reference.
-struct Latest {
-    digest: Digest,
-    version: Option<String>,
-}
-
 impl Outdated {
     pub(in crate::command) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
@@ -59,8 +53,8 @@ impl Outdated {
         let mut failed = Vec::new();
         for entry in installed.lock.0.values() {
             match latest(&shop, &installed, entry) {
-                Ok(latest) if latest.digest == entry.digest => {}
-                Ok(Latest { digest, version }) => {
+                Ok((digest, _)) if digest == entry.digest => {}
+                Ok((digest, version)) => {
                     let known = |version: &Option<String>| {
                         version.as_deref().map_or_else(|| "-".to_owned(), legible)
                     };
@@ -101,9 +95,13 @@ fn row(name: &str, versions: &str, from: &str) -> String {
     format!("{name:<20} {versions:<24} {from}")
 }
 
-/// Resolves the reference of `entry` now. Fetches the component only if nothing else tells the digest, or the version
-/// of a new one.
-fn latest(shop: &Shop, installed: &InstalledTools, entry: &LockEntry) -> Result<Latest, Refusal> {
+/// Resolves the reference of `entry` now, to a digest and a version. Fetches the component only if nothing else tells the
+/// digest, or the version of a new one.
+fn latest(
+    shop: &Shop,
+    installed: &InstalledTools,
+    entry: &LockEntry,
+) -> Result<(Digest, Option<String>), Refusal> {
     let want = shop.again(installed, entry)?;
     let sources = &shop.sources;
     shop.runtime.block_on(async {
@@ -111,23 +109,18 @@ fn latest(shop: &Shop, installed: &InstalledTools, entry: &LockEntry) -> Result<
         let digest = resolved.digest();
         let version = resolved.version().map(str::to_owned);
         if let Some(digest) = digest.filter(|digest| *digest == entry.digest || version.is_some()) {
-            return Ok(Latest { digest, version });
+            return Ok((digest, version));
         }
         let mut bytes = Vec::new();
         let mut sink =
             ComponentSink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
         let outcome = sources.fetch(&resolved, &mut sink).await;
         let fetched = sink.finish();
+        let version = || component::version(&bytes);
         match digest {
-            None => outcome.map(|()| Latest {
-                digest: fetched,
-                version: component::version(&bytes),
-            }),
+            None => outcome.map(|()| (fetched, version())),
             // Without the component, the tool is as outdated as with it.
-            Some(digest) => {
-                let version = outcome.ok().and_then(|()| component::version(&bytes));
-                Ok(Latest { digest, version })
-            }
+            Some(digest) => Ok((digest, outcome.ok().and_then(|()| version()))),
         }
     })
 }

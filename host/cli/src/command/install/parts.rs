@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
-use toolcell_config::{ConfigLayers, configured_registry};
+use toolcell_config::configured_registry;
 use toolcell_install::local::LocalSource;
 use toolcell_install::obtain::ComponentSources;
 use toolcell_install::registry::Registries;
-use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::tls;
 use toolcell_install::web::WebSource;
 use toolcell_spec::ErrorCode;
@@ -25,28 +24,21 @@ pub(in crate::command) fn sources(
     let tls = tls::client(&roots).map_err(BadRequest::from_error)?;
     let owned = home.clone();
     Ok(ComponentSources {
-        registry: trusting(home, roots)?,
+        registry: registries(home, roots)?,
         web: WebSource::new(tls),
         local: LocalSource::new(move |path: &Path| component(&owned, path)),
         offline: options.offline,
     })
 }
 
-/// Registries, reached as the user's own file says.
-pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadRequest> {
-    trusting(home, Vec::new())
-}
-
-/// As [`registries`], with the certificates of the command line and of the file.
-fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> {
+/// Registries, reached as the user's own file says, with these certificates beside those of the file.
+pub(in crate::command) fn registries(
+    home: &Home,
+    roots: Vec<PathBuf>,
+) -> Result<Registries, BadRequest> {
     let mut settings = configured_registry(home).map_err(BadRequest::from_error)?;
     settings.roots.extend(roots);
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
-}
-
-/// The signature verifier for the settings of `layers`.
-pub(super) fn verifier(layers: &ConfigLayers) -> SignatureVerifier {
-    SignatureVerifier::new(layers.signers().clone())
 }
 
 /// The component of a file, or of a source folder that was built. Installing builds nothing.

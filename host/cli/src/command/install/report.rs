@@ -81,19 +81,16 @@ impl Report {
             .as_ref()
             .map(|version| format!(" {}", legible(version)))
             .unwrap_or_default();
-        let would = |done: &str, would: &str| {
-            if self.is_dry {
-                would.to_owned()
-            } else {
-                done.to_owned()
-            }
-        };
-        let verb = match state {
-            State::Installed => would("installed", "would install"),
-            State::Updated => would("updated", "would update"),
-            State::Unchanged => "already installed:".to_owned(),
-            State::Restored => would("restored", "would restore"),
-            State::Removed => would("removed", "would remove"),
+        let verb = match (state, self.is_dry) {
+            (State::Installed, false) => "installed",
+            (State::Installed, true) => "would install",
+            (State::Updated, false) => "updated",
+            (State::Updated, true) => "would update",
+            (State::Unchanged, _) => "already installed:",
+            (State::Restored, false) => "restored",
+            (State::Restored, true) => "would restore",
+            (State::Removed, false) => "removed",
+            (State::Removed, true) => "would remove",
         };
         let call = match (state, self.is_dry) {
             (State::Installed, false) => format!("; see `toolcell describe {name}`"),

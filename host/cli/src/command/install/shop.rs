@@ -101,7 +101,7 @@ impl Shop {
             place: LockLocation::beside(&config, home.folder()),
             store: ComponentStore::open(home.folder())?,
             sources: parts::sources(home, sources)?,
-            verifier: parts::verifier(&layers),
+            verifier: SignatureVerifier::new(layers.signers.clone()),
             runtime: Runtime::on_this_thread()?,
             home: home.clone(),
             config,
@@ -200,7 +200,7 @@ impl Shop {
     /// its own, because two versions of a tool have the same names.
     pub(super) fn load(&self, bytes: &[u8]) -> Result<Vec<Arc<Tool>>, Refusal> {
         let fault = |error: anyhow::Error| Refusal::host_fault(format!("{error:#}"));
-        let compilation = self.layers.compilation();
+        let compilation = self.layers.compilation;
         let host = target::host(&self.home, |settings| compilation.apply(settings));
         let host = host.map_err(fault)?;
         let loaded: ComponentTools = self.runtime.block_on(host.load(bytes))?;

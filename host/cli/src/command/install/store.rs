@@ -58,11 +58,7 @@ impl StoreCommand {
             .collect();
         let value = json!({ "components": components.len(), "damaged": damaged });
         report::print(&value, &lines, self.json)?;
-        Ok(if damages.is_empty() {
-            Exit::Succeeded
-        } else {
-            Exit::ToolFailed
-        })
+        Ok(Exit::of(damages.is_empty()))
     }
 
     fn prune(&self, home: &Home) -> Result<Exit, Stop> {

@@ -67,24 +67,16 @@ impl Update {
         entry: &LockEntry,
         report: &mut Report,
     ) -> Result<(), Refusal> {
-        let want = shop.again(installed, entry)?;
-        if want.reference.is_pinned() {
-            // The bytes cannot be others, and still have to be confirmed and in the store.
-            return shop.take(&want, &self.consent, self.dry_run, report);
+        let mut want = shop.again(installed, entry)?;
+        // Pinned bytes cannot be others, and still have to be confirmed and in the store.
+        if !want.reference.is_pinned() {
+            if shop.stands(&want, entry)? && installed.is_confirmed(entry) {
+                report.add(State::Unchanged, entry, None, &[]);
+                return Ok(());
+            }
+            want.pinned = None;
         }
-        if shop.stands(&want, entry)? && installed.is_confirmed(entry) {
-            report.add(State::Unchanged, entry, None, &[]);
-            return Ok(());
-        }
-        shop.take(
-            &Want {
-                pinned: None,
-                ..want
-            },
-            &self.consent,
-            self.dry_run,
-            report,
-        )
+        shop.take(&want, &self.consent, self.dry_run, report)
     }
 }
 

@@ -34,21 +34,12 @@ pub(super) struct Difference {
 /// Compares two `tool_result` records: how the call ended, its content, its structured content, its summary, and what it
 /// changes in the context.
 pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
-    let of = |result: &Value, pointer: &str| result.pointer(pointer).cloned();
-    for field in ["error_class", "error_code"] {
-        let pointer = format!("/error/{field}");
-        let before = of(recorded, &pointer);
-        let now = of(replayed, &pointer);
+    for field in ["/error_class", "/error_code"] {
+        let of = |result: &Value| result.pointer(&format!("/error{field}")).cloned();
+        let (before, now) = (of(recorded), of(replayed));
         if before != now {
-            return Some(described(
-                "error",
-                None,
-                Place {
-                    pointer: format!("/{field}"),
-                    before,
-                    now,
-                },
-            ));
+            let place = (field.to_owned(), before.as_ref(), now.as_ref());
+            return Some(described("error", None, place));
         }
     }
     let blocks = |result: &Value| {
@@ -73,27 +64,26 @@ pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
             return Some(described("content", Some(at), place));
         }
     }
-    [
+    let parts = [
         "structured_content",
         "ui_facing_summary",
         "context_modifiers",
-    ]
-    .into_iter()
-    .find_map(|part| {
+    ];
+    parts.into_iter().find_map(|part| {
         let place = differing(recorded.get(part), replayed.get(part), String::new())?;
         Some(described(part, None, place))
     })
 }
 
-/// Two values that differ, and where they are.
-struct Place {
-    pointer: String,
-    before: Option<Value>,
-    now: Option<Value>,
-}
+/// Where two values differ, as a JSON Pointer, and what is there.
+type Place<'v> = (String, Option<&'v Value>, Option<&'v Value>);
 
 /// The first place below `pointer` at which the values differ. The order of an object's fields does not matter.
-fn differing(before: Option<&Value>, now: Option<&Value>, pointer: String) -> Option<Place> {
+fn differing<'v>(
+    before: Option<&'v Value>,
+    now: Option<&'v Value>,
+    pointer: String,
+) -> Option<Place<'v>> {
     if before == now {
         return None;
     }
@@ -109,49 +99,35 @@ fn differing(before: Option<&Value>, now: Option<&Value>, pointer: String) -> Op
             .find_map(|at| differing(before.get(at), now.get(at), below(&at.to_string()))),
         _ => None,
     };
-    deeper.or_else(|| {
-        Some(Place {
-            pointer,
-            before: before.cloned(),
-            now: now.cloned(),
-        })
-    })
+    deeper.or(Some((pointer, before, now)))
 }
 
-fn described(part: &'static str, block: Option<usize>, place: Place) -> Difference {
-    let Place {
-        pointer,
-        before,
-        now,
-    } = place;
-    if part != "error"
-        && let (Some(Value::String(before)), Some(Value::String(now))) = (&before, &now)
-    {
-        let at = common_bytes(before, now);
-        let same = before.get(..at).unwrap_or_default();
-        let line_start = same.rfind('\n').map_or(0, |end| end + 1);
-        let line = same.matches('\n').count() + 1;
-        let rest = |text: &str| Some(excerpt(text.get(at..).unwrap_or_default()));
-        return Difference {
-            part,
-            block,
-            pointer,
-            line: Some(line),
-            byte: Some(at - line_start + 1),
-            recorded: rest(before),
-            replayed: rest(now),
-        };
-    }
-    let shown = |value: Option<Value>| value.map(|value| excerpt(&value.to_string()));
-    Difference {
+fn described(
+    part: &'static str,
+    block: Option<usize>,
+    (pointer, before, now): Place<'_>,
+) -> Difference {
+    let mut difference = Difference {
         part,
         block,
         pointer,
         line: None,
         byte: None,
-        recorded: shown(before),
-        replayed: shown(now),
+        recorded: before.map(|value| excerpt(&value.to_string())),
+        replayed: now.map(|value| excerpt(&value.to_string())),
+    };
+    if part != "error"
+        && let (Some(Value::String(before)), Some(Value::String(now))) = (before, now)
+    {
+        let at = common_bytes(before, now);
+        let same = before.get(..at).unwrap_or_default();
+        let line_start = same.rfind('\n').map_or(0, |end| end + 1);
+        difference.line = Some(same.matches('\n').count() + 1);
+        difference.byte = Some(at - line_start + 1);
+        difference.recorded = before.get(at..).map(excerpt);
+        difference.replayed = now.get(at..).map(excerpt);
     }
+    difference
 }
 
 /// The number of bytes of the characters that both texts begin with.

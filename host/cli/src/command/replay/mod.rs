@@ -15,13 +15,13 @@ use clap::Args;
 use serde_json::Value;
 use toolcell::{
     CallContext, CallRecord, CallSpec, Cancellation, ComponentTools, ErrorClass, Grants, Home,
-    Host, Limits, Refusal, Tool, ToolSet,
+    Host, Limits, Refusal, Tool,
 };
 use toolcell_spec::{ArtifactUsage, MeteredUsage, Replay as ReplayOf, ReplayBlocker, Usage};
 
 use super::calls;
 use crate::exit::{BadRequest, Exit};
-use crate::options::{ApprovalOptions, PolicyOptions, Settings};
+use crate::options::{ApprovalOptions, PolicyOptions};
 use crate::protected_sources::{self, CommandFiles};
 use crate::runtime::Runtime;
 use crate::target;
@@ -75,7 +75,9 @@ impl Replay {
         };
         report.outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) => Outcome::Blocked(error.downcast::<BlockedReplay>()?.0),
+            Err(error) => Outcome::Blocked {
+                reasons: error.downcast::<BlockedReplay>()?.0,
+            },
         };
         report.print(self.json)
     }
@@ -115,18 +117,12 @@ impl Replay {
             Err(stop) => return Err(refused(&stop.refusal()?)),
         };
         let closed = protected_sources::close(home, &mut settings, &CommandFiles::default());
-        let Settings {
-            grants,
-            limits,
-            mut policy,
-            expire,
-            layers,
-            selection,
-            ..
-        } = settings;
-        let limits = at_most(limits, &recorded.usage);
-        let mut host = target::host(home, |settings| {
-            target::configure(settings, &layers, &limits).approver(ask::approver())
+        let layers = std::mem::take(&mut settings.layers);
+        let selection = std::mem::take(&mut settings.selection);
+        let expire = self.approvals.expire(settings.expire);
+        settings.limits = at_most(settings.limits, &recorded.usage);
+        let mut host = target::host(home, |host| {
+            target::configure(host, &layers, &settings.limits).approver(ask::approver())
         })?;
         let runtime = Runtime::on_this_thread()?;
         let replayed = runtime.block_on(async {
@@ -134,18 +130,12 @@ impl Replay {
             interrupts::cancel(cancellation.clone())?;
             hooks::add(&mut host, home, &layers, &closed).await?;
             let (tool, loaded) = self.load(&host, component, recorded).await?;
-            ToolConfigs::new(home, &layers).name(component, &mut policy, &loaded);
+            ToolConfigs::new(home, &layers).name(component, &mut settings.policy, &loaded);
             // A call that can be replayed had an empty world, so its replay gets no more, whatever is granted now.
-            let grants = if guard!("replay_world") {
-                Grants::default()
-            } else {
-                grants
-            };
-            let all = ToolSet::new(Arc::new(host))
-                .grants(grants)
-                .policy(policy)
-                .limits(limits)
-                .expire(self.approvals.expire(expire));
+            if guard!("replay_world") {
+                settings.grants = Grants::default();
+            }
+            let all = settings.tool_set(Arc::new(host)).expire(expire);
             let tools = surface::select(all, loaded.tools, selection, HashMap::new()).await;
             let spec = CallSpec {
                 session: self.approvals.call_session(),
@@ -270,7 +260,7 @@ fn judge(recorded: &ReplayableCall, replayed: &CallRecord) -> anyhow::Result<Out
         serde_json::to_string(result).and_then(|text| serde_json::from_str::<Value>(&text));
     let replayed = replayed.context("the result of the replay cannot be read")?;
     Ok(match compare::first(&recorded.result, &replayed) {
-        Some(difference) => Outcome::Differs(difference),
+        Some(difference) => Outcome::Differs { difference },
         None => Outcome::Same,
     })
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 use toolcell_engine::approval::legible;
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{InvocationId, ReplayBlocker};
@@ -69,59 +68,47 @@ impl fmt::Display for BlockedReplay {
 impl Error for BlockedReplay {}
 
 /// Result of a replay.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
 pub(super) enum Outcome {
     Same,
-    Differs(Difference),
-    Blocked(Vec<ReplayObstacle>),
+    Differs {
+        difference: Difference,
+    },
+    #[serde(rename = "not_replayable")]
+    Blocked {
+        reasons: Vec<ReplayObstacle>,
+    },
 }
 
 /// Result of the command.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// The call that was to be replayed.
+    #[serde(rename = "replay_of")]
     pub(super) of: String,
     /// The call that replayed it; `None` if there was none.
+    #[serde(rename = "invocation_id", skip_serializing_if = "Option::is_none")]
     pub(super) replayed_as: Option<InvocationId>,
+    #[serde(flatten)]
     pub(super) outcome: Outcome,
 }
 
 impl Report {
     pub(super) fn print(&self, as_json: bool) -> anyhow::Result<Exit> {
+        let is_canceled = |reasons: &[ReplayObstacle]| matches!(reasons, [one] if one.code == ReplayBlocker::CanceledNow);
         let exit = match &self.outcome {
             Outcome::Same => Exit::Succeeded,
-            Outcome::Differs(_) => Exit::ToolFailed,
-            Outcome::Blocked(reasons) => match reasons.as_slice() {
-                [
-                    ReplayObstacle {
-                        code: ReplayBlocker::CanceledNow,
-                        ..
-                    },
-                ] => Exit::Canceled,
-                _ => Exit::Refused,
-            },
+            Outcome::Differs { .. } => Exit::ToolFailed,
+            Outcome::Blocked { reasons } if is_canceled(reasons) => Exit::Canceled,
+            Outcome::Blocked { .. } => Exit::Refused,
         };
         let printed = if as_json {
-            show::json(&self.to_json())
+            show::json(self)
         } else {
             self.for_people()
         };
         show::done(printed, exit)
-    }
-
-    fn to_json(&self) -> Value {
-        let (verdict, more) = match &self.outcome {
-            Outcome::Same => ("same", None),
-            Outcome::Differs(difference) => ("differs", Some(("difference", json!(difference)))),
-            Outcome::Blocked(reasons) => ("not_replayable", Some(("reasons", json!(reasons)))),
-        };
-        let id = self.replayed_as.map(|id| ("invocation_id", json!(id)));
-        let always = [("replay_of", json!(self.of)), ("verdict", json!(verdict))];
-        let fields = always.into_iter().chain(id).chain(more);
-        fields
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect::<Map<String, Value>>()
-            .into()
     }
 
     /// Prints a verdict on standard output, and the reasons why there is none on standard error.
@@ -133,7 +120,7 @@ impl Report {
             .unwrap_or_default();
         match &self.outcome {
             Outcome::Same => writeln!(io::stdout(), "the output of {of} is the same{as_call}"),
-            Outcome::Differs(difference) => {
+            Outcome::Differs { difference } => {
                 let mut out = io::stdout().lock();
                 writeln!(
                     out,
@@ -144,15 +131,15 @@ impl Report {
                     ("recorded", &difference.recorded),
                     ("replayed", &difference.replayed),
                 ] {
-                    let text = text.as_deref().map_or_else(|| "nothing".to_owned(), quoted);
+                    let text = text.as_deref().unwrap_or("nothing");
+                    let text = visible(text, Whitespace::WrittenOut);
                     writeln!(out, "  {name}: {text}")?;
                 }
                 Ok(())
             }
-            Outcome::Blocked(reasons) => {
+            Outcome::Blocked { reasons } => {
                 for ReplayObstacle { code, message } in reasons {
-                    let code = json!(code);
-                    let code = code.as_str().unwrap_or_default();
+                    let code = show::word(code);
                     show::say(&format!(
                         "error: {of} cannot be replayed: {message} [{code}]"
                     ));
@@ -184,9 +171,4 @@ fn place(difference: &Difference) -> String {
         difference.part,
         within.unwrap_or_default()
     )
-}
-
-/// Text of a tool, in one row.
-fn quoted(text: &str) -> String {
-    visible(text, Whitespace::WrittenOut)
 }

@@ -1,7 +1,5 @@
 use serde_json::Value;
-use toolcell_dialect::agentool::{
-    ReasoningTrace, StepType, ToolResult, TraceMetrics, TraceStatus, TraceStep,
-};
+use toolcell_dialect::agentool::{ReasoningTrace, StepType, ToolResult, TraceStep};
 use toolcell_engine::approval::PromptSheet;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{Timestamp, TypedFields};
@@ -16,7 +14,9 @@ const STEP_ROWS_MAX: usize = 3;
 /// A trace as a page: its head, the steps with the milliseconds since it began, its output and its metrics.
 pub(super) fn page(trace: &ReasoningTrace) -> String {
     let mut sheet = PromptSheet::new(show::columns());
-    let status = trace.status.map_or_else(|| "running".to_owned(), word);
+    let status = trace
+        .status
+        .map_or_else(|| "running".to_owned(), |status| show::word(&status));
     sheet.host(&format!("trace {}: {status}", plain(&trace.trace_id)));
     sheet.value("session", &trace.session_id, ROWS_MAX);
     sheet.value("agent", &trace.agent_id, ROWS_MAX);
@@ -42,16 +42,14 @@ pub(super) fn page(trace: &ReasoningTrace) -> String {
     if let Some(output) = trace.output.as_ref().and_then(Value::as_str) {
         sheet.value("output", output, ROWS_MAX);
     }
-    let TraceMetrics {
-        total_tokens,
-        total_cost_usd,
-        total_duration_ms,
-        step_count,
-        tool_call_count,
-    } = &trace.metrics;
+    let metrics = &trace.metrics;
     sheet.host(&format!(
-        "{step_count} steps, {tool_call_count} calls, {total_duration_ms} ms, {total_tokens} tokens, \
-         {total_cost_usd} USD"
+        "{} steps, {} calls, {} ms, {} tokens, {} USD",
+        metrics.step_count,
+        metrics.tool_call_count,
+        metrics.total_duration_ms,
+        metrics.total_tokens,
+        metrics.total_cost_usd
     ));
     sheet.into_text()
 }
@@ -83,11 +81,6 @@ fn outcome(result: &ToolResult) -> (String, String) {
         (None, output) => visible_json(&output.to_string()).into_owned(),
     };
     (took, content)
-}
-
-fn word(status: TraceStatus) -> String {
-    let value = serde_json::to_value(status).unwrap_or_default();
-    plain(value.as_str().unwrap_or_default())
 }
 
 /// A word of another program, without what could place other words on a terminal.
