@@ -38,12 +38,7 @@ impl Home {
                 .with_context(|| format!("cannot find the folder of {}", Self::VARIABLE))?;
             return Ok(Self(home));
         }
-        let base = etcetera::choose_base_strategy().with_context(|| {
-            format!(
-                "cannot find a folder for toolcell's data; set {} to choose one",
-                Self::VARIABLE
-            )
-        })?;
+        let base = base("a folder for toolcell's data")?;
         Ok(Self(base.data_dir().join("toolcell")))
     }
 
@@ -67,12 +62,7 @@ impl Home {
         if std::env::var_os(Self::VARIABLE).is_some_and(|home| !home.is_empty()) {
             return Ok(self.0.join(Self::SETTINGS_FILE));
         }
-        let base = etcetera::choose_base_strategy().with_context(|| {
-            format!(
-                "cannot find the folder for configuration; set {} to choose one",
-                Self::VARIABLE
-            )
-        })?;
+        let base = base("the folder for configuration")?;
         Ok(base.config_dir().join("toolcell").join(Self::SETTINGS_FILE))
     }
 
@@ -160,4 +150,11 @@ impl Home {
     pub fn payloads(&self) -> PathBuf {
         self.0.join("payloads")
     }
+}
+
+/// The platform's folders, of which `what` is wanted.
+fn base(what: &str) -> anyhow::Result<impl BaseStrategy> {
+    let variable = Home::VARIABLE;
+    etcetera::choose_base_strategy()
+        .with_context(|| format!("cannot find {what}; set {variable} to choose one"))
 }

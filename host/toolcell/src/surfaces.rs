@@ -33,12 +33,7 @@ impl Host {
             return granted;
         }
         let store = self.services.secrets.clone();
-        let set = STORE
-            .run(move || store.list())
-            .await
-            .ok()
-            .and_then(Result::ok);
-        let Some(set) = set else {
+        let Ok(Ok(set)) = STORE.run(move || store.list()).await else {
             return BTreeSet::new();
         };
         granted
@@ -69,16 +64,8 @@ impl Host {
                 LoadingState::Deferred,
                 LoadingState::Discoverable,
             ];
-            offered
-                .iter()
-                .flat_map(|state| {
-                    surface
-                        .ids(*state)
-                        .into_iter()
-                        .map(str::to_owned)
-                        .collect::<Vec<_>>()
-                })
-                .collect()
+            let ids = offered.into_iter().flat_map(|state| surface.ids(state));
+            ids.map(str::to_owned).collect()
         };
         let now = ids(surface);
         let then = ids(before);
