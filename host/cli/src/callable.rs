@@ -66,11 +66,10 @@ impl Callables {
         for (named, file) in &self.tools {
             let file = file.as_ref().map_err(Clone::clone)?;
             let path = &named.target.path;
-            let loaded = match host.load_file(file).await {
-                Ok(loaded) => named.target.check(&loaded).map(|()| loaded),
-                Err(refusal) => Err(refusal),
-            };
-            let ready = loaded.and_then(|loaded| configs.apply(path, policy, &loaded));
+            let ready = host.load_file(file).await.and_then(|loaded| {
+                named.target.check(&loaded)?;
+                configs.apply(path, policy, &loaded)
+            });
             ready.map_err(|refusal| named.failed(refusal))?;
         }
         Ok(())

@@ -15,7 +15,7 @@ use toolcell_engine::approval::COLUMNS;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{
     ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision,
-    Refusal, ToolError, ToolEvent, ToolHook, ToolResult,
+    Refusal, ToolEvent, ToolHook, ToolResult,
 };
 
 use super::exit::{self, Exit};
@@ -396,7 +396,9 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
         writeln!(err, "{}", prefixed(prefix, &printable(summary, terminal)))?;
     }
     if let Some(error) = &result.error {
-        let line = printable(&error_line(error), terminal);
+        let class = error.error_class.as_str();
+        let line = format!("error: {} [{class}/{}]", error.message, error.error_code);
+        let line = printable(&line, terminal);
         writeln!(
             err,
             "{}",
@@ -431,11 +433,6 @@ fn hooks(runs: &[ToolHook], prefix: &str) {
             );
         }
     }
-}
-
-fn error_line(error: &ToolError) -> String {
-    let class = error.error_class.as_str();
-    format!("error: {} [{class}/{}]", error.message, error.error_code)
 }
 
 /// A field of a block that is a text.

@@ -302,9 +302,10 @@ impl ConfigFile {
             .transpose()
     }
 
-    /// Reads `path`, a file that the user named.
+    /// Reads `path`, a file that the user named: checks who may write to it, but not who may replace it, which the user has
+    /// to know.
     pub fn read_named(path: &Path) -> anyhow::Result<Option<Self>> {
-        named_bytes(path)?
+        read(path, OFlags::empty(), FILE_BYTES_MAX, ownership::check)?
             .map(|bytes| Self::from_bytes(bytes, path))
             .transpose()
     }
@@ -323,7 +324,8 @@ impl ConfigFile {
     /// Parses the text of a file in `folder`.
     pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut file: Self = toml::from_str(text).map_err(|error| {
-            if secretive(text) {
+            // No line may be quoted, because headers for a collector are secrets.
+            if text.contains("telemetry") && guard!("telemetry_quotes") {
                 let at = error.span().map(|span| span.start).unwrap_or_default();
                 anyhow!("line {}: {}", line(text.as_bytes(), at), error.message())
             } else {
@@ -399,11 +401,6 @@ impl ConfigFile {
     }
 }
 
-/// `true` if no line of the file may be quoted, because headers for a collector are secrets.
-fn secretive(text: &str) -> bool {
-    text.contains("telemetry") && guard!("telemetry_quotes")
-}
-
 /// Reads `path`; `None` if it does not exist. Fails if it has more than 1 MiB, or if a user other than this one and
 /// root could have written it or put it there.
 pub fn bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
@@ -424,12 +421,6 @@ pub fn project_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     }
     let check = ownership::check_with_folders;
     read(path, OFlags::NOFOLLOW, FILE_BYTES_MAX, check)
-}
-
-/// Like [`bytes`], for a file that the user named: checks who may write to it, but not who may replace it, which the
-/// user has to know.
-fn named_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    read(path, OFlags::empty(), FILE_BYTES_MAX, ownership::check)
 }
 
 /// Reads the regular file `path`, which has at most `bytes_max` bytes and passes `check`; `None` if it does not exist.

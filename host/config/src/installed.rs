@@ -205,7 +205,7 @@ fn is_of_lock(file: &Path, config: &Path) -> bool {
     is_same(file, config) || shared_file(file).is_some_and(|shared| is_same(&shared, config))
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     one == other
         || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

@@ -15,6 +15,7 @@ use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, diges
 
 use super::file::{CacheSection, CompileSection, JournalSection};
 use super::hooks::{self, hook_digest};
+use super::installed::is_same;
 use super::{
     CompilationSettings, ConfigFile, GivenLimits, InstalledNames, ProjectFiles, TelemetrySettings,
     TrustStore, TrustedDigests,
@@ -405,14 +406,9 @@ fn unreadable(error: anyhow::Error) -> Refusal {
 }
 
 fn named_file(named: &Path) -> anyhow::Result<ConfigFile> {
-    let path = named
-        .canonicalize()
-        .with_context(|| format!("cannot find {}", named.display()))?;
-    ConfigFile::read_named(&path)?.with_context(|| format!("cannot find {}", named.display()))
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+    let missing = || format!("cannot find {}", named.display());
+    let path = named.canonicalize().with_context(missing)?;
+    ConfigFile::read_named(&path)?.with_context(missing)
 }
 
 /// Fails if a hook component of a project is not the one that the user trusted, because a hook decides what a project

@@ -1,5 +1,7 @@
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// `config` of a `[[tool]]`: what a tool gets as a JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -36,13 +38,9 @@ fn value(written: toml::Value) -> Result<Value, &'static str> {
             Value::Array(items.into_iter().map(value).collect::<Result<_, _>>()?)
         }
         toml::Value::Table(fields) => {
-            let mut sorted = fields.into_iter().collect::<Vec<(String, toml::Value)>>();
-            sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
-            let mut object = Map::new();
-            for (name, written) in sorted {
-                object.insert(name, value(written)?);
-            }
-            Value::Object(object)
+            let sorted: BTreeMap<String, toml::Value> = fields.into_iter().collect();
+            let field = |(name, written)| value(written).map(|value| (name, value));
+            Value::Object(sorted.into_iter().map(field).collect::<Result<_, _>>()?)
         }
     })
 }

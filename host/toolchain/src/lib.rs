@@ -42,6 +42,7 @@ mod shim;
 pub use build::{BuildOutcome, BuildSettings};
 pub use find::{Preference, ToolchainSearch};
 pub use language::{Language, build, names, no_project};
+pub use process::{ProgramOutput, last_line, output, which};
 pub use project::{ProjectKind, new_project};
 pub use record::{BuildState, source_places, standing};
 pub use sdk::write_sdk;

@@ -246,6 +246,7 @@ fn key(job: &CompileJob, before: &SourceListing) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::language::Language;
     use super::super::record::{BuildState, standing};
     use super::super::shim::ShimPrograms;
     use super::super::{Preference, survey};
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn what_is_fetched_is_said_before_and_fetched_once() {
         let place = Place::new();
-        let found = COPIED.survey(&place.search());
+        let found = Language(&COPIED).survey(&place.search());
         let [survey::SurveyFinding { state, detail, .. }] = found.as_slice() else {
             panic!("{found:?}")
         };
@@ -373,7 +374,7 @@ mod tests {
         let (again, said) = place.build();
         assert!(again.unwrap().fresh && said.is_empty(), "{said:?}");
         assert_eq!(
-            COPIED.survey(&place.search())[0].state,
+            Language(&COPIED).survey(&place.search())[0].state,
             survey::PartState::Ready
         );
     }
@@ -466,7 +467,7 @@ mod tests {
             error,
             "Maker 1.2 needs fetch, which is not on PATH: install fetch"
         );
-        let found = &COPIED.survey(&place.search())[0];
+        let found = &Language(&COPIED).survey(&place.search())[0];
         assert_eq!(
             (found.state, found.fix.as_deref()),
             (survey::PartState::Missing, Some("install fetch"))

@@ -29,10 +29,11 @@ pub(super) enum OutputPipe {
     Err,
 }
 
-pub(super) struct ProgramOutput {
-    pub(super) status: ExitStatus,
-    pub(super) out: String,
-    pub(super) err: String,
+/// How a program ended, and what it printed.
+pub struct ProgramOutput {
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
 }
 
 impl ProgramOutput {
@@ -53,15 +54,17 @@ impl ProgramOutput {
     }
 }
 
-pub(super) fn last_line(text: &str) -> Option<&str> {
+/// The last line of `text` that is not empty: most programs put their reason there.
+pub fn last_line(text: &str) -> Option<&str> {
     text.lines()
         .rev()
         .map(str::trim)
         .find(|line| !line.is_empty())
 }
 
-/// The first executable file called `name` in the folders of `path`.
-pub(super) fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
+/// The first executable file called `name` in the folders of `path`. A relative folder, such as an empty entry, is skipped:
+/// it is in the current folder, which can be an untrusted project.
+pub fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
@@ -127,7 +130,7 @@ fn leaks(name: &OsStr) -> bool {
 }
 
 /// Runs `command` for at most `limit`, and returns what it printed.
-pub(super) fn output(command: Command, limit: Option<Duration>) -> Result<ProgramOutput> {
+pub fn output(command: Command, limit: Option<Duration>) -> Result<ProgramOutput> {
     let mut out = String::new();
     let mut err = String::new();
     let status = run(command, limit, &mut |stream, line| match stream {
@@ -311,6 +314,16 @@ mod tests {
             "HOME",
         ] {
             assert!(!leaks(OsStr::new(kept)), "{kept}");
+        }
+    }
+
+    #[test]
+    fn a_relative_folder_has_no_program() {
+        assert!(which("sh", "/bin".as_ref()).is_some());
+        let up = format!("{}bin", "../".repeat(40));
+        assert!(Path::new(&up).join("sh").exists());
+        for path in ["", ".", &up, &format!("::{up}:/nowhere")] {
+            assert_eq!(which("sh", path.as_ref()), None, "{path}");
         }
     }
 

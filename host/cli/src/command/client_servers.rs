@@ -1,19 +1,16 @@
 //! Checks whether the servers in the configuration of an MCP client start. The file is untrusted, because it may come
 //! from a repository: a server is started only if it is this program, offering tools and doing nothing else.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use toolcell::Home;
 use toolcell_system::named_file;
 
-use toolcell_toolchain::SurveyFinding as Check;
+use toolcell_toolchain::{SurveyFinding as Check, output, which};
 
 use super::ask::ACTOR_VARIABLE;
 use super::exit::BadRequest;
@@ -23,8 +20,6 @@ use super::options::SESSION_VARIABLE;
 const CLIENT_BYTES_MAX: u64 = 4 << 20;
 /// How long a server may take to start and to end.
 const START: Duration = Duration::from_secs(120);
-/// Maximum size of the error output that is kept of a server, in bytes.
-const SAID_BYTES_MAX: u64 = 16 << 10;
 /// Options of `toolcell mcp` that do more than load and offer tools.
 const ACTING: [&str; 2] = ["--build", "--record-to"];
 /// Environment variables that a file may set for a server: names for the record. Others could make the dynamic loader,
@@ -124,33 +119,24 @@ fn found(command: &str) -> Option<PathBuf> {
         // Clients start programs in a folder of their own choice.
         return Some(PathBuf::from(command)).filter(|path| path.is_absolute());
     }
-    on_path(command, &std::env::var_os("PATH")?)
-}
-
-/// A relative folder in `path`, such as an empty entry, is skipped: it is in the current folder, which can be an
-/// untrusted project.
-fn on_path(command: &str, path: &OsStr) -> Option<PathBuf> {
-    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    folders
-        .map(|folder| folder.join(command))
-        .find(|path| path.is_file())
+    which(command, &std::env::var_os("PATH")?)
 }
 
 fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
     let length = |path: &Path| {
-        std::fs::metadata(path)
+        path.metadata()
             .ok()
-            .filter(std::fs::Metadata::is_file)
+            .filter(|file| file.is_file())
             .map(|file| file.len())
     };
+    // Before the other file is read, which can be of any size.
     if length(one).is_none() || length(one) != length(other) {
         return Ok(false);
     }
-    let digest = |path: &Path| -> anyhow::Result<blake3::Hash> {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(blake3::Hasher::new().update_reader(file)?.finalize())
+    let read = |path: &Path| {
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
     };
-    Ok(digest(one)? == digest(other)?)
+    Ok(read(one)? == read(other)?)
 }
 
 /// Refuses a server whose state is not in `home`, because it would run the native code in its state folder.
@@ -191,37 +177,16 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
         .into_iter()
         .flatten()
         .filter_map(|(name, value)| Some((name, text(value)?)));
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .envs(environment.filter(|(name, _)| VARIABLES.contains(&name.as_str())))
         // Not the path in the file, which could have been redirected since the check (TOCTOU race).
         .env(Home::VARIABLE, home.folder())
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {}", program.display()))?;
-    let stderr = child.stderr.take().context("hear what it says")?;
-    let hearing = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = stderr.take(SAID_BYTES_MAX).read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
-    });
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().context("cannot wait for it")? {
-            break status;
-        }
-        if began.elapsed() > START {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("it did not end within {} s", START.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let said = hearing.join().unwrap_or_default();
-    ensure!(status.success(), "it ended with {status}: {}", said.trim());
+        .current_dir("/");
+    let ended = output(command, Some(START))?;
+    let (status, said) = (ended.status, ended.err.trim());
+    ensure!(status.success(), "it ended with {status}: {said}");
     Ok(())
 }
 
@@ -245,7 +210,7 @@ fn check_arguments(arguments: &[String]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_arguments, found, on_path};
+    use super::{check_arguments, found};
 
     #[test]
     fn only_offering_tools_is_started() {
@@ -272,14 +237,5 @@ mod tests {
     fn a_relative_path_is_no_program() {
         assert_eq!(found("./toolcell"), None);
         assert_eq!(found("a/toolcell"), None);
-        // Tests run in the folder of their package.
-        let here = std::env::current_dir().unwrap();
-        assert_eq!(
-            on_path("Cargo.toml", here.as_os_str()),
-            Some(here.join("Cargo.toml"))
-        );
-        for path in ["", ".", "src:", "::/nowhere"] {
-            assert_eq!(on_path("Cargo.toml", path.as_ref()), None, "{path}");
-        }
     }
 }

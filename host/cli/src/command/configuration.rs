@@ -5,7 +5,7 @@ use toolcell::{ComponentTools, Home};
 use toolcell_config::{ConfigLayer, InstalledNames, ToolEntry};
 use toolcell_policy::secret::SecretStore;
 use toolcell_server::beside_calls_bytes;
-use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_spec::ErrorCode;
 use toolcell_system::machine::{memory_bytes, share_bytes};
 
 use toolcell_toolchain::SurveyFinding as Check;
@@ -121,42 +121,34 @@ fn tool(
 ) -> anyhow::Result<Vec<Check>> {
     let word = &*entry.component;
     let target = Target::of_entry(layer, word, names);
-    let component = match target.locate(home, BuildPermission::No) {
-        Ok(component) => component,
-        Err(refusal) if refusal.code == ErrorCode::NotBuilt => {
-            let fix = format!("toolcell build {}", target.path.display());
-            return Ok(vec![Check::missing(
-                "tool",
-                format!("{word}: {}", refusal.message),
-                fix,
-            )]);
-        }
-        Err(refusal) => return Ok(vec![unusable(layer, word, &refusal)]),
-    };
     let host = target::loading_host(home)?;
     let loaded = Runtime::on_this_thread()?.block_on(async {
+        let component = target.locate(home, BuildPermission::No)?;
         let loaded = host.load_file(&component).await?;
         ToolConfigs::of_entry(home, layer, entry, names).give(&target.path, &loaded)?;
         target.tools(&loaded)
     });
-    Ok(match loaded {
-        Ok(tools) => {
-            let names: Vec<String> = tools
-                .iter()
-                .map(|tool| tool.declaration().qualified_name())
-                .collect();
-            let notes = ComponentTools::notes(&tools)
-                .into_iter()
-                .map(|note| Check::ready("note", format!("{word}: {note}")));
-            std::iter::once(Check::ready(
-                "tool",
-                format!("{word}: {}", names.join(", ")),
-            ))
-            .chain(notes)
-            .collect()
+    let tools = match loaded {
+        Ok(tools) => tools,
+        Err(refusal) => {
+            let fix = match refusal.code {
+                ErrorCode::NotBuilt => format!("toolcell build {}", target.path.display()),
+                _ => format!("correct [[tool]] in {}", layer.file.path.display()),
+            };
+            let detail = format!("{word}: {}", refusal.message);
+            return Ok(vec![Check::missing("tool", detail, fix)]);
         }
-        Err(refusal) => vec![unusable(layer, word, &refusal)],
-    })
+    };
+    let names: Vec<String> = tools
+        .iter()
+        .map(|tool| tool.declaration().qualified_name())
+        .collect();
+    let detail = format!("{word}: {}", names.join(", "));
+    let notes = ComponentTools::notes(&tools).into_iter();
+    let notes = notes.map(|note| Check::ready("note", format!("{word}: {note}")));
+    Ok(std::iter::once(Check::ready("tool", detail))
+        .chain(notes)
+        .collect())
 }
 
 /// Checks whether a name of `[tools]` is installed.
@@ -169,15 +161,6 @@ fn declared(home: &Home, layer: &ConfigLayer, name: &str, names: &InstalledNames
             "toolcell install",
         ),
     }
-}
-
-fn unusable(layer: &ConfigLayer, word: &str, refusal: &Refusal) -> Check {
-    let detail = format!("{word}: {}", refusal.message);
-    Check::missing(
-        "tool",
-        detail,
-        format!("correct [[tool]] in {}", layer.file.path.display()),
-    )
 }
 
 /// Reports the secrets that a file grants and that are not set.

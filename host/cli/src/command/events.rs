@@ -93,11 +93,7 @@ impl Events {
         if log.settings().keep == Keep::None {
             show::say("note: the call log is turned off: [log] keep = \"none\" in toolcell.toml");
         }
-        let begin = if self.follow {
-            self.from
-        } else {
-            Some(self.from.unwrap_or(1))
-        };
+        let begin = self.from.or((!self.follow).then_some(1));
         let mut reader = log.follow(begin)?;
         if let Some(from) = self.from.filter(|from| *from > reader.end()) {
             let message = format!(

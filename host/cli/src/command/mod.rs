@@ -14,7 +14,7 @@ mod clients;
 mod completions;
 mod configuration;
 mod deferred_args;
-mod describe;
+pub(crate) mod describe;
 mod doctor;
 mod document;
 mod eval;

@@ -79,7 +79,7 @@ impl Check {
             Err(refusal) => {
                 show::detail(&refusal);
                 let text = if self.json {
-                    show::json_line(&refused(&refusal))
+                    show::json_line(&json!({ "behavior": "deny", "error": refusal.to_error() }))
                 } else {
                     let line = format!("refused: {} [{}]\n", refusal.message, refusal.code);
                     show::printable(&line, true)
@@ -125,10 +125,6 @@ fn exit_of(explained: &Explanation) -> Exit {
         (Behavior::Allow, None) => Exit::Succeeded,
         (_, None) => Exit::WouldAsk,
     }
-}
-
-fn refused(refusal: &Refusal) -> Value {
-    json!({ "behavior": "deny", "error": refusal.to_error() })
 }
 
 fn to_json(told: &CallExplanation, in_full: bool) -> Value {

@@ -206,33 +206,26 @@ fn is_reproducible(
     built: &[u8],
     found: &mut Vec<CheckFinding>,
 ) -> Option<bool> {
-    match reproduce::again(folder, home, built) {
-        Ok(Again::Same) => Some(true),
-        Ok(Again::Another) => Some(false),
-        Ok(Again::SameCode) => {
-            let message = "two builds of these sources have the same code, and differ in the memory of the language's \
-                           runtime, of which its toolchain takes another snapshot each time: so the code alone was compared";
-            found.push(CheckFinding::new(
-                Severity::Note,
-                "snapshot_differs",
-                "package",
-                message.to_owned(),
-            ));
-            None
-        }
-        Err(error) => {
-            let message = format!(
+    let (severity, code, message) = match reproduce::again(folder, home, built) {
+        Ok(Again::Same) => return Some(true),
+        Ok(Again::Another) => return Some(false),
+        Ok(Again::SameCode) => (
+            Severity::Note,
+            "snapshot_differs",
+            "two builds of these sources have the same code, and differ in the memory of the language's runtime, of which \
+             its toolchain takes another snapshot each time: so the code alone was compared"
+                .to_owned(),
+        ),
+        Err(error) => (
+            Severity::Warning,
+            "reproducibility_unknown",
+            format!(
                 "whether the build is reproducible is not known, because a copy does not build: {error:#}"
-            );
-            found.push(CheckFinding::new(
-                Severity::Warning,
-                "reproducibility_unknown",
-                "package",
-                message,
-            ));
-            None
-        }
-    }
+            ),
+        ),
+    };
+    found.push(CheckFinding::new(severity, code, "package", message));
+    None
 }
 
 /// The tag of a reference that has none: the version, in the characters that a tag can have.

@@ -41,9 +41,7 @@ impl Folder {
             open,
         })
     }
-}
 
-impl Folder {
     /// The folder `name` in this one, which is created if it does not exist.
     fn enter(&self, name: &str) -> anyhow::Result<Self> {
         let path = self.path.join(name);

@@ -136,22 +136,20 @@ impl Sign {
             ));
         }
         let made = key.sign_manifest(&manifest.bytes)?;
-        if let Some(output) = &self.output {
+        let signed = if let Some(output) = &self.output {
             wrap::write(output, &made.bytes, self.force)?;
-            return Ok(NewSignature {
-                signed: output.display().to_string(),
-                digest,
-                key,
-            });
-        }
-        let attachment = Attachment {
-            media_type: made.media_type.to_owned(),
-            bytes: made.bytes,
+            output.display().to_string()
+        } else {
+            let attachment = Attachment {
+                media_type: made.media_type.to_owned(),
+                bytes: made.bytes,
+            };
+            let subject = Descriptor::new(MANIFEST, &manifest.bytes);
+            let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
+            format!("oci://{}@{attached}", to.name())
         };
-        let subject = Descriptor::new(MANIFEST, &manifest.bytes);
-        let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
         Ok(NewSignature {
-            signed: format!("oci://{}@{attached}", to.name()),
+            signed,
             digest,
             key,
         })

@@ -234,16 +234,10 @@ fn documentation(wit: &Path) -> anyhow::Result<Vec<u8>> {
         .filter_map(|id| resolve.worlds.get(*id))
         .flat_map(|world| world.exports.values())
     {
-        let WorldItem::Interface { id, .. } = export else {
-            continue;
-        };
-        let Some(interface) = resolve.interfaces.get(*id) else {
-            continue;
-        };
-        let (Some(name), Some(owner)) = (&interface.name, interface.package) else {
-            continue;
-        };
-        if owner != package
+        if let WorldItem::Interface { id, .. } = export
+            && let Some(interface) = resolve.interfaces.get(*id)
+            && let (Some(name), Some(owner)) = (&interface.name, interface.package)
+            && owner != package
             && let Some(found) = docs_of(&resolve, owner)?
                 .get("interfaces")
                 .and_then(|all| all.get(name))

@@ -4,6 +4,7 @@ use toolcell_engine::approval::PromptSheet;
 use toolcell_spec::{InputResponse, InputResponses};
 
 use super::{Display, Keyboard, write};
+use crate::command::describe::properties;
 
 /// Maximum number of rows for a tool's text about one field.
 const FIELD_ROWS_MAX: usize = 6;
@@ -80,19 +81,12 @@ struct Field<'a> {
 }
 
 fn fields(schema: &Value) -> Vec<Field<'_>> {
-    let required = |name: &str| {
-        schema["required"]
-            .as_array()
-            .is_some_and(|names| names.iter().any(|one| one == name))
+    let field = |(name, schema, required)| Field {
+        name,
+        schema,
+        required,
     };
-    let properties = schema["properties"].as_object().into_iter().flatten();
-    properties
-        .map(|(name, schema)| Field {
-            name,
-            schema,
-            required: required(name),
-        })
-        .collect()
+    properties(schema).map(field).collect()
 }
 
 impl Field<'_> {

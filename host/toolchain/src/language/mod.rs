@@ -77,27 +77,6 @@ impl LanguageRow {
         }
     }
 
-    /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no
-    /// program in that folder.
-    fn fetches(&self, search: &ToolchainSearch) -> Vec<String> {
-        let part = match &self.fetched {
-            Some(toolchain) => Some(toolchain.part),
-            None => c_code::is_wanted(&search.dir).then_some(&ZIG),
-        };
-        let missing = part.filter(|part| !part.is_ready(search));
-        let missing = missing.map(ToolchainPart::sentence);
-        if self.fetched.is_some() {
-            return missing.into_iter().collect();
-        }
-        // rustup's programs run the toolchain that a file in the current folder names, which can be in that folder.
-        let elsewhere = ToolchainSearch {
-            dir: "/".into(),
-            ..search.clone()
-        };
-        let rust = survey::fetches(&elsewhere);
-        rust.into_iter().chain(missing).collect()
-    }
-
     /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
     /// without what no build reads.
     pub(super) fn scope(&self, dir: &Path) -> SourceScope {
@@ -122,14 +101,6 @@ impl LanguageRow {
                 make::build((self, toolchain), dir, settings, &toolchain.compile, say)
             }
             None => build::build(dir, settings, say),
-        }
-    }
-
-    /// The report for `toolcell doctor`. Changes nothing.
-    pub(super) fn survey(&self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
-        match &self.fetched {
-            Some(toolchain) => vec![toolchain_cache::finding(self.title, toolchain.part, search)],
-            None => survey::survey(search),
         }
     }
 }
@@ -196,14 +167,37 @@ impl Language {
         self.0.test_command
     }
 
-    /// The report on its toolchain for `toolcell doctor`.
+    /// The report on its toolchain for `toolcell doctor`. Changes nothing.
     pub fn survey(self, search: &ToolchainSearch) -> Vec<SurveyFinding> {
-        self.0.survey(search)
+        match &self.0.fetched {
+            Some(toolchain) => vec![toolchain_cache::finding(
+                self.title(),
+                toolchain.part,
+                search,
+            )],
+            None => survey::survey(search),
+        }
     }
 
-    /// The downloads of a build of the project in the folder of `search`: a sentence for each part.
+    /// The downloads of a build of the project in the folder of `search`: a sentence for each missing part. Runs no program
+    /// in that folder.
     pub fn fetches(self, search: &ToolchainSearch) -> Vec<String> {
-        self.0.fetches(search)
+        let part = match &self.0.fetched {
+            Some(toolchain) => Some(toolchain.part),
+            None => c_code::is_wanted(&search.dir).then_some(&ZIG),
+        };
+        let missing = part.filter(|part| !part.is_ready(search));
+        let missing = missing.map(ToolchainPart::sentence);
+        if self.0.fetched.is_some() {
+            return missing.into_iter().collect();
+        }
+        // rustup's programs run the toolchain that a file in the current folder names, which can be in that folder.
+        let elsewhere = ToolchainSearch {
+            dir: "/".into(),
+            ..search.clone()
+        };
+        let rust = survey::fetches(&elsewhere);
+        rust.into_iter().chain(missing).collect()
     }
 }
 

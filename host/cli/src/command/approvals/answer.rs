@@ -55,7 +55,7 @@ impl ApprovalCommands {
             AnswerOutcome::Taken => {}
             // Approved earlier, by a process that ended before the call ran: it can still run, once.
             AnswerOutcome::TooLate(ApprovalState::Approved)
-                if again && !self.is_attended(id)? => {}
+                if again && self.journal.hold(id, Role::Runner)?.is_some() => {}
             AnswerOutcome::TooLate(state) => {
                 return refused(&format!(
                     "{id} is not open: it is {state}; nothing was changed, and nothing ran"
@@ -99,10 +99,6 @@ impl ApprovalCommands {
             }
             _ => Ok(()),
         }
-    }
-
-    fn is_attended(&self, id: InvocationId) -> anyhow::Result<bool> {
-        Ok(self.journal.hold(id, Role::Runner)?.is_none())
     }
 
     /// Waits until the process that asked has taken the answer, or acts on it here if that process has exited.

@@ -95,7 +95,10 @@ impl ApprovalCommands {
         let record = runtime.block_on(async {
             interrupts::cancel(cancellation.clone())?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
-            let own = load(&host, &origin, &ToolConfigs::new(&self.home, &layers)).await?;
+            let configs = ToolConfigs::new(&self.home, &layers);
+            let own = load(&host, &origin, &configs)
+                .await
+                .map_err(|refusal| failed(&refusal))?;
             let selection = std::mem::take(&mut settings.selection);
             let all = settings.tool_set(Arc::new(host));
             let tools = all.host.catalog().tools();
@@ -116,9 +119,7 @@ impl ApprovalCommands {
         runtime.shutdown_background();
         Ok(record)
     }
-}
 
-impl ApprovalCommands {
     /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
     /// loaded from here, because the process that runs the call decides.
     pub(super) fn check_edit(&self, kept: &StoredApproval, edit: &str) -> Result<(), String> {
@@ -158,14 +159,10 @@ async fn load(
     host: &Host,
     origin: &Origin,
     configs: &ToolConfigs,
-) -> anyhow::Result<ComponentTools> {
-    let own = load_one(host, &origin.component, configs)
-        .await
-        .map_err(|refusal| failed(&refusal))?;
+) -> Result<ComponentTools, Refusal> {
+    let own = load_one(host, &origin.component, configs).await?;
     for component in &origin.callable {
-        load_one(host, component, configs)
-            .await
-            .map_err(|refusal| failed(&refusal))?;
+        load_one(host, component, configs).await?;
     }
     Ok(own)
 }

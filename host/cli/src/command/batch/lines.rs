@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use toolcell::PlanError;
 use toolcell_engine::scheduler::batch::{BatchPlan, CALLS_MAX};
@@ -16,32 +16,33 @@ use super::super::exit::BadRequest;
 const LINE_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of a batch, in bytes: its records hold the arguments of all calls.
 const BATCH_BYTES_MAX: usize = 64 << 20;
-/// The arguments of a call whose line has none.
-const NO_INPUT: &str = "{}";
 
 /// The form of a line, for errors.
 const FORM: &str = r#"{"id": .., "tool": .., "input": {..}, "depends_on": [..]}"#;
 
 /// One call, as it was written.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::command) struct Line {
     pub(in crate::command) id: String,
     pub(in crate::command) tool: String,
+    #[serde(default = "no_input", deserialize_with = "input")]
     pub(in crate::command) input: Input,
+    #[serde(default)]
     pub(in crate::command) depends_on: Vec<String>,
     /// The caller's own id for the call; `None` if it is `id`.
+    #[serde(skip)]
     pub(in crate::command) native_id: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LineFields<'a> {
-    id: String,
-    tool: String,
-    #[serde(borrow, default)]
-    input: Option<&'a RawValue>,
-    #[serde(default)]
-    depends_on: Vec<String>,
+fn no_input() -> Input {
+    Input::from_text("{}")
+}
+
+/// The arguments as they are written.
+fn input<'de, D: Deserializer<'de>>(written: D) -> Result<Input, D::Error> {
+    let written = Option::<&RawValue>::deserialize(written)?;
+    Ok(written.map_or_else(no_input, |text| Input::from_text(text.get())))
 }
 
 /// Reads the calls in `file`, or on standard input if it is `-`.
@@ -111,25 +112,19 @@ fn line(text: &str) -> Result<Line, String> {
     if !text.trim_start().starts_with('{') {
         return Err(format!("the line is not a JSON object; write {FORM}"));
     }
-    let written: LineFields<'_> = serde_json::from_str(text).map_err(|error| {
+    let line: Line = serde_json::from_str(text).map_err(|error| {
         let why = error.to_string();
         // The error counts lines within this one.
         let why = why.split(" at line ").next().unwrap_or_default();
         format!("{why}, at column {}; write {FORM}", error.column())
     })?;
-    if written.depends_on.len() > CALLS_MAX {
+    if line.depends_on.len() > CALLS_MAX {
         return Err(format!(
             "depends_on has {} ids, and a batch has at most {CALLS_MAX} calls",
-            written.depends_on.len()
+            line.depends_on.len()
         ));
     }
-    Ok(Line {
-        id: written.id,
-        tool: written.tool,
-        input: Input::from_text(written.input.map_or(NO_INPUT, RawValue::get)),
-        depends_on: written.depends_on,
-        native_id: None,
-    })
+    Ok(line)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use clap::Args;
 use serde_json::Value;
 use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, CallContext, CallSpec, Cancellation, Home, Host,
-    InterruptBehavior, OrderingPolicy, Refusal, SiblingFailurePolicy, YieldPolicy,
+    InterruptBehavior, OrderingPolicy, Refusal, Respondent, SiblingFailurePolicy, YieldPolicy,
 };
 use toolcell_config::InstalledNames;
 use toolcell_dialect::{CallTerms, Dialect};
@@ -179,11 +179,8 @@ impl Batch {
 
 /// The form for `--json` and `--print-record`; `None` without either.
 pub(super) fn form(json: bool, record: bool) -> Option<Form> {
-    match (record, json) {
-        (true, _) => Some(Form::Record),
-        (false, true) => Some(Form::Result),
-        (false, false) => None,
-    }
+    let result = json.then_some(Form::Result);
+    record.then_some(Form::Record).or(result)
 }
 
 impl Job<'_> {
@@ -225,15 +222,13 @@ impl Job<'_> {
                 added = hooks::add(&mut host, &home, &settings.layers, &closed) => added?,
             }
             let host = Arc::new(host);
-            let interrupted = interrupt.clone();
-            let telemetry = exporting.0.clone();
             let mut shared = BatchContext {
                 settings,
                 named,
                 questions,
-                interrupt: interrupted,
+                interrupt: interrupt.clone(),
                 refused,
-                telemetry,
+                telemetry: exporting.0.clone(),
             };
             let calls = match self.calls(&host, &home, &mut shared, lines).await {
                 Ok(calls) => calls,
@@ -291,7 +286,7 @@ impl Job<'_> {
             target::configure(host, &settings.layers, &settings.limits)
                 .network(self.options.call.grants.network())
                 .calls_at_once(u32::try_from(policy.at_once()).unwrap_or(1))
-                .approver(questions.approver(ask::approver()))
+                .approver(questions.in_turn(ask::approver()))
                 .listeners(exporting::listeners(telemetry))
         })
     }
@@ -323,7 +318,8 @@ impl Job<'_> {
             }
             None => tools,
         };
-        let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
+        let respondent = ask::respondent()
+            .map(|asked| -> Arc<dyn Respondent> { shared.questions.in_turn(asked) });
         let make = |(line, chosen): (Line, Result<ChosenTool, Refusal>)| {
             let described = chosen
                 .as_ref()
@@ -377,20 +373,14 @@ impl Job<'_> {
         shared: &BatchContext,
         lines: &[Line],
     ) -> Result<(Vec<Result<ChosenTool, Refusal>>, Option<Surface>), Refusal> {
-        let Settings {
-            grants,
-            policy,
-            layers,
-            ..
-        } = settings;
-        let configs = ToolConfigs::new(home, layers);
+        let layers = &settings.layers;
         let selection = std::mem::take(&mut settings.selection);
         let mut tools = Tools {
             host,
             home,
-            configs,
+            configs: ToolConfigs::new(home, layers),
             names: &layers.names,
-            policy,
+            policy: &mut settings.policy,
             named: &shared.named,
             options: &self.options.call,
             interrupt: &shared.interrupt,
@@ -418,7 +408,7 @@ impl Job<'_> {
                     host,
                     host.catalog().tools(),
                     selection,
-                    (&*tools.policy, &*grants),
+                    (&*tools.policy, &settings.grants),
                 )
                 .await;
                 Ok((chosen, Some(surface)))
@@ -428,7 +418,7 @@ impl Job<'_> {
                     let offered = tools.offer(&named.target, named.timeout).await;
                     offered.map_err(|refusal| named.failed(refusal))?;
                 }
-                let exported = tools.export(selection, grants, dialect).await;
+                let exported = tools.export(selection, &settings.grants, dialect).await;
                 for line in lines {
                     chosen.push(tools.find_exported(&exported, &line.tool).await);
                 }

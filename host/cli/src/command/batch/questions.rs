@@ -16,12 +16,6 @@ pub(super) struct Questions {
     output: Arc<Output>,
 }
 
-/// One question. Fields are dropped in this order: what waited is printed before the next question.
-struct BatchQuestion<'a> {
-    _pause: Pause,
-    _turn: MutexGuard<'a, ()>,
-}
-
 impl Questions {
     pub(super) fn new(output: &Arc<Output>) -> Self {
         Self {
@@ -30,32 +24,22 @@ impl Questions {
         }
     }
 
-    async fn begin(&self) -> BatchQuestion<'_> {
+    // They are dropped in this order: what waited is printed before the next question.
+    async fn begin(&self) -> (Pause, MutexGuard<'_, ()>) {
         let turn = self.turn.lock().await;
-        BatchQuestion {
-            _pause: self.output.pause(),
-            _turn: turn,
-        }
+        (self.output.pause(), turn)
     }
 
-    /// `approver`, asked one question at a time.
-    pub(super) fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
+    /// Lets `asked` ask one question at a time.
+    pub(super) fn in_turn<T: ?Sized>(&self, asked: Arc<T>) -> Arc<InTurn<T>> {
         Arc::new(InTurn {
             questions: self.clone(),
-            asked: approver,
-        })
-    }
-
-    /// `respondent`, asked one question at a time.
-    pub(super) fn respondent(&self, respondent: Arc<dyn Respondent>) -> Arc<dyn Respondent> {
-        Arc::new(InTurn {
-            questions: self.clone(),
-            asked: respondent,
+            asked,
         })
     }
 }
 
-struct InTurn<T: ?Sized> {
+pub(super) struct InTurn<T: ?Sized> {
     questions: Questions,
     asked: Arc<T>,
 }

@@ -250,9 +250,8 @@ impl Tools<'_> {
     }
 
     fn origin(&self, file: &Path) -> Option<Arc<Value>> {
-        let role = self.role.map(str::to_owned);
         Origin {
-            role,
+            role: self.role.map(str::to_owned),
             ..Origin::new(file, self.named, self.options)
         }
         .words()

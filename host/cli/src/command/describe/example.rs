@@ -36,8 +36,7 @@ pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
         quoted(&arguments(tool))
     );
     for option in options(profile) {
-        command.push(' ');
-        command.push_str(&quoted(&option));
+        command += &format!(" {}", quoted(&option));
     }
     Some(command)
 }

@@ -4,6 +4,8 @@ mod example;
 mod overview;
 mod schema;
 
+pub(crate) use schema::properties;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

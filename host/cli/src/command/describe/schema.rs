@@ -121,7 +121,7 @@ pub(super) fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
 }
 
 /// The properties of an object's schema, each with its name and whether it is required, in the order of the schema.
-pub(super) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, bool)> {
+pub(crate) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, bool)> {
     let required = object["required"].as_array();
     let required = required.map_or(&[][..], Vec::as_slice);
     let fields = object["properties"].as_object().into_iter().flatten();

@@ -113,14 +113,8 @@ async fn said(mut errors: impl AsyncRead + Unpin) -> Result<String, String> {
 
 /// How a program ended that failed, with the last line that it said: most programs put their reason there.
 fn ended(status: ExitStatus, said: &str) -> String {
-    let last = said
-        .lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| !line.is_empty());
-    let last: Option<String> = last.map(|line| line.chars().take(SAID_MAX).collect());
-    match last {
-        Some(last) => format!("it ended with {status}: {last}"),
+    match toolcell_toolchain::last_line(said) {
+        Some(last) => format!("it ended with {status}: {last:.SAID_MAX$}"),
         None => format!("it ended with {status}"),
     }
 }

@@ -114,7 +114,8 @@ impl Install {
         let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
         let said = shop.written(typed, &reference);
-        if let Some(declared) = shop.declared().get(&name) {
+        let declared = shop.declared().get(&name);
+        if let Some(declared) = declared {
             let known = ComponentReference::parse(&declared.reference, shop.place.folder())?;
             if known != reference {
                 let message = format!(
@@ -130,11 +131,8 @@ impl Install {
         let same = entry.filter(|entry| entry.reference == said);
         let is_unsigned_allowed = self.allow_unsigned
             || same.is_some_and(|entry| entry.allow_unsigned && installed.is_confirmed(entry))
-            || shop
-                .declared()
-                .get(&name)
-                .is_some_and(|declared| declared.allow_unsigned);
-        let is_named = shop.declared().contains_key(&name);
+            || declared.is_some_and(|declared| declared.allow_unsigned);
+        let is_named = declared.is_some();
         let is_new = !is_named && !shop.is_user && !self.locked && shop.config.exists();
         Ok(Want {
             is_declared: is_named || is_new,

@@ -60,12 +60,9 @@ impl ReplayableCall {
         let Some(usage) = result.usage.clone() else {
             return Err(vec![ReplayBlocker::NeverRan.into()]);
         };
-        let data = match invocation.extra.get("replay") {
-            Some(data) => {
-                Some(serde_json::from_value::<ReplayData>(data.clone()).map_err(damaged)?)
-            }
-            None => None,
-        };
+        let data = invocation.extra.get("replay").cloned();
+        let data = data.map(serde_json::from_value::<ReplayData>);
+        let data = data.transpose().map_err(damaged)?;
         let input = input(&invocation);
         let mut blockers = blockers(&result, data.as_ref());
         // A hook says so after the tool has run, when what a replay needs is recorded already.
@@ -125,19 +122,14 @@ fn is_never_persisted(record: &Value) -> bool {
 
 /// The input that ran, byte for byte: the caller's, or as hooks, defaults or the approver changed it.
 fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
-    let Some(reference) = invocation.call_input_ref.as_deref() else {
-        return Err(ReplayBlocker::NeverRan);
-    };
+    let reference = invocation.call_input_ref.as_deref();
+    let reference = reference.ok_or(ReplayBlocker::NeverRan)?;
     let sent = match &invocation.model_input_text {
         Some(text) => Input::from_text(text.as_str()),
         None => Input::from_value((*invocation.model_input).clone()),
     };
-    let ran = invocation
-        .call_input
-        .as_deref()
-        .cloned()
-        .map(Input::from_value);
-    let exact = [Some(sent), ran]
+    let ran = invocation.call_input.as_deref().cloned();
+    let exact = [Some(sent), ran.map(Input::from_value)]
         .into_iter()
         .flatten()
         .find(|input| input.reference() == reference);

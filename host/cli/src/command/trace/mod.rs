@@ -84,10 +84,7 @@ impl Trace {
         if log.settings().keep == Keep::None {
             show::say("note: the call log is turned off: [log] keep = \"none\" in toolcell.toml");
         }
-        let session = match self.session {
-            Some(session) => session,
-            None => latest(log)?,
-        };
+        let session = self.session.map_or_else(|| latest(log), Ok)?;
         let detectors = Detectors {
             loop_after: self.loop_after,
             token_budget: self.token_budget,
