@@ -381,7 +381,8 @@ mod tests {
 
     #[test]
     fn only_what_dpkg_calls_installed_is_installed() {
-        let search = debian().search(Preference::Packages);
+        let programs = debian();
+        let search = programs.search(Preference::Packages);
         let missing = missing(&search, &["rustc-web", "cargo-web"]).unwrap();
         assert_eq!(missing, ["rustc-web"]);
     }
