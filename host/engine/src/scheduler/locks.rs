@@ -1,19 +1,13 @@
 //! Which calls may run beside each other: those whose effects cannot meet.
 
-mod callers;
 mod claim;
-mod index;
-mod order;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use callers::CallerNumbers;
 pub use claim::{NetworkUse, ResourceClaim};
-use index::{ClaimIndex, ClaimStage};
-use order::{QueuedCall, TurnOrder};
 
 /// How often a call that got its place too late is passed. After that, other calls that meet it wait until it has a place,
 /// because a caller that uses all its places could otherwise be passed for ever.
@@ -43,22 +37,29 @@ pub struct ResourceLocks(Arc<Mutex<CallQueue>>);
 #[derive(Debug, Default)]
 struct CallQueue {
     next: u64,
-    entries: HashMap<u64, QueueEntry>,
-    callers: CallerNumbers,
-    index: ClaimIndex,
-    /// Number of the calls that were decided on and do not run.
-    waiting: usize,
-    /// All calls of lines: the line, and the id of the call.
-    lined: BTreeSet<(u64, u64)>,
-    /// Those of them that were not decided on.
-    undecided: BTreeSet<(u64, u64)>,
+    entries: BTreeMap<u64, QueueEntry>,
 }
 
-#[derive(Debug)]
+/// How far a call with a claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClaimStage {
+    /// It waits for its turn, or has it and is about to run. No later call passes it.
+    Waiting,
+    /// Its caller has no place for it, or it waits for a call without a place. Calls of other callers pass it.
+    Placeless,
+    /// Its caller has no place for it, and it was passed too often: no later call passes it any more.
+    Insistent,
+    Running,
+}
+
+#[derive(Clone, Debug)]
 struct QueueEntry {
-    call: QueuedCall,
+    id: u64,
     caller: Option<Arc<str>>,
     line: Option<ChangeLine>,
+    /// Since when the call is in line, on the clock that gives calls their ids. `None` while it is behind another call of
+    /// its caller, or has no place: all calls in line come before it then.
+    since: Option<u64>,
     /// `None` until the call was decided on.
     claim: Option<ResourceClaim>,
     /// `None` until the call was decided on.
@@ -67,6 +68,49 @@ struct QueueEntry {
     passes: u32,
     /// `Some` while the call is awaited.
     news: Option<Arc<Notify>>,
+}
+
+impl QueueEntry {
+    /// When it has its turn among those that wait: the lower comes first.
+    fn order(&self) -> (u64, u64) {
+        (self.since.unwrap_or(u64::MAX), self.id)
+    }
+
+    fn is_pending(&self) -> bool {
+        self.stage.is_some_and(|stage| stage != ClaimStage::Running)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let claims = self.claim.as_ref().zip(other.claim.as_ref());
+        claims.is_some_and(|(one, other_claim)| one.meets(other_claim, self.caller == other.caller))
+    }
+
+    /// Returns whether it is a later call of the same caller that meets `earlier`.
+    fn succeeds(&self, earlier: &Self) -> bool {
+        earlier.id < self.id && earlier.caller == self.caller && self.meets(earlier)
+    }
+
+    /// Returns whether this call keeps `other` waiting.
+    fn holds_up(&self, other: &Self) -> bool {
+        match self.stage {
+            None => false,
+            Some(ClaimStage::Running) => self.meets(other),
+            Some(ClaimStage::Waiting | ClaimStage::Insistent) if self.order() < other.order() => {
+                self.meets(other)
+            }
+            Some(_) => other.succeeds(self),
+        }
+    }
+
+    /// Returns whether `other` waits for this call, which has no place, and is an earlier one of its caller or cannot be
+    /// passed.
+    fn lets_pass(&self, other: &Self) -> bool {
+        match self.stage {
+            Some(ClaimStage::Insistent) => self.order() < other.order() && self.meets(other),
+            Some(ClaimStage::Placeless) => other.succeeds(self),
+            _ => false,
+        }
+    }
 }
 
 /// Calls whose changes keep their order: one that changes something waits until all earlier calls of the line are
@@ -102,19 +146,11 @@ impl CallQueue {
 
     fn enter(&mut self, line: Option<ChangeLine>, caller: Option<&str>) -> u64 {
         let id = self.number();
-        let (number, caller) = self.callers.enter(caller);
-        let call = QueuedCall {
-            caller: number,
-            order: TurnOrder::since(id, id),
-        };
-        if let Some(ChangeLine(line)) = line {
-            self.lined.insert((line, id));
-            self.undecided.insert((line, id));
-        }
         let entry = QueueEntry {
-            call,
-            caller,
+            id,
+            caller: caller.map(Arc::from),
             line,
+            since: Some(id),
             claim: None,
             stage: None,
             passes: 0,
@@ -136,97 +172,75 @@ impl CallQueue {
         entry.claim = Some(claim);
         let line = entry.line;
         let is_blocked = self.is_blocked(id);
-        if has_place && !is_blocked {
+        let runs = has_place && !is_blocked;
+        if runs {
             self.run(id);
         } else {
             self.line_up(id, is_blocked);
         }
         self.decided(line, id);
-        has_place && !is_blocked
+        runs
     }
 
     /// Adds a call to those that wait: behind the earlier calls of its caller that it meets, and before the later ones.
     fn line_up(&mut self, id: u64, is_blocked: bool) {
-        if self.follows_own(id) {
-            self.reorder(id, TurnOrder::not_in_line(id));
+        let follows_own = self.follows_own(id);
+        let stage = self.stage_of(id, is_blocked);
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if follows_own {
+            entry.since = None;
         }
-        self.shift(id, self.stage_of(id, is_blocked));
+        entry.stage = Some(stage);
+        let entry = entry.clone();
         // Calls of a batch are not decided on in their order.
-        for later in self.successors(id) {
-            if self
-                .entries
-                .get(&later)
-                .is_some_and(|entry| entry.call.order.is_in_line())
+        for later in self.successors(&entry) {
+            if let Some(later) = self.entries.get_mut(&later)
+                && later.since.take().is_some()
             {
-                self.reorder(later, TurnOrder::not_in_line(later));
-                self.wake_behind(later);
+                let later = later.clone();
+                self.wake(|behind| behind.meets(&later));
             }
         }
     }
 
-    /// The resources that a call claims, once it was decided on.
-    fn claimed(&self, id: u64) -> Option<(&ResourceClaim, QueuedCall)> {
-        let entry = self.entries.get(&id)?;
-        Some((entry.claim.as_ref()?, entry.call))
-    }
-
     /// Returns whether an earlier call of the same caller that conflicts with it does not run yet.
     fn follows_own(&self, id: u64) -> bool {
-        self.claimed(id)
-            .is_some_and(|(claim, call)| self.index.follows_own(claim, call))
+        self.entries.get(&id).is_some_and(|entry| {
+            self.entries
+                .range(..id)
+                .any(|(_, earlier)| earlier.is_pending() && entry.succeeds(earlier))
+        })
     }
 
-    /// The ids of the next calls of the same caller that meet the call, and do not run yet.
-    fn successors(&self, id: u64) -> Vec<u64> {
-        self.claimed(id)
-            .map_or_else(Vec::new, |(claim, call)| self.index.successors(claim, call))
-    }
-
-    fn reorder(&mut self, id: u64, order: TurnOrder) {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        let from = entry.call;
-        entry.call.order = order;
-        if let (Some(claim), Some(_)) = (&entry.claim, entry.stage) {
-            self.index.change(claim, from, entry.stage, None);
-            self.index.change(claim, entry.call, None, entry.stage);
-        }
+    /// The ids of the later calls of the same caller that meet the call, and do not run yet.
+    fn successors(&self, entry: &QueueEntry) -> Vec<u64> {
+        self.entries
+            .range(entry.id..)
+            .filter(|(_, later)| later.is_pending() && later.succeeds(entry))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Puts a call in line from now on, unless it is, or still follows another call of its caller.
     fn enter_line(&mut self, id: u64) {
-        let is_outside =
-            |entry: &QueueEntry| entry.claim.is_some() && !entry.call.order.is_in_line();
-        if self.entries.get(&id).is_some_and(is_outside) && !self.follows_own(id) {
-            let now = self.number();
-            self.reorder(id, TurnOrder::since(now, id));
+        if self.follows_own(id) {
+            return;
+        }
+        let now = self.number();
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.claim.is_some()
+        {
+            entry.since.get_or_insert(now);
         }
     }
 
     /// Lets those changes go on that waited for the decision on the call `id`, which was made or is not needed any more.
     fn decided(&mut self, line: Option<ChangeLine>, id: u64) {
-        let Some(ChangeLine(line)) = line else { return };
-        let first = self
-            .undecided
-            .range((line, 0)..=(line, u64::MAX))
-            .next()
-            .copied();
-        self.undecided.remove(&(line, id));
-        if first != Some((line, id)) {
-            return;
+        if line.is_some() {
+            self.wake(|entry| entry.line == line && entry.id > id);
         }
-        let next = self
-            .undecided
-            .range((line, id)..=(line, u64::MAX))
-            .next()
-            .map_or(u64::MAX, |(_, id)| *id);
-        let freed = self
-            .lined
-            .range((line, id)..=(line, next))
-            .map(|(_, id)| *id)
-            .collect();
-        self.wake(freed);
     }
 
     /// Returns whether the call must wait for its turn. A call that ended or runs waits for nothing.
@@ -241,19 +255,21 @@ impl CallQueue {
         let Some(claim) = &entry.claim else {
             return true;
         };
-        let undecided = |ChangeLine(line): ChangeLine| {
-            self.undecided.range((line, 0)..(line, id)).next().is_some()
-        };
-        let awaits_decisions = claim.changes() && entry.line.is_some_and(undecided);
-        awaits_decisions || self.index.holds_up(claim, entry.call)
+        let awaits_decisions = entry.line.is_some()
+            && claim.changes()
+            && self
+                .entries
+                .range(..id)
+                .any(|(_, earlier)| earlier.line == entry.line && earlier.claim.is_none());
+        awaits_decisions || self.entries.values().any(|other| other.holds_up(entry))
     }
 
     /// The stage of a call that does not run. One that waits for a call without a place can be passed like that one.
     /// Otherwise it would keep calls waiting that do not meet the call without a place.
     fn stage_of(&self, id: u64, is_blocked: bool) -> ClaimStage {
         let follows =
-            |(claim, call): (&ResourceClaim, _)| self.index.follows_placeless(claim, call);
-        if is_blocked && self.claimed(id).is_some_and(follows) {
+            |entry: &QueueEntry| self.entries.values().any(|other| other.lets_pass(entry));
+        if is_blocked && self.entries.get(&id).is_some_and(follows) {
             ClaimStage::Placeless
         } else {
             ClaimStage::Waiting
@@ -261,32 +277,21 @@ impl CallQueue {
     }
 
     fn shift(&mut self, id: u64, to: ClaimStage) {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        let Some(claim) = &entry.claim else { return };
-        self.index.change(claim, entry.call, entry.stage, Some(to));
-        if entry.stage.is_none() {
-            self.waiting += 1;
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.claim.is_some()
+        {
+            entry.stage = Some(to);
         }
-        entry.stage = Some(to);
     }
 
     fn run(&mut self, id: u64) {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        let Some(claim) = &entry.claim else { return };
-        let waited = entry.stage.is_some();
-        self.index
-            .change(claim, entry.call, entry.stage, Some(ClaimStage::Running));
-        entry.stage = Some(ClaimStage::Running);
-        if waited {
-            self.waiting -= 1;
-            self.successors(id)
-                .into_iter()
-                .for_each(|next| self.enter_line(next));
-        }
+        let waited = self
+            .entries
+            .get(&id)
+            .filter(|entry| entry.is_pending())
+            .map_or_else(Vec::new, |entry| self.successors(entry));
+        self.shift(id, ClaimStage::Running);
+        waited.into_iter().for_each(|next| self.enter_line(next));
     }
 
     /// Lets the call run, if it is still its turn. Returns whether it runs.
@@ -316,103 +321,90 @@ impl CallQueue {
     fn lack_place(&mut self, id: u64) {
         let Some(entry) = self
             .entries
-            .get(&id)
+            .get_mut(&id)
             .filter(|entry| entry.stage == Some(ClaimStage::Waiting))
         else {
             return;
         };
         if entry.passes < PASSES_MAX {
-            self.reorder(id, TurnOrder::not_in_line(id));
-            self.shift(id, ClaimStage::Placeless);
+            entry.since = None;
+            entry.stage = Some(ClaimStage::Placeless);
         } else {
-            self.shift(id, ClaimStage::Insistent);
+            entry.stage = Some(ClaimStage::Insistent);
         }
-        self.wake_behind(id);
+        let entry = entry.clone();
+        self.wake(|behind| behind.meets(&entry));
     }
 
     /// Notifier for the turn of the call `id`; `None` if it may run.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
         self.enter_line(id);
         let is_blocked = self.is_blocked(id);
-        let stage = self.entries.get(&id)?.stage;
-        if matches!(stage, Some(ClaimStage::Waiting | ClaimStage::Placeless)) {
-            let to = self.stage_of(id, is_blocked);
-            self.shift(id, to);
-            if to == ClaimStage::Placeless && stage == Some(ClaimStage::Waiting) {
-                self.wake_behind(id);
-            }
-        }
-        if !is_blocked {
-            // A call that waits for its place is not asked about when others leave.
-            self.entries.get_mut(&id)?.news = None;
-            return None;
-        }
+        let to = self.stage_of(id, is_blocked);
         let entry = self.entries.get_mut(&id)?;
-        Some(Arc::clone(entry.news.get_or_insert_with(Arc::default)))
+        let from = entry.stage;
+        if matches!(from, Some(ClaimStage::Waiting | ClaimStage::Placeless)) {
+            entry.stage = Some(to);
+        }
+        // A call that waits for its place is not asked about when others leave.
+        entry.news = is_blocked.then(|| entry.news.take().unwrap_or_default());
+        let entry = entry.clone();
+        if to == ClaimStage::Placeless && from == Some(ClaimStage::Waiting) {
+            self.wake(|behind| behind.meets(&entry));
+        }
+        entry.news
     }
 
     /// Removes the call `id`, and lets those go on that waited for it. Returns its claim.
     fn leave(&mut self, id: u64) -> Option<ResourceClaim> {
         let entry = self.entries.remove(&id)?;
-        self.callers.leave(entry.caller.as_deref());
-        if let Some(ChangeLine(line)) = entry.line {
-            self.lined.remove(&(line, id));
-        }
-        let Some(claim) = entry.claim else {
+        if entry.claim.is_none() {
             self.decided(entry.line, id);
             return None;
+        }
+        if entry.is_pending() {
+            let successors = self.successors(&entry);
+            successors
+                .into_iter()
+                .for_each(|next| self.enter_line(next));
+        }
+        self.wake(|behind| behind.meets(&entry));
+        entry.claim
+    }
+
+    /// Notifies the calls that `is_concerned` names and whose turn has come, and the calls that waited for calls that can be
+    /// passed from now on. A call that no longer waits for a call without a place is no longer passed.
+    fn wake(&mut self, is_concerned: impl Fn(&QueueEntry) -> bool) {
+        let mut passed: Vec<QueueEntry> = Vec::new();
+        let concerns = |passed: &[QueueEntry], entry: &QueueEntry| {
+            is_concerned(entry) || passed.iter().any(|passed| passed.meets(entry))
         };
-        self.index.change(&claim, entry.call, entry.stage, None);
-        let mut freed = Vec::new();
-        if entry.stage != Some(ClaimStage::Running) {
-            self.waiting -= 1;
-            freed = self.index.successors(&claim, entry.call);
-            freed.iter().for_each(|next| self.enter_line(*next));
-        }
-        if self.waiting > 0 {
-            freed.extend(self.index.behind(&claim, entry.call.caller));
-            self.wake(freed);
-        }
-        Some(claim)
-    }
-
-    /// The ids of all calls that the call may have been the last to hold up.
-    fn behind(&self, id: u64) -> Vec<u64> {
-        self.claimed(id).map_or_else(Vec::new, |(claim, call)| {
-            self.index.behind(claim, call.caller)
-        })
-    }
-
-    fn wake_behind(&mut self, id: u64) {
-        let behind = self.behind(id);
-        self.wake(behind);
-    }
-
-    /// Notifies the calls in `ids` whose turn has come, and the calls that waited for calls that can be passed from now
-    /// on. A call that no longer waits for a call without a place is no longer passed.
-    fn wake(&mut self, mut ids: Vec<u64>) {
-        while let Some(id) = ids.pop() {
+        // Calls wait for earlier ones of their caller, so that one look at each is enough.
+        let ids: Vec<u64> = self.entries.keys().copied().collect();
+        for id in ids {
             let Some(entry) = self.entries.get(&id) else {
                 continue;
             };
-            if entry.news.is_none() && entry.stage != Some(ClaimStage::Waiting) {
-                continue;
-            }
-            if !self.is_blocked(id) {
-                if let Some(news) = &entry.news {
-                    news.notify_one();
-                }
+            if !entry.is_pending() || !concerns(&passed, entry) || !self.is_blocked(id) {
                 continue;
             }
             match (entry.stage, self.stage_of(id, true)) {
                 (Some(ClaimStage::Waiting), ClaimStage::Placeless) => {
+                    passed.push(entry.clone());
                     self.shift(id, ClaimStage::Placeless);
-                    ids.extend(self.behind(id));
                 }
-                (Some(ClaimStage::Placeless), ClaimStage::Waiting) => {
-                    self.shift(id, ClaimStage::Waiting)
+                (Some(ClaimStage::Placeless), ClaimStage::Waiting) if entry.news.is_some() => {
+                    self.shift(id, ClaimStage::Waiting);
                 }
                 _ => {}
+            }
+        }
+        for entry in self.entries.values() {
+            if let Some(news) = &entry.news
+                && concerns(&passed, entry)
+                && !self.is_blocked(entry.id)
+            {
+                news.notify_one();
             }
         }
     }

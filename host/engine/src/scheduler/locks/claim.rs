@@ -16,38 +16,6 @@ pub enum NetworkUse {
     Changes,
 }
 
-/// How a call uses what other calls can reach too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UseMode {
-    /// Beside others that change nothing there.
-    Shared,
-    Exclusive,
-}
-
-impl UseMode {
-    fn new(is_exclusive: bool) -> Self {
-        if is_exclusive {
-            Self::Exclusive
-        } else {
-            Self::Shared
-        }
-    }
-}
-
-/// The resources beside folders that calls can share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum SharedResource {
-    /// Everything that calls can reach: each call uses it, shared, unless it must be alone.
-    Whole,
-    /// By caller. The network is one resource for the calls of one caller, but not between callers, because one
-    /// caller's request would stop all others.
-    Network(u64),
-    /// By caller, because each has a context of its own.
-    Context(u64),
-    /// A resource that tools declare as shared.
-    Named(Arc<str>),
-}
-
 /// Resources that one call can reach and other calls can notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceClaim {
@@ -56,10 +24,10 @@ pub struct ResourceClaim {
     /// The same, for folders that the call may change.
     writes: Vec<Arc<Path>>,
     network: NetworkUse,
-    /// How the call uses the context of its caller; `None` if it cannot change it.
-    context: Option<UseMode>,
-    /// Resources that the tool's calls share, by name.
-    named: Vec<(Arc<str>, UseMode)>,
+    /// `Some` if the call can change the context of its caller; `true`: beside no other that can.
+    context: Option<bool>,
+    /// Resources that the tool's calls share, by name; `true`: the call runs beside no other that uses it.
+    named: Vec<(Arc<str>, bool)>,
     /// `true` if the call must run alone.
     alone: bool,
 }
@@ -83,7 +51,7 @@ impl ResourceClaim {
     #[must_use]
     pub fn in_context(self, serial: bool) -> Self {
         Self {
-            context: Some(UseMode::new(serial)),
+            context: Some(serial),
             ..self
         }
     }
@@ -93,11 +61,9 @@ impl ResourceClaim {
     #[must_use]
     pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
-            let mode = UseMode::new(is_exclusive);
             match self.named.iter_mut().find(|(known, _)| known == name) {
-                Some((_, known)) if is_exclusive => *known = mode,
-                Some(_) => {}
-                None => self.named.push((Arc::clone(name), mode)),
+                Some((_, known)) => *known |= is_exclusive,
+                None => self.named.push((Arc::clone(name), is_exclusive)),
             }
         }
         self
@@ -120,40 +86,41 @@ impl ResourceClaim {
         self.alone
             || !self.writes.is_empty()
             || self.network == NetworkUse::Changes
-            || self.context == Some(UseMode::Exclusive)
-            || self
-                .named
-                .iter()
-                .any(|(_, mode)| *mode == UseMode::Exclusive)
+            || self.context == Some(true)
+            || self.named.iter().any(|(_, is_exclusive)| *is_exclusive)
     }
 
-    /// The use of each resource but folders by a call of this caller.
-    pub(super) fn uses(&self, caller: u64) -> impl Iterator<Item = (SharedResource, UseMode)> {
-        let whole = UseMode::new(self.alone);
-        let network = match self.network {
-            NetworkUse::None => None,
-            NetworkUse::Reads => Some(UseMode::Shared),
-            NetworkUse::Changes => Some(UseMode::Exclusive),
-        };
-        let of_call = [
-            Some((SharedResource::Whole, whole)),
-            network.map(|mode| (SharedResource::Network(caller), mode)),
-            self.context
-                .map(|mode| (SharedResource::Context(caller), mode)),
-        ];
-        let named = self.named.iter();
-        let named = named.map(|(name, mode)| (SharedResource::Named(Arc::clone(name)), *mode));
-        of_call.into_iter().flatten().chain(named)
+    /// Returns whether a call with this claim and one with the other could notice each other. The network is one resource
+    /// for the calls of one caller, but not between callers, because one caller's request would stop all others. Each caller
+    /// has a context of its own.
+    pub(super) fn meets(&self, other: &Self, same_caller: bool) -> bool {
+        let network = [self.network, other.network];
+        let on_network =
+            network.contains(&NetworkUse::Changes) && !network.contains(&NetworkUse::None);
+        let in_context = matches!(
+            (self.context, other.context),
+            (Some(one), Some(other)) if one || other
+        );
+        self.alone
+            || other.alone
+            || (same_caller && (on_network || in_context))
+            || self.writes_where_reaches(other)
+            || other.writes_where_reaches(self)
+            || self.named.iter().any(|(name, is_exclusive)| {
+                other
+                    .named
+                    .iter()
+                    .any(|(other, beside)| name == other && (*is_exclusive || *beside))
+            })
     }
 
-    /// The use of each folder.
-    pub(super) fn folders(&self) -> impl Iterator<Item = (&Arc<Path>, UseMode)> {
-        let reads = self.reads.iter().map(|folder| (folder, UseMode::Shared));
-        reads.chain(
-            self.writes
-                .iter()
-                .map(|folder| (folder, UseMode::Exclusive)),
-        )
+    fn writes_where_reaches(&self, other: &Self) -> bool {
+        self.writes.iter().any(|written| {
+            let reached = other.reads.iter().chain(&other.writes);
+            reached
+                .into_iter()
+                .any(|folder| folder.starts_with(written) || written.starts_with(folder))
+        })
     }
 }
 
