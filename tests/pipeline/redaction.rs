@@ -41,7 +41,7 @@ fn redacted(called: &Called) -> Vec<Value> {
         .events
         .iter()
         .filter(|event| event.event_type.as_str() == "tool.result.redacted");
-    events.map(|event| (*event.data).clone()).collect()
+    events.map(|event| event.data.clone()).collect()
 }
 
 #[tokio::test]

@@ -11,14 +11,16 @@ pub mod hook;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+
 pub use cancellation::Cancellation;
 pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, LimitShare, ToolCaller};
 use toolcell_journal::Artifacts;
 use toolcell_policy::secret::Secrets;
 use toolcell_policy::{Limits, Permit, PreflightPermit};
 use toolcell_spec::{
-    AbortReason, Content, ContextModifier, ErrorCode, InvocationId, ProgressStatus, Refusal,
-    Replay, ReplayData, SafetyFacts, Usage,
+    AbortReason, Content, ContextModifier, ErrorCode, InvocationId, Refusal, Replay, ReplayData,
+    SafetyFacts, ToolProgress, Usage,
 };
 use toolcell_system::BoxFuture;
 
@@ -132,7 +134,7 @@ pub struct ResumedState {
 /// Receives what a guest reports while it runs. It is called from within the run, so it must not block.
 pub trait Observer: Send + Sync {
     /// A progress update, or a partial result.
-    fn progress(&self, update: GuestProgress);
+    fn progress(&self, update: ToolProgress);
     /// A line of the `log` interface; `fields` is the JSON text of an object, if the guest gave one.
     fn log(&self, level: &str, message: &str, fields: Option<&str>);
     /// The guest acknowledged a cancellation.
@@ -142,7 +144,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// A denial of the sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SandboxDenial {
     /// `network` or `file_read`.
     pub capability: &'static str,
@@ -152,22 +154,6 @@ pub struct SandboxDenial {
     pub target_class: String,
     /// The rule that denied it.
     pub rule: String,
-}
-
-/// The fields of a progress update that a guest may set.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GuestProgress {
-    pub status: ProgressStatus,
-    pub message: Option<String>,
-    /// 0 to 100.
-    pub percent: Option<f64>,
-    pub current_step: Option<String>,
-    pub total_steps: Option<u32>,
-    pub bytes_read: Option<u64>,
-    pub bytes_written: Option<u64>,
-    pub line_count: Option<u64>,
-    /// The reference and the JSON array of a partial result.
-    pub partial: Option<(String, serde_json::Value)>,
 }
 
 /// Result of a run. Boxed, because it is handed through several futures.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use toolcell_policy::secret::{REDACTED, Redactor, SpokenMeter};
 use toolcell_spec::{
-    AbortReason, CallRecord, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX,
-    ProgressId, ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
+    AbortReason, CallRecord, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId,
+    ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
     TraceContext, digest, evidence_ref, read_json,
 };
 
@@ -70,10 +70,9 @@ pub fn of_no_call(
     source: &Arc<str>,
     event_type: EventType,
     tool_id: Option<&str>,
-    data: impl Into<EventData>,
+    data: Value,
 ) -> ToolEvent {
     let tool_id: Option<Arc<str>> = tool_id.map(Arc::from);
-    let data: EventData = data.into();
     let surface = || {
         data.get("surface_id")
             .and_then(Value::as_str)
@@ -314,26 +313,17 @@ impl Trail {
     }
 
     /// Publishes an event; `data` is an object.
-    pub fn emit(&self, event_type: EventType, data: impl Into<EventData>) {
-        self.emit_at(self.now(), event_type, data);
-    }
-
-    /// As [`Self::emit`], for what happened at `time`, a moment ago. A call saves a reading of the clock with it.
-    pub fn emit_at(&self, time: Timestamp, event_type: EventType, data: impl Into<EventData>) {
+    pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();
-        let event = self.event(&kept, time, event_type, data.into());
+        let event = self.event(&kept, event_type, data);
         self.publish(&mut kept, event);
     }
 
     /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
     /// first. Then [`Self::announce`] publishes it.
-    pub fn prepare(
-        &self,
-        event_type: EventType,
-        data: impl Into<EventData>,
-    ) -> (Vec<ToolEvent>, ToolEvent) {
+    pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
-        let event = self.event(&kept, self.now(), event_type, data.into());
+        let event = self.event(&kept, event_type, data);
         let mut events = kept.events.clone();
         events.push(event.clone());
         (events, event)
@@ -349,13 +339,7 @@ impl Trail {
         self.kept().events.clone()
     }
 
-    fn event(
-        &self,
-        kept: &TrailContents,
-        time: Timestamp,
-        event_type: EventType,
-        mut data: EventData,
-    ) -> ToolEvent {
+    fn event(&self, kept: &TrailContents, event_type: EventType, mut data: Value) -> ToolEvent {
         if !kept.redactor.is_idle()
             && let Some(fields) = data.as_object_mut()
         {
@@ -364,17 +348,17 @@ impl Trail {
                 .filter(|(name, _)| !OWN_WORDS.contains(&name.as_str()));
             said.for_each(|(_, value)| _ = kept.redactor.redact(value));
         }
-        self.plain_event(kept.tool_id.clone(), time, event_type, data)
+        self.plain_event(kept.tool_id.clone(), event_type, data)
     }
 
     /// Creates an event with `data` that were redacted.
     fn plain_event(
         &self,
         tool_id: Option<Arc<str>>,
-        time: Timestamp,
         event_type: EventType,
-        data: EventData,
+        data: Value,
     ) -> ToolEvent {
+        let time = self.now();
         ToolEvent {
             schema_version: SchemaVersion::default(),
             event_id: EventId::at(time),
@@ -490,7 +474,7 @@ impl Trail {
             !kept.ended && (waits || !kept.progress.is_empty())
         };
         if tells {
-            self.progress(ToolProgress::of_host(self.0.invocation_id, status));
+            self.progress(ToolProgress::new(status));
         }
     }
 
@@ -501,10 +485,7 @@ impl Trail {
         };
         let is_silent = !self.kept().progress.last().is_some_and(is_recent);
         if is_silent {
-            self.progress(ToolProgress::of_host(
-                self.0.invocation_id,
-                ProgressStatus::Running,
-            ));
+            self.progress(ToolProgress::new(ProgressStatus::Running));
         }
         is_silent
     }
@@ -538,7 +519,7 @@ impl Trail {
         };
         self.kept().meter = meter;
         let data = json!({ "level": level, "message": message, "fields": fields });
-        let event = self.plain_event(tool_id, self.now(), EventType::Logged, data.into());
+        let event = self.plain_event(tool_id, EventType::Logged, data);
         self.0
             .listeners
             .iter()

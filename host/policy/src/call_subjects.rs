@@ -1,13 +1,15 @@
 //! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
 //! host resolves them.
 
-use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 use url::Url;
 
-use toolcell_spec::{ErrorCode, Input, PermissionProfile, Refusal, SubjectField, SubjectKind};
+use toolcell_spec::{
+    ErrorCode, Input, PermissionProfile, Refusal, SubjectField, SubjectKind, pointed, pointed_mut,
+    pointer_steps,
+};
 use toolcell_system::resolved_path::ResolvedPath;
 
 use super::network::{Origin, is_plain};
@@ -115,8 +117,7 @@ pub(super) fn named(
             named.add_commands(field, value)?;
             continue;
         }
-        let mut found = Vec::new();
-        collect(value, pointer_steps(field), &mut found);
+        let found = subjects(value, field);
         let given = found.iter().any(|value| !value.is_null());
         for value in found.into_iter().filter(|value| !value.is_null()) {
             let text = value
@@ -143,34 +144,32 @@ pub(super) fn absolute(
         return None;
     }
     let given = input.value().ok()?;
-    // Copied only for a change, because each call passes here, and most change nothing.
-    let mut value = Cow::Borrowed(given);
-    let whole = |place: &Value| {
-        let text = place.as_str().filter(|text| !text.is_empty())?;
-        Some(guest_path(text, capability)).filter(|path| path != text)
-    };
-    let paths = |field: &&SubjectField| field.kind == SubjectKind::Path;
-    for field in fields.iter().filter(paths) {
-        let mut found = Vec::new();
-        collect(&value, pointer_steps(field), &mut found);
-        let is_given = found.iter().any(|place| !place.is_null());
-        if found.iter().any(|place| whole(place).is_some()) {
-            change(value.to_mut(), pointer_steps(field), &mut |place| {
-                if let Some(path) = whole(place) {
-                    *place = Value::String(path);
+    let mut value = given.clone();
+    for field in fields
+        .iter()
+        .filter(|field| field.kind == SubjectKind::Path)
+    {
+        let steps = pointer_steps(&field.pointer);
+        let mut is_given = false;
+        for (_, place) in pointed_mut(&mut value, &steps) {
+            let places = match place {
+                Value::Array(items) => items.as_mut_slice(),
+                one => std::slice::from_mut(one),
+            };
+            for place in places {
+                is_given |= !place.is_null();
+                if let Some(text) = place.as_str().filter(|text| !text.is_empty()) {
+                    *place = guest_path(text, capability).into();
                 }
-            });
+            }
         }
         // The guest would look for its own default in its working directory.
         let default = field.default.as_deref().filter(|_| !is_given);
         if let Some(path) = default.and_then(|default| elsewhere(default, capability)) {
-            give(value.to_mut(), pointer_steps(field), path);
+            give(&mut value, &steps, path);
         }
     }
-    match value {
-        Cow::Owned(value) if value != *given => Some(input.with_value(value)),
-        _ => None,
-    }
+    (value != *given).then(|| input.with_value(value))
 }
 
 /// Returns whether arguments of a tool are paths.
@@ -198,17 +197,20 @@ fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
 }
 
 /// Sets the value at the end of the steps of a pointer, where the objects on the way exist.
-fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, path: String) {
-    let (Some(step), Value::Object(fields)) = (steps.next(), value) else {
+fn give(mut value: &mut Value, steps: &[String], path: String) {
+    let Some((last, outer)) = steps.split_last() else {
         return;
     };
-    let name = unescaped(step);
-    if steps.clone().next().is_some() {
-        if let Some(inner) = fields.get_mut(&name) {
-            give(inner, steps, path);
-        }
-    } else if fields.get(&name).is_none_or(Value::is_null) {
-        fields.insert(name, Value::String(path));
+    for step in outer {
+        let Some(inner) = value.get_mut(step.as_str()) else {
+            return;
+        };
+        value = inner;
+    }
+    if let Value::Object(fields) = value
+        && fields.get(last).is_none_or(Value::is_null)
+    {
+        fields.insert(last.clone(), path.into());
     }
 }
 
@@ -217,10 +219,10 @@ pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
     let Ok(value) = input.value() else {
         return false;
     };
-    let mut found = Vec::new();
-    for field in fields {
-        collect(value, pointer_steps(field), &mut found);
-    }
+    let found: Vec<&Value> = fields
+        .iter()
+        .flat_map(|field| subjects(value, field))
+        .collect();
     let bytes = found
         .iter()
         .filter_map(|value| value.as_str())
@@ -247,8 +249,7 @@ impl NamedPath {
 impl CallSubjects {
     /// Adds the commands that `field` names. A list is one command.
     fn add_commands(&mut self, field: &SubjectField, input: &Value) -> Result<(), Refusal> {
-        let mut found = Vec::new();
-        places(input, pointer_steps(field), &mut found);
+        let mut found = pointed(input, &pointer_steps(&field.pointer));
         found.retain(|value| !value.is_null());
         let default = field.default.clone().map(Value::String);
         for value in found
@@ -332,91 +333,15 @@ fn unreadable(field: &SubjectField, what: &str) -> Refusal {
     Refusal::new(ErrorCode::SubjectUnreadable, message)
 }
 
-/// The steps of the pointer of `field`, escaped.
-fn pointer_steps(field: &SubjectField) -> impl Iterator<Item = &str> + Clone {
-    field
-        .pointer
-        .strip_prefix('/')
-        .unwrap_or(&field.pointer)
-        .split('/')
-}
-
-/// Collects every value that the steps of a pointer lead to. An argument that is a list names each of its items.
-fn collect<'v, 's>(
-    value: &'v Value,
-    steps: impl Iterator<Item = &'s str> + Clone,
-    found: &mut Vec<&'v Value>,
-) {
-    let mut whole = Vec::new();
-    places(value, steps, &mut whole);
-    for value in whole {
-        match value {
-            Value::Array(items) => found.extend(items),
-            value => found.push(value),
-        }
-    }
-}
-
-/// Collects what the steps of a pointer lead to, lists as they are.
-fn places<'v, 's>(
-    value: &'v Value,
-    mut steps: impl Iterator<Item = &'s str> + Clone,
-    found: &mut Vec<&'v Value>,
-) {
-    let Some(step) = steps.next() else {
-        return found.push(value);
-    };
-    match value {
-        Value::Object(fields) => {
-            if let Some(inner) = fields.get(&unescaped(step)) {
-                places(inner, steps, found);
-            }
-        }
-        Value::Array(items) if step == "*" => items
-            .iter()
-            .for_each(|item| places(item, steps.clone(), found)),
-        Value::Array(items) => {
-            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get(at)) {
-                places(item, steps, found);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Applies `edit` to every value that [`collect`] finds.
-fn change<'s>(
-    value: &mut Value,
-    mut steps: impl Iterator<Item = &'s str> + Clone,
-    edit: &mut impl FnMut(&mut Value),
-) {
-    let Some(step) = steps.next() else {
-        return match value {
-            Value::Array(items) => items.iter_mut().for_each(edit),
-            value => edit(value),
-        };
-    };
-    match value {
-        Value::Object(fields) => {
-            if let Some(inner) = fields.get_mut(&unescaped(step)) {
-                change(inner, steps, edit);
-            }
-        }
-        Value::Array(items) if step == "*" => items
-            .iter_mut()
-            .for_each(|item| change(item, steps.clone(), edit)),
-        Value::Array(items) => {
-            if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get_mut(at)) {
-                change(item, steps, edit);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The name that the step of a pointer means (RFC 6901).
-fn unescaped(step: &str) -> String {
-    step.replace("~1", "/").replace("~0", "~")
+/// The values that `field` names. An argument that is a list names each of its items.
+fn subjects<'v>(input: &'v Value, field: &SubjectField) -> Vec<&'v Value> {
+    let found = pointed(input, &pointer_steps(&field.pointer)).into_iter();
+    found
+        .flat_map(|value| match value {
+            Value::Array(items) => items.as_slice(),
+            value => std::slice::from_ref(value),
+        })
+        .collect()
 }
 
 /// `typed` as the guest would open it: absolute. A relative path starts in the caller's folder, or, if that leads into no

@@ -2,14 +2,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use toolcell_spec::{AccessKind, PermissionProfile, digest};
+use toolcell_spec::{AccessKind, PermissionProfile, digest, short_id};
 
 use super::call_subjects::{below, mount_of};
 use super::network::Origin;
 use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret_grant};
-
-/// Number of hexadecimal digits in the name of a capability.
-const REFERENCE_CHARS: usize = 16;
 
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,13 +222,7 @@ impl Capability {
 
     /// Names what a call gets: the same for the same capability (AT-EXEC-13).
     pub fn reference(&self) -> String {
-        let digest = digest(self.canonical().to_string().as_bytes());
-        let hex: String = digest
-            .chars()
-            .skip("sha256:".len())
-            .take(REFERENCE_CHARS)
-            .collect();
-        format!("sandbox:{hex}")
+        short_id("sandbox", &self.canonical().to_string(), 16)
     }
 
     fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {

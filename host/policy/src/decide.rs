@@ -13,7 +13,7 @@ use super::network::Origin;
 use super::rule_match::{RuleCall, RuleMatch, closed_places, matching};
 use super::{
     ApprovalBrief, ApprovalQuestion, Capability, DecisionCase, Denial, Opinion, Permit,
-    PermitTerms, PossibleTouches, PreflightPermit, ceiling, facts, suggestion, unused,
+    PermitTerms, PreflightPermit, ceiling, facts, suggestion, unused,
 };
 
 /// The decision on one call, and its outcome.
@@ -59,7 +59,6 @@ pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
         reason: ruling.message,
         source: ruling.source,
         rule_refs: ruling.rule_refs,
-        touches: PossibleTouches::from_capability(&world),
     });
     let permit = Permit::mint(PermitTerms {
         guest_input: absolute(case.declared.subjects, &case.input, &world),

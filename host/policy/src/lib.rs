@@ -58,7 +58,7 @@ pub use pattern::WordPattern;
 pub use pattern::{PathPattern, UrlPattern};
 pub use permit::{DecisionSubject, Permit, PermitTerms, PreflightPermit};
 pub use provenance::Provenance;
-pub use question::{ApprovalBrief, ApprovalQuestion, PossibleTouches};
+pub use question::{ApprovalBrief, ApprovalQuestion};
 pub use retry::{ATTEMPTS_MAX, BACKOFF_MAX, RETRY_CLASSES, RetryPolicy};
 pub use rule_match::RuleMatch;
 pub use rules::{InstalledTool, Policy, Rule, RuleWords};

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 
 use crate::RetryPolicy;
 use toolcell_spec::{Behavior, Mode, RiskLevel, RuleSource, ToolDeclaration};
@@ -68,14 +68,14 @@ impl Policy {
             rules,
             ..Self::default()
         };
-        policy.rules.sort_by_key(|rule| rule.authority());
+        policy.rules.sort_by_key(|rule| rule.source);
         policy
     }
 
     /// Adds a rule, for example of a session. It does not weaken a denial or a question of another rule.
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(rule);
-        self.rules.sort_by_key(|rule| rule.authority());
+        self.rules.sort_by_key(|rule| rule.source);
     }
 
     /// Records that a `[[tool]]` of `file` is the component with this digest, so that a rule of the same file that
@@ -357,21 +357,6 @@ impl Rule {
     pub fn words(&self) -> &str {
         &self.words
     }
-
-    /// Rank of the rule's source, 0 is the highest: of several matching rules, the highest is named first as the
-    /// reason.
-    fn authority(&self) -> u8 {
-        match self.source {
-            RuleSource::PolicySettings => 0,
-            RuleSource::UserSettings => 1,
-            RuleSource::LocalSettings => 2,
-            RuleSource::ProjectSettings => 3,
-            RuleSource::FlagSettings => 4,
-            RuleSource::CliArg => 5,
-            RuleSource::Command => 6,
-            RuleSource::Session => 7,
-        }
-    }
 }
 
 /// Returns whether the qualified name or the id of `tool` is taken, or the bare name if `means` accepts only that.
@@ -386,13 +371,8 @@ fn any_taken(
 }
 
 fn risk(word: &str) -> anyhow::Result<RiskLevel> {
-    match word {
-        "low" => Ok(RiskLevel::Low),
-        "medium" => Ok(RiskLevel::Medium),
-        "high" => Ok(RiskLevel::High),
-        "critical" => Ok(RiskLevel::Critical),
-        other => anyhow::bail!("risk {other:?} is not one of: low, medium, high, critical"),
-    }
+    let unknown = |_| anyhow!("risk {word:?} is not one of: low, medium, high, critical");
+    word.parse().map_err(unknown)
 }
 
 /// Compiles the path of a rule. A denial or a question of `**/NAME` is about every folder, because the folder of the file

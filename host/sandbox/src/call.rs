@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_executor::{
-    Cancellation, Execution, GuestOutcome, GuestProgress, InputCheck, Observer, PreflightAccess,
-    ResumedState, RunInput, SandboxDenial, canceled,
+    Cancellation, Execution, GuestOutcome, InputCheck, Observer, PreflightAccess, ResumedState,
+    RunInput, SandboxDenial, canceled,
 };
 use toolcell_policy::{Capability, Limits, Permit};
 use toolcell_spec::{
-    AbortReason, ErrorClass, ErrorCode, MeteredUsage, Refusal, SafetyFacts, Usage,
+    AbortReason, ErrorClass, ErrorCode, MeteredUsage, Refusal, SafetyFacts, ToolProgress, Usage,
 };
 use wasmtime::{Store, UpdateDeadline};
 
@@ -734,7 +734,7 @@ fn context(capability: &Capability) -> String {
 pub(super) struct NullObserver;
 
 impl Observer for NullObserver {
-    fn progress(&self, _: GuestProgress) {}
+    fn progress(&self, _: ToolProgress) {}
     fn log(&self, _: &str, _: &str, _: Option<&str>) {}
     fn cancel_acknowledged(&self) {}
     fn denied(&self, _: SandboxDenial) {}

@@ -2,11 +2,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use toolcell_executor::{
-    Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, ResumedState,
-};
+use toolcell_executor::{Cancellation, CommandEnd, NeededInput, Observer, ResumedState};
 use toolcell_journal::{ArtifactDraft, Artifacts};
 use toolcell_policy::Limits;
+use toolcell_spec::ToolProgress;
 use toolcell_system::pool::GUEST_FILES;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::random::WasiRandomCtx;
@@ -188,7 +187,7 @@ impl WasiView for StoreState {
 /// Passes a limited number of updates; of the rest it keeps the latest, which passes at the end.
 pub(super) struct ProgressGate {
     left: u64,
-    waiting: Option<GuestProgress>,
+    waiting: Option<ToolProgress>,
 }
 
 impl ProgressGate {
@@ -200,7 +199,7 @@ impl ProgressGate {
     }
 
     /// Returns `update` if it may pass now. The last place is reserved for the last update of the call.
-    pub(super) fn pass(&mut self, update: GuestProgress) -> Option<GuestProgress> {
+    pub(super) fn pass(&mut self, update: ToolProgress) -> Option<ToolProgress> {
         if self.left > 1 {
             self.left = self.left.saturating_sub(1);
             return Some(update);
@@ -210,7 +209,7 @@ impl ProgressGate {
     }
 
     /// Returns the waiting update, after the call has ended.
-    pub(super) fn finish(&mut self) -> Option<GuestProgress> {
+    pub(super) fn finish(&mut self) -> Option<ToolProgress> {
         self.waiting.take()
     }
 }

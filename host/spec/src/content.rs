@@ -1,7 +1,4 @@
-use std::fmt;
-
-use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{PersistedRef, TypedFields};
@@ -39,7 +36,7 @@ const PERSISTED: &str = "persisted_output_ref";
 /// assert_eq!(Content::text("3 matches").as_text(), Some("3 matches"));
 /// assert!(!Content::log("stderr", "debug").is_model_facing());
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Content {
     /// `type`: one of [`GUEST_BLOCKS`], or a reference that the host made.
     #[serde(rename = "type")]
@@ -100,40 +97,6 @@ impl Content {
     pub fn is_model_facing(&self) -> bool {
         let moved_log = self.kind == PERSISTED && self.fields.get("of").is_some_and(|of| of == LOG);
         self.kind != LOG && !moved_log
-    }
-}
-
-/// Reads a block straight into its map. What serde derives for a flattened map copies every field twice, and each result
-/// has blocks.
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(BlockVisitor)
-    }
-}
-
-struct BlockVisitor;
-
-impl<'de> Visitor<'de> for BlockVisitor {
-    type Value = Content;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("struct Content")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Content, A::Error> {
-        let mut kind = None;
-        let mut fields = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if name != "type" {
-                fields.insert(name, members.next_value()?);
-            } else if kind.replace(members.next_value()?).is_some() {
-                return Err(A::Error::duplicate_field("type"));
-            }
-        }
-        Ok(Content {
-            kind: kind.ok_or_else(|| A::Error::missing_field("type"))?,
-            fields,
-        })
     }
 }
 

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 /// A change of the caller's context that a tool made (AT-PIPE-13): a claim of the tool, which the host does not apply.
 ///
@@ -28,8 +29,21 @@ pub struct ContextModifier {
 /// assert_eq!(ContextModifierPolicy::default().as_str(), "allow_serial_only");
 /// assert!(ContextModifierPolicy::Forbid > ContextModifierPolicy::DeferUntilBatchComplete);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ContextModifierPolicy {
     /// Calls whose tools support context modifiers do not run beside each other.
     #[default]
@@ -50,10 +64,6 @@ impl ContextModifierPolicy {
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AllowSerialOnly => "allow_serial_only",
-            Self::DeferUntilBatchComplete => "defer_until_batch_complete",
-            Self::Forbid => "forbid",
-        }
+        self.into()
     }
 }

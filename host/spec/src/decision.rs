@@ -33,8 +33,9 @@ pub enum Behavior {
 ///
 /// assert_eq!(Mode::default(), Mode::Default);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// Asks for approvals.
     #[default]
@@ -48,15 +49,12 @@ pub enum Mode {
 impl Mode {
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Plan => "plan",
-            Self::NonInteractive => "non_interactive",
-        }
+        self.into()
     }
 }
 
-/// `source`: the origin of the rule that decided (AT-DEC-05).
+/// `source`: the origin of the rule that decided (AT-DEC-05). Of several matching rules, the one with the first of these
+/// sources is named first as the reason.
 ///
 /// ```
 /// use toolcell_spec::RuleSource;
@@ -64,20 +62,22 @@ impl Mode {
 /// let source: RuleSource = serde_json::from_str(r#""session""#).unwrap();
 /// assert_eq!(source, RuleSource::Session);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RuleSource {
-    /// The user's own file.
-    UserSettings,
-    /// A project's file that the user trusts.
-    ProjectSettings,
-    /// The user's own settings for one checkout, in a file beside the project's that the user trusts.
-    LocalSettings,
-    /// A file that an option names.
-    FlagSettings,
     /// Decisions of the host itself: its checks, mode and hooks. They outrank every rule that allows.
     PolicySettings,
+    /// The user's own file.
+    UserSettings,
+    /// The user's own settings for one checkout, in a file beside the project's that the user trusts.
+    LocalSettings,
+    /// A project's file that the user trusts.
+    ProjectSettings,
+    /// A file that an option names.
+    FlagSettings,
     /// An option of the command line, or a program that embeds the host.
     CliArg,
     /// The answer of an approver to the question about this call.

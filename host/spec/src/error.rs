@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 
@@ -11,8 +12,9 @@ use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 /// assert_eq!(ErrorClass::PolicyBlocked.result_status(), ResultStatus::Denied);
 /// assert_eq!(ErrorClass::CredentialMissing.recoverability(), Recoverability::SetupFirst);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorClass {
     /// No tool has this name, or several have (AT-EC-01).
     UnknownTool,
@@ -89,30 +91,7 @@ impl ErrorClass {
 
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownTool => "unknown_tool",
-            Self::InvalidArguments => "invalid_arguments",
-            Self::SchemaValidationFailed => "schema_validation_failed",
-            Self::SchemaNotLoaded => "schema_not_loaded",
-            Self::PermissionDenied => "permission_denied",
-            Self::ApprovalRejected => "approval_rejected",
-            Self::PolicyBlocked => "policy_blocked",
-            Self::HookBlocked => "hook_blocked",
-            Self::CapabilityGap => "capability_gap",
-            Self::SetupRequired => "setup_required",
-            Self::CredentialMissing => "credential_missing",
-            Self::SandboxViolation => "sandbox_violation",
-            Self::Timeout => "timeout",
-            Self::RateLimited => "rate_limited",
-            Self::DependencyUnavailable => "dependency_unavailable",
-            Self::ExecutionFailed => "execution_failed",
-            Self::PartialFailure => "partial_failure",
-            Self::ResultTooLarge => "result_too_large",
-            Self::ResultRedacted => "result_redacted",
-            Self::SiblingCanceled => "sibling_canceled",
-            Self::StreamingFallbackDiscarded => "streaming_fallback_discarded",
-            Self::Canceled => "canceled",
-        }
+        self.into()
     }
 
     /// Returns whether the host words every error of this class, except errors that a tool itself reports.
@@ -168,23 +147,19 @@ impl ErrorClass {
     /// `false` also if a grant, an approval or a setup is needed first.
     fn is_repeatable(self) -> bool {
         use ErrorClass::*;
-        match self {
-            UnknownTool
-            | InvalidArguments
-            | SchemaValidationFailed
-            | SchemaNotLoaded
-            | Timeout
-            | RateLimited
-            | DependencyUnavailable
-            | ExecutionFailed
-            | ResultTooLarge
-            | SiblingCanceled
-            | StreamingFallbackDiscarded
-            | Canceled => true,
-            PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | CapabilityGap
-            | SetupRequired | CredentialMissing | SandboxViolation | PartialFailure
-            | ResultRedacted => false,
-        }
+        !matches!(
+            self,
+            PermissionDenied
+                | ApprovalRejected
+                | PolicyBlocked
+                | HookBlocked
+                | CapabilityGap
+                | SetupRequired
+                | CredentialMissing
+                | SandboxViolation
+                | PartialFailure
+                | ResultRedacted
+        )
     }
 
     /// The terminal status of an invocation that ends with this class before its guest ran.

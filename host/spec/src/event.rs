@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{EventData, EventId, Extra, InvocationId, SchemaVersion, Timestamp};
+use super::{EventId, Extra, InvocationId, SchemaVersion, Timestamp};
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
@@ -118,7 +118,7 @@ pub struct ToolEvent {
     /// The tool, once the name of the call is resolved; `None` for an event of several tools.
     pub tool_id: Option<Arc<str>>,
     /// A JSON object.
-    pub data: EventData,
+    pub data: Value,
     /// The span of its call, if the call has a trace context.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace_refs: Vec<Value>,

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::{Behavior, Content, Extra, InvocationId, SchemaVersion, Timestamp};
 
@@ -11,8 +12,9 @@ use super::{Behavior, Content, Extra, InvocationId, SchemaVersion, Timestamp};
 /// let before: Vec<HookEvent> = HookEvent::ALL.into_iter().filter(|event| event.is_before_the_tool()).collect();
 /// assert_eq!(before.first().map(|event| event.as_str()), Some("pre_tool_use"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum HookEvent {
     /// Before the tool runs, and before the decision whether it may.
     PreToolUse,
@@ -41,14 +43,7 @@ impl HookEvent {
 
     /// The specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PreToolUse => "pre_tool_use",
-            Self::PermissionRequest => "permission_request",
-            Self::PermissionDecision => "permission_decision",
-            Self::PostToolUse => "post_tool_use",
-            Self::PostToolUseFailure => "post_tool_use_failure",
-            Self::ResultPersistence => "result_persistence",
-        }
+        self.into()
     }
 
     /// Returns whether the event comes before the tool runs.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use ulid::{Generator, Ulid};
 
-use super::{EventField, Timestamp};
+use super::Timestamp;
 
 /// Generates an id. Ids of one process sort in the order of creation, also within a millisecond.
 fn next(now: Timestamp) -> Ulid {
@@ -47,12 +47,6 @@ macro_rules! ids {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
-            }
-        }
-
-        impl From<$name> for EventField {
-            fn from(id: $name) -> Self {
-                Self::Id(id.0)
             }
         }
 

@@ -1,5 +1,5 @@
+use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::{fmt, io};
 
 use data_encoding::HEXLOWER;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -16,6 +16,13 @@ pub fn digest(bytes: &[u8]) -> String {
     text.push_str("sha256:");
     HEXLOWER.encode_append(&Sha256::digest(bytes), &mut text);
     text
+}
+
+/// Returns `kind` and as many hex `digits`, the same for the same `text`.
+pub fn short_id(kind: &str, text: &str, digits: usize) -> String {
+    let digest = digest(text.as_bytes());
+    let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+    format!("{kind}:{hex:.digits$}")
 }
 
 /// One of the four inputs of a call (AT-INP-01..04): its text, its value, its reference. Immutable and cheap to clone.
@@ -113,9 +120,8 @@ impl Input {
 
     /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
-        let mut rest = ExpectedBytes(self.0.text.as_bytes());
-        self.value()
-            .is_ok_and(|value| serde_json::to_writer(&mut rest, value).is_ok() && rest.0.is_empty())
+        let written = self.value().map(serde_json::to_string);
+        matches!(written, Ok(Ok(text)) if text == self.0.text)
     }
 
     /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does
@@ -192,21 +198,6 @@ impl Serialize for Input {
 impl<'de> Deserialize<'de> for Input {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::from_text)
-    }
-}
-
-/// Compares what is written with these bytes instead of keeping it. Fails at the first difference.
-struct ExpectedBytes<'a>(&'a [u8]);
-
-impl io::Write for ExpectedBytes<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let rest = self.0.strip_prefix(bytes);
-        self.0 = rest.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::{
     ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy,
@@ -29,7 +30,8 @@ pub enum SchemaVisibility {
     NativeRef,
 }
 
-/// `interrupt_behavior` (AT-IF-08): what happens to a call that is canceled.
+/// `interrupt_behavior` (AT-IF-08): what happens to a call that is canceled, or to the running calls of a batch that its user
+/// interrupts (AT-SCHED-05).
 ///
 /// ```
 /// use toolcell_spec::InterruptBehavior;
@@ -37,13 +39,26 @@ pub enum SchemaVisibility {
 /// assert_eq!(serde_json::to_value(InterruptBehavior::Cancel)?, "cancel");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum InterruptBehavior {
     /// It ends.
     Cancel,
-    /// It goes on. This host stops every call that is canceled, and says so when the tool is loaded.
+    /// It goes on. A tool's own wish counts not: this host stops every call that is canceled, and says so when the tool is
+    /// loaded.
+    #[default]
     Block,
+}
+
+impl InterruptBehavior {
+    /// Every behavior.
+    pub const ALL: [Self; 2] = [Self::Cancel, Self::Block];
+
+    /// Returns the specification's word.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// How calls use a resource that their tools name.

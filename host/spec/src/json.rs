@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::io;
 
 use serde::Serialize;
@@ -13,16 +14,6 @@ pub const JSON_VALUES_MAX: usize = 100_000;
 /// Maximum depth of the arguments or the output of one call. Records hold them some levels further down, and readers of
 /// JSON commonly give up at 128.
 const DEPTH_MAX: usize = 120;
-
-/// Returns an object with `fields`, at its final size from the start: each call makes some.
-pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    Value::Object(
-        fields
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
-    )
-}
 
 /// The fields of a JSON object by their types. One of another type counts as absent.
 ///
@@ -120,6 +111,73 @@ pub fn decoded(text: &str) -> Option<Value> {
     is_container
         .then(|| read_json(text, JSON_VALUES_MAX).ok())
         .flatten()
+}
+
+/// The values directly in an object or array.
+pub fn children(value: &Value) -> impl Iterator<Item = &Value> {
+    let fields = value.as_object().into_iter().flat_map(Map::values);
+    value.as_array().into_iter().flatten().chain(fields)
+}
+
+/// The names of all properties that `schema` describes, at any depth.
+pub fn property_names(schema: &Value, found: &mut BTreeSet<String>) {
+    let named = schema.fields("properties").into_iter();
+    found.extend(named.flat_map(Map::keys).cloned());
+    children(schema).for_each(|inner| property_names(inner, found));
+}
+
+/// The steps of a JSON Pointer (RFC 6901), which may lack its first slash.
+pub fn pointer_steps(pointer: &str) -> Vec<String> {
+    let steps = pointer.strip_prefix('/').unwrap_or(pointer).split('/');
+    steps
+        .map(|step| step.replace("~1", "/").replace("~0", "~"))
+        .collect()
+}
+
+/// One step of a JSON Pointer, as it is written there.
+pub fn escaped_step(step: &str) -> String {
+    step.replace('~', "~0").replace('/', "~1")
+}
+
+/// The values that the steps of a JSON Pointer lead to. The step `*` leads to each item of an array.
+pub fn pointed<'v>(value: &'v Value, steps: &[String]) -> Vec<&'v Value> {
+    let below = |value: &'v Value, step: &String| match value {
+        Value::Array(items) if step == "*" => items.iter().collect(),
+        Value::Array(items) => {
+            let item = step.parse().ok().and_then(|at: usize| items.get(at));
+            Vec::from_iter(item)
+        }
+        value => Vec::from_iter(value.field(step)),
+    };
+    steps.iter().fold(vec![value], |from, step| {
+        from.into_iter()
+            .flat_map(|value| below(value, step))
+            .collect()
+    })
+}
+
+/// As [`pointed`], each with its own JSON Pointer.
+pub fn pointed_mut<'v>(value: &'v mut Value, steps: &[String]) -> Vec<(String, &'v mut Value)> {
+    let mut found = vec![(String::new(), value)];
+    for step in steps {
+        for (at, value) in std::mem::take(&mut found) {
+            match value {
+                Value::Object(fields) => {
+                    let inner = fields.get_mut(step);
+                    found
+                        .extend(inner.map(|inner| (format!("{at}/{}", escaped_step(step)), inner)));
+                }
+                Value::Array(items) => {
+                    let wanted = step.parse::<usize>().ok();
+                    let items = items.iter_mut().enumerate();
+                    let meant = items.filter(|(index, _)| step == "*" || wanted == Some(*index));
+                    found.extend(meant.map(|(index, item)| (format!("{at}/{index}"), item)));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
 }
 
 /// The letters and digits of the name of a field, in lower case: `apiKey`, `api_key` and `API-Key` are one name.

@@ -21,7 +21,6 @@ mod effects;
 mod error;
 mod error_code;
 mod event;
-mod event_data;
 mod exact;
 mod execution_profile;
 mod facts;
@@ -74,7 +73,6 @@ pub use effects::Effects;
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
 pub use error_code::{ErrorCode, Explanation};
 pub use event::{EventType, ToolEvent};
-pub use event_data::{EventData, EventField};
 pub use exact::check_numbers;
 pub use execution_profile::ExecutionProfile;
 pub use facts::{SafetyFacts, SubjectField, SubjectKind};
@@ -82,7 +80,7 @@ pub use finding::Finding;
 pub use header::CONNECTION_HEADERS;
 pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
-pub use input::{Input, digest};
+pub use input::{Input, digest, short_id};
 pub use input_response::{InputResponse, InputResponses};
 pub(crate) use interface::SAME_AS;
 pub use interface::is_subject;
@@ -91,8 +89,11 @@ pub use interface::{
 };
 pub use invocation::{EVIDENCE, evidence_ref};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
-pub use json::{JSON_VALUES_MAX, TypedFields, object, read_json, read_unique_json};
-pub use json::{decoded, json_bytes, json_chars, plain_name};
+pub use json::{JSON_VALUES_MAX, TypedFields, read_json, read_unique_json};
+pub use json::{
+    children, decoded, escaped_step, json_bytes, json_chars, plain_name, pointed, pointed_mut,
+    pointer_steps, property_names,
+};
 pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use output::OutputError;

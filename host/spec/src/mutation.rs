@@ -97,7 +97,7 @@ fn compare(pointer: &str, from: &Value, to: &Value, found: &mut Vec<String>) {
         (Value::Object(a), Value::Object(b)) => {
             let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
             for key in keys {
-                let inner = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let inner = format!("{pointer}/{}", crate::escaped_step(key));
                 match (a.get(key), b.get(key)) {
                     (Some(x), Some(y)) => compare(&inner, x, y, found),
                     _ => found.push(inner),

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::{Extra, SchemaVersion};
 
@@ -14,8 +15,22 @@ const RETENTION_SECONDS_MAX: u64 = 100 * 366 * 86_400;
 ///
 /// assert!(RiskLevel::Critical > RiskLevel::High);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    EnumString,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RiskLevel {
     /// Needs no approval for its risk.
     #[default]
@@ -26,6 +41,13 @@ pub enum RiskLevel {
     High,
     /// Needs an approval, unless a rule allows the tool.
     Critical,
+}
+
+impl RiskLevel {
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// `access_kinds` (AT-PERM-04): what a tool says it needs. A component that uses another word does not load.

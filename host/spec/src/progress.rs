@@ -27,13 +27,12 @@ pub enum ProgressStatus {
 }
 
 impl ToolProgress {
-    /// Progress that the host itself reports. The trail of its call gives it its
-    /// identity, sequence and time.
-    pub fn of_host(invocation_id: InvocationId, status: ProgressStatus) -> Self {
+    /// An update that says nothing yet. The trail of its call gives it its identity, sequence and time.
+    pub fn new(status: ProgressStatus) -> Self {
         Self {
             schema_version: SchemaVersion::default(),
             progress_id: ProgressId::new(),
-            invocation_id,
+            invocation_id: InvocationId::new(),
             sequence: 0,
             status,
             message: None,

@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{InvocationId, ToolInvocation, TypedFields, object};
+use super::{InvocationId, ToolInvocation, TypedFields};
 
 /// Length of a `traceparent` of version 00, in bytes.
 const PARENT_BYTES: usize = 55;
@@ -163,12 +163,7 @@ impl TraceContext {
 
     /// `trace_refs` of the events of the invocation (AT-EVF-10).
     pub fn spans(invocation: &ToolInvocation) -> Vec<Value> {
-        let span = |reference: Value| {
-            object(
-                ["trace_id", "span_id"]
-                    .map(|name| (name, reference.get(name).cloned().unwrap_or_default())),
-            )
-        };
+        let span = |reference: Value| json!({ "trace_id": reference.get("trace_id"), "span_id": reference.get("span_id") });
         Self::references(invocation).into_iter().map(span).collect()
     }
 

@@ -39,7 +39,7 @@ pub use toolcell_engine::pipeline::{
     Batch, BatchCall, BatchListener, CallExplanation, CancelOutcome, Request,
 };
 pub use toolcell_engine::scheduler::batch::{
-    BatchPolicy, InterruptBehavior, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
+    BatchPolicy, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
 };
 pub use toolcell_executor::Cancellation;
 pub use toolcell_executor::hook::{
@@ -57,6 +57,6 @@ pub use toolcell_policy::{
 pub use toolcell_sandbox::{NetworkSettings, Resolver};
 pub use toolcell_spec::{
     AbortReason, CallRecord, Content, ErrorClass, ErrorCode, EventType, Finding, HookEvent,
-    InputResponse, InvocationId, Mode, OutputError, OutputRetention, Refusal, ResultStatus,
-    ToolError, ToolEvent, ToolResult,
+    InputResponse, InterruptBehavior, InvocationId, Mode, OutputError, OutputRetention, Refusal,
+    ResultStatus, ToolError, ToolEvent, ToolResult,
 };

@@ -1,11 +1,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::catalog::InputForm;
 use toolcell_spec::{
-    InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp,
+    InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp, children,
 };
 
 use super::legible;
@@ -195,14 +195,9 @@ pub trait Respondent: Send + Sync {
 }
 
 fn deceives_anywhere(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.chars().any(deceives),
-        Value::Array(items) => items.iter().any(deceives_anywhere),
-        Value::Object(fields) => fields
-            .iter()
-            .any(|(name, value)| name.chars().any(deceives) || deceives_anywhere(value)),
-        _ => false,
-    }
+    let names = value.as_object().into_iter().flat_map(Map::keys);
+    let mut texts = names.map(String::as_str).chain(value.as_str());
+    texts.any(|text| text.chars().any(deceives)) || children(value).any(deceives_anywhere)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use toolcell_policy::{ApprovalBrief, Capability, Mount};
-use toolcell_spec::{Content, Input, InvocationId, RiskLevel, SessionRule, Timestamp};
+use toolcell_policy::{ApprovalBrief, Capability, Mount, SecretUse};
+use toolcell_spec::{Content, Input, InvocationId, SessionRule, Timestamp};
 
 use super::layout;
 use super::sheet::{COLUMNS, PromptSheet};
@@ -343,9 +343,9 @@ fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
     entries.extend([
         entry("tool", &brief.tool_id, VALUE_ROWS_MAX),
         entry("component", &component, 1),
-        entry("risk", risk(brief.risk), 1),
+        entry("risk", brief.risk.as_str(), 1),
     ]);
-    for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
+    for (at, touched) in touches(facts.capability).into_iter().enumerate() {
         let name = if at == 0 { "access" } else { "" };
         entries.push(NamedValue {
             name,
@@ -364,7 +364,7 @@ fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
 
 /// The question in a sentence: `files.read wants to read files in /data; a rule asks before this call`.
 fn lead(facts: &PromptContent<'_>) -> String {
-    let touched = touches(facts.brief, facts.capability);
+    let touched = touches(facts.capability);
     let more = match touched.len().saturating_sub(1) {
         0 => String::new(),
         more => format!(", and {more} more"),
@@ -384,9 +384,13 @@ fn always(component: &str) -> String {
     )
 }
 
-fn touches(brief: &ApprovalBrief, capability: &Capability) -> Vec<String> {
-    let touches = &brief.touches;
-    let folder = |verb: &str, mount: &Mount| {
+fn touches(capability: &Capability) -> Vec<String> {
+    let folder = |mount: &Mount| {
+        let verb = if mount.writable {
+            "read and change files in"
+        } else {
+            "read files in"
+        };
         let host = mount.host.display().to_string();
         let alias = if host == mount.guest {
             String::new()
@@ -395,73 +399,38 @@ fn touches(brief: &ApprovalBrief, capability: &Capability) -> Vec<String> {
         };
         format!("{verb} {host}{alias}")
     };
-    let each = |verb: &str, names: &[String]| {
-        names
-            .iter()
-            .map(|name| format!("{verb} {name}"))
-            .collect::<Vec<_>>()
-    };
-    let mut lines: Vec<String> = touches
-        .writes
-        .iter()
-        .map(|mount| folder("read and change files in", mount))
-        .collect();
-    lines.extend(
-        touches
-            .reads
-            .iter()
-            .map(|mount| folder("read files in", mount)),
-    );
-    lines.extend(
-        capability
-            .denials
-            .iter()
-            .filter(|denial| !denial.by_host)
-            .map(|denial| {
-                let verb = if denial.read {
-                    "but not open"
-                } else {
-                    "but not change"
-                };
-                format!("{verb} {}", denial.what.text())
-            }),
-    );
+    let (writes, reads): (Vec<&Mount>, Vec<&Mount>) =
+        capability.mounts.iter().partition(|mount| mount.writable);
+    let mut lines: Vec<String> = writes.into_iter().chain(reads).map(folder).collect();
+    let denials = capability.denials.iter().filter(|denial| !denial.by_host);
+    lines.extend(denials.map(|denial| {
+        let verb = if denial.read { "open" } else { "change" };
+        format!("but not {verb} {}", denial.what.text())
+    }));
     if let Some(scratch) = &capability.scratch {
         lines.push(format!(
-            "write temporary files in {}, deleted after the call",
-            scratch
+            "write temporary files in {scratch}, deleted after the call"
         ));
     }
-    lines.extend(each("connect to", &touches.network));
-    lines.extend(
-        capability
-            .network
-            .denied()
-            .iter()
-            .map(|rule| format!("but not to {rule}")),
-    );
-    lines.extend(
-        capability
-            .closed_urls
-            .iter()
-            .map(|url| format!("but not to {}", url.text())),
-    );
-    lines.extend(each("send requests with the secret", &touches.secrets));
-    lines.extend(each("see the environment variable", &touches.environment));
-    lines.extend(each("call the tool", &touches.tools));
+    let network = &capability.network;
+    let mut secrets: Vec<String> = capability.secrets.iter().map(SecretUse::grant).collect();
+    secrets.dedup();
+    let targets = network.targets().into_iter();
+    lines.extend(targets.map(|target| format!("connect to {target}")));
+    let denied = network.denied().iter();
+    lines.extend(denied.map(|rule| format!("but not to {rule}")));
+    let closed = capability.closed_urls.iter();
+    lines.extend(closed.map(|url| format!("but not to {}", url.text())));
+    let secrets = secrets.into_iter();
+    lines.extend(secrets.map(|secret| format!("send requests with the secret {secret}")));
+    let environment = capability.environment.iter();
+    lines.extend(environment.map(|(name, _)| format!("see the environment variable {name}")));
+    let tools = capability.tools.patterns();
+    lines.extend(tools.map(|pattern| format!("call the tool {pattern}")));
     if lines.is_empty() {
         lines.push("touch nothing outside its sandbox".to_owned());
     }
     lines
-}
-
-fn risk(risk: RiskLevel) -> &'static str {
-    match risk {
-        RiskLevel::Low => "low",
-        RiskLevel::Medium => "medium",
-        RiskLevel::High => "high",
-        RiskLevel::Critical => "critical",
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use toolcell_spec::{
     InputContract, MutationPolicy, MutationRight, MutationSource, RedactionRule, ToolDeclaration,
-    ToolInterface,
+    ToolInterface, property_names,
 };
 
 use super::listed::ListedSchema;
@@ -98,7 +98,7 @@ impl ToolContract {
         let strict =
             input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
         let mut names = BTreeSet::new();
-        sensitive::names(&model_schema, &mut names);
+        property_names(&model_schema, &mut names);
         let model =
             LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
         let runtime = input
@@ -108,7 +108,7 @@ impl ToolContract {
         let runtime_schema = for_records(runtime.clone(), described, &input, policy.as_ref());
         let mut compile = |mut schema: Value| {
             references::anchor(&mut schema);
-            sensitive::names(&schema, &mut names);
+            property_names(&schema, &mut names);
             LazySchema::new(schema, budget)
         };
         let runtime = runtime

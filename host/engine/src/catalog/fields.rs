@@ -3,61 +3,34 @@
 
 use serde_json::Value;
 
-use toolcell_spec::plain_name;
+use toolcell_spec::{escaped_step, plain_name, pointed, pointed_mut, pointer_steps};
 
 /// Returns whether `value` contains `field`.
 pub(super) fn contains(value: &Value, field: &str) -> bool {
     match field.strip_prefix('/') {
-        Some(pointer) => contains_pointer(value, &steps(pointer)),
-        None => contains_name(value, field),
+        Some(pointer) => !pointed(value, &pointer_steps(pointer)).is_empty(),
+        None => remove_name(&mut value.clone(), field),
     }
 }
 
 /// Removes `field` from `value`.
 pub(super) fn remove(value: &mut Value, field: &str) {
     match field.strip_prefix('/') {
-        Some(pointer) => remove_pointer(value, &steps(pointer)),
-        None => remove_name(value, field),
+        Some(pointer) => remove_pointer(value, &pointer_steps(pointer)),
+        None => _ = remove_name(value, field),
     }
 }
 
 /// Calls `seen` with every value that `field` names, and with its JSON Pointer. The empty field names all of `value`. A
 /// value inside a visited one is not visited again.
 pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
-    let mut at = String::new();
     match field.strip_prefix('/') {
-        Some(pointer) => visit_pointer(value, &steps(pointer), &mut at, seen),
+        Some(pointer) => {
+            let found = pointed_mut(value, &pointer_steps(pointer));
+            found.into_iter().for_each(|(at, inner)| seen(&at, inner));
+        }
         None if field.is_empty() => seen("", value),
-        None => visit_name(value, field, &mut at, seen),
-    }
-}
-
-fn visit_pointer(
-    value: &mut Value,
-    steps: &[String],
-    at: &mut String,
-    seen: &mut dyn FnMut(&str, &mut Value),
-) {
-    let Some((step, rest)) = steps.split_first() else {
-        return seen(at, value);
-    };
-    match value {
-        Value::Object(fields) => {
-            if let Some(inner) = fields.get_mut(step) {
-                below(at, step, |at| visit_pointer(inner, rest, at, seen));
-            }
-        }
-        Value::Array(items) => {
-            let wanted: Option<usize> = step.parse().ok();
-            for (index, item) in items.iter_mut().enumerate() {
-                if step == "*" || wanted == Some(index) {
-                    below(at, &index.to_string(), |at| {
-                        visit_pointer(item, rest, at, seen)
-                    });
-                }
-            }
-        }
-        _ => {}
+        None => visit_name(value, field, &mut String::new(), seen),
     }
 }
 
@@ -99,7 +72,7 @@ pub(super) fn same_name(one: &str, other: &str) -> bool {
 pub(super) fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
     let length = at.len();
     at.push('/');
-    at.push_str(&step.replace('~', "~0").replace('/', "~1"));
+    at.push_str(&escaped_step(step));
     visit(at);
     at.truncate(length);
 }
@@ -107,83 +80,36 @@ pub(super) fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)
 /// The name of the field that `field` leads to; `None` if it is no name, but a number or all of a value.
 pub(super) fn last_name(field: &str) -> Option<String> {
     let name = match field.strip_prefix('/') {
-        Some(pointer) => steps(pointer).pop()?,
+        Some(pointer) => pointer_steps(pointer).pop()?,
         None => field.to_owned(),
     };
     let is_name = !name.is_empty() && name != "*" && name.parse::<usize>().is_err();
     is_name.then_some(name)
 }
 
-pub(super) fn steps(pointer: &str) -> Vec<String> {
-    pointer
-        .split('/')
-        .map(|step| step.replace("~1", "/").replace("~0", "~"))
-        .collect()
-}
-
-fn contains_name(value: &Value, name: &str) -> bool {
+/// Returns whether there was one.
+pub(super) fn remove_name(value: &mut Value, name: &str) -> bool {
     match value {
         Value::Object(fields) => {
-            fields.contains_key(name) || fields.values().any(|inner| contains_name(inner, name))
+            let removed = fields.shift_remove(name).is_some();
+            let inner = fields.values_mut();
+            inner.fold(removed, |removed, inner| remove_name(inner, name) | removed)
         }
-        Value::Array(items) => items.iter().any(|item| contains_name(item, name)),
+        Value::Array(items) => items
+            .iter_mut()
+            .fold(false, |removed, item| remove_name(item, name) | removed),
         _ => false,
-    }
-}
-
-fn contains_pointer(value: &Value, steps: &[String]) -> bool {
-    let Some((step, rest)) = steps.split_first() else {
-        return true;
-    };
-    match value {
-        Value::Object(fields) => fields
-            .get(step)
-            .is_some_and(|inner| contains_pointer(inner, rest)),
-        Value::Array(items) if step == "*" => items.iter().any(|item| contains_pointer(item, rest)),
-        Value::Array(items) => step
-            .parse()
-            .ok()
-            .and_then(|at: usize| items.get(at))
-            .is_some_and(|item| contains_pointer(item, rest)),
-        _ => false,
-    }
-}
-
-pub(super) fn remove_name(value: &mut Value, name: &str) {
-    match value {
-        Value::Object(fields) => {
-            fields.shift_remove(name);
-            fields
-                .values_mut()
-                .for_each(|inner| remove_name(inner, name));
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| remove_name(item, name)),
-        _ => {}
     }
 }
 
 pub(super) fn remove_pointer(value: &mut Value, steps: &[String]) {
-    let Some((step, rest)) = steps.split_first() else {
+    let Some((last, outer)) = steps.split_last() else {
         return;
     };
-    match value {
-        Value::Object(fields) if rest.is_empty() => {
-            fields.shift_remove(step);
+    for (_, inner) in pointed_mut(value, outer) {
+        if let Value::Object(fields) = inner {
+            fields.shift_remove(last);
         }
-        Value::Object(fields) => {
-            if let Some(inner) = fields.get_mut(step) {
-                remove_pointer(inner, rest);
-            }
-        }
-        Value::Array(items) if step == "*" => {
-            items.iter_mut().for_each(|item| remove_pointer(item, rest))
-        }
-        Value::Array(items) => {
-            if let Some(inner) = step.parse().ok().and_then(|at: usize| items.get_mut(at)) {
-                remove_pointer(inner, rest);
-            }
-        }
-        _ => {}
     }
 }
 

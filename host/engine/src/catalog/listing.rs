@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::fields;
 use super::words::{PointerStep, SubschemaKind, below, pointer, subschemas};
-use toolcell_spec::TypedFields;
+use toolcell_spec::{TypedFields, children, pointer_steps};
 
 /// Maximum length of a place in an error, in characters.
 const PLACE_CHARS_MAX: usize = 300;
@@ -47,7 +47,7 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Hi
     for field in internal {
         let steps: Vec<String> = field
             .strip_prefix('/')
-            .map(fields::steps)
+            .map(pointer_steps)
             .unwrap_or_default();
         let (what, name) = match steps.last() {
             None => (SchemaField::Anywhere(field), Some(field)),
@@ -124,7 +124,7 @@ impl<'a> SchemaField<'a> {
 
     fn remove_from(self, value: &mut Value) {
         match self {
-            Self::Anywhere(name) => fields::remove_name(value, name),
+            Self::Anywhere(name) => _ = fields::remove_name(value, name),
             Self::At(steps) => fields::remove_pointer(value, steps),
         }
     }
@@ -142,56 +142,21 @@ fn take(schema: &mut Value, field: SchemaField<'_>) -> bool {
     };
     let mut referred = false;
     for (word, value) in words.iter_mut() {
-        let mut go_on = |inner: &mut Value, field: Option<SchemaField<'_>>| {
-            referred |= field.is_some_and(|field| take(inner, field));
-        };
         match (word.as_str(), &mut *value) {
-            ("properties", Value::Object(properties)) => {
-                forget(properties, field);
-                properties
-                    .iter_mut()
-                    .for_each(|(name, inner)| go_on(inner, field.below(|step| step == name)));
-            }
-            ("patternProperties", Value::Object(patterns)) => {
-                patterns.retain(|pattern, _| {
-                    field
-                        .here()
-                        .is_none_or(|name| replaced(pattern, name).is_none())
-                });
-                patterns
-                    .values_mut()
-                    .for_each(|inner| go_on(inner, field.below(|_| true)));
-            }
-            ("additionalProperties" | "unevaluatedProperties", inner) => {
-                go_on(inner, field.below(|_| true))
-            }
-            ("items" | "prefixItems", Value::Array(items)) => {
-                items
-                    .iter_mut()
-                    .for_each(|inner| go_on(inner, field.below(is_item)));
-            }
-            ("items" | "contains" | "additionalItems" | "unevaluatedItems", inner) => {
-                go_on(inner, field.below(is_item));
-            }
-            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
-                all.iter_mut().for_each(|inner| go_on(inner, Some(field)));
-            }
-            ("not" | "if" | "then" | "else" | "contentSchema", inner) => go_on(inner, Some(field)),
-            ("$defs" | "definitions", Value::Object(named)) => {
-                let field = matches!(field, SchemaField::Anywhere(_)).then_some(field);
-                named.values_mut().for_each(|inner| go_on(inner, field));
-            }
+            ("properties", Value::Object(properties)) => forget(properties, field),
+            ("patternProperties", Value::Object(patterns)) => patterns.retain(|pattern, _| {
+                field
+                    .here()
+                    .is_none_or(|name| replaced(pattern, name).is_none())
+            }),
             ("required", Value::Array(names)) => forget_name(names, field),
             (
                 "dependentRequired" | "dependentSchemas" | "dependencies",
                 Value::Object(dependent),
             ) => {
                 forget(dependent, field);
-                for inner in dependent.values_mut() {
-                    match inner {
-                        Value::Array(names) => forget_name(names, field),
-                        inner => go_on(inner, Some(field)),
-                    }
+                for names in dependent.values_mut().filter_map(Value::as_array_mut) {
+                    forget_name(names, field);
                 }
             }
             ("propertyNames", Value::Object(names)) => {
@@ -206,8 +171,43 @@ fn take(schema: &mut Value, field: SchemaField<'_>) -> bool {
             ("$ref" | "$dynamicRef", _) => referred |= matches!(field, SchemaField::At(_)),
             _ => {}
         }
+        each_towards(word, value, field, &mut |inner, field| {
+            referred |= take(inner, field)
+        });
     }
     referred
+}
+
+/// Calls `see` with every schema directly under `word` in another schema that `field` may lie in, and with the field as seen
+/// from there.
+pub(super) fn each_towards<'f>(
+    word: &str,
+    value: &mut Value,
+    field: SchemaField<'f>,
+    see: &mut dyn FnMut(&mut Value, SchemaField<'f>),
+) {
+    let field = match (word, &mut *value) {
+        ("properties", Value::Object(properties)) => {
+            for (name, inner) in properties.iter_mut() {
+                if let Some(field) = field.below(|step| step == name) {
+                    see(inner, field);
+                }
+            }
+            return;
+        }
+        ("patternProperties" | "additionalProperties" | "unevaluatedProperties", _) => {
+            field.below(|_| true)
+        }
+        ("items" | "prefixItems" | "contains" | "additionalItems" | "unevaluatedItems", _) => {
+            field.below(is_item)
+        }
+        ("$defs" | "definitions", _) if matches!(field, SchemaField::At(_)) => None,
+        ("propertyNames", _) => None,
+        _ => Some(field),
+    };
+    if let Some(field) = field {
+        each_below(word, value, &mut |inner| see(inner, field));
+    }
 }
 
 fn forget(named: &mut Map<String, Value>, field: SchemaField<'_>) {
@@ -216,7 +216,7 @@ fn forget(named: &mut Map<String, Value>, field: SchemaField<'_>) {
     }
 }
 
-fn forget_name(names: &mut Vec<Value>, field: SchemaField<'_>) {
+pub(super) fn forget_name(names: &mut Vec<Value>, field: SchemaField<'_>) {
     names.retain(|known| field.here().is_none_or(|name| known != name));
 }
 
@@ -311,12 +311,8 @@ fn hide_in(said: &mut Value, names: &HiddenNames) {
 }
 
 fn speaks(value: &Value, names: &HiddenNames) -> bool {
-    match value {
-        Value::String(text) => matches!(names.hidden_in(text), Cow::Owned(_)),
-        Value::Array(items) => items.iter().any(|item| speaks(item, names)),
-        Value::Object(fields) => fields.values().any(|field| speaks(field, names)),
-        _ => false,
-    }
+    let text = value.as_str().map(|text| names.hidden_in(text));
+    matches!(text, Some(Cow::Owned(_))) || children(value).any(|inner| speaks(inner, names))
 }
 
 /// Drops definitions that are no longer referred to, because they describe removed fields.
@@ -377,7 +373,7 @@ fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
     else {
         return false;
     };
-    let steps = fields::steps(pointer.strip_prefix('/').unwrap_or_default());
+    let steps = pointer_steps(pointer);
     if let [first, name, ..] = steps.as_slice()
         && first == word
     {
@@ -447,15 +443,8 @@ fn refers_for_names(schema: &Value) -> bool {
 }
 
 fn holds_reference(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(holds_reference),
-        Value::Object(fields) => {
-            fields.contains_key("$ref")
-                || fields.contains_key("$dynamicRef")
-                || fields.values().any(holds_reference)
-        }
-        _ => false,
-    }
+    let refers = |word| value.get(word).is_some();
+    refers("$ref") || refers("$dynamicRef") || children(value).any(holds_reference)
 }
 
 /// Replaces `name` in `text`; returns `None` if it is not a word of the text.

@@ -2,9 +2,9 @@
 //! (AT-IN-11).
 
 use serde_json::{Map, Value, json};
+use toolcell_spec::pointer_steps;
 
-use super::fields;
-use super::listing::{SchemaField, is_item};
+use super::listing::{SchemaField, each_towards, forget_name};
 
 /// The words that a marked field has in its schema.
 const VISIBILITY: &str = "visibility";
@@ -17,7 +17,7 @@ pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], op
     for field in internal {
         let steps: Vec<String> = field
             .strip_prefix('/')
-            .map(fields::steps)
+            .map(pointer_steps)
             .unwrap_or_default();
         let (named, name) = match steps.as_slice() {
             [] => (SchemaField::Anywhere(field), Some(field)),
@@ -43,46 +43,21 @@ fn within(schema: &mut Value, field: SchemaField<'_>, sources: &[&str], optional
     };
     let mut found = false;
     for (word, value) in words.iter_mut() {
-        let mut go_on = |inner: &mut Value, field: Option<SchemaField<'_>>| {
-            found |= field.is_some_and(|field| within(inner, field, sources, optional));
-        };
         match (word.as_str(), &mut *value) {
             ("properties", Value::Object(properties)) => {
-                let mut here = false;
-                for (name, inner) in properties.iter_mut() {
-                    if field.here() == Some(name) {
-                        *inner = marked(inner.take(), sources);
-                        here = true;
-                    } else {
-                        go_on(inner, field.below(|step| step == name));
-                    }
+                if let Some(inner) = field.here().and_then(|name| properties.get_mut(name)) {
+                    *inner = marked(inner.take(), sources);
+                    found = true;
                 }
-                found |= here;
             }
-            ("required", Value::Array(names)) if optional => {
-                names.retain(|known| field.here().is_none_or(|name| known != name));
-            }
-            ("additionalProperties" | "unevaluatedProperties", inner) => {
-                go_on(inner, field.below(|_| true))
-            }
-            ("items" | "prefixItems", Value::Array(items)) => {
-                items
-                    .iter_mut()
-                    .for_each(|inner| go_on(inner, field.below(is_item)));
-            }
-            ("items" | "contains" | "unevaluatedItems", inner) => {
-                go_on(inner, field.below(is_item))
-            }
-            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
-                all.iter_mut().for_each(|inner| go_on(inner, Some(field)));
-            }
-            ("if" | "then" | "else", inner) => go_on(inner, Some(field)),
-            ("$defs" | "definitions", Value::Object(named)) => {
-                let field = matches!(field, SchemaField::Anywhere(_)).then_some(field);
-                named.values_mut().for_each(|inner| go_on(inner, field));
-            }
+            ("required", Value::Array(names)) if optional => forget_name(names, field),
+            // What must not be there stays as it is.
+            ("not", _) => continue,
             _ => {}
         }
+        each_towards(word, value, field, &mut |inner, field| {
+            found |= within(inner, field, sources, optional)
+        });
     }
     found
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use toolcell_spec::TypedFields;
+use toolcell_spec::{TypedFields, children};
 
 /// Maximum number of schemas that are looked at for one value.
 const SCHEMAS_MAX: usize = 64;
@@ -20,12 +20,9 @@ pub(super) fn left_out(schema: &Value, input: &Value) -> Option<Value> {
 }
 
 fn has_null_field(value: &Value, depth: usize) -> bool {
-    let inner = |value: &Value| depth < DEPTH_MAX && has_null_field(value, depth + 1);
-    match value {
-        Value::Object(fields) => fields.values().any(|field| field.is_null() || inner(field)),
-        Value::Array(items) => items.iter().any(inner),
-        _ => false,
-    }
+    let is_null = |inner: &Value| value.is_object() && inner.is_null();
+    depth <= DEPTH_MAX
+        && children(value).any(|inner| is_null(inner) || has_null_field(inner, depth + 1))
 }
 
 /// Removes nulls from `value`, which `schemas` describe; returns whether it did.

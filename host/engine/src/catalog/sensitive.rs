@@ -1,11 +1,9 @@
 //! Finds the arguments of a call that must not be recorded: those that the contract names, and those that a caller sent in
 //! another shape, so that nobody knows what they hold.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
-use toolcell_spec::{TypedFields, decoded};
+use toolcell_spec::{TypedFields, children, decoded};
 
 use super::fields::{below, same_name};
 
@@ -58,32 +56,16 @@ pub(super) fn encoded(
     }
 }
 
-/// Adds all names of `properties` in `schema` to `to`.
-pub(super) fn names(schema: &Value, to: &mut BTreeSet<String>) {
-    match schema {
-        Value::Object(words) => {
-            let properties = words.fields("properties");
-            to.extend(
-                properties
-                    .into_iter()
-                    .flat_map(|properties| properties.keys().cloned()),
-            );
-            words.values().for_each(|inner| names(inner, to));
-        }
-        Value::Array(items) => items.iter().for_each(|inner| names(inner, to)),
-        _ => {}
-    }
-}
-
 fn has_name(value: &Value, names: &[String]) -> bool {
-    match value {
-        Value::Object(fields) => fields.iter().any(|(key, field)| {
-            names.iter().any(|name| same_name(name, key)) || has_name(field, names)
-        }),
-        Value::Array(items) => items.iter().any(|item| has_name(item, names)),
-        Value::String(text) => decoded(text).is_some_and(|inner| has_name(&inner, names)),
-        _ => false,
-    }
+    let is_meant = |key: &String| names.iter().any(|name| same_name(name, key));
+    let text = value.as_str().and_then(decoded);
+    value
+        .as_object()
+        .is_some_and(|fields| fields.keys().any(is_meant))
+        || text
+            .iter()
+            .chain(children(value))
+            .any(|inner| has_name(inner, names))
 }
 
 struct FieldWalk<'s> {
@@ -108,11 +90,8 @@ impl<'s> FieldWalk<'s> {
             self.add(target, to);
         }
         for list in ["allOf", "anyOf", "oneOf"] {
-            let schemas = schema.get(list).and_then(Value::as_array);
-            schemas
-                .into_iter()
-                .flatten()
-                .for_each(|schema| self.add(schema, to));
+            let schemas = schema.list(list).iter();
+            schemas.for_each(|schema| self.add(schema, to));
         }
         for one in ["if", "then", "else"] {
             schema

@@ -5,14 +5,11 @@ use toolcell_policy::Policy;
 use toolcell_spec::{
     ErrorCode, Lifecycle, LoadingState, Refusal, RoleConstraints, SchemaVersion, SelectionPolicy,
     SurfaceReason, SurfaceScope, Timestamp, ToolInterface, ToolRef, ToolSurface, WithheldTool,
-    digest,
+    digest, short_id,
 };
 
 use super::selection::is_called;
 use super::{SurfaceConditions, Tool, ToolSelection};
-
-/// Hexadecimal digits of a surface's id that are taken from its digest.
-const ID_CHARS: usize = 32;
 
 /// Default number of tools that are listed from the start. With the host's own tools, which search, load and read results,
 /// a list has 128: the APIs of large models refuse a request with more.
@@ -189,8 +186,6 @@ impl Surface {
             .iter_mut()
             .for_each(|(_, value)| *value = digest(value.as_bytes()));
         let all: String = knobs.iter().map(|(_, value)| value.as_str()).collect();
-        let all = digest(all.as_bytes());
-        let hex: String = all.chars().skip("sha256:".len()).take(ID_CHARS).collect();
         let impostors = tools
             .iter()
             .filter(|tool| selection.mistakes(tool, policy))
@@ -201,7 +196,7 @@ impl Surface {
             tools,
             impostors,
             selection,
-            id: format!("surface:{hex}").into(),
+            id: short_id("surface", &all, 32).into(),
             knobs,
         }
     }

@@ -1,6 +1,7 @@
 //! Keywords of JSON Schema that hold other schemas.
 
 use serde_json::{Map, Value};
+use toolcell_spec::escaped_step;
 
 /// Kind of subschemas in a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ pub(super) fn pointer(steps: &[PointerStep<'_>]) -> String {
         pointer.push('/');
         match step {
             PointerStep::Name(name) => {
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&escaped_step(name));
             }
             PointerStep::At(at) => pointer.push_str(&at.to_string()),
         }

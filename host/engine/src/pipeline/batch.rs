@@ -8,14 +8,15 @@ use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::scheduler::batch::{
-    BatchOutlet, BatchPlan, BatchPolicy, BatchState, BatchStep, InterruptBehavior, OrderingPolicy,
-    OutletItem, PlanError, SkipCause, YieldPolicy,
+    BatchOutlet, BatchPlan, BatchPolicy, BatchState, BatchStep, OrderingPolicy, OutletItem,
+    PlanError, SkipCause, YieldPolicy,
 };
 use crate::scheduler::{ChangeLine, QueueTurn};
 use toolcell_executor::{Cancellation, canceled};
 use toolcell_journal::Listener;
 use toolcell_spec::{
-    AbortReason, CallRecord, ContextModifier, Refusal, ResourceLock, Timestamp, ToolEvent,
+    AbortReason, CallRecord, ContextModifier, InterruptBehavior, Refusal, ResourceLock, Timestamp,
+    ToolEvent,
 };
 
 use super::call_state::CallState;

@@ -13,8 +13,8 @@ use toolcell_policy::{Limits, Opinion};
 use toolcell_spec::{
     Approval, EventId, EventType, Input, InputMutation, InputResponses, MutationSource,
     OutputRetention, PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings,
-    ResultPersistence, Status, Strategy, Suspension, Timestamp, ToolEvent, ToolHook,
-    ToolInvocation, TraceContext, Usage,
+    ResultPersistence, Status, Strategy, Suspension, ToolEvent, ToolHook, ToolInvocation,
+    TraceContext, Usage,
 };
 
 use crate::scheduler::ResourceClaim;
@@ -262,16 +262,13 @@ impl<'a> CallState<'a> {
             None => listeners,
             Some(own) => listeners.iter().chain([own]).cloned().collect(),
         };
-        let began = invocation.created_at();
         let trail = Trail::begin(&invocation, Arc::clone(&services.source), listeners, outlet);
         if let Some(background) = &request.background {
             background.begin(&trail);
         }
-        let requested = [
-            ("requested", request.tool.name().to_owned().into()),
-            ("native_call_id", request.native_call_id.clone().into()),
-        ];
-        trail.emit_at(began, EventType::Planned, requested);
+        let requested =
+            json!({ "requested": request.tool.name(), "native_call_id": request.native_call_id });
+        trail.emit(EventType::Planned, requested);
         Box::new(Self {
             narrowed,
             ..Self::new(services, request, invocation, trail)
@@ -469,14 +466,6 @@ impl<'a> CallState<'a> {
     pub(super) fn pass_through(&mut self, to: Status, reason: &str) {
         // The status is only informational, so one that cannot be reached is skipped.
         let _ = self.invocation.advance(to, Some(reason.to_owned()));
-    }
-
-    /// When the invocation reached its status.
-    pub(super) fn advanced_at(&self) -> Timestamp {
-        self.invocation
-            .status_transitions()
-            .last()
-            .map_or_else(Timestamp::now, |step| step.at)
     }
 
     /// Fails if cancellation of the call was requested.

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use toolcell_executor::{
-    Cancellation, Execution, GuestOutcome, GuestProgress, Observer, RunInput, SandboxDenial,
-};
+use toolcell_executor::{Cancellation, Execution, GuestOutcome, Observer, RunInput, SandboxDenial};
 use toolcell_journal::{Artifacts, Trail};
 use toolcell_policy::Permit;
 use toolcell_policy::secret::REDACTED;
 use toolcell_spec::{
-    ARTIFACT, CLI, ErrorCode, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal,
-    SANDBOX_REF, Status, Suspension, ToolProgress,
+    ARTIFACT, CLI, ErrorCode, EventType, ExternalMapping, ProgressStatus, Refusal, SANDBOX_REF,
+    Status, Suspension, ToolProgress,
 };
 
 use super::artifacts;
@@ -90,7 +88,6 @@ fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput 
         secrets: journey.redaction.secrets(),
         observer: Arc::new(EventRelay {
             trail: journey.trail.clone(),
-            invocation_id: journey.invocation.invocation_id,
             cancellation: journey.request.cancellation.clone(),
             artifacts: journey.artifacts.clone(),
         }),
@@ -144,36 +141,27 @@ fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution)
     let sandbox = allowed
         .filter_map(|decision| decision.extra.get(SANDBOX_REF)?.as_str())
         .next();
-    let known = [
-        ("command_id", (**tool.name()).into()),
-        (
-            "argv_ref",
-            invocation
-                .call_input_ref
-                .as_ref()
-                .map(|input| format!("{input}#/args"))
-                .into(),
-        ),
-        ("cwd_ref", format!("{call}#scratch").into()),
-        ("env_policy_ref", decision.into()),
-        ("exit_code", end.exit_code.into()),
-        ("signal", stopped.map(ErrorCode::as_str).into()),
-        ("sandbox_ref", sandbox.into()),
-    ];
-    let fields = known
-        .map(|(name, value): (&str, Value)| (name.to_owned(), value))
-        .into_iter()
-        .collect();
-    invocation.add_mapping(&ExternalMapping {
-        source: CLI.to_owned(),
-        fields,
+    let argv = invocation.call_input_ref.as_ref();
+    let known = json!({
+        "command_id": tool.name(),
+        "argv_ref": argv.map(|input| format!("{input}#/args")),
+        "cwd_ref": format!("{call}#scratch"),
+        "env_policy_ref": decision,
+        "exit_code": end.exit_code,
+        "signal": stopped.map(ErrorCode::as_str),
+        "sandbox_ref": sandbox,
     });
+    if let Value::Object(fields) = known {
+        invocation.add_mapping(&ExternalMapping {
+            source: CLI.to_owned(),
+            fields,
+        });
+    }
 }
 
 /// Writes the events of a running guest to the trail.
 struct EventRelay {
     trail: Trail,
-    invocation_id: InvocationId,
     cancellation: Cancellation,
     artifacts: Option<Artifacts>,
 }
@@ -197,32 +185,11 @@ impl EventRelay {
 }
 
 impl Observer for EventRelay {
-    fn progress(&self, update: GuestProgress) {
-        let (partial_result_refs, partial_content) = match update.partial {
-            Some((reference, content)) => (vec![reference], Some(content)),
-            None => (Vec::new(), None),
-        };
-        let status = if partial_content.is_some() {
-            ProgressStatus::PartialResult
-        } else {
-            update.status
-        };
-        self.trail.progress(ToolProgress {
-            message: update.message,
-            percent: update.percent,
-            current_step: update.current_step,
-            total_steps: update.total_steps,
-            bytes_read: update.bytes_read,
-            bytes_written: update.bytes_written,
-            line_count: update.line_count,
-            partial_result_refs,
-            artifact_refs: partial_content
-                .as_ref()
-                .map(|content| self.artifacts_of(content))
-                .unwrap_or_default(),
-            partial_content,
-            ..ToolProgress::of_host(self.invocation_id, status)
-        });
+    fn progress(&self, mut update: ToolProgress) {
+        if let Some(content) = &update.partial_content {
+            update.artifact_refs = self.artifacts_of(content);
+        }
+        self.trail.progress(update);
     }
 
     fn log(&self, level: &str, message: &str, fields: Option<&str>) {
@@ -236,19 +203,11 @@ impl Observer for EventRelay {
         self.trail.cancel_acknowledged("guest");
     }
 
-    fn denied(&self, denial: SandboxDenial) {
+    fn denied(&self, mut denial: SandboxDenial) {
         // The tool chose what it tried to reach.
-        let target = if self.trail.is_silent() {
-            REDACTED.to_owned()
-        } else {
-            denial.target
-        };
-        let denied = json!({
-            "capability": denial.capability,
-            "target": target,
-            "target_class": denial.target_class,
-            "rule": denial.rule,
-        });
-        self.trail.emit(EventType::SandboxDenied, denied);
+        if self.trail.is_silent() {
+            REDACTED.clone_into(&mut denial.target);
+        }
+        self.trail.emit(EventType::SandboxDenied, json!(denial));
     }
 }

@@ -121,7 +121,7 @@ fn common(
     match output {
         HookOutput::Message(_) => None,
         HookOutput::Progress(progress) => {
-            journey.trail.progress(attributed(journey, hook, progress));
+            journey.trail.progress(attributed(hook, progress));
             None
         }
         HookOutput::AdditionalContext(context) => {
@@ -132,18 +132,14 @@ fn common(
     }
 }
 
-fn attributed(
-    journey: &CallState<'_>,
-    hook: &Registration,
-    progress: HookProgress,
-) -> ToolProgress {
+fn attributed(hook: &Registration, progress: HookProgress) -> ToolProgress {
     let mut extra = Extra::new();
     extra.insert("hook_id".to_owned(), hook.id().into());
     ToolProgress {
         message: Some(progress.message),
         percent: progress.percent,
         extra,
-        ..ToolProgress::of_host(journey.invocation.invocation_id, ProgressStatus::Running)
+        ..ToolProgress::new(ProgressStatus::Running)
     }
 }
 

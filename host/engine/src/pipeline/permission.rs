@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::catalog::Tool;
 use toolcell_executor::hook::HookOutput;
 use toolcell_policy as policy;
@@ -119,12 +121,12 @@ pub(super) async fn announce(
     decision: Box<PermissionDecision>,
 ) -> Result<(), Refusal> {
     let decision = journey.redaction.shown_decision(decision);
-    let summary = [
-        ("decision_id", decision.decision_id.into()),
-        ("behavior", decision.behavior.into()),
-        ("source", decision.source.into()),
-        ("rule_refs", decision.rule_refs.clone().into()),
-    ];
+    let summary = json!({
+        "decision_id": decision.decision_id,
+        "behavior": decision.behavior,
+        "source": decision.source,
+        "rule_refs": decision.rule_refs,
+    });
     journey.trail.emit(EventType::PermissionDecided, summary);
     modifiers::decided(journey, &decision);
     journey

@@ -301,7 +301,7 @@ struct StoredPart {
 }
 
 fn next(mapped: &MappedResult, limit: InlineLimit) -> Option<ResultPiece> {
-    let structured = mapped.structured_content.as_ref().map_or(0, length);
+    let structured = mapped.structured_content.as_ref().map_or(0, json_bytes);
     let worth_it = usize::try_from(limit.preview_chars() * 4).unwrap_or(usize::MAX);
     let sized = mapped.content.iter().enumerate().filter_map(|(at, block)| {
         let bytes = block_length(block);
@@ -416,7 +416,7 @@ async fn spill_structured(
     limit: InlineLimit,
 ) -> anyhow::Result<StoredPart> {
     let value = stored.mapped.structured_content.take().unwrap_or_default();
-    if limit.keeping.inline && is_told(&stored.mapped.content, length(&value)) {
+    if limit.keeping.inline && is_told(&stored.mapped.content, json_bytes(&value)) {
         let reference = journey
             .payloads()
             .keep(serde_json::to_vec(&value)?, "application/json")
@@ -661,23 +661,23 @@ fn exact_size(mapped: &MappedResult) -> u64 {
     (blocks + mapped.structured_content.as_ref().map_or(0, json_bytes)) as u64
 }
 
-/// Approximate size of an output as JSON text, in bytes.
+/// Size of an output as JSON text, in bytes, without the names of its fields.
 pub(super) fn size(mapped: &MappedResult) -> u64 {
     let blocks = mapped.content.iter().map(block_length).sum::<usize>();
-    (blocks + mapped.structured_content.as_ref().map_or(0, length)) as u64
+    (blocks + mapped.structured_content.as_ref().map_or(0, json_bytes)) as u64
 }
 
 fn block_length(block: &Content) -> usize {
-    block.fields.values().map(length).sum()
+    block.fields.values().map(json_bytes).sum()
 }
 
-/// Approximate size of the context modifiers of a call as JSON text, in bytes. They are bounded by themselves, and count in
+/// Size of the context modifiers of a call as JSON text, in bytes. They are bounded by themselves, and count in
 /// no inline limit.
 pub(super) fn modifiers_size(mapped: &MappedResult) -> u64 {
     mapped
         .context_modifiers
         .iter()
-        .map(|modifier| modifier.key.len() + length(&modifier.value))
+        .map(|modifier| modifier.key.len() + json_bytes(&modifier.value))
         .sum::<usize>() as u64
 }
 
@@ -691,23 +691,6 @@ pub(super) fn names_size(mapped: &MappedResult) -> u64 {
         .flat_map(|touched| &touched.listed)
         .map(|thing| thing.what.len())
         .sum::<usize>() as u64
-}
-
-/// Approximate size of a value as JSON text, in bytes, without serializing it.
-pub(super) fn length(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 4,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
-        Value::Object(fields) => {
-            fields
-                .iter()
-                .map(|(name, value)| name.len() + length(value) + 4)
-                .sum::<usize>()
-                + 2
-        }
-    }
 }
 
 /// Records a decision about an output of which nothing is stored, with its size, and what of that stays.

@@ -3,9 +3,7 @@
 //! outline, in which every part that is left out is marked.
 
 use serde_json::{Map, Value};
-use toolcell_spec::json_chars;
-
-use super::persist::length;
+use toolcell_spec::{json_bytes, json_chars};
 
 /// Maximum number of characters that one visible character is taken to consist of: a longer stack of marks is cut.
 const CLUSTER_CHARS_MAX: usize = 32;
@@ -127,14 +125,10 @@ fn belongs_together(head: &str, c: char, next: char) -> bool {
 /// JSON text of at most `chars_max` characters with the shape of `value`: its first names and items, beginnings of its
 /// texts, and marks in place of what is left out. Empty if not even a mark fits.
 pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
+    let shown = outline(value, chars_max).to_string();
     let fits = |text: &String| text.chars().count() <= chars_max;
-    // An estimate, so that a large value is not written out to be thrown away.
-    let whole = (length(value) <= chars_max.saturating_mul(2))
-        .then(|| value.to_string())
-        .filter(fits);
-    let outlined = || Some(outline(value, chars_max).to_string()).filter(fits);
-    whole
-        .or_else(outlined)
+    Some(shown)
+        .filter(fits)
         .or_else(|| Some(mark(value, chars_max).to_string()).filter(fits))
         .unwrap_or_default()
 }
@@ -142,7 +136,7 @@ pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
 /// `value` in about `room` characters of JSON text. Each list shares its room evenly, and what an item does not use goes
 /// to those after it, so that one long item does not hide the others.
 fn outline(value: &Value, room: usize) -> Value {
-    if length(value) <= room.saturating_mul(2) && json_chars(value) <= room {
+    if json_chars(value) <= room {
         return value.clone();
     }
     match value {
@@ -169,14 +163,14 @@ fn outline(value: &Value, room: usize) -> Value {
             Value::Array(list)
         }
         Value::Object(fields) => {
-            let shown = fitting(fields.keys().map(|name| text_chars(name)), room);
+            let shown = fitting(fields.keys().map(json_chars), room);
             if shown == 0 && !fields.is_empty() {
                 return mark(value, room);
             }
             let mut left = without_mark(room.saturating_sub(2), shown < fields.len());
             let mut kept = Map::new();
             for (at, (name, field)) in fields.iter().take(shown).enumerate() {
-                let named = text_chars(name) + 2;
+                let named = json_chars(name) + 2;
                 let field = outline(field, (left / (shown - at)).saturating_sub(named));
                 left = left.saturating_sub(named + json_chars(&field));
                 kept.insert(name.clone(), field);
@@ -203,7 +197,7 @@ fn without_mark(room: usize, is_cut: bool) -> usize {
 
 /// How many `items` fit into `room` so that most of them are whole, or have [`ITEM_CHARS`]; at least one.
 fn well_fitting(items: &[Value], room: usize) -> usize {
-    let mut lengths: Vec<usize> = items.iter().take(ITEMS_MEASURED).map(length).collect();
+    let mut lengths: Vec<usize> = items.iter().take(ITEMS_MEASURED).map(json_bytes).collect();
     lengths.sort_unstable();
     let needed = lengths
         .get(lengths.len() / 2)
@@ -235,7 +229,7 @@ fn fitting(names: impl ExactSizeIterator<Item = usize>, room: usize) -> usize {
 /// The beginning of a text whose JSON takes at most `room` characters, with a mark if it is cut.
 fn short(text: &str, room: usize) -> String {
     // A text has at least as many characters in JSON as it has itself.
-    if text.char_indices().nth(room).is_none() && text_chars(text) <= room {
+    if text.char_indices().nth(room).is_none() && json_chars(&text) <= room {
         return text.to_owned();
     }
     let cut = |more: usize| format!("[cut: {more} more characters]");
@@ -275,11 +269,6 @@ fn mark(value: &Value, room: usize) -> Value {
     } else {
         CUT.to_owned()
     })
-}
-
-/// The characters of `text` as JSON, with its quotes.
-fn text_chars(text: &str) -> usize {
-    text.chars().map(char_chars).sum::<usize>() + 2
 }
 
 /// The characters that JSON takes for `c` in a string.

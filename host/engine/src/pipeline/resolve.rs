@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::catalog::Tool;
 use toolcell_spec::{ErrorCode, EventType, HookEvent, Lifecycle, Plan, Refusal, Status};
 
@@ -71,11 +73,9 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
         "name"
     };
     let deprecated = declaration.lifecycle == Lifecycle::Deprecated;
-    let at = journey.advanced_at();
-    journey.trail.emit_at(
-        at,
+    journey.trail.emit(
         EventType::Selected,
-        [("via", via.into()), ("deprecated", deprecated.into())],
+        json!({ "via": via, "deprecated": deprecated }),
     );
     Ok(Resolved(tool))
 }

@@ -4,12 +4,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scheduler::RunPlace;
 use toolcell_executor::{Execution, GuestOutcome, ResumedState, RunInput, unless_canceled};
 use toolcell_policy::{Limits, Permit};
-use toolcell_spec::{ErrorClass, EventData, EventType, OutputRetention, Refusal, Status};
+use toolcell_spec::{ErrorClass, EventType, OutputRetention, Refusal, Status};
 
 use super::call_state::CallState;
 use super::{children, interact, schedule};
@@ -65,13 +65,13 @@ pub(super) async fn go_on(
 }
 
 /// The data of the event that an attempt starts.
-pub(super) fn started(limits: &Limits, attempt: u32) -> EventData {
-    EventData::from([
-        ("attempt", attempt.into()),
-        ("fuel_limit", limits.fuel.into()),
-        ("wall_ms_limit", millis(limits.wall).into()),
-        ("memory_limit_bytes", limits.memory_bytes.into()),
-    ])
+pub(super) fn started(limits: &Limits, attempt: u32) -> Value {
+    json!({
+        "attempt": attempt,
+        "fuel_limit": limits.fuel,
+        "wall_ms_limit": millis(limits.wall),
+        "memory_limit_bytes": limits.memory_bytes,
+    })
 }
 
 fn millis(time: Duration) -> u64 {

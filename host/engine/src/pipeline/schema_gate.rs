@@ -35,13 +35,9 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
         Ok(()) => {
             redaction::show_input(journey);
             journey.advance(Status::ArgumentsReady)?;
-            let ready = [(
-                "model_input_ref",
-                journey.redaction.reference(&journey.request.input).into(),
-            )];
-            journey
-                .trail
-                .emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
+            let reference = journey.redaction.reference(&journey.request.input);
+            let ready = json!({ "model_input_ref": reference });
+            journey.trail.emit(EventType::ArgumentsReady, ready);
             Ok(Gated(PreparedCall { tool, input }))
         }
         Err(mismatch) => {

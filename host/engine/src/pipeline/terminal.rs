@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use toolcell_spec::{
-    CallRecord, ErrorClass, EventData, EventType, Extra, ProgressStatus, Refusal, ResultId,
-    ResultProvenance, ResultStatus, SchemaVersion, Status, ToolError, ToolResult, Trust, Writer,
+    CallRecord, ErrorClass, EventType, Extra, ProgressStatus, Refusal, ResultId, ResultProvenance,
+    ResultStatus, SchemaVersion, Status, ToolError, ToolResult, Trust, Writer,
 };
 
 use super::call_state::CallState;
@@ -55,13 +55,8 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     }
     result.artifact_refs = artifact_refs;
     refs::of_result(&journey, &mut result);
-    let created = [
-        ("result_id", result_id.into()),
-        ("status", result.status.into()),
-    ];
-    journey
-        .trail
-        .emit_at(result.created_at, EventType::ResultCreated, created);
+    let created = json!({ "result_id": result_id, "status": result.status });
+    journey.trail.emit(EventType::ResultCreated, created);
     emit_end(&journey, status, &result);
     let trailed = journey.trail.finish();
     CallRecord {
@@ -129,27 +124,21 @@ fn emit_end(journey: &CallState<'_>, status: Status, result: &ToolResult) {
         _ => (EventType::Failed, None),
     };
     let error = result.error.as_ref();
-    let mut data = EventData::from([
-        ("result_id", result.result_id.into()),
-        ("status", status.into()),
-        ("error_class", result.error_class().into()),
-        (
-            "error_code",
-            error.map(|error| error.error_code.clone()).into(),
-        ),
-    ]);
-    let needed = error.and_then(|error| error.needs_authorization.as_ref());
-    if let Some(needed) = needed
+    let mut data = json!({
+        "result_id": result.result_id,
+        "status": status,
+        "error_class": result.error_class(),
+        "error_code": error.map(|error| &error.error_code),
+    });
+    if let Some(needed) = error.and_then(|error| error.needs_authorization.as_ref())
         && let Some(fields) = data.as_object_mut()
     {
         fields.insert("needs_authorization".to_owned(), json!(needed));
     }
     if let Some(finer) = finer {
-        journey
-            .trail
-            .emit_at(result.created_at, finer, data.clone());
+        journey.trail.emit(finer, data.clone());
     }
-    journey.trail.emit_at(result.created_at, listed, data);
+    journey.trail.emit(listed, data);
 }
 
 /// Provenance of the result. What a guest says about it is data inside the result.

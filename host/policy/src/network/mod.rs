@@ -206,7 +206,7 @@ impl Network {
     }
 
     /// The requests that may be sent, in words.
-    pub(super) fn targets(&self) -> Vec<String> {
+    pub fn targets(&self) -> Vec<String> {
         listed(&self.allow)
     }
 

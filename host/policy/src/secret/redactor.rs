@@ -357,10 +357,29 @@ impl Redactor {
 
     /// Like [`Self::redact`], within `meter`.
     pub fn redact_within(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
-        if self.is_idle() {
-            return false;
-        }
+        self.redact_value(value, None, meter)
+    }
+
+    /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
+    /// value equals one.
+    pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
+        let inner = self.0.as_ref().filter(|inner| inner.looks_into_outputs());
+        self.redact_value(value, inner.map(Arc::as_ref), meter)
+    }
+
+    /// Redacts `value`; `outputs`: what else is redacted in it.
+    fn redact_value(
+        &self,
+        value: &mut Value,
+        outputs: Option<&RedactorData>,
+        meter: &mut SearchMeter,
+    ) -> bool {
         match value {
+            _ if self.is_idle() => false,
+            Value::Bool(_) | Value::Number(_) if outputs.is_some_and(|of| of.is_short(value)) => {
+                *value = Value::String(REDACTED.to_owned());
+                true
+            }
             Value::Null | Value::Bool(_) => false,
             Value::Number(number) => match self.changed(&number.to_string(), meter) {
                 Some(text) => {
@@ -369,42 +388,18 @@ impl Redactor {
                 }
                 None => false,
             },
+            Value::String(text) if outputs.is_some() => self.redact_output_text(text, meter),
             Value::String(text) => self.redact_text_within(text, meter),
-            Value::Array(items) => items
-                .iter_mut()
-                .fold(false, |found, item| self.redact_within(item, meter) | found),
-            Value::Object(fields) => {
-                let found = fields.values_mut().fold(false, |found, field| {
-                    self.redact_within(field, meter) | found
-                });
-                found | self.redact_names(fields, meter)
-            }
-        }
-    }
-
-    /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
-    /// value equals one.
-    pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
-        let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
-            return self.redact_within(value, meter);
-        };
-        match value {
-            Value::Bool(_) | Value::Number(_) if inner.is_short(value) => {
-                *value = Value::String(REDACTED.to_owned());
-                true
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => self.redact_within(value, meter),
-            Value::String(text) => self.redact_output_text(text, meter),
-            Value::Array(items) => items
-                .iter_mut()
-                .fold(false, |found, item| self.redact_output(item, meter) | found),
+            Value::Array(items) => items.iter_mut().fold(false, |found, item| {
+                self.redact_value(item, outputs, meter) | found
+            }),
             Value::Object(fields) => {
                 let mut found = false;
                 for (name, field) in fields.iter_mut() {
-                    found |= if inner.hides_field(name) {
+                    found |= if outputs.is_some_and(|of| of.hides_field(name)) {
                         hide_value(field)
                     } else {
-                        self.redact_output(field, meter)
+                        self.redact_value(field, outputs, meter)
                     };
                 }
                 found | self.redact_names(fields, meter)

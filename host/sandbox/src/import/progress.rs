@@ -1,6 +1,5 @@
 use serde_json::Value;
-use toolcell_executor::GuestProgress;
-use toolcell_spec::{ProgressStatus, digest, read_json};
+use toolcell_spec::{ProgressStatus, ToolProgress, digest, read_json};
 
 use crate::call::cut;
 use crate::state::StoreState;
@@ -17,8 +16,7 @@ const PARTIAL_VALUES_MAX: usize = 1_000;
 impl Host for StoreState {
     async fn report(&mut self, update: Update) -> wasmtime::Result<()> {
         let short = |text| cut(text, MESSAGE_CHARS_MAX);
-        let update = GuestProgress {
-            status: ProgressStatus::Running,
+        let update = ToolProgress {
             message: update.message.map(short),
             percent: update
                 .percent
@@ -28,7 +26,7 @@ impl Host for StoreState {
             bytes_read: update.bytes_read,
             bytes_written: update.bytes_written,
             line_count: update.line_count,
-            partial: None,
+            ..ToolProgress::new(ProgressStatus::Running)
         };
         self.pass(update);
         Ok(())
@@ -54,10 +52,10 @@ impl StoreState {
             && let Ok(value @ Value::Array(_)) = read_json(&content, PARTIAL_VALUES_MAX)
         {
             self.partial_bytes_left = self.partial_bytes_left.saturating_sub(bytes);
-            self.pass(GuestProgress {
-                status: ProgressStatus::PartialResult,
-                partial: Some((reference.clone(), value)),
-                ..GuestProgress::default()
+            self.pass(ToolProgress {
+                partial_result_refs: vec![reference.clone()],
+                partial_content: Some(value),
+                ..ToolProgress::new(ProgressStatus::PartialResult)
             });
         } else {
             self.logs.line(
@@ -69,7 +67,7 @@ impl StoreState {
         reference
     }
 
-    pub(crate) fn pass(&mut self, update: GuestProgress) {
+    pub(crate) fn pass(&mut self, update: ToolProgress) {
         if let Some(update) = self.progress.pass(update) {
             self.observer.progress(update);
         }

@@ -197,7 +197,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 pub(super) mod tests {
     use serde_json::json;
     use toolcell_spec::{
-        ErrorClass, ErrorCode, EventData, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
+        ErrorClass, ErrorCode, EventId, EventType, Extra, Input, MeteredUsage, Refusal,
         ResultProvenance, SchemaVersion, Status, Timestamp, ToolInvocation, ToolResult, Trust,
         Usage, Writer,
     };
@@ -246,7 +246,7 @@ pub(super) mod tests {
             time: Timestamp::now(),
             invocation_id: Some(id),
             tool_id: None,
-            data: EventData::from(data),
+            data,
             trace_refs: Vec::new(),
             extra: Extra::new(),
         };
@@ -320,8 +320,7 @@ pub(super) mod tests {
         let mut record = record(Some(reference("01")), Some(ErrorClass::Timeout));
         let chosen = record.result.error.as_mut().unwrap();
         chosen.error_code = SECRET.to_owned();
-        record.events[1].data =
-            EventData::from(json!({ "error_class": "timeout", "error_code": SECRET }));
+        record.events[1].data = json!({ "error_class": "timeout", "error_code": SECRET });
         assert_eq!(
             attribute(&span(&record, false), "toolcell.error.code"),
             None

@@ -246,7 +246,7 @@ mod tests {
             time: Timestamp::now(),
             invocation_id: None,
             tool_id: None,
-            data: json!({}).into(),
+            data: json!({}),
             trace_refs: Vec::new(),
             extra: Extra::new(),
         }

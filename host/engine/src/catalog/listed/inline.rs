@@ -158,10 +158,11 @@ fn any(target: Option<&Value>, note: &str) -> Value {
     }
 }
 
-/// A schema that stands where `beside` stood beside a reference to `target`.
-fn joined(target: Value, beside: Value) -> Value {
+/// The schema of a value that satisfies both, in the words of `beside`.
+pub(super) fn joined(target: Value, beside: Value) -> Value {
     match (target, beside) {
         (target, Value::Object(words)) if words.is_empty() => target,
+        (target, Value::Bool(true)) => target,
         (Value::Bool(true), beside) => beside,
         (Value::Object(mut target), Value::Object(words)) => {
             let fits = |(word, value): (&String, &Value)| {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::REFUSED_AT_TOP;
 use super::forms::{ArgumentForm, ArgumentForms};
-use super::inline::is_annotation;
+use super::inline::{is_annotation, joined};
 use crate::catalog::unions::{UnionTag, choices};
 use toolcell_spec::TypedFields;
 
@@ -321,23 +321,10 @@ impl ObjectSchema {
 
 /// The schema of a value that satisfies both.
 fn both(one: Value, other: Value) -> Value {
-    match (one, other) {
-        (Value::Bool(true), other) => other,
-        (one, Value::Bool(true)) => one,
-        (one, other) if one == other => one,
-        (Value::Object(mut one), Value::Object(other)) => {
-            let fits = |(word, value): (&String, &Value)| {
-                is_annotation(word) || one.get(word).is_none_or(|there| there == value)
-            };
-            if !other.iter().all(fits) {
-                return json!({ "allOf": [one, other] });
-            }
-            for (word, value) in other {
-                one.entry(word).or_insert(value);
-            }
-            Value::Object(one)
-        }
-        (one, other) => json!({ "allOf": [one, other] }),
+    if one == other {
+        one
+    } else {
+        joined(other, one)
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 use crate::catalog::ToolContract;
 use toolcell_policy::secret::{REDACTED, RedactionTerm, RedactionTerms, Redactor};
 use toolcell_spec::regex_search::SearchMeter;
-use toolcell_spec::{Content, Input, TouchedThing, decoded, object};
+use toolcell_spec::{Content, Input, TouchedThing, decoded};
 
 use super::super::map_result::MappedResult;
 use super::records;
@@ -110,7 +110,7 @@ impl Concealer {
                 gathered.hide(place);
             };
             // The rules name fields of the output, and a tool can repeat such a field here, or the whole output.
-            let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
+            let mut field = Value::from_iter([(modifier.key.as_str(), modifier.value.take())]);
             self.contract.each_redacted(&mut field, &mut hide);
             modifier.value = field
                 .get_mut(&modifier.key)
@@ -177,7 +177,7 @@ impl Concealer {
             );
         }
         for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
-            let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
+            let mut field = Value::from_iter([(modifier.key.as_str(), modifier.value.take())]);
             let in_value = redactor.redact_output(&mut field, meter);
             if let Value::Object(field) = field {
                 modifier.value = field

@@ -7,15 +7,15 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use strum::IntoStaticStr;
 
-use toolcell_spec::{ContextModifierPolicy, ResourceLock, SchemaVersion, digest};
+pub use toolcell_spec::InterruptBehavior;
+use toolcell_spec::{ContextModifierPolicy, ResourceLock, SchemaVersion, short_id};
 
 pub use outlet::{BatchOutlet, OutletItem};
 pub use plan::{BatchPlan, CALLS_MAX, ID_BYTES_MAX, PlanError};
 pub use state::{BatchState, BatchStep, SkipCause};
 
-/// Number of hexadecimal digits in the id of a policy.
-const ID_CHARS: usize = 16;
 /// Default for the calls of a batch that run at once.
 const PARALLEL: usize = 8;
 /// Maximum number of calls of a batch that are in progress at once.
@@ -28,8 +28,9 @@ pub const PARALLEL_MAX: usize = 64;
 ///
 /// assert_eq!(OrderingPolicy::default().as_str(), "preserve_terminal_order");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum OrderingPolicy {
     /// Calls run together where they cannot disturb each other; those that change something keep their order.
     #[default]
@@ -50,11 +51,7 @@ impl OrderingPolicy {
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PreserveTerminalOrder => "preserve_terminal_order",
-            Self::AllowUnordered => "allow_unordered",
-            Self::Serial => "serial",
-        }
+        self.into()
     }
 }
 
@@ -65,8 +62,9 @@ impl OrderingPolicy {
 ///
 /// assert_eq!(YieldPolicy::default().as_str(), "progress_immediate_results_ordered");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum YieldPolicy {
     /// Progress as it happens, results in the order of the calls.
     #[default]
@@ -87,41 +85,7 @@ impl YieldPolicy {
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ProgressImmediateResultsOrdered => "progress_immediate_results_ordered",
-            Self::AllOrdered => "all_ordered",
-            Self::UnorderedStreaming => "unordered_streaming",
-        }
-    }
-}
-
-/// Effect of an interruption by the user on running calls (AT-SCHED-05). Those that have not started never do.
-///
-/// ```
-/// use toolcell_engine::scheduler::batch::InterruptBehavior;
-///
-/// assert_eq!(InterruptBehavior::default().as_str(), "block");
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InterruptBehavior {
-    /// They are canceled.
-    Cancel,
-    /// They run to their end.
-    #[default]
-    Block,
-}
-
-impl InterruptBehavior {
-    /// Every policy.
-    pub const ALL: [Self; 2] = [Self::Cancel, Self::Block];
-
-    /// Returns the specification's word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Block => "block",
-        }
+        self.into()
     }
 }
 
@@ -132,8 +96,9 @@ impl InterruptBehavior {
 ///
 /// assert_eq!(SiblingFailurePolicy::default().as_str(), "cancel_dependent");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SiblingFailurePolicy {
     /// Nothing: a dependency says only which call runs first.
     Ignore,
@@ -150,11 +115,7 @@ impl SiblingFailurePolicy {
 
     /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ignore => "ignore",
-            Self::CancelSiblings => "cancel_siblings",
-            Self::CancelDependent => "cancel_dependent",
-        }
+        self.into()
     }
 }
 
@@ -173,6 +134,7 @@ pub struct BatchPolicy {
     pub max_parallel: usize,
     pub ordering: OrderingPolicy,
     pub yields: YieldPolicy,
+    /// Effect of an interruption by the user on running calls (AT-SCHED-05). Those that have not started never do.
     pub interrupt: InterruptBehavior,
     pub siblings: SiblingFailurePolicy,
     /// The policy of a tool's own interface applies too.
@@ -224,17 +186,9 @@ impl BatchPolicy {
                 "discarded_execution": "streaming_fallback_discarded",
             },
         });
-        let digest = digest(record.to_string().as_bytes());
-        let hex: String = digest
-            .chars()
-            .skip("sha256:".len())
-            .take(ID_CHARS)
-            .collect();
-        if let Some(fields) = record.as_object_mut() {
-            fields.insert(
-                "scheduler_policy_id".to_owned(),
-                format!("scheduler-policy:{hex}").into(),
-            );
+        let id = short_id("scheduler-policy", &record.to_string(), 16);
+        if let Some(field) = record.get_mut("scheduler_policy_id") {
+            *field = id.into();
         }
         record
     }

@@ -2,9 +2,8 @@
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
-use toolcell_executor::GuestProgress;
 use toolcell_spec::{
-    Content, ErrorCode, JSON_VALUES_MAX, ProgressStatus, check_numbers, read_json,
+    Content, ErrorCode, JSON_VALUES_MAX, ProgressStatus, ToolProgress, check_numbers, read_json,
 };
 
 use super::cbor;
@@ -157,7 +156,7 @@ pub(super) fn piece(part: ContentPart) -> ResultPart {
 }
 
 /// The progress that a part reports; `None` if it is a part of the result.
-pub(super) fn progress(part: &ContentPart) -> Option<GuestProgress> {
+pub(super) fn progress(part: &ContentPart) -> Option<ToolProgress> {
     let done = value(&part.metadata, "std:progress")?.as_f64()?;
     let total = value(&part.metadata, "std:progress-total").and_then(|total| total.as_f64());
     let percent = total
@@ -166,11 +165,10 @@ pub(super) fn progress(part: &ContentPart) -> Option<GuestProgress> {
     let said = std::str::from_utf8(&part.data)
         .ok()
         .filter(|text| !text.is_empty());
-    Some(GuestProgress {
-        status: ProgressStatus::Running,
+    Some(ToolProgress {
         message: said.map(|text| text.chars().take(PROGRESS_CHARS_MAX).collect()),
         percent: percent.filter(|percent| (0.0..=100.0).contains(percent)),
-        ..GuestProgress::default()
+        ..ToolProgress::new(ProgressStatus::Running)
     })
 }
 

@@ -1,14 +1,16 @@
 //! Consistency of the records of one tool: if two of them contradict each other, one claim would be lost.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
     ExternalMapping, SubjectField, SubjectKind, ToolInterface, TypedFields, is_subject, native_ids,
+    pointer_steps, property_names,
 };
 
+use super::RECORDS;
 use super::findings::{Findings, ToolkitPlace};
 use super::references::{IndexedRecord, LinkedRecords};
 
@@ -26,13 +28,7 @@ const SCHEMAS: [(&str, &str, &str); 3] = [
 /// Checks the records of one tool against each other.
 pub(super) fn check(tool: &LinkedRecords<'_>, tool_id: &str, findings: &mut Findings) {
     let top = ToolkitPlace::TOP;
-    let lists = [
-        "declarations",
-        "interfaces",
-        "execution_profiles",
-        "permission_profiles",
-    ]
-    .map(|list| top.field(list));
+    let lists = RECORDS.map(|list| top.field(list));
     let [declarations, interfaces, executions, permissions] = &lists;
     let declaration = declarations.item(tool.declaration.at);
     if let Some(interface) = tool.interface {
@@ -127,14 +123,9 @@ fn shown_identity(
             );
         }
     }
-    let mappings: Vec<ExternalMapping> = [declaration, interface]
-        .iter()
-        .filter_map(|record| Vec::deserialize(record.get("external_mappings")?).ok())
-        .flat_map(|mappings: Vec<ExternalMapping>| mappings)
-        .collect();
-    let known = native_ids(&mappings);
-    let said = interface.get("native_ids").and_then(Value::as_array);
-    if said.is_some_and(|said| said.iter().any(|id| !known.iter().any(|known| id == known))) {
+    let known = native_ids(&mappings(declaration, Some(interface)));
+    let said = interface.list("native_ids");
+    if said.iter().any(|id| !known.iter().any(|known| id == known)) {
         findings.note(
             &place.field("native_ids"),
             "has no effect: the ids are those in external_mappings",
@@ -212,19 +203,17 @@ fn matcher(
 
 /// Returns whether the tool's `external_mappings` name operations of other protocols, to compare rules with.
 fn has_native_ids(tool: &LinkedRecords<'_>) -> bool {
-    let records = [
-        Some(tool.declaration.value),
-        tool.interface.map(|interface| interface.value),
-    ];
-    let mappings = records
-        .into_iter()
-        .flatten()
-        .filter_map(|record| record.get("external_mappings")?.as_array());
-    let mappings: Vec<_> = mappings
-        .flatten()
-        .filter_map(|one| ExternalMapping::deserialize(one).ok())
-        .collect();
-    !native_ids(&mappings).is_empty()
+    let interface = tool.interface.map(|interface| interface.value);
+    !native_ids(&mappings(tool.declaration.value, interface)).is_empty()
+}
+
+/// The mappings of a tool to other protocols, as far as they are valid.
+fn mappings(declaration: &Value, interface: Option<&Value>) -> Vec<ExternalMapping> {
+    let records = std::iter::once(declaration).chain(interface);
+    records
+        .flat_map(|record| record.list("external_mappings"))
+        .filter_map(|mapping| ExternalMapping::deserialize(mapping).ok())
+        .collect()
 }
 
 /// Refuses the sandbox of an interface if the permission profile names another one (AT-IF-06).
@@ -290,12 +279,6 @@ fn permission_profile(
             "`none` contradicts the other effects; remove it, or them",
         );
     }
-    let Some(fields) = profile
-        .get("rule_matching_fields")
-        .and_then(Value::as_array)
-    else {
-        return;
-    };
     let subjects = tool
         .interface
         .and_then(|interface| interface.value.get("permission_subjects"));
@@ -305,7 +288,7 @@ fn permission_profile(
     let subjects = read.unwrap_or_default();
     let has_native_ids = has_native_ids(tool);
     let place = place.field("rule_matching_fields");
-    for (at, field) in fields.iter().enumerate() {
+    for (at, field) in profile.list("rule_matching_fields").iter().enumerate() {
         let field = field.as_str().unwrap_or_default();
         if !is_subject(field, &subjects, has_native_ids) {
             let message = format!(
@@ -337,8 +320,7 @@ fn defaults(
         return;
     };
     let place = place.field("input_contract");
-    let list = "defaults";
-    let place = place.field(list);
+    let place = place.field("defaults");
     for (name, value) in defaults {
         let of = schema
             .get("properties")
@@ -387,14 +369,11 @@ fn named_fields(tool: &LinkedRecords<'_>, place: &ToolkitPlace<'_>, findings: &m
         let Some(contract_value) = tool.declaration.value.get(contract) else {
             continue;
         };
-        let Some(names) = contract_value
-            .get(field)
-            .and_then(Value::as_array)
-            .filter(|names| !names.is_empty())
-        else {
+        let names = contract_value.list(field);
+        if names.is_empty() {
             continue;
-        };
-        let mut described = HashSet::new();
+        }
+        let mut described = BTreeSet::new();
         for (holder, own, other) in SCHEMAS {
             if holder == contract {
                 let schemas = [
@@ -405,7 +384,7 @@ fn named_fields(tool: &LinkedRecords<'_>, place: &ToolkitPlace<'_>, findings: &m
                 schemas
                     .into_iter()
                     .flatten()
-                    .for_each(|schema| properties(schema, &mut described));
+                    .for_each(|schema| property_names(schema, &mut described));
             }
         }
         let inner = place.field(contract);
@@ -428,23 +407,6 @@ fn last_name(field: &str) -> Option<String> {
     let Some(pointer) = field.strip_prefix('/') else {
         return Some(field.to_owned()).filter(|name| !name.is_empty());
     };
-    let named = |step: &&str| *step != "*" && step.parse::<usize>().is_err();
-    pointer
-        .rsplit('/')
-        .find(named)
-        .map(|step| step.replace("~1", "/").replace("~0", "~"))
-}
-
-/// Collects every name below a `properties` in `schema`.
-fn properties<'a>(schema: &'a Value, found: &mut HashSet<&'a str>) {
-    match schema {
-        Value::Object(fields) => {
-            if let Some(Value::Object(properties)) = fields.get("properties") {
-                found.extend(properties.keys().map(String::as_str));
-            }
-            fields.values().for_each(|inner| properties(inner, found));
-        }
-        Value::Array(items) => items.iter().for_each(|inner| properties(inner, found)),
-        _ => {}
-    }
+    let is_named = |step: &String| step != "*" && step.parse::<usize>().is_err();
+    pointer_steps(pointer).into_iter().rfind(is_named)
 }

@@ -5,22 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::SchemaVersion;
 
 use super::names;
-
-/// A field of a declaration with a record, the list of such records, the field with their ids, and the reference to it.
-const RECORDS: [(&str, &str, &str, &str); 2] = [
-    (
-        "execution_profile",
-        "execution_profiles",
-        "execution_profile_id",
-        "execution_profile_ref",
-    ),
-    (
-        "permission_profile",
-        "permission_profiles",
-        "permission_profile_id",
-        "permission_profile_ref",
-    ),
-];
+use super::references::LISTS;
 
 /// A contract, and the field that is the schema where it has only a `schema`.
 const SCHEMAS: [(&str, &str); 2] = [
@@ -31,7 +16,7 @@ const SCHEMAS: [(&str, &str); 2] = [
 /// Moves profiles out of declarations that refer to none, and gives schemas the name that says what they are for. What is
 /// there twice stays, so that it is reported.
 pub(super) fn lift(toolkit: &mut Value) {
-    let mut lifted = RECORDS.map(|(_, list, ..)| (list, Vec::new()));
+    let mut lifted = LISTS.map(|(list, ..)| (list, Vec::new()));
     let declarations = toolkit
         .get_mut("declarations")
         .and_then(Value::as_array_mut);
@@ -48,7 +33,10 @@ pub(super) fn lift(toolkit: &mut Value) {
                 contract.insert(name.to_owned(), schema);
             }
         }
-        for ((field, _, id, reference), (_, records)) in RECORDS.into_iter().zip(&mut lifted) {
+        // An interface stands in its list alone.
+        let profiles = LISTS.into_iter().zip(&mut lifted).skip(1);
+        for ((list, id, reference), (_, records)) in profiles {
+            let field = list.trim_end_matches('s');
             if fields.get(reference).is_some_and(|given| !given.is_null())
                 || !fields.get(field).is_some_and(Value::is_object)
             {

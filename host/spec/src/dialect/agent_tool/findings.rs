@@ -1,4 +1,4 @@
-use crate::Finding;
+use crate::{Finding, escaped_step};
 
 /// Maximum number of listed errors. The description is untrusted: it must not decide how long a message is.
 const ERRORS_MAX: usize = 32;
@@ -48,7 +48,7 @@ impl<'a> ToolkitPlace<'a> {
             PlaceStep::Top => {}
             PlaceStep::Field(name) => {
                 pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&escaped_step(name));
             }
             PlaceStep::Item(at) => pointer.push_str(&format!("/{at}")),
         }

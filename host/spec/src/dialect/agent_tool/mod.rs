@@ -22,6 +22,13 @@ use findings::{Findings, ToolkitPlace};
 
 /// Maximum number of tools of one component, and of records of each other kind.
 const RECORDS_MAX: usize = 256;
+/// The lists of records.
+const RECORDS: [&str; 4] = [
+    "declarations",
+    "interfaces",
+    "execution_profiles",
+    "permission_profiles",
+];
 
 /// A toolkit that can be loaded.
 #[derive(Debug)]
@@ -89,12 +96,7 @@ pub fn toolkit(text: &str) -> Result<LoadedToolkit, Vec<Finding>> {
 
 fn look(value: &Value, findings: &mut Findings) {
     let top = ToolkitPlace::TOP;
-    for list in [
-        "declarations",
-        "interfaces",
-        "execution_profiles",
-        "permission_profiles",
-    ] {
+    for list in RECORDS {
         if value.list(list).len() > RECORDS_MAX {
             return findings.error(
                 &top.field(list),

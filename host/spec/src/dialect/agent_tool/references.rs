@@ -8,7 +8,7 @@ use super::findings::{Findings, ToolkitPlace};
 use crate::TypedFields;
 
 /// The lists of records beside the declarations: name, id field, and the field of a declaration that refers to it.
-const LISTS: [(&str, &str, &str); 3] = [
+pub(super) const LISTS: [(&str, &str, &str); 3] = [
     ("interfaces", "interface_id", "interface_ref"),
     (
         "execution_profiles",
