@@ -115,6 +115,53 @@ fn each_crate_is_free_of_what_is_above_it() {
     }
 }
 
+/// What an embedder leaves out, and the crates that are then in no build of the library.
+#[test]
+fn a_library_without_features_is_free_of_what_they_bring() {
+    let tree = |features: &[&str]| -> String {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "tree",
+            "--offline",
+            "--locked",
+            "--edges=normal,build",
+            "--prefix=none",
+            "--format={p}",
+            "-p",
+            "toolcell",
+        ]);
+        let tree = cargo.args(features).current_dir(root()).output().unwrap();
+        assert!(
+            tree.status.success(),
+            "{}",
+            String::from_utf8_lossy(&tree.stderr)
+        );
+        String::from_utf8(tree.stdout).unwrap()
+    };
+    let names = |features: &[&str]| -> BTreeSet<String> {
+        let tree = tree(features);
+        let names = tree.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect()
+    };
+    let brought = [
+        "rusqlite",
+        "libsqlite3-sys",
+        "hickory-resolver",
+        "hickory-net",
+        "hickory-proto",
+        "jsonschema-macros",
+        "ciborium",
+    ];
+    let missing = |names: &BTreeSet<String>| {
+        let missing = brought.iter().filter(|name| !names.contains(**name));
+        missing.copied().collect::<Vec<_>>()
+    };
+    assert_eq!(missing(&names(&[])), Vec::<&str>::new());
+    let left = names(&["--no-default-features"]);
+    assert_eq!(missing(&left), brought, "{left:#?}");
+    assert!(left.contains("wasmtime"), "{left:#?}");
+}
+
 /// The product's former name, from before the first release, belongs to another sandbox for agents.
 #[test]
 fn the_old_name_is_nowhere() {

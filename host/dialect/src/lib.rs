@@ -7,6 +7,7 @@ pub mod agentool;
 pub mod amplifier;
 pub mod anthropic;
 mod block;
+#[cfg(feature = "evaluation")]
 pub mod evaluation;
 mod hint;
 pub mod http;

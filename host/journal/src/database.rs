@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use toolcell_system::private;
 
-use super::store::StoreError;
+use crate::waiting::StoreError;
 
 /// The file in the journal's folder.
 pub(super) const FILE_NAME: &str = "journal.db";

@@ -14,6 +14,7 @@ pub(super) const DRAFTS: &str = "drafts";
 const ATTEMPTS: usize = 8;
 
 /// The folder of a call's drafts, removed when it is dropped.
+#[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     /// Tells other hosts that the folder is in use.

@@ -13,8 +13,12 @@ use toolcell_spec::{PersistedRef, digest};
 use toolcell_system::pool::STORE;
 use toolcell_system::private::{self, OnDisk, OthersAccess};
 
+#[cfg(not(feature = "sqlite"))]
+use super::memory::PayloadList;
+#[cfg(feature = "sqlite")]
+use super::payload_list::PayloadList;
 use super::payload_space::{NoPayloadRoom, PAYLOAD_BYTES, PayloadSpace};
-use super::{StoredPayload, drafts, sparse};
+use super::{drafts, sparse};
 
 /// Size of the chunks in which a payload is copied, in bytes.
 const COPY_BYTES: usize = 256 << 10;
@@ -26,15 +30,25 @@ const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 #[error("the payload was changed on disk")]
 pub struct PayloadChanged;
 
+/// A payload as it is on disk.
+#[derive(Debug)]
+pub enum StoredPayload {
+    /// Its bytes match the digest.
+    Whole(fs::File, u64),
+    /// Its bytes were changed.
+    Changed,
+    Missing,
+}
+
 /// Payloads on disk, each in a file named by the SHA-256 of its bytes.
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
-    dir: PathBuf,
-    space: Arc<PayloadSpace>,
+    pub(super) dir: PathBuf,
+    pub(super) space: Arc<PayloadSpace>,
     /// The caller to whom a payload that is stored belongs.
-    owner: Option<Arc<str>>,
+    pub(super) owner: Option<Arc<str>>,
     /// How long a payload that is stored stays; `None` for as long as any.
-    lasts: Option<Duration>,
+    pub(super) lasts: Option<Duration>,
 }
 
 impl PayloadStore {
@@ -47,7 +61,11 @@ impl PayloadStore {
     /// The same, with at most `bytes_max` bytes, of which each of `callers` has its [`share`](toolcell_system::pool::share).
     pub fn bounded(dir: PathBuf, bytes_max: u64, callers: usize) -> Self {
         Self {
-            space: Arc::new(PayloadSpace::new(dir.clone(), bytes_max, callers)),
+            space: Arc::new(PayloadSpace::new(
+                PayloadList::new(dir.clone()),
+                bytes_max,
+                callers,
+            )),
             dir,
             owner: None,
             lasts: None,
@@ -81,20 +99,6 @@ impl PayloadStore {
 
     pub fn dir(&self) -> &Path {
         &self.dir
-    }
-
-    /// The files beside the folder that list whose payloads there are, and when they end. Others change them at any time.
-    pub fn list_files(&self) -> [PathBuf; 3] {
-        self.space.files()
-    }
-
-    /// Copies the list for the copy `dir` of the folder. Others may change it meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// The list cannot be read, or the copy cannot be written.
-    pub fn copy_list(&self, dir: &Path) -> anyhow::Result<()> {
-        self.space.copy_to(dir)
     }
 
     /// Stores `bytes`, on a thread for the host's own store. Equal bytes share one file.
@@ -177,10 +181,10 @@ impl PayloadStore {
     /// last `age_max` had.
     pub fn sweep(&self, age_max: Duration) {
         drafts::sweep(&self.dir);
-        self.space.end(None);
+        self.space.list.end(None);
         if self.is_due() {
             self.remove_older(age_max);
-            self.space.forget_older(age_max);
+            self.space.list.forget_older(age_max);
         }
     }
 
@@ -289,7 +293,7 @@ impl PayloadStore {
         let Some(name) = digest.strip_prefix("sha256:").filter(|hex| is_name(hex)) else {
             return Ok(StoredPayload::Missing);
         };
-        self.space.end(Some(name));
+        self.space.list.end(Some(name));
         let mut file = match private::open(&self.dir.join(name), OthersAccess::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(StoredPayload::Missing),
@@ -305,7 +309,9 @@ impl PayloadStore {
 
     fn open_file(&self, digest: &str) -> anyhow::Result<fs::File> {
         let path = self.path(digest)?;
-        self.space.end(Some(digest.trim_start_matches("sha256:")));
+        self.space
+            .list
+            .end(Some(digest.trim_start_matches("sha256:")));
         fs::File::open(path).context("cannot open a payload")
     }
 }

@@ -1,6 +1,5 @@
 //! Resolves a reference in a record: to a payload on disk, or a text in the record of a call (AT-FS).
 
-use std::fs::File;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
@@ -45,16 +44,6 @@ pub struct ReferenceInfo {
     pub text: Option<String>,
     /// `true` if the text was redacted, and so is nowhere.
     pub redacted: bool,
-}
-
-/// A payload as it is on disk.
-#[derive(Debug)]
-pub enum StoredPayload {
-    /// Its bytes match the digest.
-    Whole(File, u64),
-    /// Its bytes were changed.
-    Changed,
-    Missing,
 }
 
 impl Reference {
@@ -212,7 +201,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::PayloadStore;
+    use crate::{PayloadStore, StoredPayload};
     use toolcell_system::private;
 
     const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

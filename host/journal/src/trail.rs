@@ -11,7 +11,7 @@ use toolcell_spec::{
     TraceContext, digest, evidence_ref, read_json,
 };
 
-use super::log::{CallLog, Keep};
+use crate::{CallLog, Keep};
 
 /// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
 const NOTED_BYTES_MAX: usize = 1 << 20;

@@ -79,6 +79,7 @@ pub(super) mod judge {
 }
 
 /// Modules of Amplifier.
+#[cfg(feature = "foreign-worlds")]
 pub(super) mod amplifier {
     wasmtime::component::bindgen!({
         path: "wit-foreign/amplifier",
@@ -88,6 +89,7 @@ pub(super) mod amplifier {
 }
 
 /// Modules of Amplifier that export their functions at the root.
+#[cfg(feature = "foreign-worlds")]
 pub(super) mod amplifier_root {
     wasmtime::component::bindgen!({
         path: "wit-foreign/amplifier",
@@ -97,6 +99,7 @@ pub(super) mod amplifier_root {
 }
 
 /// Tools of IronClaw.
+#[cfg(feature = "foreign-worlds")]
 pub(super) mod near {
     wasmtime::component::bindgen!({
         path: "wit-foreign/near",

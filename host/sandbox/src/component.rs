@@ -401,7 +401,7 @@ pub(super) fn starts_too_large(code: ErrorCode, detail: String) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::{CLASSIFICATION, CONFIGURATION, HostImports, OptionalExports, VALIDATION};
-    use crate::world::WorldKind;
+    use crate::world::{ForeignWorld, WorldKind};
 
     #[test]
     fn only_a_world_that_hands_settings_over_takes_them() {
@@ -418,9 +418,9 @@ mod tests {
         );
         for world in [
             WorldKind::Command,
-            WorldKind::Act,
-            WorldKind::Near,
-            WorldKind::Amplifier,
+            WorldKind::Foreign(ForeignWorld::Act),
+            WorldKind::Foreign(ForeignWorld::Near),
+            WorldKind::Foreign(ForeignWorld::Amplifier),
             WorldKind::Wit,
         ] {
             assert_eq!(

@@ -3,6 +3,14 @@
 //! `trap.rs` maps each failure to an error class. What a guest can reach is in `wasi.rs`, `filesystem/`, `egress/` and
 //! `import/`; the last has one file for each interface of the contract.
 
+#![cfg_attr(
+    not(feature = "foreign-worlds"),
+    allow(
+        dead_code,
+        reason = "a few functions and words are for foreign worlds alone"
+    )
+)]
+
 #[macro_use(guard)]
 extern crate toolcell_spec;
 

@@ -15,9 +15,10 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
 use super::bindings::tool::toolcell::tool as wit;
 use super::bindings::waiting::toolcell::tool::cancellation_signal;
 use super::state::StoreState;
+use super::world::{FOR_TOOLS, NEAR};
 
 /// An interface's name without its version, and the function that adds it to a linker.
-type LinkedInterface = (
+pub(super) type LinkedInterface = (
     &'static str,
     fn(&mut Linker<StoreState>) -> wasmtime::Result<()>,
 );
@@ -29,7 +30,7 @@ impl HasData for HasTable {
 }
 
 /// WASI's command world. `filesystem/types` is toolcell's own, because wasmtime-wasi's has no denials and no quotas.
-const WASI: [LinkedInterface; 27] = [
+pub(super) const WASI: [LinkedInterface; 27] = [
     ("wasi:io/error", |linker| {
         io::error::add_to_linker::<_, HasTable>(linker, |state| &mut state.table)
     }),
@@ -117,11 +118,8 @@ const LOG: LinkedInterface = ("toolcell:tool/log", |linker| {
     wit::log::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
 });
 
-/// The interface of IronClaw's tools.
-const NEAR: LinkedInterface = ("near:agent/host", super::import::near::add_to_linker);
-
 /// Interfaces that only tools get.
-const TOOL: [LinkedInterface; 11] = [
+const TOOL: [LinkedInterface; 9] = [
     ("toolcell:tool/progress", |linker| {
         wit::progress::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
@@ -141,8 +139,6 @@ const TOOL: [LinkedInterface; 11] = [
         wit::context_modifiers::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
     }),
     ("toolcell:tool/tools", super::import::tools::add_to_linker),
-    ("act:credentials/store", super::world::link_credentials),
-    ("act:consent/consent-authority", super::world::link_consent),
     ("wasi:http/outgoing-handler", super::egress::link_handler),
     ("wasi:http/types", super::egress::link_types),
 ];
@@ -158,7 +154,8 @@ pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
 /// `true` if some kind of component gets the interface `import`, judging by its name.
 pub(super) fn has(import: &str) -> bool {
     let name = import.split('@').next();
-    let mut known = WASI.iter().chain([&LOG, &NEAR]).chain(&TOOL);
+    let foreign = FOR_TOOLS.iter().chain(&NEAR);
+    let mut known = WASI.iter().chain([&LOG]).chain(&TOOL).chain(foreign);
     known.any(|(interface, _)| Some(*interface) == name) && !is_of_wasi_0_3(import)
 }
 
@@ -167,15 +164,8 @@ pub(super) fn for_tool(
     engine: &wasmtime::Engine,
     imports: &[String],
 ) -> wasmtime::Result<Linker<StoreState>> {
-    linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))
-}
-
-/// Returns a linker for a tool of IronClaw with these imports.
-pub(super) fn for_near(
-    engine: &wasmtime::Engine,
-    imports: &[String],
-) -> wasmtime::Result<Linker<StoreState>> {
-    linker(engine, imports, WASI.iter().chain([&NEAR]))
+    let own = TOOL.iter().chain(&FOR_TOOLS);
+    linker(engine, imports, WASI.iter().chain([&LOG]).chain(own))
 }
 
 /// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
@@ -196,7 +186,7 @@ pub(super) fn for_judge(
 
 /// Adds the `interfaces` that are imported. The engine checks versions when it links, and refuses an import that is
 /// missing.
-fn linker<'a>(
+pub(super) fn linker<'a>(
     engine: &wasmtime::Engine,
     imports: &[String],
     interfaces: impl Iterator<Item = &'a LinkedInterface>,
@@ -221,6 +211,7 @@ mod tests {
 
     use super::*;
     use crate::engine::Concurrency;
+    use crate::world::{ForeignWorld, WorldKind};
 
     /// WASI's command world: each interface, and a resource or a function of it.
     const COMMAND_WORLD: [(&str, &str); 27] = [
@@ -267,6 +258,13 @@ mod tests {
         ("wasi:http/outgoing-handler", "handle"),
         ("wasi:http/types", "resource fields"),
     ];
+
+    fn for_near(
+        engine: &wasmtime::Engine,
+        imports: &[String],
+    ) -> wasmtime::Result<Linker<StoreState>> {
+        WorldKind::Foreign(ForeignWorld::Near).linker(engine, imports)
+    }
 
     type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<StoreState>>;
 

@@ -11,8 +11,9 @@ use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
 use super::component::TOOL_CONTRACT;
-use super::world::EVENTS_MAX;
 
+/// Maximum number of events of one result.
+pub(super) const EVENTS_MAX: usize = 10_000;
 /// Maximum length of the engine's own words in a record, in characters.
 const NATIVE_CHARS_MAX: usize = 200;
 

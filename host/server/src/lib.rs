@@ -38,6 +38,7 @@ mod session;
 mod stdio;
 mod surfaces;
 mod tasks;
+#[cfg_attr(not(feature = "telemetry"), path = "telemetry_left_out.rs")]
 pub mod telemetry;
 mod trace;
 mod unknown_cancels;

@@ -39,7 +39,8 @@ pub struct PoolState {
 }
 
 impl PoolState {
-    const fn new(name: &'static str, threads: usize, waiting: usize) -> Self {
+    /// A pool with at most `threads` threads, in which at most `waiting` pieces of work wait for one.
+    pub const fn new(name: &'static str, threads: usize, waiting: usize) -> Self {
         Self {
             name,
             threads,

@@ -12,7 +12,7 @@ use toolcell_engine::pipeline::{ApprovalService, RunningCalls, Services};
 use toolcell_engine::scheduler::{CallChains, MemoryBudget, ResourceLocks, Scheduler};
 use toolcell_executor::Executor;
 use toolcell_executor::hook::{HookList, Registration};
-use toolcell_journal::{CallLog, Journal, Keep, Listener, LogSettings, PayloadStore};
+use toolcell_journal::{Keep, Listener, LogSettings};
 use toolcell_policy::Limits;
 use toolcell_policy::secret::SecretStore;
 use toolcell_sandbox::{CompileWatch, CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
@@ -20,6 +20,7 @@ use toolcell_spec::OutputRetention;
 use toolcell_system::machine;
 
 use crate::compiling::{self, COMPILE_COMMAND};
+use crate::recorded::Records;
 use crate::{Home, Host};
 
 /// How long a tool may still run after its cancellation or its deadline, if it imports the cancellation interface.
@@ -183,7 +184,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the approver. A call that needs an approval waits until this approver or `toolcell approvals` answers.
+    /// Sets the approver. A call that needs an approval waits until this approver or, with the feature `journal`,
+    /// `toolcell approvals` answers.
     #[must_use]
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approvals = true;
@@ -275,13 +277,15 @@ impl HostBuilder {
     }
 
     /// Sets which calls the log keeps. Default: all.
+    #[cfg(feature = "journal")]
     #[must_use]
     pub fn journal(self, journal: LogSettings) -> Self {
         Self { journal, ..self }
     }
 
     /// Sets whether calls that need approval wait for it, stored in the journal; otherwise they are refused. Without an
-    /// [`approver`](Self::approver), answers come from other processes. Default: `false`.
+    /// [`approver`](Self::approver), answers come from other processes. Without the feature `journal` they come from an approver
+    /// of this process alone, and a call that has none is refused. Default: `false`.
     #[must_use]
     pub fn approvals(self, approvals: bool) -> Self {
         Self { approvals, ..self }
@@ -328,12 +332,11 @@ impl HostBuilder {
             .map_err(anyhow::Error::msg)?;
         let shared = || MemoryBudget::new(machine::share_bytes());
         let memory = self.memory.or_else(|| self.pooled.then(shared));
-        let payloads = PayloadStore::bounded(
-            home.payloads(),
-            self.journal.payload_bytes_max,
-            self.callers,
-        );
-        payloads.sweep(self.journal.age_max);
+        let Records {
+            payloads,
+            journal,
+            calls,
+        } = Records::open(&home, self.journal, self.callers)?;
         let services = Services {
             catalog: Catalog::default(),
             executor,
@@ -349,12 +352,12 @@ impl HostBuilder {
             hooks,
             payloads,
             desk: self.approvals.then(|| ApprovalService {
-                journal: Journal::keeping(home.journal(), home.journal_key(), self.journal.age_max),
+                journal,
                 approver: self.approver,
             }),
             protected: home.protected().into(),
             secrets: SecretStore::new(home.secrets(), home.secret_key()),
-            calls: CallLog::new(home.journal(), home.calls_key(), self.journal),
+            calls,
             listeners: self.listeners.into(),
             source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
             inline_bytes_max: self.inline_bytes_max,

@@ -9,13 +9,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcell_engine::catalog::{Catalog, ComponentFacts, Tool};
-use toolcell_engine::pipeline::{
-    self, Batch, CallExplanation, CancelOutcome, Request, Services, StoredCallRef,
-};
+use toolcell_engine::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_engine::scheduler::batch::PlanError;
 use toolcell_executor::hook::{Hook, Registration};
 use toolcell_journal as journal;
-use toolcell_journal::{EventReader, LogError, RoleLock};
 use toolcell_policy::{Grants, HookPermit, Limits};
 use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
 use toolcell_spec::dialect::agent_tool;
@@ -260,17 +257,6 @@ impl Host {
         &self.services.catalog
     }
 
-    /// Follows the events of the log of calls, of all processes that write it, from the sequence `from` on as far as they are
-    /// on record, or those that come. No call waits for a follower. A [`Listener`](crate::Listener) hears of the events of
-    /// this host as they happen.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
-    pub fn follow(&self, from: Option<u64>) -> Result<EventReader, LogError> {
-        self.services.calls.follow(from)
-    }
-
     /// Publishes an event that belongs to no call, such as that a deferred tool was loaded, and writes it to the log of
     /// calls. `tool_id` is `None` if it is not about one tool; `data` is an object.
     pub(crate) async fn announce(
@@ -284,15 +270,6 @@ impl Host {
         self.services.announce(&event);
         // It reports what has happened already, so a log that cannot be written stops nothing here; calls it does.
         let _ = self.services.calls.announced(vec![event], session).await;
-    }
-
-    /// Checks whether a call could be put on record now.
-    ///
-    /// # Errors
-    ///
-    /// Why not: a call would be refused as `journal_unavailable`.
-    pub async fn check_log(&self) -> Result<(), LogError> {
-        self.services.calls.checked().await
     }
 
     /// How this host retains the outputs of its tools.
@@ -387,36 +364,10 @@ impl Host {
         *pipeline::refuse(&self.services, request, refusal).await
     }
 
-    /// Resumes an orphaned call that was approved, or that waits for an answer to its tool's question, which its respondent
-    /// gets; `held` is the role of its runner. `request` is made anew from what is `stored`: if it is not for the same call in
-    /// every respect, nothing runs. `None` on a host without approvals. Both come from the journal in
-    /// [`Home::journal`](crate::Home::journal), which `toolcell_journal` opens.
-    pub async fn resume<'k>(
-        &self,
-        request: Request,
-        stored: impl Into<StoredCallRef<'k>>,
-        held: RoleLock,
-    ) -> Option<CallRecord> {
-        let desk = self.services.desk.as_ref()?;
-        Some(pipeline::resume(&self.services, desk, request, stored.into(), held).await)
-    }
-
     /// Fails with what is wrong with `edit`, the arguments that should run instead of those that were asked about. `Ok`
     /// if the tool was not loaded, or has another component by now, because such a call does not run anyway.
     pub async fn check_edit(&self, approval: &Approval, edit: &str) -> Result<(), String> {
         pipeline::check_edit(&self.services, approval, edit).await
-    }
-
-    /// Ends an orphaned call that cannot be resumed, so that it has a result; `held` is the role of its runner. `None`
-    /// if it can be resumed, or has ended.
-    pub async fn close<'k>(
-        &self,
-        request: Request,
-        stored: impl Into<StoredCallRef<'k>>,
-        held: RoleLock,
-    ) -> Option<CallRecord> {
-        let desk = self.services.desk.as_ref()?;
-        pipeline::close(&self.services, desk, request, stored.into(), held).await
     }
 }
 

@@ -24,6 +24,8 @@ mod home;
 mod host;
 mod imports;
 mod recall;
+#[cfg_attr(not(feature = "journal"), path = "unrecorded.rs")]
+mod recorded;
 mod surfaces;
 mod tool_set;
 
@@ -46,9 +48,9 @@ pub use toolcell_executor::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure,
     Registration, UpdatedOutput,
 };
-pub use toolcell_journal::{
-    EventReader, FollowedEvent, Keep, Listener, LogError, LogSettings, LoggedEvent,
-};
+pub use toolcell_journal::Listener;
+#[cfg(feature = "journal")]
+pub use toolcell_journal::{EventReader, FollowedEvent, Keep, LogError, LogSettings, LoggedEvent};
 pub use toolcell_policy::RetryPolicy;
 pub use toolcell_policy::secret::{SecretValue, Secrets};
 pub use toolcell_policy::{

@@ -8,8 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toolcell_engine::approval::Terms;
 use toolcell_engine::catalog::{Surface, Tool, pick};
-use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, Callee, Request, StoredCallRef};
-use toolcell_journal::RoleLock;
+use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, Callee, Request};
 use toolcell_policy::{Grants, Limits, Policy};
 use toolcell_spec::EXPIRE_DEFAULT;
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal};
@@ -192,31 +191,8 @@ impl ToolSet {
         self.host.explain(request).await
     }
 
-    /// Resumes an orphaned call, which `spec` describes, see [`Host::resume`].
-    pub async fn resume<'k>(
-        &self,
-        spec: CallSpec,
-        stored: impl Into<StoredCallRef<'k>>,
-        held: RoleLock,
-        context: CallContext,
-    ) -> Option<CallRecord> {
-        let request = self.request(spec, context);
-        self.host.resume(request, stored, held).await
-    }
-
-    /// Ends an orphaned call that cannot be resumed; `None` if it can, or has ended.
-    pub async fn close<'k>(
-        &self,
-        stored: impl Into<StoredCallRef<'k>>,
-        held: RoleLock,
-    ) -> Option<CallRecord> {
-        let stored = stored.into();
-        let request = self.request(CallSpec::from(stored), CallContext::default());
-        self.host.close(request, stored, held).await
-    }
-
     /// The request that the engine executes for `spec`: the only place where a call of a caller gets its authority.
-    fn request(&self, spec: CallSpec, context: CallContext) -> Request {
+    pub(crate) fn request(&self, spec: CallSpec, context: CallContext) -> Request {
         let callee = self.find(&spec);
         let offered = callee.tool().and_then(|tool| self.offered(tool));
         let terms = offered.map(|offered| offered.terms.clone());

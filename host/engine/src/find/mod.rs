@@ -1,14 +1,24 @@
-//! Finds tools: by exact names, or by words, ranked with BM25 (AT-DEF-13..18). The words of queries and of tools are
+//! Finds tools: by exact names, or by words, the best first (AT-DEF-13..18). The words of queries and of tools are
 //! untrusted.
 
-use std::collections::HashSet;
-use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "sqlite")]
+mod full_text;
+#[cfg(any(test, not(feature = "sqlite")))]
+#[cfg_attr(
+    feature = "sqlite",
+    allow(dead_code, reason = "compiled for its tests")
+)]
+mod plain_words;
 
-use rusqlite::{Connection, Transaction, params};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 pub use crate::catalog::SELECT;
 use crate::catalog::{Surface, Tool, ToolAvailability, cut};
+#[cfg(feature = "sqlite")]
+use full_text::WordIndex;
+#[cfg(not(feature = "sqlite"))]
+use plain_words::WordIndex;
 use toolcell_spec::{
     ErrorCode, LoadingState, NextAction, QueryType, Refusal, SchemaVersion, ToolRef,
     ToolSearchResult,
@@ -21,20 +31,6 @@ pub const RESULTS: usize = 5;
 pub const RESULTS_MAX: usize = 50;
 /// Maximum length of a searched text, in characters, as for a description.
 const SEARCHED_CHARS_MAX: usize = 16_000;
-
-/// The stemmer lets `reads` find `read`. The texts themselves are not kept, because the tools have them.
-const TABLE: &str = "CREATE VIRTUAL TABLE tools USING fts5(
-    name, namespace, title, description, hint, tags,
-    content = '', tokenize = 'porter unicode61 remove_diacritics 2'
-)";
-/// First row id of deprecated tools, which come last (AT-LIFE-06): an id can be sorted by without reading its row.
-const LATE: i64 = 1 << 32;
-/// A word in the name counts more than one in the description. Equal scores keep the order of the tools, so that the same
-/// query always has the same result.
-const RANKED: &str = "SELECT rowid, bm25(tools, 8.0, 2.0, 4.0, 1.0, 4.0, 4.0) AS score
-    FROM tools WHERE tools MATCH ?1 ORDER BY rowid >= ?3, score, rowid LIMIT ?2";
-/// Joins the words of an expression.
-const OR: &str = " OR ";
 
 /// A query that was read.
 ///
@@ -55,8 +51,8 @@ pub struct ToolQuery {
 #[derive(Clone, Debug)]
 enum QueryKind {
     Select(Vec<String>),
-    /// An expression of FTS5.
-    Keyword(String),
+    /// Words, each once.
+    Keyword(Vec<String>),
 }
 
 impl ToolQuery {
@@ -82,7 +78,7 @@ impl ToolQuery {
                     .filter(|name| !name.is_empty());
                 QueryKind::Select(names.map(str::to_owned).collect())
             }
-            None => QueryKind::Keyword(expression(text)),
+            None => QueryKind::Keyword(words(text)),
         };
         if matches!(&kind, QueryKind::Select(names) if names.is_empty()) || text.trim().is_empty() {
             let message =
@@ -104,20 +100,15 @@ impl ToolQuery {
     }
 }
 
-/// Returns an expression of FTS5 that matches each text with one of the words of `text`, each once; empty if it has no
-/// word. Every word is quoted and holds no quote, so that none of them is read as syntax.
-fn expression(text: &str) -> String {
+/// The words of `text`, each once, whatever its case.
+fn words(text: &str) -> Vec<String> {
     let separates = |c: char| c.is_whitespace() || c.is_control() || c.is_ascii_punctuation();
-    let mut expression = String::new();
     let mut known = HashSet::new();
-    for word in text.split(separates).filter(|word| !word.is_empty()) {
-        if !known.insert(word.to_lowercase()) {
-            continue;
-        }
-        let or = if expression.is_empty() { "" } else { OR };
-        let _ = write!(expression, "{or}\"{word}\"");
-    }
-    expression
+    let words = text.split(separates).filter(|word| !word.is_empty());
+    words
+        .filter(|word| known.insert(word.to_lowercase()))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A tool that can be found.
@@ -128,6 +119,40 @@ struct SearchEntry {
     name: String,
     qualified_name: String,
     standing: ToolAvailability,
+}
+
+/// Number of texts of a tool in which it is found.
+const TEXTS: usize = 6;
+
+impl SearchEntry {
+    /// The texts in which the tool is found: its name, namespace, title, description, hint and tags. `None` for a tool that
+    /// cannot be called, which is found by its name alone.
+    fn texts(&self) -> Option<[String; TEXTS]> {
+        if self.standing.state == LoadingState::Unavailable {
+            return None;
+        }
+        let declaration = self.tool.declaration();
+        let shown = |text: &str| cut(&self.tool.contract().shown(text), SEARCHED_CHARS_MAX);
+        let or_empty = |text: Option<&str>| text.map(shown).unwrap_or_default();
+        let tags = [
+            declaration.aliases.join(" "),
+            declaration.tool_kind.0.clone(),
+        ]
+        .join(" ");
+        Some([
+            declaration.name.clone(),
+            declaration.namespace.clone(),
+            or_empty(declaration.title.as_deref()),
+            shown(&declaration.description),
+            or_empty(declaration.search_hint.as_deref()),
+            tags,
+        ])
+    }
+
+    /// `true` for a deprecated tool, which comes last (AT-LIFE-06).
+    fn is_late(&self) -> bool {
+        self.standing.state == LoadingState::Discoverable
+    }
 }
 
 /// Finds the tools of one surface. To build one, and to search, blocks the thread.
@@ -145,7 +170,7 @@ struct SearchEntry {
 #[derive(Debug)]
 pub struct ToolFinder {
     entries: Vec<SearchEntry>,
-    index: Mutex<Connection>,
+    index: WordIndex,
 }
 
 impl ToolFinder {
@@ -154,7 +179,7 @@ impl ToolFinder {
     ///
     /// # Errors
     ///
-    /// A host fault, if SQLite fails.
+    /// A host fault, if the index fails.
     pub fn new(surface: &Surface, names: Vec<String>) -> Result<Self, Refusal> {
         let is_known = |standing: ToolAvailability| {
             standing.state != LoadingState::Unavailable || standing.reason.is_some()
@@ -171,11 +196,8 @@ impl ToolFinder {
                 standing,
             })
             .collect();
-        let index = build_index(&entries).map_err(|error| broken(&error))?;
-        Ok(Self {
-            entries,
-            index: Mutex::new(index),
-        })
+        let index = WordIndex::new(&entries)?;
+        Ok(Self { entries, index })
     }
 
     /// Searches for `query`. Returns at most `limit` results, and never more than 50; exact names are returned whatever
@@ -183,7 +205,7 @@ impl ToolFinder {
     ///
     /// # Errors
     ///
-    /// A host fault, if SQLite fails.
+    /// A host fault, if the index fails.
     pub fn search(
         &self,
         query: &ToolQuery,
@@ -216,10 +238,8 @@ impl ToolFinder {
                     .map(|entry| (entry, None))
                     .collect()
             }
-            QueryKind::Keyword(expression) => {
-                let ranked = self
-                    .ranked(expression, limit.min(RESULTS_MAX))
-                    .map_err(|error| broken(&error))?;
+            QueryKind::Keyword(words) => {
+                let ranked = self.index.ranked(words, limit.min(RESULTS_MAX))?;
                 let entry = |(at, score): (usize, f64)| Some((self.entries.get(at)?, Some(score)));
                 ranked.into_iter().filter_map(entry).collect()
             }
@@ -271,79 +291,8 @@ impl ToolFinder {
         }
         found
     }
-
-    /// The best matches of `expression`: their indices, and their scores, of which higher is better.
-    fn ranked(&self, expression: &str, limit: usize) -> rusqlite::Result<Vec<(usize, f64)>> {
-        if expression.is_empty() {
-            return Ok(Vec::new());
-        }
-        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ranked = index.prepare(RANKED)?;
-        let rows = ranked.query_map(params![expression, row_id(limit), LATE], |row| {
-            let id: i64 = row.get(0)?;
-            let score: f64 = row.get(1)?;
-            let entry = usize::try_from(id % LATE).unwrap_or(usize::MAX);
-            // FTS5 gives better matches lower scores.
-            Ok((entry, (-score).max(0.0)))
-        })?;
-        rows.collect()
-    }
 }
 
-fn row_id(at: usize) -> i64 {
-    i64::try_from(at).unwrap_or(i64::MAX)
-}
-
-/// Creates the index in memory. The id of a row is the index of its entry, from [`LATE`] on for a deprecated tool.
-fn build_index(entries: &[SearchEntry]) -> rusqlite::Result<Connection> {
-    let mut index = Connection::open_in_memory()?;
-    // No query of a client is written to a temporary file.
-    index.execute_batch("PRAGMA temp_store = MEMORY;")?;
-    index.execute_batch(TABLE)?;
-    let transaction = index.transaction()?;
-    insert(&transaction, entries)?;
-    transaction.commit()?;
-    Ok(index)
-}
-
-fn insert(into: &Transaction<'_>, entries: &[SearchEntry]) -> rusqlite::Result<()> {
-    let row = "INSERT INTO tools (rowid, name, namespace, title, description, hint, tags)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let mut insert = into.prepare(row)?;
-    for (at, entry) in entries.iter().enumerate() {
-        // A tool that cannot be called is found by its name alone.
-        if entry.standing.state == LoadingState::Unavailable {
-            continue;
-        }
-        let declaration = entry.tool.declaration();
-        let shown = |text: &str| cut(&entry.tool.contract().shown(text), SEARCHED_CHARS_MAX);
-        let or_empty = |text: Option<&str>| text.map(shown).unwrap_or_default();
-        let tags = [
-            declaration.aliases.join(" "),
-            declaration.tool_kind.0.clone(),
-        ]
-        .join(" ");
-        insert.execute(params![
-            row_id(at)
-                + if entry.standing.state == LoadingState::Discoverable {
-                    LATE
-                } else {
-                    0
-                },
-            declaration.name,
-            declaration.namespace,
-            or_empty(declaration.title.as_deref()),
-            shown(&declaration.description),
-            or_empty(declaration.search_hint.as_deref()),
-            tags,
-        ])?;
-    }
-    Ok(())
-}
-
-fn broken(error: &rusqlite::Error) -> Refusal {
-    Refusal::host_fault(format!("the tools cannot be searched: {error}"))
-}
-
+#[cfg(feature = "sqlite")]
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{QUERY_CHARS_MAX, QueryKind, RESULTS, RESULTS_MAX, ToolFinder, ToolQuery, expression};
+use super::full_text::expression;
+use super::words;
+use super::{QUERY_CHARS_MAX, QueryKind, RESULTS, RESULTS_MAX, ToolFinder, ToolQuery};
 use crate::catalog::{ComponentFacts, Surface, Tool};
 use toolcell_spec::dialect::agent_tool;
 use toolcell_spec::{ErrorCode, LoadingState, NextAction, QueryType, ToolSearchResult};
@@ -11,7 +13,7 @@ use toolcell_spec::{ErrorCode, LoadingState, NextAction, QueryType, ToolSearchRe
 /// The maximum number of tools of one component.
 const COMPONENT: usize = 256;
 
-fn declared(namespace: &str, name: &str, more: Value) -> Value {
+pub(super) fn declared(namespace: &str, name: &str, more: Value) -> Value {
     let mut declaration = json!({
         "schema_version": "0.2.0", "namespace": namespace, "name": name, "description": "does something",
         "lifecycle": "available", "tool_kind": "function",
@@ -49,7 +51,7 @@ fn tools(declarations: &[Value]) -> Vec<Arc<Tool>> {
         .collect()
 }
 
-fn finder(declarations: &[Value], budget: usize) -> ToolFinder {
+pub(super) fn finder(declarations: &[Value], budget: usize) -> ToolFinder {
     let tools = tools(declarations);
     let names = tools
         .iter()
@@ -146,10 +148,10 @@ fn words_that_most_tools_have_fill_up_a_result_in_the_order_of_the_tools() {
 
 /// The last two tools that the words of `query` rank, of all.
 fn words_of_all(finder: &ToolFinder, query: &str) -> Vec<String> {
-    let QueryKind::Keyword(expression) = ToolQuery::parse(query).unwrap().kind else {
+    let QueryKind::Keyword(words) = ToolQuery::parse(query).unwrap().kind else {
         panic!()
     };
-    let ranked = finder.ranked(&expression, usize::MAX / 2).unwrap();
+    let ranked = finder.index.ranked(&words, usize::MAX / 2).unwrap();
     assert_eq!(ranked.len(), finder.entries.len());
     ranked
         .iter()
@@ -412,10 +414,10 @@ fn no_query_is_read_as_syntax() {
     assert_eq!(found(&finder, "name:read"), ["a.read"]);
     assert!(found(&finder, "rea*").is_empty());
     assert_eq!(
-        expression("a\"b  OR-c\u{0}d"),
+        expression(&words("a\"b  OR-c\u{0}d")),
         "\"a\" OR \"b\" OR \"OR\" OR \"c\" OR \"d\""
     );
-    assert_eq!(expression("a b A a"), "\"a\" OR \"b\"", "each word once");
+    assert_eq!(words("a b A a"), ["a", "b"], "each word once");
     // Words that are found nowhere, and the longest query.
     let none = search(&finder, "zebra", RESULTS);
     assert!(none.matches.is_empty() && none.next_action == NextAction::SearchAgain);

@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Start;
 use toolcell_spec::{
     CallRecord, InvocationId, PermissionDecision, ResultMappings, ResultPersistence, Status,
     Timestamp, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult, evidence_ref,
@@ -26,35 +27,7 @@ const SAME: &str = "inputs_same";
 /// The field of an end that says how much the lines before it have.
 const AFTER: &str = "after";
 
-/// The facts about a call that starts, redacted: the payload of its start.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Start {
-    /// `true` if the call could make lasting changes.
-    pub changes: bool,
-    pub(super) process: u32,
-    pub invocation: ToolInvocation,
-    /// The decisions, hook runs and events until now: the record of the call has them even if its process is killed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub decisions: Vec<PermissionDecision>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hooks: Vec<ToolHook>,
-    #[serde(default)]
-    pub events: Vec<ToolEvent>,
-}
-
 impl Start {
-    /// A start without decisions and events.
-    pub fn new(invocation: ToolInvocation, changes: bool) -> Self {
-        Self {
-            changes,
-            process: std::process::id(),
-            invocation,
-            decisions: Vec::new(),
-            hooks: Vec::new(),
-            events: Vec::new(),
-        }
-    }
-
     /// Removes what may repeat the arguments.
     pub(super) fn hide_input(&mut self) {
         self.decisions

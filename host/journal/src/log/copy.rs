@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::database;
-use crate::store::StoreError;
+use crate::waiting::StoreError;
 use toolcell_system::private;
 
 use super::head::{self, LogHead};

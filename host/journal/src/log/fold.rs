@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::database::{self, Durability};
-use crate::store::StoreError;
+use crate::waiting::StoreError;
 use toolcell_spec::Timestamp;
 
 use super::call_lines::Brief;

@@ -11,7 +11,8 @@ use toolcell_spec::{
     TraceContext, Trust, Writer,
 };
 
-use super::call_lines::{self, EarlierLines, EndPayload, Start, StartedCall};
+use super::Start;
+use super::call_lines::{self, EarlierLines, EndPayload, StartedCall};
 
 /// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
 /// `None` if the start cannot be read.

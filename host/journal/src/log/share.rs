@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use crate::store::StoreError;
+use crate::waiting::StoreError;
 use toolcell_spec::Timestamp;
 
 use super::call_lines::{self, Brief};

@@ -2,35 +2,10 @@ use rusqlite::{Transaction, params};
 
 use crate::database::change;
 use toolcell_policy::secret::SealingKey;
-use toolcell_spec::{Answer, ApprovalState, InvocationId, Timestamp, ToolInvocation};
+use toolcell_spec::{Answer, ApprovalState, InvocationId, Timestamp};
 
-use super::ask::{History, put_call};
-use super::session::Allowance;
-use super::{Store, StoreError, entry};
-
-/// The result of giving an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerOutcome {
-    /// The answer was accepted.
-    Taken,
-    /// The call no longer waits; this is its state.
-    TooLate(ApprovalState),
-    /// The approver is the caller, who cannot approve its own call.
-    OwnCall,
-    /// No approval was requested for such a call.
-    Unknown,
-}
-
-/// The proof with which a run claims its approval.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    /// The digest of what would run. An approval of anything else cannot be claimed.
-    pub binding: String,
-    pub invocation: ToolInvocation,
-    pub history: History,
-    /// The approver's permission for the rest of the session.
-    pub always: Option<Allowance>,
-}
+use super::ask::put_call;
+use super::{Allowance, AnswerOutcome, Claim, Store, StoreError, entry};
 
 impl Store {
     /// Gives `answer` to the call `id`. Of concurrent answers, one is accepted.

@@ -1,45 +1,10 @@
 use rusqlite::{Transaction, params};
-use serde::{Deserialize, Serialize};
 
 use crate::database::change;
-use toolcell_spec::{
-    Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook,
-    ToolInvocation,
-};
+use toolcell_spec::{CallRecord, InvocationId, ToolInvocation};
 
 use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
-use super::{Store, StoreError, entry};
-
-/// Maximum number of waiting calls: with more, a caller only tires the approver.
-const WAITING_MAX: u32 = 200;
-
-/// The records that a call produces, each list in its order.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct History {
-    pub decisions: Vec<PermissionDecision>,
-    pub mutations: Vec<InputMutation>,
-    pub hook_runs: Vec<ToolHook>,
-    pub events: Vec<ToolEvent>,
-}
-
-impl History {
-    /// Removes what may repeat the arguments of the call.
-    pub fn hide_input(&mut self) {
-        self.decisions
-            .iter_mut()
-            .for_each(PermissionDecision::hide_input);
-        self.hook_runs.iter_mut().for_each(ToolHook::hide_input);
-        self.events.iter_mut().for_each(ToolEvent::hide_input);
-    }
-}
-
-/// A call for which an approval is about to be requested.
-#[derive(Clone, Debug)]
-pub struct ApprovalRequest {
-    pub approval: Approval,
-    pub invocation: ToolInvocation,
-    pub history: History,
-}
+use super::{ApprovalRequest, History, Store, StoreError, WAITING_MAX, entry};
 
 impl Store {
     /// Stores a call that waits for an approval. When this returns, it is on disk.

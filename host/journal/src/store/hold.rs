@@ -5,16 +5,7 @@ use toolcell_spec::InvocationId;
 use toolcell_system::pool::STORE;
 use toolcell_system::private;
 
-use super::{Journal, StoreError};
-
-/// A role in a waiting call. Only one process at a time can have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Waits for the answer, and runs the call.
-    Runner,
-    /// Gives an answer from another process.
-    Approver,
-}
+use super::{Journal, Role, StoreError};
 
 /// A held role: a file lock, which is released when this is dropped or the process ends.
 ///

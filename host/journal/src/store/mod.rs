@@ -14,7 +14,6 @@ mod session;
 mod steps;
 mod suspend;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,45 +22,16 @@ use rusqlite::Connection;
 
 use crate::LOG_AGE;
 use crate::database::{self, Durability};
+use crate::waiting::{
+    Allowance, AnswerOutcome, ApprovalRequest, Claim, History, Role, Standing, StoreError,
+    StoredApproval, SuspendRequest, SuspendedCall, WAITING_MAX,
+};
 use toolcell_policy::secret::SealingKey;
-use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::pool::STORE;
 
-pub use answer::{AnswerOutcome, Claim};
-pub use ask::{ApprovalRequest, History};
-pub use hold::{Role, RoleLock};
-pub use read::{Standing, StoredApproval, Summary};
-pub use session::Allowance;
+pub use hold::RoleLock;
+pub use read::Summary;
 pub use steps::SESSION_STEPS_BYTES_MAX;
-pub use suspend::{SuspendRequest, SuspendedCall};
-
-/// Why an operation of the store failed. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Its contents cannot be trusted or understood.
-    #[error(
-        "the journal's database is damaged: {0}; move journal.db away: the calls of the log are found again without it"
-    )]
-    Damaged(String),
-    #[error(
-        "the journal's database was written by a newer toolcell (format {found}, this one knows {known})"
-    )]
-    Newer { found: i64, known: i64 },
-    #[error(
-        "an earlier toolcell wrote the journal's database, and this one cannot read it; remove it: rm '{file}'*"
-    )]
-    /// `file` is escaped for single quotes. The star is for the files that SQLite keeps beside it.
-    Older { file: String },
-    /// No space, no permission, or a lock that is not released.
-    #[error("the journal's database cannot be used: {0}")]
-    Unavailable(String),
-    #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
-    Full(u32),
-    #[error(
-        "the calls that wait for an answer take all the room that they may; answer or deny some: toolcell approvals list"
-    )]
-    NoRoom,
-}
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
@@ -74,45 +44,6 @@ impl From<rusqlite::Error> for StoreError {
             Some(_) => Self::Unavailable(text),
             None => Self::Damaged(text),
         }
-    }
-}
-
-impl From<io::Error> for StoreError {
-    fn from(error: io::Error) -> Self {
-        Self::Unavailable(error.to_string())
-    }
-}
-
-impl From<StoreError> for Refusal {
-    /// Fails closed: without a record of the question, no approver is asked and nothing runs.
-    fn from(error: StoreError) -> Self {
-        let code = match &error {
-            StoreError::Damaged(_) => ErrorCode::ApprovalStoreDamaged,
-            StoreError::Newer { .. } => ErrorCode::ApprovalStoreNewer,
-            StoreError::Older { .. } => ErrorCode::ApprovalStoreOlder,
-            StoreError::Unavailable(_) => ErrorCode::JournalUnavailable,
-            StoreError::Full(_) | StoreError::NoRoom => ErrorCode::TooManyQuestions,
-        };
-        let message = match &error {
-            StoreError::Damaged(_) => {
-                "the approval store is damaged, so no call that needs an approval runs; move the folder `journal` \
-                 of toolcell's data folder away to start a new one"
-                    .to_owned()
-            }
-            StoreError::Unavailable(_) => {
-                "the approval store cannot be used, so no call that needs an approval runs; `toolcell approvals \
-                 list` says why"
-                    .to_owned()
-            }
-            // The command names a path, which is for the operator alone.
-            StoreError::Older { .. } => {
-                "an earlier toolcell wrote the approval store, and this one cannot read it; `toolcell approvals list` \
-                 prints the command that removes it"
-                    .to_owned()
-            }
-            other => other.to_string(),
-        };
-        Refusal::new(code, message).detail(error.to_string())
     }
 }
 
@@ -148,6 +79,11 @@ impl Journal {
 
     pub fn dir(&self) -> &Path {
         &self.0.dir
+    }
+
+    /// Whether other processes see it, and can answer.
+    pub fn is_shared(&self) -> bool {
+        true
     }
 
     /// Returns whether an approval may have been requested.

@@ -5,49 +5,10 @@ use toolcell_spec::{Answer, Approval, ApprovalState, InvocationId, Timestamp, To
 
 use toolcell_policy::secret::SealingKey;
 
-use super::ask::History;
-use super::{Store, StoreError, entry, suspend};
+use super::{History, Standing, Store, StoreError, StoredApproval, entry, suspend};
 
 /// Maximum number of rows of one list.
 const LIST_MAX: u32 = 1_000;
-
-/// An approval, its state, and its answer.
-#[derive(Clone, Debug)]
-pub struct Standing {
-    pub approval: Approval,
-    pub state: ApprovalState,
-    pub answer: Option<Answer>,
-}
-
-/// Everything that is stored about one call.
-///
-/// ```
-/// use toolcell_journal::{Journal, StoreError, StoredApproval};
-/// use toolcell_spec::{ApprovalState, InvocationId};
-///
-/// /// `true` if the call may be resumed with `Host::resume`.
-/// async fn is_approved(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
-///     let kept: Option<StoredApproval> = journal.run(move |store| store.kept(id)).await?;
-///     Ok(kept.is_some_and(|kept| kept.state == ApprovalState::Approved))
-/// }
-/// ```
-#[derive(Clone, Debug)]
-pub struct StoredApproval {
-    /// The question, and the call that it is about.
-    pub approval: Approval,
-    /// The state of the question.
-    pub state: ApprovalState,
-    /// The approver's answer, if there is one.
-    pub answer: Option<Answer>,
-    /// The invocation, as it was last stored.
-    pub invocation: ToolInvocation,
-    /// The records that the call has produced so far.
-    pub history: History,
-    /// `true` if the call ran, and waits for an answer to its tool's question.
-    pub is_suspended: bool,
-    /// The result, byte for byte as it was stored.
-    pub result: Option<String>,
-}
 
 /// One line of a list.
 #[derive(Clone, Debug, Serialize)]

@@ -1,28 +1,8 @@
 use rusqlite::params;
 
-use toolcell_policy::ApprovalScope;
 use toolcell_spec::{SessionRule, Timestamp};
 
-use super::{Store, StoreError, entry};
-
-/// A permission for the rest of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// The subject of the approval.
-    pub rule: SessionRule,
-    /// The most that a later call may be able to do; `None` if it has to be exactly the capability of the rule.
-    pub scope: Option<ApprovalScope>,
-}
-
-impl Allowance {
-    /// `true` if a call that would need `asked` needs no approval. Both rules have the same subject.
-    fn covers(&self, asked: &Self) -> bool {
-        let scopes = self.scope.as_ref().zip(asked.scope.as_ref());
-        self.rule == asked.rule
-            || scopes.is_some_and(|(own, asked)| own.covers(asked))
-            || !guard!("always_scope")
-    }
-}
+use super::{Allowance, Store, StoreError, entry};
 
 impl Store {
     /// The reference of a rule that was made in the same session, at most [`SessionRule::LASTS`] ago, and covers
@@ -77,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::Journal;
-    use toolcell_policy::{Capability, Mount};
+    use toolcell_policy::{ApprovalScope, Capability, Mount};
 
     fn allowance(host: &str) -> Allowance {
         let mounts = vec![Mount {

@@ -3,49 +3,15 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::database::change;
-use toolcell_spec::{
-    Approval, InvocationId, Suspension, SuspensionState, Timestamp, ToolInvocation,
-};
+use toolcell_spec::{InvocationId, Suspension, SuspensionState, Timestamp};
 
-use super::ask::{History, put_call};
-use super::{Store, StoreError, entry, read, retention};
+use super::ask::put_call;
+use super::{Store, StoreError, SuspendRequest, SuspendedCall, entry, read, retention};
 
 /// Maximum number of suspended calls.
 const SUSPENDED_MAX: u32 = 200;
 /// Maximum size of a suspended call, in bytes of JSON: what a tool saves, asks and logs has at most 400 kB.
 const SUSPENDED_BYTES_MAX: usize = 1 << 20;
-
-/// A call that is about to wait for answers.
-#[derive(Clone, Debug)]
-pub struct SuspendRequest {
-    pub suspension: Suspension,
-    pub invocation: ToolInvocation,
-    pub history: History,
-}
-
-/// Everything that is stored about a suspended call.
-///
-/// ```
-/// use toolcell_journal::{Journal, StoreError, SuspendedCall};
-/// use toolcell_spec::{InvocationId, SuspensionState};
-///
-/// /// `true` if the call may be resumed with `Host::resume_suspended`.
-/// async fn waits(journal: &Journal, id: InvocationId) -> Result<bool, StoreError> {
-///     let suspended: Option<SuspendedCall> = journal.run(move |store| store.suspended(id)).await?;
-///     Ok(suspended.is_some_and(|suspended| suspended.state == SuspensionState::Waiting))
-/// }
-/// ```
-#[derive(Clone, Debug)]
-pub struct SuspendedCall {
-    pub suspension: Suspension,
-    pub state: SuspensionState,
-    /// The invocation, as it was last stored.
-    pub invocation: ToolInvocation,
-    /// The records that the call has produced so far.
-    pub history: History,
-    /// The approval that the call has used, if it needed one.
-    pub approval: Option<Approval>,
-}
 
 impl Store {
     /// Stores a call that waits for answers, in place of what is stored of its earlier questions. When this returns `true`,
@@ -187,8 +153,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::History;
     use crate::Journal;
-    use toolcell_spec::{Binding, Input, Plan, Usage};
+    use toolcell_spec::{Binding, Input, Plan, ToolInvocation, Usage};
 
     const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -17,6 +17,7 @@ mod request_parts;
 mod resolver;
 mod target;
 mod tls;
+#[cfg(feature = "foreign-worlds")]
 mod whole_request;
 
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ pub(super) use request_parts::{
     add_handler_to_linker as link_handler, add_to_linker as link_types,
 };
 pub use resolver::{Resolver, SystemResolver};
+#[cfg(feature = "foreign-worlds")]
 pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse};
 
 use tls::TlsClient;

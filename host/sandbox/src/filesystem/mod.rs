@@ -15,6 +15,7 @@ mod pooled;
 mod quota;
 mod stream;
 mod touched;
+#[cfg(feature = "foreign-worlds")]
 mod whole_file;
 
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ use super::limiter::{Limiter, MemoryCharge};
 use super::state::StoreState;
 use super::trap::CallDenial;
 
+#[cfg(feature = "foreign-worlds")]
 pub(super) use self::whole_file::read_text;
 
 /// One call's rights in its mounts.

@@ -5,6 +5,7 @@ mod cancellation;
 pub(super) mod context_modifiers;
 mod interaction;
 mod log;
+#[cfg(feature = "foreign-worlds")]
 pub(super) mod near;
 mod progress;
 pub(super) mod tools;

@@ -1,11 +1,16 @@
 //! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
 //! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
 
+#[cfg(feature = "foreign-worlds")]
 mod act;
+#[cfg(feature = "foreign-worlds")]
 mod amplifier;
 mod answer;
 mod command;
+#[cfg_attr(not(feature = "foreign-worlds"), path = "foreign_left_out.rs")]
+mod foreign;
 mod foreign_tool;
+#[cfg(feature = "foreign-worlds")]
 mod near;
 mod tool;
 mod wit;
@@ -26,7 +31,7 @@ use super::linking;
 use super::state::StoreState;
 use super::wasi::CommandInput;
 
-pub(crate) use act::{EVENTS_MAX, link_consent, link_credentials};
+pub(super) use foreign::{FOR_TOOLS, ForeignWorld, NEAR};
 
 /// A component of one world: linked, and ready to be instantiated.
 pub(super) trait ComponentWorld: Send + Sync {
@@ -73,19 +78,11 @@ pub(super) const TRANSLATION_VERSION: &str = "3";
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
 
-/// The beginnings of the exports of other worlds in any version, and the versions that run here.
-const FAMILIES: [(&str, &str); 4] = [
-    (
-        "wasi:cli/run@",
-        "commands of wasi:cli@0.2: build it for WASI 0.2",
-    ),
-    ("near:agent/", "tools of near:agent@0.4.1"),
-    ("act:tools/", "tools of act:tools@0.1.0 and act:tools@0.2.0"),
-    (
-        "amplifier:modules/",
-        "modules that export amplifier:modules/tool@1.0.0",
-    ),
-];
+/// The beginning of the exports of commands in any version, and the versions that run here.
+const COMMANDS: (&str, &str) = (
+    "wasi:cli/run@",
+    "toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2",
+);
 
 /// Which world a component is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,16 +90,13 @@ const FAMILIES: [(&str, &str); 4] = [
 pub(super) enum WorldKind {
     /// toolcell's own contract.
     Tool,
-    /// A module of Amplifier.
-    Amplifier,
-    /// A tool of IronClaw.
-    Near,
     /// `wasi:cli/run`.
     Command,
-    /// The tools of ACT.
-    Act,
     /// Plain functions: any export that is in no other world.
     Wit,
+    /// Another host's contract.
+    #[serde(untagged)]
+    Foreign(ForeignWorld),
 }
 
 impl WorldKind {
@@ -111,17 +105,8 @@ impl WorldKind {
         if exports.iter().any(|name| name == tool::GUEST) {
             return Ok(Self::Tool);
         }
-        if amplifier::is_exported_by(exports) {
-            return Ok(Self::Amplifier);
-        }
-        if exports.iter().any(|name| name == near::INTERFACE) {
-            return Ok(Self::Near);
-        }
-        if exports
-            .iter()
-            .any(|name| act::PROVIDERS.contains(&name.as_str()))
-        {
-            return Ok(Self::Act);
+        if let Some(foreign) = ForeignWorld::find(exports) {
+            return Ok(Self::Foreign(foreign));
         }
         if command::exported(exports) {
             return Ok(Self::Command);
@@ -133,7 +118,8 @@ impl WorldKind {
             return Ok(Self::Wit);
         }
         let of_family = |start: &str| exports.iter().any(|name| name.starts_with(start));
-        let other = FAMILIES.iter().find(|(start, _)| of_family(start));
+        let mut families = [&COMMANDS].into_iter().chain(&foreign::FAMILIES);
+        let other = families.find(|(start, _)| of_family(start));
         let message = format!(
             "the component is not a tool: a tool exports {}, or functions whose types have values in JSON; this component \
              exports {}, and imports {}{}",
@@ -141,7 +127,7 @@ impl WorldKind {
             listed(exports),
             listed(imports),
             other
-                .map(|(_, runs)| format!("; toolcell runs {runs}"))
+                .map(|(_, runs)| format!("; {runs}"))
                 .unwrap_or_default()
         );
         Err(Refusal::new(ErrorCode::NotATool, message))
@@ -185,10 +171,8 @@ impl WorldKind {
         imports: &[String],
     ) -> wasmtime::Result<Linker<StoreState>> {
         match self {
-            Self::Near => linking::for_near(engine, imports),
-            Self::Tool | Self::Amplifier | Self::Command | Self::Act | Self::Wit => {
-                linking::for_tool(engine, imports)
-            }
+            Self::Foreign(world) => world.linker(engine, imports),
+            Self::Tool | Self::Command | Self::Wit => linking::for_tool(engine, imports),
         }
     }
 
@@ -200,10 +184,8 @@ impl WorldKind {
     ) -> wasmtime::Result<Box<dyn ComponentWorld>> {
         Ok(match self {
             Self::Tool => Box::new(tool::ToolWorld::new(instance, exports)?),
-            Self::Amplifier => Box::new(amplifier::AmplifierWorld::new(instance)?),
-            Self::Near => Box::new(near::NearWorld::new(instance)?),
+            Self::Foreign(world) => world.bind(instance)?,
             Self::Command => Box::new(command::CommandWorld::new(instance)?),
-            Self::Act => Box::new(act::ActWorld::new(instance)?),
             Self::Wit => Box::new(wit::WitWorld::new(instance)?),
         })
     }
@@ -226,17 +208,19 @@ impl WorldKind {
     /// `true` if failed calls of this world keep their output, in a partial outcome. A tool of toolcell's own world is
     /// partial only if it says so itself.
     pub(super) fn fails_with_output(self) -> bool {
-        matches!(self, Self::Command | Self::Act)
+        match self {
+            Self::Command => true,
+            Self::Foreign(world) => world.fails_with_output(),
+            Self::Tool | Self::Wit => false,
+        }
     }
 
     /// The contract that a component that cannot be bound violates.
     pub(super) fn contract(self) -> &'static str {
         match self {
             Self::Tool => TOOL_CONTRACT,
-            Self::Amplifier => amplifier::CONTRACT,
-            Self::Near => near::CONTRACT,
+            Self::Foreign(world) => world.contract(),
             Self::Command => "wasi:cli@0.2",
-            Self::Act => "act:tools@0.2.0",
             Self::Wit => "its own types",
         }
     }
@@ -298,7 +282,7 @@ pub(super) fn listed(names: &[String]) -> String {
 mod tests {
     use toolcell_spec::dialect::sections::with_custom;
 
-    use super::WorldKind;
+    use super::{ForeignWorld, WorldKind};
 
     fn find(exports: &[&str], imports: &[&str]) -> Result<WorldKind, String> {
         let own = |names: &[&str]| {
@@ -378,6 +362,19 @@ mod tests {
     }
 
     #[test]
+    fn notes_beside_compiled_code_name_each_world_with_one_word() {
+        for (world, word) in [
+            (WorldKind::Tool, "\"tool\""),
+            (WorldKind::Command, "\"command\""),
+            (WorldKind::Foreign(ForeignWorld::Near), "\"near\""),
+        ] {
+            assert_eq!(serde_json::to_string(&world).unwrap(), word);
+            assert_eq!(serde_json::from_str::<WorldKind>(word).unwrap(), world);
+        }
+        assert!(serde_json::from_str::<WorldKind>("\"other\"").is_err());
+    }
+
+    #[test]
     fn a_profile_is_only_where_it_has_an_effect() {
         let plain = b"\0asm\x0d\0\x01\0";
         let profiled = with_custom(plain, "toolcell:profile", b"{}").unwrap();
@@ -392,9 +389,9 @@ mod tests {
         let closed = carrying(r#"{"ceiling": {}}"#);
         for world in [
             WorldKind::Command,
-            WorldKind::Amplifier,
-            WorldKind::Near,
-            WorldKind::Act,
+            WorldKind::Foreign(ForeignWorld::Amplifier),
+            WorldKind::Foreign(ForeignWorld::Near),
+            WorldKind::Foreign(ForeignWorld::Act),
         ] {
             assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));
             assert_eq!(world.heed_profile(&profiled).unwrap(), None);

@@ -38,7 +38,7 @@ pub(super) use resume::{closing, interrupted, re_enter};
 #[derive(Clone)]
 pub struct ApprovalService {
     pub journal: Journal,
-    /// The approver that is asked first. An answer can always come from another process.
+    /// The approver that is asked first. An answer can also come from another process, if that sees the journal.
     pub approver: Option<Arc<dyn Approver>>,
 }
 
@@ -80,7 +80,11 @@ pub(super) async fn ask(
     mut decision: Box<PermissionDecision>,
     question: Box<ApprovalQuestion>,
 ) -> Result<Permitted, Refusal> {
-    let Some(desk) = journey.services.desk.clone() else {
+    let hears = |desk: &ApprovalService| {
+        let own = &journey.request.approval.approver;
+        desk.journal.is_shared() || own.is_some() || desk.approver.is_some()
+    };
+    let Some(desk) = journey.services.desk.clone().filter(hears) else {
         permission::announce(journey, &tool, question.call_input(), decision).await?;
         return Err(nobody_to_ask(&question));
     };
@@ -243,7 +247,7 @@ async fn store(
     journal.run(move |store| store.ask(&asking)).await?;
     let stored = StoredCall::new(journal, &journey.trail, Some(approval), held);
     journey.asked = Some(Box::new(stored));
-    journey.set_can_be_left(true);
+    journey.set_can_be_left(journal.is_shared());
     journey.trail.announce(event);
     journey.trail.reached(ProgressStatus::WaitingForPermission);
     Ok(())

@@ -31,8 +31,7 @@ use section::ActSection;
 use session::SessionExports;
 use types::{ActError, ActMetadata, ListToolsResponse, ToolEvent, ToolResult};
 
-pub(crate) use denied::{link_consent, link_credentials};
-pub(crate) use stream::EVENTS_MAX;
+pub(super) use denied::{link_consent, link_credentials};
 
 /// Interfaces of which an ACT component exports one.
 pub(super) const PROVIDERS: [&str; 2] = [

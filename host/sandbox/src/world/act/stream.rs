@@ -10,10 +10,8 @@ use wasmtime::{AsContextMut, Store, StoreContextMut};
 
 use super::types::ToolEvent;
 use crate::state::StoreState;
-use crate::trap::ExceededLimit;
+use crate::trap::{EVENTS_MAX, ExceededLimit};
 
-/// Maximum number of events of one result.
-pub(crate) const EVENTS_MAX: usize = 10_000;
 /// Maximum number of events that are taken from the guest at once.
 const EVENTS_AT_ONCE: usize = 64;
 
