@@ -1,6 +1,5 @@
-//! The operator's agreement when a server started: the most that each of its components could ever ask for, and what
-//! each tool is. The grants of the command are for all components, so one that could ask for more is not served before
-//! the server is restarted.
+//! The agreement when a server started: the most that each component could ever ask for. The grants are for all
+//! components, so one that could ask for more is not served before a restart.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -13,26 +12,23 @@ use toolcell_spec::{ErrorCode, Refusal, ToolKind};
 
 use super::serving::NamedTool;
 
-/// Maximum number of differences that a refusal names.
 const DIFFERENCES_MAX: usize = 8;
 
-/// The components served, by the paths that named them.
 #[derive(Debug, Default)]
 pub(super) struct AgreedComponents(Mutex<AgreedAccess>);
 
 #[derive(Debug, Default)]
 struct AgreedAccess {
     components: HashMap<PathBuf, AccessCeiling>,
-    /// The folders of components. What appears in one later is new, and not what the operator saw there.
+    /// The operator did not see what appears in one later.
     folders: HashSet<PathBuf>,
-    /// The kinds and namespaces of the tools, by their ids: clients know a tool by its id (AT-N-32).
+    /// The ids by which clients know the tools (AT-N-32).
     tools: HashMap<String, (ToolKind, String)>,
 }
 
 impl AgreedComponents {
-    /// Fails, with its index, at the first of `tools` that could ask for more than what was served under its path. A path
-    /// that nothing was served under is new in the settings, which the operator has changed. A tool that was of another kind
-    /// or namespace fails whatever its path is.
+    /// Fails with the index of a tool that could ask for more than what was served under its path, or that was of
+    /// another kind or namespace. A path that nothing was served under is new in the changed settings.
     pub(super) fn check<'a>(
         &self,
         tools: impl Iterator<Item = (&'a NamedTool, &'a ComponentTools)>,
@@ -66,7 +62,7 @@ impl AgreedComponents {
         Ok(())
     }
 
-    /// Notes what is served from now on. What a component could ask for before still counts.
+    /// The access that a component could ask for before still counts.
     pub(super) fn note<'a>(
         &self,
         tools: impl Iterator<Item = (&'a NamedTool, &'a ComponentTools)>,
@@ -94,7 +90,7 @@ impl AgreedComponents {
 }
 
 impl AgreedAccess {
-    /// The refusal of `tool`, if one with the same id was of another kind, or of another namespace.
+    /// Returns a refusal if a tool with the same id was of another kind, or of another namespace.
     fn changed(&self, tool: &Tool) -> Option<Refusal> {
         let declaration = tool.declaration();
         let (kind, namespace) = self.tools.get(&declaration.tool_id)?;

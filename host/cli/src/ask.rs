@@ -13,22 +13,21 @@ use super::protected_sources::{CommandFiles, absolute};
 use super::show;
 use super::terminal::Terminal;
 
-/// The environment variable that names the caller for the record. The named caller cannot approve its own calls.
+/// Names the caller for the record. The named caller cannot approve its own calls.
 pub(crate) const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
 
-/// The name of the caller, if it is known.
 pub(crate) fn actor() -> Option<String> {
     std::env::var(ACTOR_VARIABLE)
         .ok()
         .filter(|actor| !actor.is_empty())
 }
 
-/// The name of the approver: the same name if it is set, else the system user.
+/// The actor if it is set, else the system user.
 pub(crate) fn principal() -> String {
     actor().unwrap_or_else(|| format!("user:{}", rustix::process::getuid().as_raw()))
 }
 
-/// The user at the terminal; without a terminal, an announcement of how to answer from another process.
+/// The user at the terminal, or an announcement of how to answer from another process.
 pub(crate) fn approver() -> Arc<dyn Approver> {
     match Terminal::if_there(principal()) {
         Some(terminal) => Arc::new(terminal),
@@ -36,18 +35,17 @@ pub(crate) fn approver() -> Arc<dyn Approver> {
     }
 }
 
-/// The user at the terminal, who also answers the questions of tools.
 pub(crate) fn respondent() -> Option<Arc<dyn Respondent>> {
     Some(Arc::new(Terminal::if_there(principal())?))
 }
 
-/// Prints on standard error what waits and how to answer it. For servers, whose terminal, if any, is their client's.
+/// Servers announce, because a terminal is their client's, if any.
 pub(crate) fn announce(prompt: &Prompt) {
     show::say(prompt.text());
     show::say(&elsewhere(prompt));
 }
 
-/// Prints on standard error what waits and how to answer it; never answers.
+/// Never answers.
 struct Announcer(String);
 
 impl Approver for Announcer {
@@ -65,7 +63,6 @@ impl Approver for Announcer {
     }
 }
 
-/// How to answer from another process.
 pub(crate) fn elsewhere(prompt: &Prompt) -> String {
     let id = prompt.invocation_id();
     format!(
@@ -73,20 +70,18 @@ pub(crate) fn elsewhere(prompt: &Prompt) -> String {
     )
 }
 
-/// The data with which another process can repeat a request: its options as they were typed, without any values.
+/// The data with which another process can repeat a request: its options as typed, without any values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Origin {
-    /// The component's file.
     pub(crate) component: PathBuf,
-    /// The folder that relative paths start in.
+    /// Relative paths start here.
     pub(crate) cwd: PathBuf,
     pub(crate) options: CallOptions,
     /// What no tool may change: the sources of the command's tools, and the files that its command line names.
     pub(crate) named: CommandFiles,
-    /// The components of the tools that the tool may call.
     pub(crate) callable: Vec<PathBuf>,
-    /// The role of the callers, if the command line named it: it restricts which tools can be called.
+    /// Restricts which tools can be called.
     pub(crate) role: Option<String>,
 }
 
@@ -102,7 +97,7 @@ impl Origin {
         }
     }
 
-    /// The stored form; `None` if a path is not Unicode, which cannot be stored.
+    /// `None` if a path is not Unicode, which cannot be stored.
     pub(crate) fn words(&self) -> Option<Arc<Value>> {
         serde_json::to_value(self).ok().map(Arc::new)
     }

@@ -1,12 +1,11 @@
-//! The tools that come in the package of the program, which are called by their names.
+//! The tools that come in the package of the program, called by their names.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The folder of these tools, from the folder of the program. It is the same in every package.
+/// The path begins in the folder of the program, and is the same in every package.
 const FOLDER: &str = "../share/toolcell/tools";
 
-/// Returns the component of the tool that `path` names. `None` if `path` is more than a name, if there is such a file, or
-/// if no tool of this name was shipped.
+/// `None` if `path` is more than a name, if there is such a file, or if no tool of this name was shipped.
 pub(crate) fn component(path: &Path) -> Option<PathBuf> {
     let mut parts = path.components();
     let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
@@ -24,7 +23,6 @@ pub(crate) fn component(path: &Path) -> Option<PathBuf> {
     (file.is_file() && file.file_stem() == Some(name)).then_some(file)
 }
 
-/// The names of the tools that were shipped, in their order.
 pub(crate) fn names() -> Vec<String> {
     let entries = folder()
         .and_then(|folder| std::fs::read_dir(folder).ok())

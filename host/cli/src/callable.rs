@@ -10,16 +10,14 @@ use super::serving::{self, NamedTool};
 use super::target::Target;
 use super::tool_configs::ToolConfigs;
 
-/// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
-/// others.
+/// Why a component is missing matters only to a tool that calls others.
 #[derive(Default)]
 pub(crate) struct Callables {
     tools: Vec<(NamedTool, Result<PathBuf, Refusal>)>,
 }
 
 impl Callables {
-    /// Finds the components of the tools `typed`, or of the files' tools if there are none. If no call of a tool was
-    /// granted, it looks for none. A source folder has to be built before.
+    /// If no call of a tool was granted, looks for none. A source folder has to be built before.
     pub(crate) fn find(
         home: &Home,
         typed: &[String],
@@ -45,14 +43,12 @@ impl Callables {
         })
     }
 
-    /// The files of the components.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.tools
             .iter()
             .filter_map(|(_, file)| file.as_deref().ok())
     }
 
-    /// Loads the tools, if `caller` can call tools at all.
     pub(crate) async fn load(
         &self,
         host: &Host,
@@ -76,7 +72,7 @@ impl Callables {
     }
 }
 
-/// The targets of `typed`, whose sources no tool may change.
+/// No tool may change their sources.
 pub(crate) fn targets(typed: &[String], names: &InstalledNames) -> Vec<Target> {
     typed
         .iter()

@@ -11,12 +11,10 @@ use toolcell_sandbox::{Compilation, CompileWatch};
 
 use super::show;
 
-/// A compilation that ends before this shows nothing, because a line that appears and goes at once only flickers.
+/// A line that appears and goes at once only flickers.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
-/// Interval at which the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows compilations on standard error, if that is a terminal: a spinner while one runs, and then how long it took.
 pub(crate) fn shown() -> Option<CompileWatch> {
     if !std::io::stderr().is_terminal() {
         return None;
@@ -36,7 +34,6 @@ pub(crate) fn shown() -> Option<CompileWatch> {
     }))
 }
 
-/// The text while a component of `bytes` bytes is compiled.
 pub(crate) fn running(bytes: usize) -> String {
     let size = match bytes.saturating_mul(10) >> 20 {
         0..10 => format!("{} KiB", bytes.div_ceil(1 << 10)),
@@ -45,12 +42,10 @@ pub(crate) fn running(bytes: usize) -> String {
     format!("compiling a component of {size}, once")
 }
 
-/// The line after a compilation; `None` if it needs none.
 fn ended(took: Duration, compiled: bool) -> Option<String> {
     (compiled && took >= SHOWN_AFTER).then(|| format!("compiled in {:.1} s", took.as_secs_f64()))
 }
 
-/// The line of one compilation, which its thread draws.
 struct Line {
     /// Dropping it ends the thread.
     ends: Option<Sender<()>>,
@@ -87,7 +82,7 @@ impl Line {
 }
 
 impl Drop for Line {
-    /// Waits for the thread, so that what is printed next does not share its row.
+    /// Waits, so that what is printed next does not share the row.
     fn drop(&mut self) {
         drop(self.ends.take());
         if let Some(thread) = self.thread.take() {

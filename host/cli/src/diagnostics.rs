@@ -8,12 +8,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The environment variable that names the level.
 const VARIABLE: &str = "TOOLCELL_LOG";
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Starts the reports of the level that `TOOLCELL_LOG` names; without it, or if it is empty, nothing is reported.
+/// Silent if `TOOLCELL_LOG` is not set or empty.
 pub(super) fn start() -> Result<(), BadRequest> {
     let Some(word) = std::env::var_os(VARIABLE).filter(|word| !word.is_empty()) else {
         return Ok(());

@@ -31,7 +31,6 @@ impl Exit {
         }
     }
 
-    /// The exit code with this number, of which `errors.toml` has one for each error.
     fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Succeeded,
@@ -58,14 +57,13 @@ impl From<Exit> for ExitCode {
 pub(crate) struct BadRequest(pub String);
 
 impl BadRequest {
-    /// An error that is the caller's mistake, such as a setting or an argument that is wrong: any other is a fault of the
-    /// host, with another exit code.
+    /// The caller made a mistake: any other error is a fault of the host, with another exit code.
     pub(crate) fn from_error(error: anyhow::Error) -> Self {
         Self(format!("{error:#}"))
     }
 }
 
-/// Why a command does not go on: a refusal, which is data, or an error.
+/// A refusal is data; an error ends the command.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Refused(Refusal),
@@ -73,7 +71,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// Returns the refusal, or else fails with the error.
+    /// Fails with the error.
     pub(crate) fn refusal(self) -> anyhow::Result<Refusal> {
         match self {
             Self::Refused(refusal) => Ok(refusal),
@@ -108,7 +106,6 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// The exit code of a command that ended in an error.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     let is_ambiguous = matches!(error.downcast_ref(), Some(LogError::Ambiguous(_)));
     if is_ambiguous || error.is::<BadRequest>() {
@@ -126,12 +123,11 @@ pub(crate) fn of_result(result: &ToolResult) -> Exit {
     })
 }
 
-/// The exit code of a call that ends with the refusal.
 pub(crate) fn of_refusal(refusal: &Refusal) -> Exit {
     Exit::from_number(refusal.code.exit_code(refusal.class))
 }
 
-/// The exit code of a command that was refused several things and went on: the highest.
+/// The highest, for a command that went on after refusals.
 pub(crate) fn of_refusals<'r>(refusals: impl IntoIterator<Item = &'r Refusal>) -> Exit {
     refusals
         .into_iter()

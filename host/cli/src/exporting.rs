@@ -7,7 +7,7 @@ use toolcell_server::telemetry::Telemetry;
 use super::options::GrantOptions;
 use super::show;
 
-/// The telemetry of a command that ends with its calls. Sends what waits when it is dropped.
+/// Sends what waits when it is dropped.
 pub(crate) struct TelemetryGuard(pub Option<Arc<Telemetry>>);
 
 impl Drop for TelemetryGuard {
@@ -16,7 +16,7 @@ impl Drop for TelemetryGuard {
     }
 }
 
-/// Starts what the files ask for. Without it, calls go on all the same.
+/// Calls go on without telemetry all the same.
 pub(crate) fn start(
     layers: &ConfigLayers,
     grants: &GrantOptions,
@@ -37,7 +37,6 @@ pub(crate) fn start(
     })
 }
 
-/// The listeners of a host with this telemetry.
 pub(crate) fn listeners(telemetry: Option<&Arc<Telemetry>>) -> Vec<Arc<dyn Listener>> {
     telemetry
         .map(|telemetry| Arc::<Telemetry>::clone(telemetry) as Arc<dyn Listener>)

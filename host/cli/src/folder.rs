@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 
 use toolcell_toolchain::Language;
 
-/// Maximum number of components in one folder.
 const FILES_MAX: usize = 4_096;
 
-/// Returns the components in the folder `path`, by name; `None` if it is not such a folder: not a folder, the source folder
-/// of a tool, or without components. Fails if the folder cannot be read, or has too many.
+/// `None` for a file, the source folder of a tool, or a folder without components. Fails if the folder has too many.
 pub(crate) fn components(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     if !path.is_dir() || Language::detect(path).is_some() {
         return Ok(None);

@@ -12,8 +12,8 @@ use super::exit::BadRequest;
 use super::show;
 use super::target::{BuildPermission, Target};
 
-/// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. A hook that cannot be loaded is
-/// reported on standard error, and blocks the calls that it guards.
+/// No hook may change what `kept` closes. A hook that cannot be loaded is reported, and blocks the calls that it
+/// guards.
 pub(crate) async fn add(
     host: &mut Host,
     home: &Home,
@@ -43,13 +43,11 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// Resolves `word` relative to the folder of the file that names it.
 pub(crate) fn path(layer: &ConfigLayer, word: &Path) -> PathBuf {
     layer.file.folder.join(word)
 }
 
-/// Returns the component of a hook; a source folder must be built already. A project can only name a component: see
-/// [`toolcell_config::hook_digests`].
+/// A source folder must be built already. A project can only name a component: see [`toolcell_config::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
     if source.is_in_checkout() {
         return Ok(path.to_owned());

@@ -4,8 +4,7 @@ use anyhow::Context;
 use toolcell::Cancellation;
 use toolcell_spec::AbortReason;
 
-/// Cancels at the first interrupt or termination, so that what runs still ends in a result. The second one ends the program
-/// with 130.
+/// At the first signal, what runs still ends in a result; the second one ends the program with 130.
 pub(crate) fn cancel(cancellation: Cancellation) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to interrupts")?;

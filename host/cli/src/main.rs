@@ -31,7 +31,7 @@ mod watching;
 
 use std::process::ExitCode;
 
-/// A call makes hundreds of small allocations, on any thread, and mimalloc needs much less time for them than glibc's
+/// A call makes hundreds of small allocations, on any thread: mimalloc needs much less time for them than glibc's
 /// allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -43,8 +43,8 @@ fn main() -> ExitCode {
     command::run()
 }
 
-/// Makes the kernel refuse the memory, the variables and the open files of this process to other programs of its user, and
-/// write no core dump of it: they hold secrets and tokens. It does not hold for the programs that this one starts.
+/// The memory, variables and open files hold secrets and tokens: no other program of the user shall read them, and no
+/// core dump hold them. Programs that this one starts are not covered.
 fn hide_memory() {
     #[cfg(target_os = "linux")]
     if guard!("not_dumpable") {
@@ -54,8 +54,8 @@ fn hide_memory() {
     }
 }
 
-/// Otherwise a server that has nothing to do keeps what its last call needed, about 100 MiB after large outputs, because
-/// mimalloc returns memory a second later, and only while more is allocated.
+/// Otherwise an idle server keeps what its last call needed, about 100 MiB after large outputs, because mimalloc
+/// returns memory later, and only while more is allocated.
 #[allow(unsafe_code, reason = "mimalloc's options are those of a C library")]
 fn return_memory_at_once() {
     /// `mi_option_purge_delay`, in milliseconds; the bindings do not name it.

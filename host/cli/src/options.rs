@@ -40,7 +40,7 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Merges these options and the files, as [`settings`] does.
+    /// As [`settings`].
     pub(crate) fn settings(&self, home: &Home) -> Result<Settings, Stop> {
         settings(home, &self.grants, &self.limits, &self.policy)
     }
@@ -106,12 +106,11 @@ pub(crate) struct GrantOptions {
     dns_server: Vec<SocketAddr>,
 }
 
-/// The options with which a bundle passes on the folders that its user chose.
+/// The user of a bundle chose these folders.
 pub(crate) const CHOSEN_READ: &str = "--chosen-read";
 pub(crate) const CHOSEN_WRITE: &str = "--chosen-write";
 
 impl GrantOptions {
-    /// The network settings of a host under these options.
     pub(crate) fn network(&self) -> NetworkSettings {
         let mut network = NetworkSettings {
             extra_roots: self.tls_ca.clone(),
@@ -123,12 +122,10 @@ impl GrantOptions {
         network
     }
 
-    /// The file of `--tls-ca`.
     pub(crate) fn tls_ca(&self) -> Option<&Path> {
         self.tls_ca.as_deref()
     }
 
-    /// Adds these options to `grants`.
     fn add_to(&self, grants: &mut Grants) -> anyhow::Result<()> {
         for word in GrantWord::ALL {
             self.specs(word)
@@ -147,7 +144,6 @@ impl GrantOptions {
         Ok(())
     }
 
-    /// The folders that the user of a bundle chose, each with its option.
     fn chosen(&self) -> impl Iterator<Item = (&'static str, GrantWord, &str)> {
         let read = self
             .chosen_read
@@ -160,8 +156,7 @@ impl GrantOptions {
         )
     }
 
-    /// These options as they would be typed on another machine. Fails if a value is not understood, or leads to a place
-    /// that depends on the current folder.
+    /// Fails if a value is not understood, or depends on the current folder.
     pub(crate) fn typed(&self) -> anyhow::Result<Vec<String>> {
         let mut typed = Vec::new();
         let mut grants = Grants::default();
@@ -207,7 +202,6 @@ impl GrantOptions {
         Ok(typed)
     }
 
-    /// The grants or denials of one kind.
     fn specs(&self, word: GrantWord) -> &[String] {
         match word {
             GrantWord::Read => &self.allow_read,
@@ -223,7 +217,6 @@ impl GrantOptions {
     }
 }
 
-/// The default port of name servers.
 const DNS_PORT: u16 = 53;
 
 fn dns_server(text: &str) -> Result<SocketAddr, String> {
@@ -252,7 +245,7 @@ pub(crate) struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// Merges these options and the files, as [`settings`] does. The command line grants nothing.
+    /// As [`settings`]. The command line grants nothing.
     pub(crate) fn settings(&self, home: &Home) -> Result<Settings, Stop> {
         settings(
             home,
@@ -262,12 +255,10 @@ impl PolicyOptions {
         )
     }
 
-    /// The file that `--config` names.
     pub(crate) fn named(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// `true` if no configuration file is read.
     pub(crate) fn reads_none(&self) -> bool {
         self.no_config
     }
@@ -296,19 +287,17 @@ where
     })
 }
 
-/// The settings of a call: the options of the command line and the configuration files of this folder.
+/// The options and the configuration files together.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) grants: Grants,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
-    /// The files themselves, for the sections that other modules read.
+    /// For the sections that other modules read.
     pub(crate) layers: ConfigLayers,
-    /// How long a question stays open; `None` if no file says.
     pub(crate) expire: Option<Duration>,
-    /// Which tools can be selected.
     pub(crate) selection: ToolSelection,
-    /// The files of the settings that [`protected_sources::close`] closes to guests.
+    /// [`protected_sources::close`] closes them to guests.
     pub(crate) kept: Vec<KeptFile>,
 }
 
@@ -322,8 +311,7 @@ impl Settings {
     }
 }
 
-/// Merges the options and the files. A file that is not trusted or not valid is a refusal; an invalid option is a bad
-/// request.
+/// A file that is not trusted or not valid is a refusal; an invalid option is a bad request.
 pub(crate) fn settings(
     home: &Home,
     grants: &GrantOptions,
@@ -391,7 +379,6 @@ pub(crate) struct LimitOptions {
 }
 
 impl LimitOptions {
-    /// The limits of one call that are given.
     fn given(&self) -> GivenLimits {
         GivenLimits {
             timeout: self.timeout,
@@ -404,7 +391,6 @@ impl LimitOptions {
         }
     }
 
-    /// These options as they would be typed.
     pub(crate) fn typed(&self) -> Vec<String> {
         // A new limit does not compile until it is listed here.
         let &Self {
@@ -430,7 +416,6 @@ impl LimitOptions {
     }
 }
 
-/// The environment variable that names the session if `--session` does not.
 pub(crate) const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 
 /// The way to approve a call that needs it.
@@ -446,7 +431,6 @@ pub(crate) struct ApprovalOptions {
 }
 
 impl ApprovalOptions {
-    /// The name of the session, where one is given.
     pub(crate) fn session(&self) -> Option<String> {
         let named = self
             .session
@@ -455,12 +439,11 @@ impl ApprovalOptions {
         named.filter(|name| !name.is_empty())
     }
 
-    /// The session of a command's calls.
     pub(crate) fn call_session(&self) -> Session {
         self.session().map_or(Session::Terminal, Session::Named)
     }
 
-    /// How long a question stays open; `configured` is what the configuration says.
+    /// `configured` is from the configuration.
     pub(crate) fn expire(&self, configured: Option<Duration>) -> Duration {
         self.approval_timeout
             .or(configured)
@@ -468,7 +451,7 @@ impl ApprovalOptions {
     }
 }
 
-/// The shortest time in all files that a question may stay open; `None` if they do not say.
+/// The shortest time that a question may stay open; `None` if no file says.
 pub(crate) fn expiry_of_files(layers: &ConfigLayers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
@@ -482,7 +465,7 @@ pub(crate) fn expiry_of_files(layers: &ConfigLayers) -> Result<Option<Duration>,
     Ok(shortest)
 }
 
-/// How long a question stays open according to `[approvals]`; `None` if it does not say.
+/// `None` if the file does not say.
 fn configured_expiry(file: &ConfigFile) -> Result<Option<Duration>, String> {
     let read = |word: &ConfigText| {
         expiry(word).map_err(|error| {
@@ -522,7 +505,6 @@ mod tests {
         ConfigFile::parse(text, Path::new("/")).unwrap()
     }
 
-    /// The names of all options of `T`, with their dashes.
     fn options<T: Args>() -> Vec<String> {
         let command = T::augment_args(Command::new("t"));
         command

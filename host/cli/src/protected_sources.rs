@@ -16,8 +16,7 @@ use super::hooks;
 use super::options::{GrantOptions, PolicyOptions, Settings};
 use super::target::Target;
 
-/// The files with which clients of MCP start servers, in a project and in the home folder of a user. Whoever writes one
-/// decides what is started, and with which grants.
+/// Whoever writes one decides what is started, and with which grants.
 const PROJECT_CLIENTS: [&str; 3] = [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"];
 const USER_CLIENTS: [&str; 4] = [
     ".claude.json",
@@ -26,13 +25,12 @@ const USER_CLIENTS: [&str; 4] = [
     "Library/Application Support/Claude/claude_desktop_config.json",
 ];
 
-/// A file that a command or a file of settings names, and that is closed to guests under all of its names.
+/// Closed to guests under all of its names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeptFile {
     /// Absolute, because another process reads it, too. The file need not exist.
     path: PathBuf,
-    /// A name for the message of a refusal.
     what: String,
     /// `true` if it is closed for reading, too.
     read: bool,
@@ -57,7 +55,7 @@ impl KeptFile {
         }
     }
 
-    /// A file that another program may create: as long as it does not exist, nothing can be read in it.
+    /// While the file does not exist, nothing can be read in it.
     fn if_there(path: &Path, what: &str) -> Self {
         Self {
             read: path.exists(),
@@ -66,16 +64,13 @@ impl KeptFile {
     }
 }
 
-/// The files of the command line, closed to every guest.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CommandFiles {
-    /// Source folders of tools, and folders of components.
     pub(crate) sources: Vec<PathBuf>,
     pub(crate) files: Vec<KeptFile>,
 }
 
 impl CommandFiles {
-    /// The sources and the components of `targets`.
     pub(crate) fn from_targets<'a>(targets: impl IntoIterator<Item = &'a Target> + Clone) -> Self {
         let files = targets.clone().into_iter().flat_map(components).collect();
         Self {
@@ -85,7 +80,7 @@ impl CommandFiles {
     }
 }
 
-/// The settings files, which every command closes. `here` is the folder that it runs in.
+/// Every command closes the settings files. `here` is the folder that it runs in.
 pub(crate) fn of_settings(
     home: &Home,
     here: Option<&Path>,
@@ -135,8 +130,8 @@ pub(crate) fn of_settings(
     files
 }
 
-/// The component files of `target`, which a guest must not replace: whoever replaces one gets the grants of its command.
-/// Those of a folder are closed with the folder, but for what its links lead to.
+/// A guest that replaces one of these files gets the grants of the command. Files of a folder are closed with the
+/// folder, but for the targets of links.
 fn components(target: &Target) -> Vec<KeptFile> {
     if target.is_installed() {
         return Vec::new();
@@ -151,8 +146,7 @@ fn components(target: &Target) -> Vec<KeptFile> {
         .collect()
 }
 
-/// Closes, in the grants of `settings`, what its files name, and what the command line names. Returns everything that hooks
-/// may not reach either.
+/// Returns everything that hooks may not reach either.
 pub(crate) fn close(home: &Home, settings: &mut Settings, command: &CommandFiles) -> Grants {
     let mut kept = settings.layers.kept.clone();
     let hooks = || {
@@ -214,7 +208,7 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The source folders among `targets`, as absolute paths, because another process reads them, too.
+/// Absolute, because another process reads the paths, too.
 fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
     let folders = targets.into_iter().filter_map(Target::source_folder);
     folders

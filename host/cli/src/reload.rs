@@ -9,12 +9,10 @@ use toolcell_spec::{ErrorClass, Refusal, UnavailableProvider};
 
 use super::serving::{Components, NamedTool};
 
-/// A reload of the tools of a server, which offers what it had before until the reload has ended.
+/// The server offers what it had before until the reload has ended.
 pub(crate) struct Reload<'s> {
     server: &'s Server,
-    /// The files that changed.
     changed: HashSet<&'s PathBuf>,
-    /// The components that were loaded before.
     known: HashSet<PathBuf>,
 }
 
@@ -27,7 +25,7 @@ impl<'s> Reload<'s> {
         }
     }
 
-    /// Tells which components are loaded now: those that changed, and those that are new.
+    /// Names the components that are loaded now: the changed and the new ones.
     pub(crate) fn begins(&self, named: &[NamedTool], components: &[PathBuf]) {
         let is_loaded = |component: &PathBuf| {
             self.changed.contains(component) || !self.known.contains(component)
@@ -45,7 +43,7 @@ impl<'s> Reload<'s> {
         });
     }
 
-    /// Tells that the component of `tool` cannot be loaded. While the host is only too busy for it, it stays pending.
+    /// Stays pending while the host is only too busy to load the component.
     pub(crate) fn failed(&self, tool: Option<&NamedTool>, refusal: &Refusal) {
         if refusal.class == ErrorClass::RateLimited {
             return;
@@ -57,7 +55,6 @@ impl<'s> Reload<'s> {
         });
     }
 
-    /// Tells that nothing is loaded any more, because the reload failed.
     pub(crate) fn ends(&self) {
         let providers = Providers {
             pending: Vec::new(),

@@ -12,7 +12,6 @@ pub(crate) struct RetryOptions {
 }
 
 impl RetryOptions {
-    /// Sets the number of attempts in `policy`, if the command line says one.
     pub(crate) fn apply(&self, policy: &mut Policy) {
         if let Some(further) = self.retry {
             policy.retry.attempts = further.saturating_add(1);

@@ -6,17 +6,16 @@ use toolcell_system::pool::starting_threads;
 
 use super::exit::BadRequest;
 
-/// An executor whose loop and tasks are compiled here: they do not know the type of a future, which would otherwise
-/// bring a copy of each into the crate of every command.
+/// Its loop and tasks do not know the type of a future, which would otherwise bring a copy of each into the crate of
+/// every command.
 pub(crate) struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
-    /// For a command that makes one call, which threads would only delay.
+    /// Threads would only delay the one call of such a command.
     pub(crate) fn on_this_thread() -> anyhow::Result<Self> {
         Self::built(&mut tokio::runtime::Builder::new_current_thread())
     }
 
-    /// With a thread per processor, so that calls run in parallel.
     pub(crate) fn on_all_processors() -> anyhow::Result<Self> {
         Self::built(&mut tokio::runtime::Builder::new_multi_thread())
     }

@@ -39,7 +39,7 @@ use super::tool_configs::ToolConfigs;
 use super::watching::{self, Stamp, WatchedFiles};
 use super::{exporting, folder, hooks, show, surface};
 
-/// How long to wait before a reload is retried that failed because the host was busy.
+/// After a reload that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Which tools a server offers, and with what.
@@ -108,7 +108,6 @@ const FALLBACKS: [(&str, ApprovalFallback); 2] = [
     ("return", ApprovalFallback::Return),
 ];
 
-/// A server, and the state that it takes to follow changes on disk.
 pub(crate) struct ReloadableServer {
     pub(crate) server: Arc<Server>,
     pub(crate) state: ServingState,
@@ -124,27 +123,23 @@ pub(crate) struct ServingState {
     pub(crate) watched: WatchedFiles,
 }
 
-/// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
-/// not built them.
+/// A change of the sources does not count, because the user has not built them.
 pub(crate) type Components = HashMap<PathBuf, PathBuf>;
 
-/// One tool to offer, as it was named.
 pub(crate) struct NamedTool {
     pub(crate) target: Target,
-    /// How it was written, for messages.
     pub(crate) typed: String,
     pub(crate) timeout: Option<Duration>,
-    /// The folder of components that it was found in, if that was named, and its state before it was read.
+    /// A folder of components, and its state before it was read.
     folder: Option<(PathBuf, Stamp)>,
 }
 
 impl NamedTool {
-    /// The folder of components that it was found in, and its state.
     pub(super) fn folder(&self) -> Option<(&PathBuf, Stamp)> {
         self.folder.as_ref().map(|(folder, state)| (folder, *state))
     }
 
-    /// Its component, with the name of the file or folder.
+    /// Has the name of the file or folder.
     pub(crate) fn provider(&self) -> Provider {
         let file = self.target.path.clone();
         let name = match file.file_name() {
@@ -155,7 +150,6 @@ impl NamedTool {
         Provider { name, file }
     }
 
-    /// Its tools, which another process can call again by `origin`.
     fn offer(
         &self,
         tools: Vec<Arc<Tool>>,
@@ -179,20 +173,19 @@ impl NamedTool {
         self.folder.is_none() || self.target.path.is_symlink()
     }
 
-    /// Its component file. A source folder has to be built before.
+    /// A source folder has to be built before.
     pub(crate) fn locate(&self, home: &Home) -> Result<PathBuf, Refusal> {
         let file = self.target.locate(home, BuildPermission::No);
         file.map_err(|refusal| self.failed(refusal))
     }
 
-    /// Adds to the refusal which tool it is about.
     pub(crate) fn failed(&self, refusal: Refusal) -> Refusal {
         let message = format!("{}: {}", self.typed, refusal.message);
         Refusal { message, ..refusal }
     }
 }
 
-/// Does what [`NamedTool::failed`] does for the tool with the index `at`.
+/// As [`NamedTool::failed`], for the tool with the index `at`.
 pub(crate) fn failed(named: &[NamedTool], at: usize, refusal: Refusal) -> Refusal {
     match named.get(at) {
         Some(named) => named.failed(refusal),
@@ -223,7 +216,6 @@ pub(crate) fn offered(
     Ok(offered)
 }
 
-/// `true` if `named` is one component, of its own file.
 fn is_one(named: &[NamedTool], paths: &[PathBuf]) -> bool {
     paths.iter().all(|path| Some(path) == paths.first())
         && named.iter().all(|tool| tool.folder().is_none())
@@ -248,7 +240,6 @@ impl ServingOptions {
         })
     }
 
-    /// Shows compilations, and notices them for this server.
     fn compile_watch(&self) -> CompileWatch {
         let compiles = self.compiles.clone();
         let shown = compiling::shown();
@@ -262,8 +253,7 @@ impl ServingOptions {
         })
     }
 
-    /// Reads the current configuration files, and loads every tool that they or the command line name. Adds what it reads
-    /// to `watched`, before it reads it, and tells `reload` how that goes.
+    /// Adds each file to `watched` before it reads it.
     pub(crate) async fn assemble(
         &self,
         home: &Home,
@@ -343,9 +333,8 @@ impl ServingOptions {
         Ok(offering)
     }
 
-    /// The memory budget of all calls: from the command line, else the lowest of the files, else a share of the
-    /// machine's. If the size stays the same, so does the budget, because calls of a replaced configuration still
-    /// count.
+    /// The command line precedes the lowest of the files, and these a share of the machine's memory. The same size
+    /// keeps the budget, because calls of a replaced configuration still count.
     fn budget(&self, layers: &ConfigLayers, limits: &Limits) -> Result<MemoryBudget, Refusal> {
         let said = self.memory_total.or_else(|| layers.memory_total());
         if let Some(total) = said.filter(|total| *total < limits.host_bytes()) {
@@ -367,9 +356,9 @@ impl ServingOptions {
         }
     }
 
-    /// Returns the `--config` option for the project's file if the tools come from it, or are installed beside it, because
-    /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming
-    /// it implies trust, and if there is a local file beside it, whose settings would be lost.
+    /// Returns `--config` with the project's file if the tools come from it, because a client starts this program in
+    /// another folder. Fails if the file is not trusted in its current state, because naming it implies trust, and if
+    /// there is a local file beside it, whose settings would be lost.
     pub(crate) fn project_file(
         &self,
         names: &InstalledNames,
@@ -409,8 +398,7 @@ impl ServingOptions {
         Ok(vec![format!("--config={}", file.display())])
     }
 
-    /// The approval settings: the command line takes precedence over the files. Disabling elicitation is the stricter
-    /// setting, so it counts wherever it is set.
+    /// The command line takes precedence; but disabled elicitation is stricter, so it counts wherever it is set.
     fn approvals(&self, layers: &ConfigLayers) -> Result<ApprovalSettings, Refusal> {
         let sections = || layers.files().iter().map(|layer| &layer.file.approvals);
         let silent =
@@ -423,8 +411,7 @@ impl ServingOptions {
         })
     }
 
-    /// The component files of `named`, in their order. A file that was found before is not looked for again. Fails with the
-    /// index of the first tool that has none.
+    /// Fails with the index of the first tool that has no component.
     fn locate(
         home: &Home,
         named: &[NamedTool],
@@ -441,8 +428,7 @@ impl ServingOptions {
     }
 }
 
-/// Watches the folders of tools. Returns where they are: a component that a tool puts there would be served with the grants of
-/// all.
+/// A component that a tool puts into such a folder would be served with the grants of all.
 fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf> {
     let folders: BTreeMap<&PathBuf, Stamp> =
         named.iter().rev().filter_map(NamedTool::folder).collect();
@@ -457,8 +443,7 @@ fn watch_folders(named: &[NamedTool], watched: &mut WatchedFiles) -> Vec<PathBuf
 }
 
 impl ReloadableServer {
-    /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
-    /// offering.
+    /// A state that cannot be used keeps the old offering, with a warning.
     pub(crate) async fn follow(self) {
         let ServingState {
             serving,
@@ -517,8 +502,7 @@ impl ReloadableServer {
     }
 }
 
-/// Checks whether the memory of this process suffices for a server whose calls together get `said` bytes, or as many as
-/// one of them may take: clients could get it killed otherwise.
+/// Clients could otherwise get the process killed. `said` is for all calls together; without it, one call must fit.
 fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
     let memory = memory_bytes();
     let calls = said.unwrap_or_else(|| limits.host_bytes());
@@ -542,7 +526,6 @@ fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::MemoryTooSmall, message))
 }
 
-/// The tools of the command line, else of the files.
 pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<NamedTool>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
@@ -574,7 +557,7 @@ pub(crate) fn named(typed: &[String], layers: &ConfigLayers) -> Result<Vec<Named
     Ok(named)
 }
 
-/// Checks the settings in the files that are for servers. Does not load the tools that they name.
+/// Checks the settings for servers. Does not load the tools that they name.
 pub(crate) fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
     for layer in layers.files() {
         for entry in &layer.file.tools {
@@ -585,7 +568,7 @@ pub(crate) fn understands(layers: &ConfigLayers) -> Result<(), Refusal> {
     away_of_files(layers).map(|_| ())
 }
 
-/// The `[approvals] if_client_cannot_ask` setting of the last file that has one.
+/// `[approvals] if_client_cannot_ask` of the last file that has one.
 fn away_of_files(layers: &ConfigLayers) -> Result<Option<ApprovalFallback>, Refusal> {
     let mut away = None;
     for layer in layers.files() {
@@ -629,7 +612,6 @@ fn of_entry(
     each(target, String::from(&**word), timeout.transpose()?)
 }
 
-/// The tools in `target`: one, or all in a folder of components.
 fn each(
     target: Target,
     typed: String,
@@ -685,8 +667,8 @@ fn unwritable(error: &std::io::Error) {
     ));
 }
 
-/// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
-/// the server as soon as it reads that it is ready. Must be called within a runtime.
+/// Signals count from this call on, not from the first poll, because a client may end the server as soon as it is
+/// ready. Must be called within a runtime.
 pub(crate) fn interrupted() -> InterruptFuture {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (
@@ -704,8 +686,7 @@ pub(crate) fn interrupted() -> InterruptFuture {
     })
 }
 
-/// Writes the remaining records, and leaves the rest to the end of the process: dropping the engine would only take
-/// time, and a guest's blocking read must not delay the exit.
+/// Dropping the engine would only take time, and a guest's blocking read must not delay the exit.
 pub(crate) fn finish(runtime: Runtime, server: Arc<Server>) {
     runtime.shutdown_background();
     server.close();

@@ -22,15 +22,12 @@ use super::exit::{self, Exit};
 
 type LineTaker = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Takes the lines of [`say`] instead of standard error.
 static TAKES: OnceLock<LineTaker> = OnceLock::new();
 
-/// Gives the lines of [`say`] to `takes` from now on.
 pub(crate) fn say_through(takes: impl Fn(&str) + Send + Sync + 'static) {
     let _ = TAKES.set(Box::new(takes));
 }
 
-/// Prints one line on standard error.
 pub(crate) fn say(line: &str) {
     if let Some(takes) = TAKES.get() {
         return takes(line);
@@ -43,7 +40,6 @@ pub(crate) fn say(line: &str) {
     );
 }
 
-/// The line with `error:` at its start in the style of clap's own errors, if `colours`.
 fn emphasized(line: &str, colours: bool) -> Cow<'_, str> {
     match line.strip_prefix("error:").filter(|_| colours) {
         Some(rest) => {
@@ -54,7 +50,7 @@ fn emphasized(line: &str, colours: bool) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a terminal gets colours: reads NO_COLOR and TERM.
+/// Reads NO_COLOR and TERM.
 pub(crate) fn wants_colours() -> bool {
     wants_colours_by(variable)
 }
@@ -64,7 +60,7 @@ fn wants_colours_by(variable: impl Fn(&str) -> Option<String>) -> bool {
         && variable("TERM").is_some_and(|name| name != "dumb")
 }
 
-/// Returns whether the locale's character set is UTF-8, by its first variable that is set and not empty.
+/// Reads the locale from the first variable that is set and not empty.
 fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -81,7 +77,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The number of columns for standard output; 78 if its width is unknown.
+/// 78 if unknown.
 pub(crate) fn columns() -> usize {
     let columns =
         rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
@@ -89,12 +85,12 @@ pub(crate) fn columns() -> usize {
     if columns == 0 { COLUMNS } else { columns - 1 }
 }
 
-/// Prints a refusal that is no result of a call, with the code that `toolcell explain` takes.
+/// The text has the code that `toolcell explain` takes.
 pub(crate) fn refused(refusal: &Refusal) {
     say(&format!("error: {} [{}]", refusal.message, refusal.code));
 }
 
-/// Prints what a refusal says to the operator alone: the last output of a tool that crashed while it was loaded.
+/// The operator alone gets the last output of a tool that crashed while it was loaded.
 pub(crate) fn detail(refusal: &Refusal) {
     refusal
         .detail
@@ -103,14 +99,12 @@ pub(crate) fn detail(refusal: &Refusal) {
         .for_each(|line| say(&format!("detail| {line}")));
 }
 
-/// Prints a refusal that ends a command, and returns its exit code.
 pub(crate) fn refuse(refusal: &Refusal, as_json: bool) -> anyhow::Result<Exit> {
     let error = json!({ "error": refusal.to_error() });
     outcome(Some(refusal), as_json.then_some(&error), "")
 }
 
-/// Prints what became of a command that makes one thing: `record` as JSON, if that is wanted, or else the refusal, or else
-/// `made`, which names the thing. Returns the exit code.
+/// Prints `record` as JSON, if wanted, or else the refusal or `made`.
 pub(crate) fn outcome(
     refusal: Option<&Refusal>,
     record: Option<&Value>,
@@ -128,7 +122,6 @@ pub(crate) fn outcome(
     }
 }
 
-/// Prints `text` on standard output.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     let printed = out.write_all(text.as_ref()).and_then(|()| out.flush());
@@ -140,25 +133,24 @@ pub(crate) fn text(text: &str) -> anyhow::Result<Exit> {
     print(printable(text, io::stdout().is_terminal()))
 }
 
-/// Prints lines of text that others wrote: each stays on its line.
+/// Others wrote the text: each line stays on its line.
 pub(crate) fn lines(lines: impl IntoIterator<Item = String>) -> anyhow::Result<Exit> {
     let lines = lines.into_iter();
     let lines = lines.map(|line| visible(&line, Whitespace::WrittenOut) + "\n");
     print(lines.collect::<String>())
 }
 
-/// Prints one line of JSON, and nothing else.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
     done(json(value), Exit::Succeeded)
 }
 
-/// Returns `exit`, also if the reader of what was `printed` closed the pipe.
+/// A closed pipe is no failure.
 pub(crate) fn done(printed: io::Result<()>, exit: Exit) -> anyhow::Result<Exit> {
     printed.or_else(|error| closed(error).map(drop))?;
     Ok(exit)
 }
 
-/// Treats a broken pipe as success, because the reader wants no more.
+/// A broken pipe is a success, because the reader wants no more.
 pub(crate) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(Exit::Succeeded),
@@ -169,15 +161,12 @@ pub(crate) fn closed(error: io::Error) -> anyhow::Result<Exit> {
 /// How the result of a call is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The content, for people.
     People,
-    /// The `tool_result` record.
     Result,
-    /// Everything that is known of the call.
     Record,
 }
 
-/// Prints the result of a call, and returns the matching exit code.
+/// Returns the matching exit code.
 pub(crate) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     if form != Form::Record {
         aside_notes(&record.decisions);
@@ -190,8 +179,7 @@ pub(crate) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     done(printed, exit::of_result(&record.result))
 }
 
-/// Prints the result of a call of a batch, and returns the matching exit code. Its grants are for all calls of the batch,
-/// so there are no notes on those that this one does not use.
+/// The grants are for all calls of the batch, so there are no notes on unused ones.
 pub(crate) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     let printed = match form {
         Form::People => {
@@ -206,7 +194,6 @@ pub(crate) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyh
     done(printed, exit::of_result(&record.result))
 }
 
-/// Prints the context modifiers of a call of a batch that come after the results of all calls.
 pub(crate) fn modifiers_of_batch(
     id: &str,
     modifiers: &[ContextModifier],
@@ -224,7 +211,6 @@ pub(crate) fn modifiers_of_batch(
     printed.or_else(|error| closed(error).map(drop))
 }
 
-/// The line for a change of the context. Its key has letters, digits and a few signs.
 fn modifier_line(ContextModifier { key, value }: &ContextModifier) -> String {
     format!(
         "context| {key} = {}",
@@ -232,7 +218,7 @@ fn modifier_line(ContextModifier { key, value }: &ContextModifier) -> String {
     )
 }
 
-/// The result with the representations that its record does not hold (AT-REND-01..08).
+/// The record does not hold the representations (AT-REND-01..08).
 fn represented(result: &ToolResult) -> io::Result<Value> {
     let mut value = serde_json::to_value(result)?;
     if let (Value::Object(fields), Value::Object(more)) =
@@ -243,7 +229,6 @@ fn represented(result: &ToolResult) -> io::Result<Value> {
     Ok(value)
 }
 
-/// Everything that is known of the call, with the representations of its result.
 fn whole(record: &CallRecord) -> io::Result<Value> {
     let mut value = serde_json::to_value(record)?;
     if let Some(result) = value.get_mut("result") {
@@ -252,7 +237,7 @@ fn whole(record: &CallRecord) -> io::Result<Value> {
     Ok(value)
 }
 
-/// A result that was read back from the disk, as it was printed when the call ended.
+/// The result becomes what was printed when the call ended.
 pub(crate) fn represent_again(result: &mut Value) {
     let read = ToolResult::deserialize(&*result).ok();
     if let Some(Ok(whole)) = read.as_ref().map(represented) {
@@ -260,14 +245,13 @@ pub(crate) fn represent_again(result: &mut Value) {
     }
 }
 
-/// Prints what a person reads of a call. Lines on standard output begin with `out`, the others with `err`.
+/// Lines on standard output begin with `out`, the others with `err`.
 fn people(record: &CallRecord, out: &str, err: &str) -> io::Result<()> {
     hooks(&record.hooks, err);
     content(&record.result, out)?;
     aside(&record.result, err)
 }
 
-/// `text` with `prefix` before each line.
 fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
     if prefix.is_empty() {
         return Cow::Borrowed(text);
@@ -280,7 +264,7 @@ fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
     )
 }
 
-/// Writes `text`, with `prefix` before each line and a line break at its end.
+/// Ends `text` with a line break.
 fn write_lines(out: &mut impl Write, text: &str, prefix: &str) -> io::Result<()> {
     writeln!(
         out,
@@ -289,7 +273,7 @@ fn write_lines(out: &mut impl Write, text: &str, prefix: &str) -> io::Result<()>
     )
 }
 
-/// The notes of a decision: grants that give the call nothing.
+/// Grants that give the call nothing.
 pub(crate) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
     let notes = decision
         .extra
@@ -298,8 +282,8 @@ pub(crate) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str>
     notes.into_iter().flatten().filter_map(|note| note.as_str())
 }
 
-/// Prints notes on standard error, even if standard output is for programs, because they are for the person who granted
-/// access. A write error does not keep the result from being printed.
+/// The notes are on standard error, because they are for the person who granted access. A write error does not keep the
+/// result from being printed.
 fn aside_notes(decisions: &[PermissionDecision]) {
     let mut err = io::stderr().lock();
     for note in decisions.first().into_iter().flat_map(notes) {
@@ -307,7 +291,6 @@ fn aside_notes(decisions: &[PermissionDecision]) {
     }
 }
 
-/// Prints one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
@@ -318,7 +301,6 @@ pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// `word` as a shell reads it back.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@#+,%".contains(c);
     if !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
@@ -332,17 +314,15 @@ pub(crate) fn word(value: &impl serde::Serialize) -> String {
     json!(value).as_str().unwrap_or_default().to_owned()
 }
 
-/// A number with its noun: `1 call`, `2 calls`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// One line of JSON with its end, safe for terminals: every `--json` prints through this function or [`json`].
+/// Safe for terminals: every `--json` prints through this function or [`json`].
 pub(crate) fn json_line(value: &Value) -> String {
     format!("{}\n", json_for_terminals(&value.to_string()))
 }
 
-/// Prints the content of a result for a person.
 fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let terminal = out.is_terminal();
@@ -366,7 +346,7 @@ fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints to standard error: where output is that was cut, the tool's own logs, its context modifiers, a summary, the error.
+/// Goes to standard error.
 fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
@@ -408,8 +388,8 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the messages of hooks for people, and why a hook failed: the error does not say it, because a model may read
-/// that. As with [`aside_notes`], the result does not depend on it.
+/// Says why a hook failed: the error does not, because a model may read it. As with [`aside_notes`], the result does
+/// not depend on it.
 fn hooks(runs: &[ToolHook], prefix: &str) {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
@@ -435,7 +415,6 @@ fn hooks(runs: &[ToolHook], prefix: &str) {
     }
 }
 
-/// A field of a block that is a text.
 fn field<'b>(block: &'b Content, name: &str) -> &'b str {
     let value = block.fields.get(name).and_then(Value::as_str);
     value.unwrap_or_default()
@@ -459,7 +438,7 @@ fn block_text(block: &Content) -> String {
     serde_json::to_string(block).unwrap_or_default()
 }
 
-/// Where the whole of a block is, of which the result has a preview. Not on standard output, which has the output alone.
+/// Not on standard output, which has the output alone.
 fn kept_line(block: &Content) -> Option<String> {
     let reference = block
         .fields
@@ -487,7 +466,7 @@ pub(crate) fn printable(text: &str, terminal: bool) -> String {
     }
 }
 
-/// The same JSON, safe for terminals: such characters occur in strings only, and JSON can escape them.
+/// Such characters occur in strings only, and JSON can escape them.
 pub(crate) fn json_for_terminals(text: &str) -> Cow<'_, str> {
     if guard!("terminal_escapes") {
         visible_json(text)
@@ -496,8 +475,7 @@ pub(crate) fn json_for_terminals(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the style of a line of progress, in the characters that the locale has; `None` for a template that cannot be
-/// parsed.
+/// `None` for an invalid template.
 pub(crate) fn style(template: &str) -> Option<ProgressStyle> {
     let style = ProgressStyle::with_template(template).ok()?;
     Some(if is_utf8(variable) {
@@ -507,18 +485,16 @@ pub(crate) fn style(template: &str) -> Option<ProgressStyle> {
     })
 }
 
-/// Shows progress on standard error while a tool runs: a spinner, and a bar once the tool says how far it is. A terminal
-/// that cannot move its cursor (`TERM=dumb`) shows nothing.
+/// A terminal that cannot move its cursor (`TERM=dumb`) shows nothing.
 pub(crate) struct Bar {
     bar: ProgressBar,
-    /// The styles of a spinner and of a bar.
     styles: [ProgressStyle; 2],
     /// `true` if the bar moves by itself.
     ticks: AtomicBool,
 }
 
 impl Bar {
-    /// Returns a bar if standard error is a terminal.
+    /// `None` unless standard error is a terminal.
     pub(crate) fn if_seen() -> Option<Arc<Self>> {
         if !io::stderr().is_terminal() {
             return None;
@@ -538,8 +514,7 @@ impl Bar {
         self.bar.finish_and_clear();
     }
 
-    /// Shows one update of the tool. What the host says of a call that waits is not shown, because a question of the host
-    /// may be on the terminal.
+    /// Not shown for a call that waits, because a question may be on the terminal.
     fn update(&self, event: &ToolEvent) {
         let field = |name: &str| event.data.pointer(&format!("/progress/{name}"));
         if !field("status").is_some_and(|status| status == "running" || status == "partial_result")
@@ -594,7 +569,6 @@ impl Listener for Bar {
 mod tests {
     use super::{emphasized, is_utf8, json_for_terminals, prefixed, printable, wants_colours_by};
 
-    /// The value of a variable among `variables`.
     fn of<'a>(variables: &'a [(&str, &str)]) -> impl Fn(&str) -> Option<String> + 'a {
         move |name| {
             variables

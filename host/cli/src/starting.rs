@@ -14,19 +14,17 @@ use super::serving::{Components, ReloadableServer, ServingOptions, ServingState}
 use super::watching::WatchedFiles;
 use super::{compiling, show, target};
 
-/// A server that is ready, or the exit code of a refusal that was printed on standard error.
+/// Otherwise the exit code of a printed refusal.
 pub(crate) enum Ready {
     Server(ReloadableServer),
     Refused(Exit),
 }
 
-/// A server that may speak before it is ready.
 pub(crate) enum Early {
     Ready(Ready),
     Loading(LoadingServer),
 }
 
-/// A server whose tools are still loaded, because a component is compiled.
 pub(crate) struct LoadingServer {
     pub(crate) server: Arc<Server>,
     load: Load,
@@ -35,14 +33,13 @@ pub(crate) struct LoadingServer {
 type Load = BoxFuture<'static, (ServingState, Result<ServerTools, Stop>)>;
 
 impl ServingOptions {
-    /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
-    /// surprise.
+    /// Refuses to start if a tool is missing, because a server that lacks some would surprise.
     pub(crate) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
         let (start, loaded) = runtime.block_on(ServingState::new(self)?.load());
         start.ready(loaded, runtime)
     }
 
-    /// Does what [`Self::server`] does, and returns early if a component has to be compiled for that.
+    /// As [`Self::server`], but early if a component has to be compiled.
     pub(crate) fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
         let start = ServingState::new(self)?;
         let serving = Arc::clone(&start.serving);
@@ -105,8 +102,8 @@ impl ServingState {
 }
 
 impl LoadingServer {
-    /// Loads the tools, and then follows their changes. The receiver gets what ends the server if they cannot be loaded,
-    /// and closes once they are.
+    /// The receiver gets what ends the server if tools cannot be loaded, and closes once they are. Then follows their
+    /// changes.
     pub(crate) fn spawn(self, runtime: &Runtime) -> oneshot::Receiver<anyhow::Result<Exit>> {
         let (fails, failed) = oneshot::channel();
         runtime.spawn(async move {
@@ -129,8 +126,7 @@ impl LoadingServer {
     }
 }
 
-/// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told
-/// of them.
+/// Has the grants, because a client that connects is told of them.
 fn interim(home: &Home, serving: &ServingOptions) -> anyhow::Result<ServerTools> {
     // What is wrong with the files is said when the tools are loaded.
     let grants = serving

@@ -7,7 +7,6 @@ use toolcell::{Grants, Host, Policy, Tool, ToolSet, ToolTerms};
 use toolcell_engine::catalog::{Surface, SurfaceConditions, ToolSelection};
 use toolcell_server::{ExposedTools, ToolOffer};
 
-/// Builds the surface of `tools` for calls with these rules and grants.
 pub(crate) async fn build(
     host: &Host,
     tools: Vec<Arc<Tool>>,
@@ -25,7 +24,7 @@ pub(crate) async fn build(
     )
 }
 
-/// Lists `offered` under their names, with the surface of `selection`. `missing`: the secrets that are granted and not set.
+/// `missing`: the secrets that are granted and not set.
 pub(crate) fn expose(
     offered: Vec<ToolOffer>,
     selection: ToolSelection,
@@ -41,8 +40,7 @@ pub(crate) fn expose(
     })
 }
 
-/// The tools of a command, called through their surface; `terms` has the terms of some of them, by their
-/// qualified names.
+/// `terms` has those of some of the tools, by their qualified names.
 pub(crate) async fn select(
     all: ToolSet,
     tools: Vec<Arc<Tool>>,

@@ -1,5 +1,5 @@
-//! Resolves TOOL on the command line to a component: the name of an installed tool, a `.wasm` file, or a source folder that
-//! was built. Building runs code of the folder as the user, outside of any sandbox, so it needs the user's consent.
+//! Resolves TOOL on the command line to a component. Building a source folder runs its code as the user, outside of any
+//! sandbox, so it needs the user's consent.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,24 +25,23 @@ use toolcell_toolchain::{
 use super::exit::BadRequest;
 use super::{bundled, folder, terminal};
 
-/// TOOL as it was typed: a path or an installed name, and the name of one of its tools.
+/// A path or an installed name, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
     pub(crate) name: Option<String>,
     typed: String,
-    /// The component, if the name is an installed tool's, or the reason why it has none.
+    /// `None` unless the name is an installed tool's.
     installed: Option<Result<InstalledComponent, Refusal>>,
 }
 
 impl Target {
-    /// A target that may be the name of an installed tool. Such a name takes precedence over a path, because a file that
-    /// a tool puts into the current folder must not take the place of what the user installed; `./NAME` is the path.
+    /// An installed name precedes a path, because a file that a tool creates must not take its place; `./NAME` is the
+    /// path.
     pub(crate) fn named(typed: &str, names: &InstalledNames) -> Self {
         Self::installed(typed, |name| names.find(name)).unwrap_or_else(|| Self::parse(typed))
     }
 
-    /// The target that `find` knows by name, if there is one.
     fn installed(
         typed: &str,
         find: impl FnOnce(&str) -> Option<Result<InstalledComponent, Refusal>>,
@@ -63,7 +62,6 @@ impl Target {
         })
     }
 
-    /// A name of `[tools]` in the file of `layer`.
     pub(crate) fn declared(layer: &ConfigLayer, name: &str, names: &InstalledNames) -> Self {
         let config = &layer.file.path;
         let find = |name: &str| {
@@ -76,17 +74,14 @@ impl Target {
         Self::installed(name, find).unwrap_or_else(|| Self::parse(name))
     }
 
-    /// The installed tool that the target is, if it is one and can be used.
     pub(crate) fn found(&self) -> Option<&InstalledComponent> {
         self.installed.as_ref()?.as_ref().ok()
     }
 
-    /// Returns whether the user typed the name of an installed tool.
     pub(crate) fn is_installed(&self) -> bool {
         self.installed.is_some()
     }
 
-    /// The target as a user names it, without one of its tools.
     pub(crate) fn shown(&self) -> String {
         match &self.installed {
             Some(_) => self.typed.split('#').next().unwrap_or_default().to_owned(),
@@ -94,7 +89,7 @@ impl Target {
         }
     }
 
-    /// Fails if the target is an installed tool, and what was loaded from the store is not what was installed.
+    /// Fails if an installed tool was loaded from other bytes than those installed.
     pub(crate) fn check(&self, loaded: &ComponentTools) -> Result<(), Refusal> {
         let Some(found) = self.found() else {
             return Ok(());
@@ -128,9 +123,8 @@ impl Target {
         }
     }
 
-    /// Returns the component file. A source folder that was never built is built if `building` allows it, else refused. One
-    /// whose sources changed since is used as it was built, which standard error says once, unless `building` is
-    /// [`BuildPermission::Yes`].
+    /// A folder that was never built is built if `building` allows it, else refused. One that changed since is used as
+    /// built, unless `building` is [`BuildPermission::Yes`].
     pub(crate) fn locate(
         &self,
         home: &Home,
@@ -184,12 +178,10 @@ impl Target {
         }
     }
 
-    /// The source folder, if the path is one.
     pub(crate) fn source_folder(&self) -> Option<&Path> {
         (!self.is_installed() && self.path.is_dir()).then_some(self.path.as_path())
     }
 
-    /// The files of the target: the components in its folder, or its own path.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.installed {
             Some(Ok(found)) => return vec![found.file.clone()],
@@ -201,13 +193,12 @@ impl Target {
         of_folder.unwrap_or_else(|| vec![self.path.clone()])
     }
 
-    /// The target of a `[[tool]]` entry: a tool that is installed beside the file of `layer`, or a path.
+    /// An installed tool, or a path.
     pub(crate) fn of_entry(layer: &ConfigLayer, component: &str, names: &InstalledNames) -> Self {
         Self::installed(component, |name| names.find_beside(&layer.file.path, name))
             .unwrap_or_else(|| Self::parse(&layer.file.folder.join(component).to_string_lossy()))
     }
 
-    /// Returns the selected tools: all of the component, or the one that was named.
     pub(crate) fn tools(&self, loaded: &ComponentTools) -> Result<Vec<Arc<Tool>>, Refusal> {
         self.check(loaded)?;
         match self.name {
@@ -216,7 +207,7 @@ impl Target {
         }
     }
 
-    /// Returns the one selected tool, for a call. Fails if there is none, or if the choice is ambiguous.
+    /// Fails if no tool is selected, or if the choice is ambiguous.
     pub(crate) fn choose(&self, loaded: &ComponentTools) -> Result<Callee, Refusal> {
         let tool = self.find(loaded)?;
         let callee = Callee::from(Arc::clone(&tool));
@@ -228,7 +219,6 @@ impl Target {
         })
     }
 
-    /// The one selected tool, which is a tool of `loaded`.
     fn find(&self, loaded: &ComponentTools) -> Result<Arc<Tool>, Refusal> {
         self.check(loaded)?;
         let refuse = |what: &str| {
@@ -249,18 +239,15 @@ impl Target {
     }
 }
 
-/// Maximum number of rows for the folder, and for the reason to build it, in the question whether to build it.
 const FOLDER_ROWS_MAX: usize = 2;
 const WHY_ROWS_MAX: usize = 4;
 
-/// Permission to build a source folder, which runs its code.
+/// Building runs the folder's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuildPermission {
-    /// Never: looking at a tool, or serving it, builds nothing.
+    /// Looking at a tool, or serving it, builds nothing.
     No,
-    /// If the user at the terminal agrees.
     Asked,
-    /// The user agreed with `--build`.
     Yes,
 }
 
@@ -282,7 +269,6 @@ impl BuildPermission {
     }
 }
 
-/// The commands and downloads of a build of `folder`.
 fn building(folder: &Path) -> Vec<String> {
     let lang = Language::detect(folder);
     let mut rows = match lang.filter(|lang| lang.name() != "rust") {
@@ -314,7 +300,7 @@ fn building(folder: &Path) -> Vec<String> {
     rows
 }
 
-/// Says on standard error that what runs is older than its sources: once for each folder, however often it is looked at.
+/// Once for each folder.
 fn note_age(folder: &Path, why: &str) {
     static NOTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let fresh = NOTED
@@ -331,7 +317,6 @@ fn note_age(folder: &Path, why: &str) {
     }
 }
 
-/// Returns the refusal of a source folder that must be built first.
 fn not_built(folder: &Path, why: &str, building: BuildPermission) -> Refusal {
     let folder = folder.display();
     let why = legible(why);
@@ -347,7 +332,6 @@ fn not_built(folder: &Path, why: &str, building: BuildPermission) -> Refusal {
     Refusal::new(ErrorCode::NotBuilt, message)
 }
 
-/// The settings of a build with the user's folders.
 pub(crate) fn build_settings(home: &Home) -> anyhow::Result<BuildSettings> {
     let search = ToolchainSearch::new(Preference::from_env()?, home.cache());
     Ok(BuildSettings {
@@ -358,12 +342,10 @@ pub(crate) fn build_settings(home: &Home) -> anyhow::Result<BuildSettings> {
     })
 }
 
-/// Builds the tool in `dir`, and reports the steps on standard error.
 pub(crate) fn build(dir: &Path, home: &Home) -> anyhow::Result<BuildOutcome> {
     toolchain::build(dir, &build_settings(home)?, &mut super::show::say)
 }
 
-/// Returns a host for one command.
 pub(crate) fn host(
     home: &Home,
     change: impl FnOnce(HostBuilder) -> HostBuilder,
@@ -379,13 +361,12 @@ pub(crate) fn host(
     Ok(change(settings).build()?)
 }
 
-/// Returns a host that loads components and calls none, as the user's own file says.
+/// Calls no components; the user's own file decides.
 pub(crate) fn loading_host(home: &Home) -> anyhow::Result<Host> {
     let compilation = configured_compilation(home).map_err(BadRequest::from_error)?;
     host(home, |settings| compilation.apply(settings))
 }
 
-/// Applies what the configuration files say of a host that runs calls with `limits`.
 pub(crate) fn configure(host: HostBuilder, layers: &ConfigLayers, limits: &Limits) -> HostBuilder {
     layers
         .compilation

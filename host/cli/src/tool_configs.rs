@@ -1,4 +1,4 @@
-//! The `[[tool]]` entries of the configuration files: the components that they name, and the settings that they give.
+//! The `[[tool]]` entries of the configuration files.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,19 @@ use toolcell_config::{ConfigLayer, ConfigLayers, InstalledNames, ToolEntry};
 
 use super::target::{BuildPermission, Target};
 
-/// The entries, looked up once for all tools of a command.
 pub(crate) struct ToolConfigs {
     home: Home,
-    /// The files, and the paths to which the entries of each lead.
     named: Vec<(PathBuf, HashSet<PathBuf>)>,
-    /// The entries that have a `config`.
     entries: Vec<Entry>,
 }
 
 struct Entry {
     target: Target,
-    /// The files that the target stands for, or its source folder.
     paths: Vec<PathBuf>,
-    /// The component that was built of the source folder. Found when it is first needed, because that reads the sources.
+    /// Found when first needed, because that reads the sources.
     built: OnceLock<Option<PathBuf>>,
     config: Option<String>,
-    /// The file and the line of the entry, for messages.
+    /// File and line, for messages.
     place: String,
 }
 
@@ -50,7 +46,6 @@ impl ToolConfigs {
         configs
     }
 
-    /// The one entry of a file.
     pub(crate) fn of_entry(
         home: &Home,
         layer: &ConfigLayer,
@@ -64,12 +59,7 @@ impl ToolConfigs {
         }
     }
 
-    /// Applies the entries to `loaded`, which was found at `path`: their names with [`Self::name`], their settings with
-    /// [`Self::give`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::give`].
+    /// Applies [`Self::name`] and [`Self::give`], with the errors of the latter.
     pub(crate) fn apply(
         &self,
         path: &Path,
@@ -80,8 +70,7 @@ impl ToolConfigs {
         self.give(path, loaded)
     }
 
-    /// Tells `policy` which files name the component `loaded`, which was found at `path`, as one of their tools, because a
-    /// rule of the same file may allow it by name.
+    /// A rule of a file that names the component may allow its tools by name.
     pub(crate) fn name(&self, path: &Path, policy: &mut Policy, loaded: &ComponentTools) {
         // Most files name no tool: then nothing is looked up.
         if self.named.iter().all(|(_, paths)| paths.is_empty()) {
@@ -95,11 +84,8 @@ impl ToolConfigs {
         }
     }
 
-    /// Gives the tools of `loaded`, which was found at `path`, their settings. `path` is a component, or a source folder.
-    ///
-    /// # Errors
-    ///
-    /// Settings for a component that takes none, or that differ from others for the same tool, or are too large.
+    /// Fails on settings for a component that takes none, that differ from others for the same tool, or that are too
+    /// large.
     pub(crate) fn give(&self, path: &Path, loaded: &ComponentTools) -> Result<(), Refusal> {
         // Most files have no settings: then nothing is looked up.
         if self.entries.is_empty() {
@@ -132,7 +118,7 @@ impl Entry {
         self.paths.iter().any(|path| path == own) || self.built(home) == Some(own)
     }
 
-    /// The component of a source folder: an approved call names it in place of the folder.
+    /// An approved call names the built component in place of the folder.
     fn built(&self, home: &Home) -> Option<&Path> {
         let find = || {
             self.target.source_folder()?;

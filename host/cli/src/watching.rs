@@ -14,19 +14,17 @@ use toolcell_system::pool::WATCHED;
 use super::hooks;
 use super::options::PolicyOptions;
 
-/// Polling interval. A change counts once two polls see the same state, so that a file that is being written is not
-/// read.
+/// A change counts once two polls see the same state, so that a file that is being written is not read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The watched files, and their last states. A state is taken before its file is read: one that is taken later would
-/// hide a change between the two, and the server would keep what it read.
+/// A state is taken before its file is read: one that is taken later would hide a change between the two, and the
+/// server would keep what it read.
 pub(crate) struct WatchedFiles(BTreeMap<PathBuf, Stamp>);
 
-/// The state of a file; `None` if the file does not exist.
+/// `None` if the file does not exist.
 pub(crate) type Stamp = Option<FileState>;
 
 impl WatchedFiles {
-    /// Watches the paths of the configuration files, and the trusted list.
     pub(crate) fn new(home: &Home, policy: &PolicyOptions) -> Self {
         let mut watched = Self(BTreeMap::new());
         let here = std::env::current_dir().ok();
@@ -41,7 +39,7 @@ impl WatchedFiles {
         watched
     }
 
-    /// Watches the files of `layers`, and the components of their hooks.
+    /// Includes the components of hooks.
     pub(crate) fn add_layers(&mut self, layers: &[ConfigLayer]) {
         for layer in layers {
             self.add(layer.file.path.clone());
@@ -54,18 +52,17 @@ impl WatchedFiles {
         }
     }
 
-    /// Watches one more file, before it is read. The others are not looked at, because there may be thousands.
+    /// Must come before the file is read. The others are not looked at, because there may be thousands.
     pub(crate) fn add(&mut self, file: PathBuf) {
         let state = stamp(&file);
         self.add_stamped(file, state);
     }
 
-    /// Watches a file that was in the state `state` before it was read. Of several states, the first one counts.
+    /// `state` is from before the file was read. The first of several states counts.
     pub(crate) fn add_stamped(&mut self, file: PathBuf, state: Stamp) {
         self.0.entry(file).or_insert(state);
     }
 
-    /// Watches what `others` watches, too.
     pub(crate) fn add_all(&mut self, others: Self) {
         others
             .0
@@ -73,7 +70,7 @@ impl WatchedFiles {
             .for_each(|(file, state)| self.add_stamped(file, state));
     }
 
-    /// Waits until a file has changed and its state is stable. The new state then counts as seen. Returns what changed.
+    /// Waits until the changed state is stable.
     pub(crate) async fn changed(&mut self) -> Vec<PathBuf> {
         let files: Arc<[PathBuf]> = self.0.keys().cloned().collect();
         let mut before = look(&files).await;
@@ -88,7 +85,6 @@ impl WatchedFiles {
         }
     }
 
-    /// Takes the states of all files, in their order, for seen. Returns what changed.
     fn saw(&mut self, now: Vec<Stamp>) -> Vec<PathBuf> {
         let differ = self
             .0
@@ -104,8 +100,8 @@ impl WatchedFiles {
     }
 }
 
-/// The states of `files` now, in their order; `None` if no thread is free for that. On a thread of its own,
-/// because there may be thousands, and a disk that hangs must keep no worker from the calls.
+/// A thread of its own, because there may be thousands of files, and a disk that hangs must keep no worker from the
+/// calls.
 async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
     let files = Arc::clone(files);
     WATCHED
@@ -114,14 +110,12 @@ async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
         .ok()
 }
 
-/// The state of a file now.
 pub(crate) fn stamp(file: &Path) -> Stamp {
     Some(FileState::from(&std::fs::metadata(file).ok()?))
 }
 
 impl PolicyOptions {
-    /// The paths of the configuration files, whether they exist or not, and whether they are read or not: without them, the
-    /// locks beside them still say what the names of installed tools stand for. `here` is the current folder.
+    /// Includes missing and unread files: the locks beside them still name installed tools.
     pub(crate) fn places(&self, home: &Home, here: Option<&Path>) -> Vec<PathBuf> {
         let user = home.user_file().ok();
         let others = match (self.named(), here) {

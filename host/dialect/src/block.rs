@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use toolcell_spec::{Content, PersistedRef, ToolResult, TypedFields};
 
-/// The output of a result in blocks: without the host's words for an empty output, and without the message of the error,
-/// which is the last block of a result that has one.
+/// Output blocks without the host's words for an empty output, and without the error's message, which is the last
+/// block.
 pub(super) fn output(result: &ToolResult) -> &[Content] {
     let blocks = result.model_facing_content.as_slice();
     match (&result.error, blocks.split_last()) {
@@ -16,7 +16,7 @@ pub(super) fn output(result: &ToolResult) -> &[Content] {
     }
 }
 
-/// Texts that hooks and approvers add for the model.
+/// From hooks and approvers, for the model.
 pub(super) fn context(result: &ToolResult) -> impl Iterator<Item = String> {
     result.additional_context.iter().map(|said| {
         said.as_str()
@@ -24,7 +24,6 @@ pub(super) fn context(result: &ToolResult) -> impl Iterator<Item = String> {
     })
 }
 
-/// The preview of a block that was moved to a payload, where the whole block is, and the payload.
 pub(super) fn persisted(block: &Content) -> (String, Option<PersistedRef>) {
     let preview = block.fields.text("preview").unwrap_or_default();
     let reference = block.fields.get("persisted_ref").cloned();
@@ -46,7 +45,7 @@ pub(super) fn persisted(block: &Content) -> (String, Option<PersistedRef>) {
     (text, Some(reference))
 }
 
-/// The words for the proposal of a tool to hand the work to another agent; `None` if it names none.
+/// Words for a proposed handoff; `None` if it names no agent.
 pub(super) fn handoff(fields: &Map<String, Value>) -> Option<String> {
     let agent = fields.text("to_agent")?;
     let message = fields
@@ -58,12 +57,11 @@ pub(super) fn handoff(fields: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// The fields of an embedded resource, which may be in the block itself or in its field `resource`.
+/// In the block or its field `resource`.
 pub(super) fn resource(fields: &Map<String, Value>) -> &Map<String, Value> {
     fields.fields("resource").unwrap_or(fields)
 }
 
-/// The number of bytes that base64 encodes.
 pub(super) fn decoded_bytes(data: &str) -> u64 {
     (data.trim_end_matches('=').len() * 3 / 4) as u64
 }

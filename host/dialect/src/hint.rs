@@ -1,6 +1,5 @@
 use toolcell_spec::ErrorClass;
 
-/// The caller's remedy for an error of this class.
 pub fn hint(class: ErrorClass) -> &'static str {
     use ErrorClass::*;
     match class {
@@ -33,7 +32,7 @@ pub fn hint(class: ErrorClass) -> &'static str {
     }
 }
 
-/// The hint for a caller that has no `load_tool`, and so has loaded each tool that it was given.
+/// For a caller without `load_tool`, which has loaded each given tool.
 pub(crate) fn hint_without_loading(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::SchemaNotLoaded => "use one of the tools that you were given",

@@ -11,22 +11,20 @@ use super::{
 
 type ReadCalls = fn(&str) -> Result<Vec<ModelCall>, MessageError>;
 type DescribeResult = fn(&ToolInvocation, &ToolResult) -> Value;
-/// Makes the messages that follow finished calls, in the terms of a dialect.
 type ResultMessages = fn(&[FinishedCall<'_>]) -> Vec<Value>;
 
-/// How a dialect carries calls in the messages of a model.
 #[derive(Clone, Copy)]
 pub struct MessageExchange {
     /// Reads the calls of a message.
     pub read: ReadCalls,
     /// The result of one call, for a caller that makes the messages.
     pub result: DescribeResult,
-    /// The messages for the results of all calls; `None` if each result is a message.
+    /// `None` if each result is a message.
     pub(crate) messages: Option<ResultMessages>,
 }
 
 impl MessageExchange {
-    /// The messages that give the model the results of all calls, in their order.
+    /// In the order of the calls.
     pub fn answers(&self, ended: &[FinishedCall<'_>]) -> Vec<Value> {
         if let Some(messages) = self.messages {
             return messages(ended);
@@ -58,17 +56,15 @@ impl Dialect {
     /// Every dialect.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// The dialect with this name.
     pub fn named(name: &str) -> Option<Self> {
         name.parse().ok()
     }
 
-    /// The rule for the names of its tools.
     pub fn rule(self) -> NameRule {
         match self {
             Self::Mcp | Self::Otc | Self::OtcSeed | Self::Arcade => NameRule::Exported,
@@ -77,12 +73,11 @@ impl Dialect {
         }
     }
 
-    /// Returns whether a model can load deferred tools itself. Otherwise the list omits them.
+    /// Returns whether a model can load deferred tools itself; otherwise the list omits them.
     pub fn defers(self) -> bool {
         matches!(self, Self::OpenAiResponses | Self::Anthropic)
     }
 
-    /// Describes a tool.
     pub fn tool(self, listed: &ListedTool<'_>, is_deferred: bool) -> Value {
         match self {
             Self::Mcp => json!(mcp::tool(*listed)),
@@ -97,7 +92,7 @@ impl Dialect {
         }
     }
 
-    /// How it carries calls in the messages of a model; `None` for a dialect that only describes tools, or has a server.
+    /// `None` for a dialect that only describes tools, or has a server.
     pub fn exchange(self) -> Option<MessageExchange> {
         let (read, result, messages): (ReadCalls, DescribeResult, Option<ResultMessages>) =
             match self {

@@ -1,4 +1,4 @@
-//! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
+//! TRANSLATION. One folder for each format of others: pure functions between its JSON or types and records.
 
 #[macro_use(guard)]
 extern crate toolcell_spec;

@@ -3,21 +3,21 @@ use toolcell_spec::{Effects, PermissionProfile, ToolDeclaration, ToolInterface};
 
 use crate::visible;
 
-/// Length of a description that a note leaves room for, in characters.
+/// In characters: a note leaves a description this room.
 const DESCRIPTION_CHARS_MIN: usize = 200;
 
-/// The parts of the description of a tool. The schemas are those that a model may see.
+/// Description parts of a tool, with the schemas for a model.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedTool<'a> {
     /// The name in this server.
     pub name: &'a str,
-    /// Title and description, as a model may see them.
+    /// As a model may see it.
     pub title: Option<&'a str>,
     pub description: &'a str,
     pub declaration: &'a ToolDeclaration,
     pub interface: Option<&'a ToolInterface>,
     pub permission: &'a PermissionProfile,
-    /// Notes for a model in addition to the schema of the arguments; may be empty.
+    /// Facts for a model beyond the schema; may be empty.
     pub note: &'a str,
     /// One object without references, whatever the real schema is.
     pub input_schema: &'a Value,
@@ -29,7 +29,7 @@ pub struct ListedTool<'a> {
 }
 
 impl ListedTool<'_> {
-    /// The schema of the arguments, with `type: object`, which every API demands; the host accepts only objects anyway.
+    /// Includes `type: object`, which every API demands.
     pub fn parameters(&self) -> Map<String, Value> {
         let mut schema = self.input_schema.as_object().cloned().unwrap_or_default();
         if schema.get("type").is_none_or(|kind| kind != "object") {
@@ -38,12 +38,10 @@ impl ListedTool<'_> {
         schema
     }
 
-    /// The description and the note, as a model reads them.
     pub fn said(&self) -> String {
         self.said_within(usize::MAX)
     }
 
-    /// [`Self::said`] in at most `chars_max` characters. The note stays whole, if it leaves room for the description.
     pub fn said_within(&self, chars_max: usize) -> String {
         let description = visible(self.description);
         let note = visible(self.note);
@@ -62,8 +60,7 @@ impl ListedTool<'_> {
         )
     }
 
-    /// The effects to assume of the tool: the sandbox's limits are certain; what the tool leaves open counts
-    /// against it.
+    /// Assumed effects: the sandbox's limits are certain; what the tool leaves open counts against it.
     pub fn effects(&self) -> Effects {
         Effects::from_records(&self.declaration.tool_kind, self.interface, self.permission)
     }

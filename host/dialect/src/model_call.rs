@@ -3,18 +3,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcell_spec::{ExternalMapping, Extra, Input};
 
-/// Maximum size of a `tool_choice` in a record, in bytes.
 const CHOICE_BYTES_MAX: usize = 1 << 10;
 
-/// A call as a model wrote it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ModelCall {
-    /// The id that the API gave the call. Its result repeats it.
+    /// From the API; repeated in the result.
     pub id: String,
-    /// The name of a tool, which need not exist.
+    /// The tool need not exist.
     pub name: String,
-    /// The arguments, which need not be JSON: models make mistakes, and the result of the call says so. A type of an API's own
-    /// reads its calls if that API does not take both names.
+    /// Need not be JSON: models make mistakes, and the result says so. An API without both names has its own type.
     #[serde(
         alias = "input",
         default = "no_arguments",
@@ -23,7 +20,7 @@ pub struct ModelCall {
     pub arguments: Input,
 }
 
-/// The rules for tool calls that a model's message repeats from its request.
+/// Rules for calls that a message repeats from its request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CallTerms {
@@ -32,7 +29,7 @@ pub struct CallTerms {
 }
 
 impl CallTerms {
-    /// Reads the terms of a message. One that says nothing of them has none, and so has a text that is no JSON object.
+    /// No terms are in a message without them, or in a text that is no JSON object.
     pub fn read(message: &str) -> Self {
         // A list would be read field by field, and arguments of a call would pass for a choice.
         if !message.trim_start().starts_with('{') {
@@ -45,7 +42,6 @@ impl CallTerms {
         terms
     }
 
-    /// Returns whether the message's calls run one by one.
     pub fn is_serial(&self) -> bool {
         let disabled = self
             .tool_choice
@@ -54,8 +50,7 @@ impl CallTerms {
         self.parallel_tool_calls == Some(false) || disabled == Some(&Value::Bool(true))
     }
 
-    /// How the API `source` identifies the call `id` of the function `name`, of which the model has the description
-    /// `described` (AT-MAP-03).
+    /// The identification of the call by the API `source` (AT-MAP-03); `described` is the model's description.
     pub fn mapping(
         &self,
         source: &str,
@@ -104,14 +99,13 @@ impl CallTerms {
 pub struct MessageError(pub(super) String);
 
 impl MessageError {
-    /// The error of a text that is no JSON object, and so no `what`.
     pub(super) fn no_object(what: &str) -> Self {
         Self(format!(
             "cannot read a {what}: the text is not a JSON object"
         ))
     }
 
-    /// The error of the part `place` of a message: `output[2]`.
+    /// `place` is a part of a message: `output[2]`.
     pub(super) fn at(place: &str, error: &serde_json::Error) -> Self {
         Self(format!("cannot read {place}: {error}"))
     }
@@ -123,7 +117,6 @@ struct ItemKind {
     kind: Option<String>,
 }
 
-/// Reads the calls in the list `place` of a message: its items of the type `kind`, or all of them.
 pub(super) fn calls<'a, T: Deserialize<'a> + Into<ModelCall>>(
     place: &str,
     items: Vec<&'a RawValue>,
@@ -144,13 +137,12 @@ pub(super) fn calls<'a, T: Deserialize<'a> + Into<ModelCall>>(
         .collect()
 }
 
-/// The arguments of a call without any.
 pub(super) fn no_arguments() -> Input {
     Input::from_text("{}")
 }
 
-/// Reads the arguments of a call. OpenAI sends them as a string of JSON, which is empty for some tools without parameters; other
-/// servers of its API, and Anthropic, send the value itself. Its text is kept as it was written.
+/// A string of JSON from OpenAI (empty for some tools without parameters), the value itself from Anthropic and others.
+/// Its text is kept as written.
 pub(super) fn read_arguments<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Input, D::Error> {

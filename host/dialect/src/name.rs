@@ -2,13 +2,12 @@ use std::collections::HashSet;
 
 use toolcell_spec::{ToolDeclaration, digest};
 
-/// Maximum length of a name, in characters, that clients and the models behind them accept.
+/// In characters, for clients and their models.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Returns the names of `tools` in one server, in their order: `namespace_name`, or the bare name of a tool that is called as
-/// its namespace. So a name says what it is of, and stays the same when other tools are added. No name occurs twice, and none
-/// is one of `reserved`: the later one of two that would be the same ends in six hexadecimal digits. A name that comes back
-/// is looked up; it is never parsed.
+/// Unique names in one server: `namespace_name`, or the bare name of a tool called as its namespace. They stay the same
+/// when tools are added, unless the same name or a `reserved` one came first: then six hexadecimal digits are appended.
+/// Names are looked up, never parsed.
 pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
     let mut taken: HashSet<String> = reserved.iter().map(|name| (*name).to_owned()).collect();
     let mut name = |tool: &&ToolDeclaration| {
@@ -23,9 +22,8 @@ pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
     tools.iter().map(&mut name).collect()
 }
 
-/// Returns `name`, or, if it is too long or taken, the first name after it that `is_free`, with six hexadecimal digits
-/// of the digest of `identity` at the end. Six are few: somebody can make a tool whose own name ends in another tool's
-/// digits. The digest is then made of the identity and a number.
+/// `name`, or, if too long or taken, one with six hexadecimal digits of the digest of `identity`. Six are few: a tool's
+/// own name could end in another's digits. Then a number is added to the identity.
 pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -> String {
     if name.chars().count() <= NAME_CHARS_MAX && is_free(name) {
         return name.to_owned();
@@ -39,7 +37,6 @@ pub(super) fn free(name: &str, identity: &str, is_free: impl Fn(&str) -> bool) -
     found
 }
 
-/// Returns whether `found` can be a result of [`free`] for `name`.
 pub(super) fn is_made_of(found: &str, name: &str) -> bool {
     let start: String = name.chars().take(NAME_CHARS_MAX - 7).collect();
     let mark = found
@@ -49,7 +46,6 @@ pub(super) fn is_made_of(found: &str, name: &str) -> bool {
     found == name || mark.is_some_and(is_mark)
 }
 
-/// Returns `name`, cut if it is too long, with a part of the digest of `identity`.
 fn distinct(name: &str, identity: &str) -> String {
     let digest = digest(identity.as_bytes());
     let mark: String = digest.chars().skip("sha256:".len()).take(6).collect();

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use super::name::free;
 
-/// The characters that a dialect allows in tool names. In all of them a name has at most 64 characters.
+/// Allowed characters in a dialect's tool names, of at most 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// As the server exports them.
@@ -14,7 +14,7 @@ pub enum NameRule {
 }
 
 impl NameRule {
-    /// `name` in the characters of the rule. Names that differ can become the same.
+    /// Different names can become the same.
     pub(super) fn fit(self, name: &str) -> String {
         let mut fitted = String::with_capacity(name.len());
         let mut after_lower = false;
@@ -43,18 +43,16 @@ impl NameRule {
     }
 }
 
-/// The names of a list of tools in one dialect. A name that comes back is looked up here; it is never parsed, because two
-/// tools can have names that the rule makes the same.
+/// Tool names in one dialect, looked up and never parsed, because the rule can make two names the same.
 #[derive(Clone, Debug)]
 pub struct DialectNames {
-    /// By the index of the tool.
     names: Vec<String>,
     by_name: HashMap<String, usize>,
 }
 
 impl DialectNames {
-    /// Names `tools`: for each, its name in the server ([`exported`](super::exported)) and its `tool_id`. A name that the
-    /// rule changes into one that is taken, or that is too long, ends in six hexadecimal digits of the digest of the id.
+    /// Takes names in the server ([`exported`](super::exported)) and `tool_id`s. A taken or too long name ends in six
+    /// hexadecimal digits of the id's digest.
     pub fn new<'a>(rule: NameRule, tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let tools: Vec<(&str, &str)> = tools.into_iter().collect();
         let fitted: Vec<String> = tools.iter().map(|(name, _)| rule.fit(name)).collect();
@@ -73,12 +71,10 @@ impl DialectNames {
         table
     }
 
-    /// The name of the tool with the index `at`.
     pub fn name(&self, at: usize) -> Option<&str> {
         self.names.get(at).map(String::as_str)
     }
 
-    /// The index of the tool with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }

@@ -6,15 +6,14 @@ use toolcell_spec::{
 use super::block::{context, decoded_bytes, handoff, output, persisted, resource};
 use super::hint_without_loading;
 
-/// A call that has ended.
 pub type FinishedCall<'a> = (&'a ToolInvocation, &'a ToolResult);
 
-/// The text for a model if a result has no output: its API rejects an empty text.
+/// For a model's API, which rejects an empty text.
 const NO_OUTPUT: &str = "(no output)";
-/// The images that the APIs of models take. With another one they refuse the whole request.
+/// APIs refuse the whole request for another type.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// A part of a result, in the terms that the APIs of models share.
+/// A part of a result, as model APIs share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResultPart {
     /// Never blank.
@@ -28,7 +27,7 @@ pub enum ResultPart {
 }
 
 impl ResultPart {
-    /// The words for an API that takes no image at this place.
+    /// For an API that takes no image here.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -39,7 +38,6 @@ impl ResultPart {
     }
 }
 
-/// The id by which the caller knows the call.
 pub(super) fn native_id(invocation: &ToolInvocation) -> String {
     invocation
         .native_call_id
@@ -47,8 +45,7 @@ pub(super) fn native_id(invocation: &ToolInvocation) -> String {
         .unwrap_or_else(|| invocation.invocation_id.to_string())
 }
 
-/// The parts of a result for a model: the error first, then the output; at least one part. An error's detail for
-/// developers is omitted.
+/// The error first, without developers' detail; at least one part.
 pub fn parts(result: &ToolResult) -> Vec<ResultPart> {
     let mut parts: Vec<ResultPart> = result
         .error
@@ -64,7 +61,6 @@ pub fn parts(result: &ToolResult) -> Vec<ResultPart> {
     parts
 }
 
-/// The parts as one text, without their images.
 pub(super) fn text(parts: impl IntoIterator<Item = ResultPart>) -> String {
     parts
         .into_iter()
@@ -73,12 +69,12 @@ pub(super) fn text(parts: impl IntoIterator<Item = ResultPart>) -> String {
         .join("\n")
 }
 
-/// The output of a result in words, without its error; empty if there is none.
+/// Without the error; can be empty.
 pub(super) fn output_text(result: &ToolResult) -> String {
     text(output(result).iter().map(part))
 }
 
-/// An error in words, because not every API has a flag for it.
+/// In words, because not every API has a flag for errors.
 fn failure(error: &ToolError) -> String {
     let class = error.error_class.as_str();
     let hint = hint_without_loading(error.error_class);
@@ -99,7 +95,6 @@ fn part(block: &Content) -> ResultPart {
     }
 }
 
-/// A block in words.
 fn words(block: &Content) -> String {
     let fields = &block.fields;
     if block.is_persisted() {
@@ -145,8 +140,8 @@ fn image(block: &Content) -> Option<ResultPart> {
     })
 }
 
-/// The labels of a block: `[audio: silence.wav, audio/wav, 44 bytes]`. The model of an API can fetch nothing, so a URI is
-/// text: an API that fetched it would tell its server about the call.
+/// Such as `[audio: silence.wav, audio/wav, 44 bytes]`. A URI is text: an API that fetched it would tell its server
+/// about the call.
 fn note(kind: &str, fields: &Map<String, Value>) -> String {
     let data = fields
         .text("data")
@@ -165,7 +160,6 @@ fn note(kind: &str, fields: &Map<String, Value>) -> String {
     format!("[{kind}: {}]", labels.join(", "))
 }
 
-/// Results as the pipeline makes them, for the tests of dialects.
 #[cfg(test)]
 pub(super) mod samples {
     use serde_json::{Value, json};
@@ -191,12 +185,11 @@ pub(super) mod samples {
         serde_json::from_value(whole).unwrap()
     }
 
-    /// A result with these blocks.
     pub(crate) fn saying(blocks: Value) -> ToolResult {
         result(json!({ "model_facing_content": blocks }))
     }
 
-    /// One block of each of the 13 classes but logs, which no model sees, and the words for it; `None` for an image.
+    /// One block of each of the 13 classes but logs, with its words; `None` for an image.
     pub(crate) fn blocks() -> Vec<(Value, Option<&'static str>)> {
         let reference = json!({
             "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
@@ -252,7 +245,6 @@ pub(super) mod samples {
         ]
     }
 
-    /// The thirteenth.
     pub(crate) fn log() -> Content {
         Content::log("stderr", "hidden")
     }

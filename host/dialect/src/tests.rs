@@ -1,5 +1,5 @@
-//! Every kind of result through every dialect: each has to say the same, in its own words, and none of them what is only for
-//! developers or people (requirements 3.3, 3.4).
+//! Every kind of result in every dialect: each says the same, and nothing that is only for developers or people
+//! (requirements 3.3, 3.4).
 
 use rmcp::model::ProtocolVersion;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use toolcell_spec::{CallRecord, Content, ErrorClass, ErrorCode, Refusal};
 use super::otc::samples::{Sample, record};
 use super::{Dialect, agentool, amplifier, http, mcp, otc};
 
-/// The class, `can_retry` of Open Tool Calling, the status of the HTTP API, and `error.type` of Amplifier. The errors of this
-/// test have an underlying one, so that a failure of the tool is a crash: 502, not 200.
+/// Class, `can_retry` of Open Tool Calling, HTTP status, and `error.type` of Amplifier. An underlying error makes a
+/// tool's failure a crash: 502, not 200.
 const TABLE: [(ErrorClass, bool, u16, &str); 22] = [
     (ErrorClass::UnknownTool, false, 404, "validation"),
     (ErrorClass::InvalidArguments, true, 422, "validation"),
@@ -41,12 +41,11 @@ const TABLE: [(ErrorClass, bool, u16, &str); 22] = [
 ];
 
 const MESSAGE: &str = "it broke down";
-/// Texts for developers only, in every place that a record has.
+/// In every place that a record has.
 const FOR_DEVELOPERS: [&str; 2] = ["zz-detail", "zz-native"];
-/// Texts for people only: the summary of a result, and a tool's logs.
+/// Summary of a result, and a tool's logs.
 const FOR_PEOPLE: [&str; 2] = ["zz-summary", "zz-log"];
 
-/// The record of a call with `blocks` for the model, and an error of this class.
 fn called(blocks: Value, class: Option<ErrorClass>) -> CallRecord {
     let mut blocks: Vec<Content> = serde_json::from_value(blocks).unwrap();
     let error = class.map(|class| {
@@ -76,7 +75,6 @@ fn called(blocks: Value, class: Option<ErrorClass>) -> CallRecord {
     record
 }
 
-/// The answers that a model reads, by their dialects.
 fn told(record: &CallRecord) -> Vec<(String, Value)> {
     let invocation = &record.invocation;
     let result = &record.result;
@@ -120,7 +118,7 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
     told
 }
 
-/// Asserts that every answer has `wanted`, and none has texts for others.
+/// No answer may have texts for others.
 #[track_caller]
 fn all_say(record: &CallRecord, wanted: &[&str]) {
     for (dialect, answer) in told(record) {
@@ -155,7 +153,6 @@ fn all_say(record: &CallRecord, wanted: &[&str]) {
     }
 }
 
-/// The answer in the dialect whose name begins so.
 fn one(record: &CallRecord, dialect: &str) -> Value {
     told(record)
         .into_iter()
@@ -164,7 +161,7 @@ fn one(record: &CallRecord, dialect: &str) -> Value {
         .1
 }
 
-/// A block of each class that a model sees, and words that each dialect must have of it.
+/// With words that each dialect must have.
 fn blocks() -> Vec<(Value, &'static str)> {
     let payload = "toolcell:payload/sha256:ab";
     let reference = json!({ "uri": payload, "digest": "sha256:ab", "media_type": "text/plain", "size_bytes": 9 });

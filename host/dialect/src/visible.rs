@@ -1,5 +1,5 @@
-/// Removes characters that a person does not see from a text that a model reads before any call: control,
-/// bidirectional, zero-width and tag characters. Instructions can be hidden in them.
+/// Removes control, bidirectional, zero-width and tag characters, which can hide instructions, from a text that a model
+/// reads before any call.
 pub fn visible(text: &str) -> String {
     let hidden = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')

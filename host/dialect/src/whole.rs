@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use toolcell_spec::ToolResult;
 
-/// The whole result as a caller gets it: without the underlying error, which is for the developers of the tool and the host.
+/// Omits the underlying error, which is for developers of the tool and the host.
 pub fn whole(result: &ToolResult) -> Value {
     let mut value = json!(result);
     if let Some(error) = value.get_mut("error").and_then(Value::as_object_mut) {

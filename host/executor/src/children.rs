@@ -5,50 +5,43 @@ use toolcell_spec::{InvocationId, ToolError, Usage};
 
 use toolcell_system::BoxFuture;
 
-/// How much later than its caller a call is out of time. So the caller is stopped first, and with it the call, instead of
-/// an answer reaching the caller in its last moment.
+/// A call's deadline is this much after its caller's, so that the caller is stopped first, instead of getting an answer
+/// in its last moment.
 const AFTER_CALLER: Duration = Duration::from_millis(50);
 
-/// Calls other tools for a guest that runs. The pipeline implements it, so that such a call passes every phase.
+/// Calls other tools for a guest. The pipeline implements it, so that such calls pass every phase.
 pub trait ToolCaller: Send + Sync {
-    /// The tools that the guest may call.
     fn list(&self) -> BoxFuture<'_, Vec<CallableTool>>;
 
-    /// Calls a tool. It answers when the call has ended, whatever its end.
     fn call(&self, call: ChildCall) -> BoxFuture<'_, ChildAnswer>;
 }
 
-/// A tool that a guest may call.
 #[derive(Clone, Debug)]
 pub struct CallableTool {
-    /// The qualified name.
     pub name: String,
     pub description: String,
 }
 
-/// A call that a guest makes.
 #[derive(Clone, Debug)]
 pub struct ChildCall {
-    /// The name of the tool, as the guest wrote it.
+    /// As the guest wrote it.
     pub tool: String,
-    /// The arguments, as the guest wrote them.
+    /// As the guest wrote them.
     pub input: String,
     pub share: LimitShare,
 }
 
-/// Remaining limits of a call that makes another call: the most that the other may use.
 #[derive(Clone, Debug)]
 pub struct LimitShare {
-    /// Fuel and quotas: what the caller has not used. Memory: by how much the caller's memories could still grow, which stay
-    /// as they are while it waits. Boxed, because few calls are made by others.
+    /// Unused fuel and quotas, and the possible growth of the caller's memories, which stay while it waits. Boxed,
+    /// because few calls are made by others.
     pub left: Box<Limits>,
-    /// When the caller is stopped.
     pub deadline: Instant,
 }
 
 impl LimitShare {
-    /// `limits`, lowered to this share. `spent`: the usage of earlier instances of the same call. The memory that the host
-    /// needs for a call is taken from the share too, because the caller's reservation is for both calls.
+    /// `spent` is the usage of earlier instances. The host's memory for the call is taken too, because the caller's
+    /// reservation is for both.
     #[must_use]
     pub fn lower(&self, limits: &Limits, spent: Option<&Usage>) -> Limits {
         let mut own = limits.clone();
@@ -76,23 +69,21 @@ impl LimitShare {
     }
 }
 
-/// How a call that a guest made has ended.
 #[derive(Clone, Debug)]
 pub struct ChildAnswer {
     pub result: Result<ChildOutput, ToolError>,
-    /// Usage, including its own calls.
+    /// Includes its own calls.
     pub used: Usage,
 }
 
-/// The result of a tool for the guest that called it: what a model would read of it.
 #[derive(Clone, Debug)]
 pub struct ChildOutput {
     pub invocation_id: InvocationId,
-    /// JSON text of the content blocks.
+    /// JSON text of the blocks.
     pub content: String,
     /// JSON text.
     pub structured: Option<String>,
-    /// The missing part, if the output is usable but incomplete.
+    /// The missing part of a usable, incomplete output.
     pub missing: Option<ToolError>,
 }
 

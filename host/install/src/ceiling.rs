@@ -12,36 +12,31 @@ use toolcell_spec::{
 
 use crate::digest::Digest;
 
-/// The most access that a component's tools can ask for. A call also needs a grant.
+/// A call also needs a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AccessCeiling(BTreeMap<String, ToolCeiling>);
 
-/// Most access that one tool can ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolCeiling {
     /// More of these is a larger ceiling.
     could: BTreeSet<String>,
-    /// Where its requests could go.
+    /// Where requests could go.
     hosts: BTreeSet<String>,
-    /// Restrictions that it declares: fewer of these is a larger ceiling.
+    /// Fewer of these is a larger ceiling.
     held: BTreeSet<String>,
 }
 
 const ANY_HOST: &str = "any host that you grant";
 const ARGUMENT_HOSTS: &str = "hosts that its arguments name";
 
-/// How two ceilings differ, in lines such as `files.read: read files in folders that you grant`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CeilingDifference {
-    /// Access that only the later one has.
     pub grown: Vec<String>,
-    /// Access that only the earlier one has.
     pub shrunk: Vec<String>,
 }
 
 impl AccessCeiling {
-    /// The ceiling of `tools`.
     pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let of = |tool: &Arc<Tool>| {
             let mut ceiling = ToolCeiling::from_profile(tool.permission_profile());
@@ -55,12 +50,10 @@ impl AccessCeiling {
         Self(tools.iter().map(of).collect())
     }
 
-    /// Its digest: equal ceilings have equal digests.
     pub fn digest(&self) -> Digest {
         Digest::of(serde_json::to_string(self).unwrap_or_default().as_bytes())
     }
 
-    /// In plain words: the name of each tool, and what it could do.
     pub fn lines(&self) -> Vec<(String, Vec<String>)> {
         self.0
             .iter()
@@ -68,7 +61,6 @@ impl AccessCeiling {
             .collect()
     }
 
-    /// How `later` differs from this one.
     pub fn difference(&self, later: &Self) -> CeilingDifference {
         let nothing = ToolCeiling::default();
         let mut found = CeilingDifference::default();
@@ -185,7 +177,6 @@ impl ToolCeiling {
         lines
     }
 
-    /// Access that `self` has and `other` has not.
     fn beyond(&self, other: &Self) -> Vec<String> {
         let covered = other.hosts.contains(ANY_HOST);
         let hosts = self.hosts.difference(&other.hosts).filter(|_| !covered);
@@ -201,7 +192,6 @@ fn requests(host: &str) -> String {
     format!("send requests to {host}")
 }
 
-/// A word of a `network_scope`; `None` if it reaches no host.
 fn host(word: &str) -> Option<String> {
     match word {
         "none" | "" => None,
@@ -211,7 +201,6 @@ fn host(word: &str) -> Option<String> {
     }
 }
 
-/// The meaning of an access kind, in plain words.
 fn access(kind: &AccessKind, profile: &PermissionProfile) -> Vec<String> {
     let one = |words: &str| vec![words.to_owned()];
     match kind {

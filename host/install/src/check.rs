@@ -13,15 +13,15 @@ use Severity::{Error, Note, Warning};
 use crate::component::ComponentFile;
 use crate::package::PackageInfo;
 
-/// Length of a description, in characters: shorter ones say too little, longer ones cost each model call too much.
+/// In characters: shorter ones say too little, longer ones cost each model call too much.
 const DESCRIPTION_MIN: usize = 15;
 const DESCRIPTION_MAX: usize = 2_000;
-/// Size of a component over which it is noted that it is large, in bytes.
+/// In bytes; a larger one is noted.
 const SIZE_LARGE: u64 = 20 << 20;
-/// Maximum number of findings of one kind in one tool.
+/// Findings of one kind in one tool.
 const PLACES_MAX: usize = 10;
 
-/// Phrases with which a description speaks to the model about anything but the tool, in lower case.
+/// They speak to the model about anything but the tool; in lower case.
 const INSTRUCTIONS: [&str; 14] = [
     "ignore previous",
     "ignore all previous",
@@ -39,7 +39,6 @@ const INSTRUCTIONS: [&str; 14] = [
     "<system>",
 ];
 
-/// Imports that the use of an access kind, or of a profile's field, needs.
 const HTTP: &[&str] = &["wasi:http/", "wasi:sockets/", "near:agent/host@"];
 const FILES: &[&str] = &[
     "wasi:filesystem/",
@@ -49,33 +48,28 @@ const FILES: &[&str] = &[
 const ENVIRONMENT: &[&str] = &["wasi:cli/environment", "wasi_snapshot_preview1"];
 const TOOLS: &[&str] = &["toolcell:tool/tools@", "near:agent/host@"];
 
-/// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Something to know.
     Note,
-    /// Something that users of the tool would stumble over.
+    /// Users of the tool would stumble over it.
     Warning,
-    /// Something that keeps the tool from being pushed.
+    /// Keeps the tool from being pushed.
     Error,
 }
 
-/// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckFinding {
-    /// How much it matters.
     pub severity: Severity,
     /// A word for programs, such as `description_missing`.
     pub code: &'static str,
-    /// Subject: a tool and a place in its declaration, or `package`, or `component`.
+    /// A tool and a place in its declaration, or `package`, or `component`.
     pub place: String,
-    /// The finding, and what to do.
     pub message: String,
 }
 
 impl CheckFinding {
-    /// A finding.
     pub fn new(
         severity: Severity,
         code: &'static str,
@@ -91,19 +85,13 @@ impl CheckFinding {
     }
 }
 
-/// A tool to check.
 pub struct CheckInput<'a> {
-    /// Its tools, as the host loaded them.
     pub tools: &'a [Arc<Tool>],
-    /// Its file.
     pub component: &'a ComponentFile,
-    /// Its package's metadata.
     pub package: &'a PackageInfo,
-    /// `true` if it was built from a source folder.
     pub is_folder: bool,
 }
 
-/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<CheckFinding>);
 
@@ -120,7 +108,6 @@ impl Findings {
     }
 }
 
-/// Checks a tool. Returns what matters most first.
 pub fn check(checked: &CheckInput<'_>) -> Vec<CheckFinding> {
     let mut found = Findings::default();
     for tool in checked.tools {
@@ -167,8 +154,7 @@ fn description(name: &str, text: &str, found: &mut Findings) {
     }
 }
 
-/// Looks at every text and every name of the declaration and of the interface, because all of them can reach a model: each of
-/// the two can have the schemas.
+/// All of them can reach a model: each of the two can have the schemas.
 fn texts(name: &str, tool: &Tool, found: &mut Findings) {
     let mut hidden = Vec::new();
     let mut instructions = Vec::new();
@@ -212,7 +198,6 @@ fn texts(name: &str, tool: &Tool, found: &mut Findings) {
     }
 }
 
-/// Calls `each` with every text and every name of a field in `value`, and its JSON Pointer.
 fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
     let length = place.len();
     match value {
@@ -237,7 +222,6 @@ fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Checks how the schema of the arguments appears in the listing that a model reads.
 fn listing(name: &str, listed: &ListedSchema, found: &mut Findings) {
     let place = || format!("{name}/input");
     if !listed.is_possible() {
@@ -279,7 +263,7 @@ fn schema(name: &str, schema: &Value, found: &mut Findings) {
     }
 }
 
-/// A text beside structured output that has facts alone: then the text is what the tool answers, and the output does not say it.
+/// Finds a text beside structured output that has facts alone: then the output does not say what the tool answers.
 fn output(name: &str, tool: &Tool, found: &mut Findings) {
     let contract = tool.declaration().output_contract.as_ref();
     let says_text =
@@ -316,7 +300,7 @@ fn output(name: &str, tool: &Tool, found: &mut Findings) {
     }
 }
 
-/// Checks for access that the profile asks for and the component cannot use: users would approve it for nothing.
+/// Finds access that the profile asks for and the component cannot use: users would approve it for nothing.
 fn ceiling(name: &str, tool: &Tool, component: &ComponentFile, found: &mut Findings) {
     let profile = tool.permission_profile();
     let asks = |kind: &AccessKind| profile.access_kinds.contains(kind);

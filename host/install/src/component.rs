@@ -7,32 +7,21 @@ use wasmparser::{Encoding, Parser, Payload};
 
 use crate::source::is_version;
 
-/// Maximum number of names that are read of each kind.
 const NAMES_MAX: usize = 1_000;
-/// Prefix of custom sections with debug information.
 const DEBUG: &str = ".debug_";
 
-/// A component, or a module of WASI preview 1, as its file shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ComponentFile {
-    /// Interfaces that it imports; the names of modules, if it is one itself.
+    /// Interfaces, or the names of modules if it is a module itself.
     pub imports: BTreeSet<String>,
-    /// Interfaces that it exports.
     pub exports: BTreeSet<String>,
-    /// `true` for a core module.
     pub is_module: bool,
-    /// Number of bytes.
     pub size: u64,
-    /// Number of bytes of debug information, in all its modules.
     pub debug_bytes: u64,
 }
 
 impl ComponentFile {
-    /// Reads the sections of `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// A file that is damaged.
+    /// Fails on a damaged file.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut read = Self {
             size: bytes.len() as u64,
@@ -80,7 +69,6 @@ impl ComponentFile {
         Ok(read)
     }
 
-    /// `true` if it imports an interface that begins with one of `starts`.
     pub fn imports_any(&self, starts: &[&str]) -> bool {
         self.imports
             .iter()
@@ -88,17 +76,12 @@ impl ComponentFile {
     }
 }
 
-/// `true` if two components have the same code, types and wiring, and differ at most in their modules' initial memory:
-/// data, globals and initial sizes.
-///
-/// # Errors
-///
-/// A file that is damaged.
+/// The same code, types and wiring, but for the modules' initial memory: data, globals and initial sizes. Fails on a
+/// damaged file.
 pub fn same_but_memory(one: &[u8], other: &[u8]) -> Result<bool, String> {
     Ok(without_memory(one)? == without_memory(other)?)
 }
 
-/// The sections of a component that do not hold memory.
 fn without_memory(bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
     const MEMORY: u8 = 5;
     const GLOBAL: u8 = 6;
@@ -135,8 +118,7 @@ fn note(names: &mut BTreeSet<String>, name: &str) {
     }
 }
 
-/// Text of a custom section with one short text, in the format of component tools: `version`, `licenses`,
-/// `description`, `source`.
+/// The format of component tools: `version`, `licenses`, `description`, `source`.
 pub fn written(component: &[u8], section: &str) -> Option<String> {
     let text = std::str::from_utf8(sections::custom(component, section).ok()??)
         .ok()?
@@ -144,7 +126,7 @@ pub fn written(component: &[u8], section: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The version that the author wrote into the component, if it is one. Untrusted, unless the component is signed.
+/// The author's version. Untrusted, unless the component is signed.
 pub fn version(component: &[u8]) -> Option<String> {
     written(component, "version").filter(|version| is_version(version))
 }

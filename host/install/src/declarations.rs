@@ -1,5 +1,5 @@
-//! Everything that a component declares of its tools, and the difference of two, as one reads a diff. A description is
-//! read by a model: a change of it is as much as a change of code.
+//! Everything that a component declares of its tools, and the difference of two. A model reads a description: a change
+//! of it is as much as a change of code.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,35 +11,27 @@ use toolcell_engine::catalog::Tool;
 
 use crate::digest::Digest;
 
-/// Maximum number of lines of a difference.
 const LINES_MAX: usize = 2_000;
-/// Maximum number of lines of one value, on each side of a difference, and of characters of one of them: a long text
-/// must not take the room of another one.
+/// Lines of one value, on each side, and characters of a line: a long text must not take the room of another one.
 const PLACE_LINES_MAX: usize = 40;
 const LINE_CHARS_MAX: usize = 2_000;
-/// Number of equal characters from which on they are left out of a line, and of those that are shown before a change.
+/// More equal characters are left out of a line.
 const HEAD_CHARS_MAX: usize = 400;
 const CONTEXT_CHARS: usize = 80;
-/// Maximum depth of values that are compared one by one.
 const DEPTH_MAX: usize = 64;
 
-/// Each value of the records of all tools, by its place, such as `files.read declaration.description`.
+/// Each value of all tools, by its place, such as `files.read declaration.description`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolDeclarations(BTreeMap<String, String>);
 
-/// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "mark", content = "text")]
 pub enum DiffLine {
-    /// The place that the next lines are about.
     Place(String),
-    /// Removed text.
     Before(String),
-    /// Added text.
     After(String),
 }
 
-/// As in a diff.
 impl std::fmt::Display for DiffLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -56,17 +48,15 @@ impl DiffLine {
     }
 }
 
-/// How two versions differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclarationDiff {
-    /// In what a model reads: descriptions, names, schemas.
+    /// A model reads these: descriptions, names, schemas.
     pub words: Vec<DiffLine>,
-    /// In what a host reads: what the component runs on, and its permission profile.
+    /// A host reads these: what the component runs on, and its permission profile.
     pub records: Vec<DiffLine>,
 }
 
 impl ToolDeclarations {
-    /// The records of `tools`.
     pub fn from_tools(tools: &[Arc<Tool>]) -> Self {
         let mut words = BTreeMap::new();
         for tool in tools {
@@ -88,7 +78,6 @@ impl ToolDeclarations {
         Self(words)
     }
 
-    /// Its digest: equal words have equal digests.
     pub fn digest(&self) -> Digest {
         Digest::of(
             serde_json::to_string(&self.0)
@@ -97,8 +86,7 @@ impl ToolDeclarations {
         )
     }
 
-    /// How `later` differs from this one. What a model reads comes first, and what comes before it in the alphabet takes
-    /// none of its room.
+    /// Words for a model come first, so that others take none of their room.
     pub fn difference(&self, later: &Self) -> DeclarationDiff {
         let places: BTreeSet<(ValueRank, &String)> = self
             .0
@@ -128,7 +116,7 @@ impl ToolDeclarations {
     }
 }
 
-/// Use of a value. Earlier ranks are shown first.
+/// Earlier ranks are shown first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ValueRank {
     Description,
@@ -136,7 +124,6 @@ enum ValueRank {
     Input,
     /// Other values that a model can read.
     Declared,
-    /// Values for a host.
     Record,
 }
 
@@ -169,7 +156,6 @@ impl ValueRank {
     }
 }
 
-/// The difference of one value.
 fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<DiffLine> {
     let of = |text: Option<&String>| {
         text.map(|text| text.lines().map(str::to_owned).collect())
@@ -219,7 +205,6 @@ fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<
     lines
 }
 
-/// `line` without its first `from` characters, and not too long.
 fn cut(line: &str, from: usize) -> String {
     let shown: String = line.chars().skip(from).take(LINE_CHARS_MAX).collect();
     let rest = line.chars().count().saturating_sub(from + LINE_CHARS_MAX);
@@ -236,8 +221,8 @@ fn cut(line: &str, from: usize) -> String {
     format!("{head}{shown}{tail}")
 }
 
-/// Puts each value below `value`, which is at `place`, into `words`. Empty lists and objects are values. Two records that
-/// differ have different words: else a change could hide behind a key that is spelled as the place of another value.
+/// Two records that differ have different words: else a change could hide behind a key that is spelled as the place of
+/// another value.
 fn flatten(
     value: &Value,
     place: String,
@@ -263,7 +248,7 @@ fn flatten(
     }
 }
 
-/// How a key is written in a place: as JSON, unless it is a plain word, which contains no separator and is no index.
+/// JSON, unless the key is a plain word, which contains no separator and is no index.
 fn part(key: &str) -> Cow<'_, str> {
     let is_plain = key
         .bytes()
@@ -276,7 +261,7 @@ fn part(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// How a text is written: as it is, unless it could be another value, such as `5` or `true`.
+/// Unchanged, unless it could be another value, such as `5` or `true`.
 fn said(text: &str) -> String {
     if serde_json::from_str::<Value>(text).is_ok() {
         Value::from(text).to_string()

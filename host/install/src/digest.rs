@@ -1,4 +1,4 @@
-//! Digests: SHA-256 alone, in lower case, so that one digest has one spelling.
+//! SHA-256 alone, in lower case, so that one digest has one spelling.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,17 +27,14 @@ pub struct Digest([u8; 32]);
 pub struct NoDigest(String);
 
 impl Digest {
-    /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest itself.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The 64 hex digits, without `sha256:`.
     pub fn hex(&self) -> String {
         HEXLOWER.encode(&self.0)
     }
@@ -69,17 +66,14 @@ impl FromStr for Digest {
     }
 }
 
-/// Computes a [`Digest`] of bytes that come in parts.
 #[derive(Clone, Default)]
 pub struct DigestHasher(Sha256);
 
 impl DigestHasher {
-    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes that were added.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

@@ -1,8 +1,5 @@
-//! One request over HTTP/1.1, on a connection of its own: what registries, URLs and the collector of telemetry have in common.
-//! Their modules decide which servers may be asked, and where a redirect may lead.
-//!
-//! A general client does not fit: it reads whole answers into memory, and follows redirects before an address can be
-//! checked.
+//! One request over HTTP/1.1, on a connection of its own. A general client does not fit: it reads whole answers into
+//! memory, and follows redirects before an address can be checked.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,40 +19,36 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use url::{Position, Url};
 
-/// Time without progress after which a server is given up, unless settings say otherwise.
+/// Settings may say otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum number of redirects of one request.
 pub(crate) const REDIRECTS_MAX: usize = 5;
-/// Maximum time to look up a host and to connect, for each of its addresses.
+/// The time to look up a host and to connect, for each address.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Maximum number of addresses of a host that are tried: the owner of a name chooses how many it has.
+/// The owner of a name chooses how many addresses it has.
 const ADDRESSES_MAX: usize = 8;
-/// Minimum number of bytes that arrive while the patience lasts; fewer are no progress.
+/// Fewer bytes in the time of the patience are no progress.
 const PROGRESS_BYTES: u64 = 64 << 10;
-/// Maximum time of one body: enough for the largest component at the slowest upload speed.
+/// Enough for the largest component at the slowest upload speed.
 const BODY_TIME: Duration = Duration::from_secs(4096);
-/// Minimum speed of an upload, in bytes per second.
+/// Minimum, in bytes per second.
 const UPLOAD_SPEED: u64 = 16 << 10;
-/// Maximum size of the head of an answer, in bytes.
+/// In bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// One request, which can be sent again.
+/// It can be sent again.
 #[derive(Clone)]
 pub struct HttpCall {
-    /// Its method.
     pub method: Method,
     /// `https`, or `http`.
     pub url: Url,
     /// Its headers, beside those that frame it.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
     /// `true` if `body` has a credential, so that it may not be sent to another host.
     pub is_secret: bool,
 }
 
 impl HttpCall {
-    /// A request without headers and without a body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -89,10 +82,8 @@ impl HttpCall {
     }
 }
 
-/// Why a request has no answer, or an answer no end. Each names the reason, for a message.
 #[derive(Debug)]
 pub enum ExchangeFailure {
-    /// The server cannot be reached, or the connection broke.
     Unreachable(String),
     /// The server sends nothing, or too slowly.
     TooSlow(String),
@@ -104,11 +95,6 @@ impl ExchangeFailure {
     }
 }
 
-/// The addresses of the host of `url`, at least one.
-///
-/// # Errors
-///
-/// A name that cannot be looked up, or not in time.
 pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let port = url.port_or_known_default().unwrap_or(443);
     let host = url.host_str();
@@ -131,11 +117,7 @@ pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     }
 }
 
-/// Sends `call` to one of `addresses`, and waits for the head of the answer, as long as `patience` lasts.
-///
-/// # Errors
-///
-/// A server that cannot be reached, or that does not answer in time.
+/// Waits for the head of the answer as long as `patience` lasts.
 pub async fn send(
     tls: &TlsConnector,
     call: &HttpCall,
@@ -206,7 +188,7 @@ where
     })
 }
 
-/// An answer whose body is still arriving.
+/// The body is still arriving.
 pub struct HttpReply {
     response: Response<Incoming>,
     /// Ends the connection once the answer was read, or is not needed any more.
@@ -214,17 +196,14 @@ pub struct HttpReply {
 }
 
 impl HttpReply {
-    /// Its status.
     pub fn status(&self) -> StatusCode {
         self.response.status()
     }
 
-    /// The value of a header, if it is text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// All values of a header that are text.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
         self.response
             .headers()
@@ -233,21 +212,15 @@ impl HttpReply {
             .filter_map(|value| value.to_str().ok())
     }
 
-    /// Where it redirects to, as it says it.
     pub(crate) fn location(&self) -> Option<&str> {
         self.header(LOCATION.as_str())
     }
 
-    /// The size of the body, if the answer says it.
     pub(crate) fn length(&self) -> Option<u64> {
         self.header(CONTENT_LENGTH.as_str())?.parse().ok()
     }
 
-    /// Gives each part of the body to `take`.
-    ///
-    /// # Errors
-    ///
-    /// Too few bytes that arrive while `patience` lasts, and bytes that never stop; what `take` fails with.
+    /// Fails on too few bytes while `patience` lasts, on bytes that never stop, and as `take` does.
     pub(crate) async fn pour<E>(
         mut self,
         patience: Duration,

@@ -1,7 +1,5 @@
-//! Installs tools: finds out which bytes a reference means, checks who signed them, keeps them in a store that all
-//! projects share, and writes into `toolcell.lock` which bytes a name stands for.
-//!
-//! It runs nothing: the program loads a component to read what it declares, in an empty world.
+//! Installs tools: finds out which bytes a reference means, checks who signed them, and keeps them in a store that all
+//! projects share. It runs nothing: the program loads a component to read what it declares, in an empty world.
 
 #[macro_use]
 extern crate toolcell_spec;

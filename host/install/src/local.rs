@@ -17,20 +17,17 @@ use crate::source::{
     too_large,
 };
 
-/// The endings of the files that a signature beside a component has, and what they are.
 pub const SIGNATURES: [(&str, &str); 2] =
     [(".minisig", MINISIGN), (".sigstore.json", SIGSTORE_BUNDLE)];
 
-/// Returns the component of a file or of a source folder that was built.
 type LocateComponent = dyn Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync;
 
-/// The files of this machine.
 pub struct LocalSource {
     locate: Box<LocateComponent>,
 }
 
 impl LocalSource {
-    /// `locate` returns the component of a path, which may be a source folder, and builds nothing.
+    /// `locate` returns the component of a path, and builds nothing.
     pub fn new(locate: impl Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync + 'static) -> Self {
         Self {
             locate: Box::new(locate),
@@ -54,7 +51,6 @@ impl LocalSource {
         read(&(self.locate)(path)?, component_bytes_max())
     }
 
-    /// The signatures beside the component of `path`.
     pub(crate) fn signatures(&self, path: &Path) -> Result<Vec<Referrer>, Refusal> {
         let file = (self.locate)(path)?;
         let mut found = Vec::new();
@@ -73,7 +69,7 @@ impl LocalSource {
     }
 }
 
-/// Opens a regular file, also behind a symbolic link.
+/// A regular file, also behind a symbolic link.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     // Without NONBLOCK, a named pipe would block the reader.
     let flags = OFlags::NONBLOCK.bits().cast_signed();

@@ -11,23 +11,17 @@ use crate::digest::Digest;
 use crate::reference::ComponentReference;
 use crate::verifier::Signer;
 
-/// Name of the file.
 pub const FILE_NAME: &str = "toolcell.lock";
-/// The version of its format.
 pub const VERSION: i64 = 1;
-/// Maximum size of the file, in bytes.
 pub const BYTES_MAX: u64 = 4 << 20;
-/// Maximum number of entries.
 pub(crate) const ENTRIES_MAX: usize = 4_096;
-/// Maximum length of the name of an installed tool.
 const NAME_MAX: usize = 64;
-/// Maximum length of a quoted problem, in characters, because a lock can come from others.
+/// In characters, because a lock can come from others.
 const PROBLEM_CHARS_MAX: usize = 200;
 
 const HEADER: &str = "# Written by `toolcell install`: the bytes that each name stands for. Commit it; do not edit it.\n";
 
-/// `true` if an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
-/// that it is no path and no option.
+/// Letters, digits, `_` and `-`, beginning with a letter or a digit, so that it is no path and no option.
 pub fn is_name(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric();
     text.len() <= NAME_MAX
@@ -37,7 +31,6 @@ pub fn is_name(text: &str) -> bool {
             .all(|byte| is_word(byte) || b"_-".contains(&byte))
 }
 
-/// The message for a text that is not such a name.
 pub fn not_a_name(text: &str) -> String {
     format!(
         "`{}` cannot be the name of a tool: at most {NAME_MAX} letters, digits, `_` and `-` are expected, beginning with a \
@@ -46,54 +39,42 @@ pub fn not_a_name(text: &str) -> String {
     )
 }
 
-/// The lock beside the file `config`, a `toolcell.toml`.
 pub fn beside(config: &Path) -> PathBuf {
     config.with_file_name(FILE_NAME)
 }
 
-/// One installed tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockEntry {
-    /// The name by which the tool is called.
     pub name: String,
-    /// Where it came from. A path in the folder of the lock is relative to it, and begins with `./`; one that was named by a
-    /// relative path begins with `..`.
+    /// A path in the folder of the lock begins with `./`; one that was named by a relative path, with `..`.
     pub reference: String,
-    /// Signed digest: of the manifest in a registry, or else of the component.
+    /// Signatures are over it: the manifest's in a registry, or else the component's.
     pub digest: Digest,
-    /// The component, whose bytes are in the store.
+    /// Its bytes are in the store.
     pub component: Digest,
-    /// Size of the component, in bytes.
+    /// In bytes.
     pub size: u64,
-    /// The version that the publisher gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Of what it could ever ask for.
     pub ceiling: Digest,
-    /// Of everything that it declares: names, descriptions, schemas, profiles.
+    /// Covers everything that it declares: names, descriptions, schemas, profiles.
     pub declarations: Digest,
-    /// The qualified names of its tools, which no other component can claim in a rule.
+    /// Qualified names, which no other component can claim in a rule.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// The ids of its tools.
     #[serde(default)]
     pub tool_ids: Vec<String>,
-    /// Those of these names and ids that another installed tool had first, so that rules which use them do not mean this
-    /// one.
+    /// Names and ids that another installed tool had first, so that rules which use them do not mean this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<String>,
-    /// `true` if `[tools]` of `toolcell.toml` names it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
-    /// `true` if the user allowed it to be unsigned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_unsigned: bool,
-    /// When its signer signed it, in seconds since 1970, if that is known: it tells which of two versions without a number is
-    /// the older one.
+    /// In seconds since 1970, if known: it tells which of two versions without a number is the older one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<i64>,
-    /// Its signer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
 }
@@ -103,16 +84,11 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl LockEntry {
-    /// The reference; `folder` is the lock's folder.
-    ///
-    /// # Errors
-    ///
-    /// A reference that toolcell did not write.
+    /// `folder` is the lock's. Fails on a reference that toolcell did not write.
     pub fn reference(&self, folder: &Path) -> Result<ComponentReference, Refusal> {
         ComponentReference::parse(&self.reference, folder)
     }
 
-    /// The qualified names and ids that a rule can use for it.
     pub fn claims(&self) -> impl Iterator<Item = &String> {
         self.tools
             .iter()
@@ -121,8 +97,8 @@ impl LockEntry {
     }
 }
 
-/// How `reference` is written into a lock in `folder`. `is_relative`: a path beside the folder is written from there, because
-/// the lock is committed, and another checkout is elsewhere.
+/// `is_relative`: a path beside the folder is written from there, because the lock is committed, and another checkout
+/// is elsewhere.
 pub fn written(reference: &ComponentReference, folder: &Path, is_relative: bool) -> String {
     match reference {
         ComponentReference::Path(path) => match path.strip_prefix(folder) {
@@ -134,7 +110,6 @@ pub fn written(reference: &ComponentReference, folder: &Path, is_relative: bool)
     }
 }
 
-/// The way from `folder` to `path`, both of which are absolute.
 fn from(folder: &Path, path: &Path) -> PathBuf {
     let same = folder
         .components()
@@ -145,11 +120,9 @@ fn from(folder: &Path, path: &Path) -> PathBuf {
     up.chain(path.components().skip(same)).collect()
 }
 
-/// The entries of a lock, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolLock(pub BTreeMap<String, LockEntry>);
 
-/// The file, as it is written. Entries are sorted by name.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LockDocument {
@@ -159,11 +132,7 @@ struct LockDocument {
 }
 
 impl ToolLock {
-    /// Parses `text`; `place` is the file, for messages.
-    ///
-    /// # Errors
-    ///
-    /// A version of the format that this program does not know, an unknown field, a name that is there twice.
+    /// Fails on a version of the format that this program does not know, an unknown field, a name that is there twice.
     pub fn parse(text: &str, place: &Path) -> Result<Self, Refusal> {
         let entries = entries(text, ENTRIES_MAX).map_err(|why| unreadable(place, &why))?;
         let mut lock = Self::default();
@@ -176,11 +145,6 @@ impl ToolLock {
         Ok(lock)
     }
 
-    /// The text of the file.
-    ///
-    /// # Errors
-    ///
-    /// None that a parsed lock can have.
     pub fn to_text(&self) -> Result<String, Refusal> {
         text_of(self.0.values().cloned().collect())
     }
@@ -201,7 +165,6 @@ pub(crate) fn fits(lock: &ToolLock, text: &str) -> Result<(), String> {
     }
 }
 
-/// Parses a list of at most `entries_max` entries, in which a name may be there twice.
 pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<LockEntry>, String> {
     let shortened = |error: toml::de::Error| {
         let line = error.span().map(|span| {
@@ -247,7 +210,6 @@ pub(crate) fn text_of(tools: Vec<LockEntry>) -> Result<String, Refusal> {
         .map_err(|error| Refusal::host_fault(format!("cannot write a lock: {error}")))
 }
 
-/// The refusal of a lock that cannot be read.
 pub(crate) fn unreadable(place: &Path, why: &str) -> Refusal {
     let message = format!(
         "{} cannot be read: {why}; restore it, or remove it and run `toolcell install`",

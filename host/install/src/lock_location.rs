@@ -1,5 +1,5 @@
-//! A lock and what this user confirmed of it. A lock comes from anywhere, with a project, and a tool may be able to write
-//! to it: an entry counts only if this user has installed it as it is.
+//! A lock and what this user confirmed of it. A lock comes from anywhere, with a project, and a tool may be able to
+//! write to it: an entry counts only if this user has installed it as it is.
 
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
@@ -16,36 +16,30 @@ use toolcell_system::private::{self, OnDisk, OthersAccess};
 use crate::digest::Digest;
 use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, LockEntry, ToolLock};
 
-/// Folder of confirmed entries, in the state folder.
 pub(crate) const FOLDER: &str = "installed";
-/// A file beside a lock, locked by the process that changes the lock: NFS carries the locks of files to other machines.
+/// Locked by the process that changes the lock: NFS carries the locks of files to other machines.
 const TURN: &str = ".toolcell.lock.turn";
-/// How the names of a lock's drafts begin, beside it.
 const DRAFT: &str = ".toolcell.lock.draft";
 /// As the other files of a project, less what the user's mask takes.
 const FILE_MODE: u32 = 0o666;
-/// How long a process waits for others to change the lock, which takes each of them milliseconds.
+/// Others change the lock in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it looks meanwhile.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Where a lock is, and where toolcell keeps what was confirmed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockLocation {
     lock: PathBuf,
     confirmed: PathBuf,
 }
 
-/// The content of both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstalledTools {
-    /// The entries of the lock.
     pub lock: ToolLock,
-    /// Entries that this user confirmed. Between two steps of an install, a name has two.
+    /// Between two steps of an install, a name has two confirmed entries.
     confirmed: Vec<LockEntry>,
 }
 
-/// The turn of this process to change a lock. Ends on drop.
+/// Ends on drop.
 struct ChangeTurn {
     path: PathBuf,
     /// Locked.
@@ -60,11 +54,7 @@ impl Drop for ChangeTurn {
 }
 
 impl InstalledTools {
-    /// The entry `name`; `None` if the lock has none.
-    ///
-    /// # Errors
-    ///
-    /// An entry that this user has not confirmed.
+    /// `None` if the lock has none. Fails if this user has not confirmed the entry.
     pub fn get(&self, name: &str) -> Option<Result<&LockEntry, Refusal>> {
         let entry = self.lock.0.get(name)?;
         Some(if self.is_confirmed(entry) {
@@ -74,17 +64,15 @@ impl InstalledTools {
         })
     }
 
-    /// `true` if this user has confirmed `entry` unchanged.
+    /// Confirmed unchanged by this user.
     pub fn is_confirmed(&self, entry: &LockEntry) -> bool {
         self.confirmed.contains(entry) || !guard!("confirmed_locks")
     }
 
-    /// `true` if an entry of this name was confirmed, with any bytes.
     fn knows(&self, name: &str) -> bool {
         self.confirmed.iter().any(|entry| entry.name == name)
     }
 
-    /// The last confirmed entry of `name`, with which an update is compared.
     pub fn last(&self, name: &str) -> Option<&LockEntry> {
         let confirmed = self
             .lock
@@ -94,8 +82,8 @@ impl InstalledTools {
         confirmed.or_else(|| self.confirmed.iter().rfind(|entry| entry.name == name))
     }
 
-    /// The entries that stay confirmed: those in the lock, and the last of each name that the lock binds to other bytes
-    /// or no longer has. Only the user frees a name, with [`Self::remove`]: a tool that can write to the lock must not.
+    /// Includes the last entry of each name that the lock binds to other bytes or no longer has. Only the user frees a
+    /// name, with [`Self::remove`]: a tool that can write to the lock must not.
     fn settled(&self) -> Vec<LockEntry> {
         let stays = |entry: &&LockEntry| match self.lock.0.get(&entry.name) {
             Some(locked) => locked == *entry || !self.confirmed.contains(locked),
@@ -104,19 +92,16 @@ impl InstalledTools {
         self.confirmed.iter().filter(stays).cloned().collect()
     }
 
-    /// This user's confirmed entries, even if no longer in the lock.
     pub fn confirmed(&self) -> &[LockEntry] {
         &self.confirmed
     }
 
-    /// This user's confirmed entries whose names are no longer in the lock.
     pub fn orphans(&self) -> impl Iterator<Item = &LockEntry> {
         self.confirmed
             .iter()
             .filter(|entry| !self.lock.0.contains_key(&entry.name))
     }
 
-    /// The entries that count.
     pub fn entries(&self) -> impl Iterator<Item = &LockEntry> {
         self.lock
             .0
@@ -139,7 +124,7 @@ fn unconfirmed(name: &str, is_known: bool) -> Refusal {
 }
 
 impl LockLocation {
-    /// The lock beside `config`, a `toolcell.toml`, whether either exists or not; `home` is the folder of all state.
+    /// Neither need exist; `home` is the folder of all state.
     pub fn beside(config: &Path, home: &Path) -> Self {
         let lock = lock::beside(config);
         // One place has one name: what is confirmed is for the folder, by whatever path it was reached.
@@ -152,26 +137,21 @@ impl LockLocation {
         }
     }
 
-    /// The lock.
     pub fn file(&self) -> &Path {
         &self.lock
     }
 
-    /// The folder of the lock, in which relative references begin.
+    /// Relative references begin here.
     pub fn folder(&self) -> &Path {
         self.lock.parent().unwrap_or(Path::new("/"))
     }
 
-    /// This user's confirmed entries, if the lock cannot be read. Empty if they cannot be read either.
+    /// Confirmed entries, if the lock cannot be read. Empty if they cannot be read either.
     pub fn known(&self) -> Vec<LockEntry> {
         self.confirmed().unwrap_or_default()
     }
 
-    /// Reads both.
-    ///
-    /// # Errors
-    ///
-    /// A lock that cannot be read, and a confirmation that others could have written.
+    /// Fails if others could have written the confirmation.
     pub fn read(&self) -> Result<InstalledTools, Refusal> {
         let Some(text) = text_of(&self.lock)
             .map_err(|error| lock::unreadable(&self.lock, &error.to_string()))?
@@ -191,13 +171,8 @@ impl LockLocation {
         confirmed_in(&self.confirmed)
     }
 
-    /// Changes the lock, and confirms the entries that `change` puts into it. Other processes wait meanwhile. A process
-    /// that is killed at any point leaves the old or the new lock, and either counts. The caller has the store open, so
-    /// that no other process removes the drafts.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `change` does, or if a file cannot be written.
+    /// A process that is killed at any point leaves the old or the new lock, and either counts. The caller has the
+    /// store open, so that no other process removes the drafts.
     pub fn change(
         &self,
         change: impl FnOnce(&mut InstalledTools) -> Result<(), Refusal>,
@@ -235,8 +210,7 @@ impl LockLocation {
         self.confirm(settled)
     }
 
-    /// Waits until no other process changes the lock, also of another user. One of these could keep the turn, so the wait
-    /// for it ends after `patience`.
+    /// Other users' processes could keep the turn, so the wait ends after `patience`.
     fn turn(&self, patience: Duration) -> io::Result<ChangeTurn> {
         let path = self.folder().join(TURN);
         let flags =
@@ -273,8 +247,7 @@ impl LockLocation {
         }
     }
 
-    /// Creates a file beside the lock for its next text, and removes those of processes that were killed: only the process
-    /// whose turn it is has one.
+    /// Removes the drafts of killed processes: only the process whose turn it is has one.
     fn draft(&self) -> io::Result<NamedTempFile> {
         for entry in std::fs::read_dir(self.folder())? {
             let name = entry?.file_name();
@@ -319,12 +292,7 @@ impl LockLocation {
 }
 
 impl InstalledTools {
-    /// Puts `entry` into the lock, confirmed. Fails if the name stands for something else by now than `before`, what it
-    /// stood for when the user was asked.
-    ///
-    /// # Errors
-    ///
-    /// Another process that installed the same name meanwhile.
+    /// Fails if the name stands by now for something else than `before`, its meaning when the user was asked.
     pub fn put(&mut self, entry: LockEntry, before: Option<&LockEntry>) -> Result<(), Refusal> {
         self.unchanged(&entry.name, before)?;
         self.confirmed.retain(|known| known.name != entry.name);
@@ -333,9 +301,8 @@ impl InstalledTools {
         Ok(())
     }
 
-    /// Writes into `entry` which of its names and ids belong to other bytes that the lock has under another name: rules
-    /// with them still mean those bytes. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
-    /// name with the name of its tool.
+    /// Writes into `entry` which of its names and ids belong to other bytes in the lock: rules with them still mean
+    /// those. `pinned` has to equal `entry`. Returns each such name with its tool's.
     pub fn give_way(
         &self,
         entry: &mut LockEntry,
@@ -364,12 +331,12 @@ impl InstalledTools {
         owners
     }
 
-    /// `true` if the lock has `name`, or this user has confirmed it and it was taken out of the lock by other means.
+    /// `true` also for a name that this user confirmed and that was taken out of the lock by other means.
     pub fn has(&self, name: &str) -> bool {
         self.lock.0.contains_key(name) || self.knows(name)
     }
 
-    /// Takes `name` out of the lock, and out of what was confirmed. Returns what it stood for.
+    /// Frees the name of the confirmed entries, too.
     pub fn remove(&mut self, name: &str) -> Option<LockEntry> {
         let last = self.last(name).cloned();
         self.confirmed.retain(|known| known.name != name);
@@ -388,12 +355,7 @@ impl InstalledTools {
     }
 }
 
-/// The components that any lock of this user names, below `home`, the folder of all state. A lock whose folder is gone
-/// names none.
-///
-/// # Errors
-///
-/// A confirmation that cannot be read.
+/// `home` is the folder of all state. A lock whose folder is gone names none.
 pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
     let mut used = Vec::new();
     for file in files(home)? {
@@ -411,11 +373,7 @@ pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
     Ok(used)
 }
 
-/// Everything that this user confirmed in any lock, below `home`, the folder of all state.
-///
-/// # Errors
-///
-/// A confirmation that cannot be read.
+/// `home` is the folder of all state.
 pub fn known(home: &Path) -> Result<Vec<LockEntry>, Refusal> {
     let mut known = Vec::new();
     for file in files(home)? {
@@ -424,7 +382,6 @@ pub fn known(home: &Path) -> Result<Vec<LockEntry>, Refusal> {
     Ok(known)
 }
 
-/// The files of what was confirmed, one for each lock.
 fn files(home: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let folder = home.join(FOLDER);
     let Ok(entries) = std::fs::read_dir(&folder) else {
@@ -461,8 +418,7 @@ fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<LockEntry>, Refusal>
     lock::entries(text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
 }
 
-/// `true` if the folder of the lock that `text` confirms, named in its first line, no longer exists. A path with
-/// characters that are escaped in another way counts as existing.
+/// A path with characters that are escaped in another way counts as existing.
 fn is_of_gone_folder(text: &str) -> bool {
     let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let lock: Option<PathBuf> = first.and_then(|path| serde_json::from_str(path).ok());
@@ -471,7 +427,6 @@ fn is_of_gone_folder(text: &str) -> bool {
     matches!(metadata, Some(Err(error)) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The text of a lock; `None` if there is none.
 fn text_of(path: &Path) -> io::Result<Option<String>> {
     // Without NONBLOCK, a named pipe would block the reader.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

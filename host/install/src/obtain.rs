@@ -1,5 +1,5 @@
-//! Gets a component: what the reference stands for is resolved and verified before the component is fetched, wherever
-//! that is possible, and what was fetched is compared with what was resolved.
+//! Gets a component: the reference is resolved and verified before the component is fetched, wherever that is possible,
+//! and what was fetched is compared with what was resolved.
 
 use std::path::Path;
 
@@ -16,25 +16,17 @@ use crate::store::{self, ComponentDraft, ComponentStore};
 use crate::verifier::{SignatureSubject, SignatureVerdict, Signer};
 use crate::web::WebSource;
 
-/// The sources of the three kinds of references.
 pub struct ComponentSources {
-    /// Registries.
     pub registry: Registries,
-    /// URLs.
     pub web: WebSource,
-    /// Files and folders.
     pub local: LocalSource,
-    /// If `true`, only files of this machine are read.
+    /// `true` if only files of this machine are read.
     pub offline: bool,
 }
 
 impl ComponentSources {
-    /// Finds out what `reference` stands for, without fetching the component.
-    ///
-    /// # Errors
-    ///
-    /// A reference that leads nowhere, or that needs the network, if that is not to be used; a source that cannot be
-    /// reached, an artifact that is not one component.
+    /// Fetches no component. Fails on a reference that needs a network that is not to be used, and an artifact that is
+    /// not one component.
     pub async fn resolve(
         &self,
         reference: &ComponentReference,
@@ -51,11 +43,7 @@ impl ComponentSources {
         }
     }
 
-    /// Writes the component into `sink`, which counts and hashes it.
-    ///
-    /// # Errors
-    ///
-    /// A source that cannot be reached or stalls, and what [`ComponentSink::write`] refuses.
+    /// `sink` counts and hashes. Fails if the source cannot be reached or stalls, and as [`ComponentSink::write`] does.
     pub async fn fetch(
         &self,
         resolved: &ResolvedReference,
@@ -68,11 +56,7 @@ impl ComponentSources {
         }
     }
 
-    /// Returns what is attached to the artifact, at most [`REFERRERS_MAX`](crate::source::REFERRERS_MAX), of bounded sizes.
-    ///
-    /// # Errors
-    ///
-    /// A source that cannot be reached, and referrers that exceed the bounds.
+    /// Returns at most [`REFERRERS_MAX`](crate::source::REFERRERS_MAX), of bounded sizes; more is an error.
     pub async fn referrers(
         &self,
         resolved: &ResolvedReference,
@@ -87,55 +71,38 @@ impl ComponentSources {
     }
 }
 
-/// A tool to get.
 pub struct FetchRequest<'a> {
-    /// Where from.
     pub reference: &'a ComponentReference,
-    /// Digests that a lock requires: the one resolved, and the component's.
+    /// Required by a lock: the one resolved, and the component's.
     pub pinned: Option<(Digest, Digest)>,
-    /// If `true`, the user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,
-    /// Signer of the installed version.
     pub last_signer: Option<&'a Signer>,
 }
 
-/// A component that was fetched and verified. It is not in the store yet, unless it was there before.
+/// Not in the store yet, unless it was there before.
 pub struct VerifiedComponent {
-    /// The resolved reference.
     pub resolved: ResolvedReference,
-    /// Its signer.
     pub verdict: SignatureVerdict,
-    /// Digest of the component.
     pub component: Digest,
-    /// The component.
     pub bytes: Vec<u8>,
     /// `None` if the store has it.
     draft: Option<ComponentDraft>,
 }
 
 impl VerifiedComponent {
-    /// Puts the component into the store.
-    ///
-    /// # Errors
-    ///
-    /// A disk that cannot be written to.
     pub fn keep(self, store: &ComponentStore) -> Result<(), Refusal> {
         self.draft
             .map_or(Ok(()), |draft| store.keep(draft, &self.component))
     }
 
-    /// Digest to lock: of the manifest in a registry, or else of the component.
+    /// The manifest's in a registry, or else the component's.
     pub fn digest(&self) -> Digest {
         self.resolved.digest().unwrap_or(self.component)
     }
 }
 
-/// Gets what `wanted` names; `home` is the folder of all state.
-///
-/// # Errors
-///
-/// A source that cannot be reached, a signature that does not hold or is missing, and bytes other than those that were
-/// resolved or locked.
+/// Fails if a source cannot be reached, a signature does not hold or is missing, or the bytes are not those resolved or
+/// locked.
 pub async fn obtain(
     wanted: &FetchRequest<'_>,
     sources: &ComponentSources,
@@ -188,7 +155,6 @@ pub async fn obtain(
     })
 }
 
-/// Takes the component out of the store, or else fetches it into a draft.
 async fn fetch(
     sources: &ComponentSources,
     resolved: &ResolvedReference,
@@ -213,7 +179,6 @@ async fn fetch(
     Ok((digest, bytes, Some(draft)))
 }
 
-/// Fails if the bytes are not those that are expected.
 fn check(reference: &ComponentReference, expected: &Digest, found: &Digest) -> Result<(), Refusal> {
     if expected == found || !guard!("fetched_digests") {
         return Ok(());

@@ -7,34 +7,23 @@ use serde_json::Value;
 
 use crate::{component, local};
 
-/// Maximum size of a manifest or a lock file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Beginnings of the names of files with a licence, in lower case.
 const LICENCES: [&str; 4] = ["license", "licence", "copying", "unlicense"];
 
-/// A tool's metadata beside its component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackageInfo {
-    /// Name of the package, or of the folder.
     pub name: String,
-    /// Its version.
     pub version: Option<String>,
     /// An SPDX expression, as its author wrote it.
     pub licence: Option<String>,
-    /// One sentence.
     pub description: Option<String>,
-    /// URL of its repository.
     pub source: Option<String>,
-    /// Authors, separated by commas.
     pub authors: Option<String>,
-    /// `true` if there is a README.
     pub has_readme: bool,
-    /// `true` if there is a file with the license.
     pub has_licence_file: bool,
 }
 
 impl PackageInfo {
-    /// Reads the folder's metadata.
     pub fn of_folder(folder: &Path) -> Self {
         let found = cargo(folder)
             .or_else(|| python(folder))
@@ -60,8 +49,6 @@ impl PackageInfo {
         package
     }
 
-    /// A folder's metadata as custom sections of a component: names, as the Bytecode Alliance's tools use them, and
-    /// texts.
     pub fn sections_of(folder: &Path) -> Vec<(&'static str, String)> {
         let Self {
             version,
@@ -84,7 +71,6 @@ impl PackageInfo {
             .collect()
     }
 
-    /// Reads a component's metadata; `name` is its file's name.
     pub fn of_component(bytes: &[u8], name: &str) -> Self {
         let written = |section: &str| component::written(bytes, section);
         Self {
@@ -100,7 +86,7 @@ impl PackageInfo {
     }
 }
 
-/// Reads a file of text of the folder; `None` if it is not a regular file, too large or not text.
+/// `None` if the file is not regular, too large or not text.
 pub(crate) fn text(file: &Path) -> Option<String> {
     let mut text = String::new();
     let read = local::open(file)
@@ -140,7 +126,6 @@ fn cargo(folder: &Path) -> Option<PackageInfo> {
     })
 }
 
-/// The names of the authors in a list, if there are any.
 fn joined(
     authors: Option<&toml::Value>,
     name: impl Fn(&toml::Value) -> Option<&str>,
@@ -149,7 +134,7 @@ fn joined(
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// The fields of `build.zig.zon` that are a string or, as its name, a literal: `.version = "1.0.0"`, `.name = .tool`.
+/// Fields that are a string or, as the name, a literal: `.version = "1.0.0"`, `.name = .tool`.
 fn zig(folder: &Path) -> Option<PackageInfo> {
     let manifest = text(&folder.join("build.zig.zon"))?;
     // The first of a name: dependencies have fields of these names too, and come later.

@@ -12,46 +12,34 @@ use crate::lock::LockEntry;
 use crate::verifier::Signer;
 use crate::workflow::TaggedWorkflow;
 
-/// A version of a tool, installed or new.
 #[derive(Clone, Debug)]
 pub struct ToolVersion {
-    /// Its entry of the lock.
     pub entry: LockEntry,
-    /// Its ceiling and its declarations. `None` if its component is no longer in the store.
+    /// `None` if the component is no longer in the store.
     pub declared: Option<(AccessCeiling, ToolDeclarations)>,
 }
 
-/// One thing that the user is asked about, or told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum InstallChange {
     /// Nothing was installed under this name.
     First,
     /// The name came from elsewhere.
-    Reference {
-        /// Where from, as in the lock.
-        before: String,
-        /// Where from, as it would be.
-        after: String,
-    },
-    /// Another signer vouches for it, or none. In words.
+    Reference { before: String, after: String },
+    /// Another signer, or none. In words.
     Signer {
         /// `None` if it was unsigned.
         before: Option<String>,
-        /// `None` if it is unsigned.
         after: Option<String>,
     },
     /// The same workflow signed it, for another tag.
     Tag {
-        /// In words.
         before: String,
-        /// In words.
         after: String,
-        /// The identity of the workflow at every tag, as a `[[signer]]` entry has it.
+        /// The workflow's at every tag, as a `[[signer]]` entry has it.
         identity: String,
-        /// URL of who vouches for the workflow.
         issuer: String,
-        /// `true` if a `[[signer]]` entry names the workflow at both tags.
+        /// A `[[signer]]` entry names the workflow at both tags.
         #[serde(rename = "named")]
         is_named: bool,
     },
@@ -60,42 +48,22 @@ pub enum InstallChange {
     /// It could ask for less, and for nothing more.
     SmallerCeiling(CeilingDifference),
     /// It says other things of itself.
-    Words {
-        /// As a diff.
-        lines: Vec<DiffLine>,
-    },
+    Words { lines: Vec<DiffLine> },
     /// Declarations for a host, not for a model, changed.
-    Records {
-        /// As a diff.
-        lines: Vec<DiffLine>,
-    },
-    /// The earlier declarations are not known, because that component is not in the store.
+    Records { lines: Vec<DiffLine> },
+    /// The earlier component is not in the store.
     Unknown,
     /// An unsigned version with a lower number.
-    Older {
-        /// The version in the lock.
-        before: String,
-        /// The version that would replace it.
-        after: String,
-    },
+    Older { before: String, after: String },
     /// The versions cannot be compared, so the new one may be older than the lock's.
-    Unordered {
-        /// The version in the lock.
-        before: String,
-        /// The version that would replace it.
-        after: String,
-    },
+    Unordered { before: String, after: String },
     /// It had a version, and has none.
-    Unversioned {
-        /// The version in the lock.
-        before: String,
-    },
-    /// It may be unsigned, as was said, and that was not so before.
+    Unversioned { before: String },
+    /// It may be unsigned, which was not so before.
     MayBeUnsigned,
 }
 
 impl InstallChange {
-    /// `true` if the user has to agree.
     pub fn asks(&self) -> bool {
         !matches!(
             self,
@@ -104,20 +72,14 @@ impl InstallChange {
     }
 }
 
-/// The changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstallPlan {
-    /// Changes for the user to read.
     pub changes: Vec<InstallChange>,
 }
 
 impl InstallPlan {
-    /// Compares `after` with `before`, what the user last confirmed for the name. `names_both` says whether one `[[signer]]`
-    /// entry names two signers: it is the user's word on another tag of the same workflow, and on no other signer.
-    ///
-    /// # Errors
-    ///
-    /// An older version in place of a signed one.
+    /// The user last confirmed `before`. `names_both`: one `[[signer]]` entry names two signers, which is the user's
+    /// word on another tag of the same workflow. Fails on an older version in place of a signed one.
     pub fn new(
         before: Option<&ToolVersion>,
         after: &ToolVersion,
@@ -147,13 +109,11 @@ impl InstallPlan {
         Ok(Self { changes })
     }
 
-    /// `true` if the user has to agree.
     pub fn asks(&self) -> bool {
         self.changes.iter().any(InstallChange::asks)
     }
 }
 
-/// Compares the signers of two versions.
 fn signers(
     old: &LockEntry,
     new: &LockEntry,
@@ -177,14 +137,13 @@ fn signers(
     }
 }
 
-/// `true` if the same signer signed both, or the same workflow at two tags.
+/// The same workflow at two tags counts.
 fn is_same_signer(old: &LockEntry, new: &LockEntry) -> bool {
     let signers = old.signer.as_ref().zip(new.signer.as_ref());
     old.signer == new.signer
         || signers.is_some_and(|(old, new)| TaggedWorkflow::of_both(old, new).is_some())
 }
 
-/// Compares the declarations of two versions.
 fn declarations(before: &ToolVersion, after: &ToolVersion) -> Vec<InstallChange> {
     let old = &before.entry;
     let new = &after.entry;
@@ -213,11 +172,7 @@ fn declarations(before: &ToolVersion, after: &ToolVersion) -> Vec<InstallChange>
     changes
 }
 
-/// Compares the version numbers.
-///
-/// # Errors
-///
-/// An older version in place of a signed one: its holes are known.
+/// Fails on an older version in place of a signed one: its holes are known.
 fn versions(old: &LockEntry, new: &LockEntry) -> Result<Vec<InstallChange>, Refusal> {
     let Some(before) = &old.version else {
         return signed_earlier(old, new).map_or(Ok(Vec::new()), Err);
@@ -255,8 +210,8 @@ fn versions(old: &LockEntry, new: &LockEntry) -> Result<Vec<InstallChange>, Refu
     }])
 }
 
-/// The refusal of other bytes that the same signer signed before what is installed, where no version tells which is the
-/// older one.
+/// Refuses other bytes that the same signer signed before what is installed, where no version tells which is the older
+/// one.
 fn signed_earlier(old: &LockEntry, new: &LockEntry) -> Option<Refusal> {
     let before = old.signed_at?;
     let after = new.signed_at?;
@@ -276,7 +231,7 @@ fn signed_earlier(old: &LockEntry, new: &LockEntry) -> Option<Refusal> {
     Some(Refusal::new(ErrorCode::Downgrade, message))
 }
 
-/// Compares two versions as semver does; `None` if one of them has no order.
+/// Semver's order; `None` if one version has none.
 fn compare(one: &str, other: &str) -> Option<Ordering> {
     Some(precedence(one)?.cmp(&precedence(other)?))
 }
@@ -308,7 +263,6 @@ mod tests {
     use crate::digest::Digest;
     use crate::lock::tests::entry;
 
-    /// The plan of a user who has no `[[signer]]` entries.
     fn compared(before: Option<&ToolVersion>, after: &ToolVersion) -> Result<InstallPlan, Refusal> {
         InstallPlan::new(before, after, |_, _| false)
     }
@@ -381,7 +335,6 @@ mod tests {
         }
     }
 
-    /// A version that a workflow signed when it ran for this ref.
     fn at(git_ref: &str) -> ToolVersion {
         let identity =
             format!("https://github.com/acme/jq/.github/workflows/release.yml@refs/{git_ref}");

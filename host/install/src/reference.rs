@@ -12,7 +12,7 @@ use url::{Host, Position, Url};
 
 use crate::digest::Digest;
 
-/// Maximum length of a reference, in bytes.
+/// In bytes.
 const LENGTH_MAX: usize = 2048;
 
 /// The source of a tool to install. Serialized and displayed in one spelling, which parses to the same.
@@ -28,9 +28,8 @@ const LENGTH_MAX: usize = 2048;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, SerializeDisplay)]
 pub enum ComponentReference {
-    /// An artifact in a registry.
     Registry(RegistryReference),
-    /// A component behind a URL: `https`, or `http` on this machine.
+    /// `https`, or `http` on this machine.
     Url(Url),
     /// A component file, or a source folder that was built; absolute.
     Path(PathBuf),
@@ -39,18 +38,17 @@ pub enum ComponentReference {
 /// `host[:port]/repository[:tag][@sha256:..]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RegistryReference {
-    /// In lower case, with the port unless it is https's default: one spelling, because trust policies match it.
+    /// Lower case, with the port unless it is https's default: one spelling, because trust policies match it.
     pub host: String,
-    /// Path of the repository, in lower case.
     pub repository: String,
     /// `latest` is meant if there is neither a tag nor a digest.
     pub tag: Option<String>,
-    /// Digest of the manifest. With a tag beside it, the digest alone counts.
+    /// The manifest's. It counts alone, even with a tag beside it.
     pub digest: Option<Digest>,
 }
 
 impl RegistryReference {
-    /// Version to request: the digest, else the tag, else `latest`.
+    /// The digest, else the tag, else `latest`.
     pub fn version(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -59,7 +57,6 @@ impl RegistryReference {
         }
     }
 
-    /// The same artifact, named by the digest of its manifest.
     #[must_use]
     pub fn pinned(&self, digest: Digest) -> Self {
         Self {
@@ -68,12 +65,10 @@ impl RegistryReference {
         }
     }
 
-    /// The name without tag and digest: `host[:port]/repository`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.host, self.repository)
     }
 
-    /// `true` if the host, by its name, is this machine.
     pub fn is_loopback(&self) -> bool {
         let host = match self
             .host
@@ -144,11 +139,7 @@ impl fmt::Display for RegistryReference {
 }
 
 impl ComponentReference {
-    /// Reads `text`; `folder` is where relative paths begin.
-    ///
-    /// # Errors
-    ///
-    /// A text that is none of the four kinds, or could be two of them.
+    /// Relative paths begin in `folder`. Fails on a text that is none of the four kinds, or could be two of them.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Refusal> {
         let refused = |why: String| refusal(text, &why);
         if text.is_empty() || text.len() > LENGTH_MAX || text.chars().any(char::is_control) {
@@ -179,12 +170,11 @@ impl ComponentReference {
             .map_err(refused)
     }
 
-    /// `true` for a file or a folder of this machine.
     pub fn is_path(&self) -> bool {
         matches!(self, Self::Path(_))
     }
 
-    /// `true` if it has a digest, and so always resolves to the same bytes.
+    /// It always resolves to the same bytes.
     pub fn is_pinned(&self) -> bool {
         matches!(
             self,
@@ -195,7 +185,7 @@ impl ComponentReference {
         )
     }
 
-    /// The name that a tool gets if none was chosen: the last part of the reference, without tag and ending.
+    /// The last part of the reference, without tag and ending.
     pub fn suggested_name(&self) -> Option<String> {
         let last = match self {
             Self::Registry(registry) => registry
@@ -229,8 +219,8 @@ impl<'de> Deserialize<'de> for ComponentReference {
     }
 }
 
-/// `https`, or `http` to this machine; no user, no query, no fragment. A query is often a token, and a lock, which has the
-/// reference, is committed.
+/// `https`, or `http` to this machine; no user, no query, no fragment. A query is often a token, and a lock, which has
+/// the reference, is committed.
 fn parse_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("it is not a URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
@@ -255,7 +245,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// `true` if the host of `url` is this machine, by its name or address.
+/// The host's name or address decides.
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -265,8 +255,8 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// The path without `..`, so that a file is written the same from whichever folder it was named. Its last part may be a
-/// link, which is followed when it is read. Unchanged if its folder does not exist.
+/// A file is written the same from whichever folder it was named. The last part may be a link, which is followed when
+/// it is read.
 fn without_steps_up(path: PathBuf) -> PathBuf {
     if !path.components().any(|part| part == Component::ParentDir) {
         return path;
@@ -278,8 +268,7 @@ fn without_steps_up(path: PathBuf) -> PathBuf {
     plain.unwrap_or(path)
 }
 
-/// `true` if the first part of `text` can only be a registry's host: it has a dot or a port, or is `localhost`, as with
-/// docker.
+/// A host has a dot or a port, or is `localhost`, as with docker.
 fn begins_with_host(text: &str) -> bool {
     text.split_once('/').is_some_and(|(first, _)| {
         is_host(first) && (first.contains(['.', ':']) || first == "localhost")
@@ -290,7 +279,7 @@ fn is_host(text: &str) -> bool {
     canonical_host(text).is_some()
 }
 
-/// A host and a port in the spelling of URLs; `None` if `text` is none.
+/// `None` if `text` is no host.
 fn canonical_host(text: &str) -> Option<String> {
     let is_named = text
         .bytes()
@@ -303,7 +292,7 @@ fn canonical_host(text: &str) -> Option<String> {
     Some(url[Position::BeforeHost..Position::AfterPort].to_owned())
 }
 
-/// `true` if the host's name ends with a dot: the same host, but a different text for a trust policy.
+/// A name that ends with a dot is the same host, but a different text for a trust policy.
 fn is_rooted(host: &str) -> bool {
     host.ends_with('.') && guard!("rooted_hosts")
 }
@@ -328,7 +317,7 @@ fn is_tag(text: &str) -> bool {
         && text.bytes().next().is_some_and(is_word)
 }
 
-/// `text` without what can be a secret in a URL: its user, its query and its fragment.
+/// Leaves out a URL's user, query and fragment, which can be secrets.
 fn without_secrets(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Cow::Borrowed(text);

@@ -1,6 +1,5 @@
-//! A software bill of materials, in CycloneDX 1.6, of a source folder's own lock file.
-//!
-//! It names what the lock file pins: also what only tests and builds need, where the lock file does not tell them apart.
+//! A software bill of materials, in CycloneDX, of a source folder's own lock file. It names what the lock file pins:
+//! also what only tests and builds need, where the lock file does not tell them apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,41 +11,33 @@ use serde_json::{Value, json};
 use crate::digest::Digest;
 use crate::package::{PackageInfo, text};
 
-/// Media type of the document.
 pub const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
-/// Maximum number of dependencies that are listed.
 const DEPENDENCIES_MAX: usize = 10_000;
-/// Number of hex digits that tell two sources of a package apart.
+/// Hex digits that tell two sources of a package apart.
 const DIGEST_LENGTH: usize = 16;
 
-/// One dependency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PinnedDependency {
     name: String,
     version: String,
-    /// The type of its package URL: `cargo`.
     kind: &'static str,
-    /// Where it comes from, if that is not the public registry of its kind: a folder beside the tool, or a repository. It has
-    /// no package URL then, because that would name the package of another publisher.
+    /// Its source outside of the public registry of its kind. It has no package URL then, because that would name the
+    /// package of another publisher.
     elsewhere: Option<String>,
     /// Algorithm, as CycloneDX names it, and hash in hex.
     hashes: Vec<(&'static str, String)>,
 }
 
-/// A software bill of materials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sbom {
-    /// The document.
     pub json: Value,
-    /// Name of the lock file; `None` if there is none, so that only the component itself is listed.
+    /// `None` if only the component itself is listed.
     pub lock_file: Option<&'static str>,
-    /// Number of dependencies.
     pub dependencies: usize,
 }
 
 impl Sbom {
-    /// The bill of the tool `package`, whose component has the digest `component`, built from `folder`. The same for the
-    /// same sources: it has no time and no random number.
+    /// The same for the same sources: without a time or a random number.
     pub fn new(package: &PackageInfo, component: Digest, folder: Option<&Path>) -> Self {
         let found = folder.and_then(|folder| dependencies(folder, package));
         let (lock_file, mut listed) =
@@ -89,7 +80,6 @@ impl Sbom {
 }
 
 impl PinnedDependency {
-    /// A dependency from the public registry of its kind, without hashes.
     fn new(kind: &'static str, name: &str, version: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -100,8 +90,8 @@ impl PinnedDependency {
         }
     }
 
-    /// Its id in the document: its package URL, or else name, version and a digest of the source, which can contain a
-    /// credential or a path of the author's machine.
+    /// Its package URL, or else name, version and a digest of the source, which can contain a credential or a path of
+    /// the author's machine.
     fn reference(&self) -> String {
         let name = self.name.replace('@', "%40");
         let version = self.version.replace('+', "%2B");
@@ -135,7 +125,6 @@ impl PinnedDependency {
     }
 }
 
-/// An object without the fields that are not there.
 fn without_nulls(mut fields: Value) -> Value {
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
@@ -143,7 +132,6 @@ fn without_nulls(mut fields: Value) -> Value {
     fields
 }
 
-/// Dependencies pinned by the lock file of `folder`, and that file's name.
 fn dependencies(
     folder: &Path,
     package: &PackageInfo,
@@ -166,7 +154,6 @@ fn dependencies(
     beside("requirements.txt").map(|lock| ("requirements.txt", of_python(&lock)))
 }
 
-/// Prefixes of the sources of packages from crates.io in a lock file.
 const CRATES_IO: [&str; 2] = [
     "registry+https://github.com/rust-lang/crates.io-index",
     "sparse+https://index.crates.io/",
@@ -188,8 +175,7 @@ struct CargoPackage {
 }
 
 impl CargoPackage {
-    /// `true` if `need`, an entry of `dependencies`, means this package: `name`, or `name version` where several are pinned, or
-    /// with the source in parentheses.
+    /// `need` is `name`, or `name version` where several are pinned, or with the source in parentheses.
     fn is(&self, need: &str) -> bool {
         // The package has the commit of a repository after `#`, and what needs it does not.
         let plain = |text: &str| text.split('#').next().unwrap_or_default().to_owned();
@@ -205,7 +191,7 @@ impl CargoPackage {
     }
 }
 
-/// The packages of `Cargo.lock` that the package needs, directly or through others.
+/// Those that the package needs, directly or through others.
 fn of_cargo(lock: &str, package: &PackageInfo) -> Option<Vec<PinnedDependency>> {
     let lock: CargoLock = toml::from_str(lock).ok()?;
     let mut by_name: BTreeMap<&str, Vec<&CargoPackage>> = BTreeMap::new();
@@ -288,10 +274,10 @@ fn of_go(lock: &str) -> Vec<PinnedDependency> {
     lock.lines().filter_map(dependency).collect()
 }
 
-/// Prefix of a hash in a file of pip; in two parts, because it is no option of this program.
+/// Written in two parts, because it is no option of this program.
 const PYTHON_HASH: &str = concat!("--", "hash=sha256:");
 
-/// `name==version` with its hashes, of which there are several if a version has several files.
+/// `name==version`, with several hashes if a version has several files.
 fn of_python(lock: &str) -> Vec<PinnedDependency> {
     let joined = lock.replace("\\\r\n", " ").replace("\\\n", " ");
     let dependency = |line: &str| {

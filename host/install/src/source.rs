@@ -10,48 +10,40 @@ use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 use crate::digest::{Digest, DigestHasher};
 use crate::reference::ComponentReference;
 
-/// Maximum number of referrers that are read, for each kind.
 pub const REFERRERS_MAX: usize = 32;
-/// Maximum size of one referrer, in bytes.
+/// In bytes.
 pub const REFERRER_BYTES_MAX: u64 = 1 << 20;
 
-/// A resolved reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedReference {
-    /// The reference as it was written.
     pub reference: ComponentReference,
-    /// The manifest in a registry, whose digest is what signatures are over. `None` for URLs and files, where they are
-    /// over the component.
+    /// Signatures are over its digest. `None` for URLs and files, where they are over the component.
     pub manifest: Option<RegistryManifest>,
-    /// Digest of the component. `None` if only its bytes tell, as with a URL.
+    /// `None` if only the bytes tell, as with a URL.
     pub component: Option<Digest>,
-    /// Size of the component, in bytes, as the source declares it; checked when it is fetched.
+    /// In bytes, as the source declares it; checked when the component is fetched.
     pub size: Option<u64>,
-    /// The publisher's annotations, such as `org.opencontainers.image.version`. Untrusted.
+    /// The publisher's, untrusted.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A manifest whose bytes have its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryManifest {
-    /// Digest of `bytes`.
     pub digest: Digest,
-    /// The manifest as the registry sent it.
     pub bytes: Vec<u8>,
 }
 
-/// The annotation that says which version of a tool a manifest is.
+/// Says which version of a tool a manifest is.
 pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
-/// Maximum length of a version, in bytes.
+/// In bytes.
 const VERSION_MAX: usize = 128;
 
-/// `true` if `text` can be a version: a short word, because locks store it, and messages repeat it.
+/// A short word, because locks store it, and messages repeat it.
 pub(crate) fn is_version(text: &str) -> bool {
     text.len() <= VERSION_MAX && !text.chars().any(|c| c.is_whitespace() || deceives(c))
 }
 
 impl ResolvedReference {
-    /// A reference of which nothing is known before its component is fetched.
     pub(crate) fn new(reference: ComponentReference) -> Self {
         Self {
             reference,
@@ -62,7 +54,7 @@ impl ResolvedReference {
         }
     }
 
-    /// The version that the publisher gives, if it is one. Untrusted, unless the manifest is signed.
+    /// The publisher's. Untrusted, unless the manifest is signed.
     pub fn version(&self) -> Option<&str> {
         self.annotations
             .get(VERSION_ANNOTATION)
@@ -70,7 +62,7 @@ impl ResolvedReference {
             .filter(|version| is_version(version))
     }
 
-    /// The digest for the lock, if it is known before the component is fetched: the manifest's, or the component's.
+    /// `None` if it is not known before the component is fetched: the manifest's, or the component's.
     pub fn digest(&self) -> Option<Digest> {
         self.manifest
             .as_ref()
@@ -79,32 +71,27 @@ impl ResolvedReference {
     }
 }
 
-/// A kind of attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferrerKind {
-    /// Signatures, of any format.
     Signature,
-    /// Software bills of materials.
     Sbom,
 }
 
-/// Something that is attached to an artifact. Its bytes are untrusted.
+/// Attached to an artifact; the bytes are untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referrer {
-    /// The media type, such as `application/vnd.dev.sigstore.bundle.v0.3+json`, or [`MINISIGN`].
+    /// `application/vnd.dev.sigstore.bundle.v0.3+json`, [`MINISIGN`], or another.
     pub media_type: String,
-    /// Where it was found, for messages: a digest, a URL or a path.
+    /// A digest, a URL or a path, for messages.
     pub found: String,
     /// At most [`REFERRER_BYTES_MAX`].
     pub bytes: Vec<u8>,
 }
 
-/// Media type of a minisign signature.
 pub const MINISIGN: &str = "application/vnd.toolcell.minisign";
-/// Media type of a sigstore bundle, version 0.3.
 pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
-/// Takes the bytes of a component: counts them against a bound, and hashes them on their way.
+/// Counts a component's bytes against a bound, and hashes them on their way.
 pub struct ComponentSink<'a> {
     target: &'a mut (dyn Write + Send),
     hasher: DigestHasher,
@@ -113,7 +100,7 @@ pub struct ComponentSink<'a> {
 }
 
 impl<'a> ComponentSink<'a> {
-    /// A sink that takes at most `bytes_max` bytes, and never more than [`component_bytes_max`].
+    /// Never takes more than [`component_bytes_max`].
     pub fn new(target: &'a mut (dyn Write + Send), bytes_max: u64) -> Self {
         Self {
             target,
@@ -123,11 +110,7 @@ impl<'a> ComponentSink<'a> {
         }
     }
 
-    /// Writes the next bytes.
-    ///
-    /// # Errors
-    ///
-    /// More bytes than the sink takes, and a target that cannot be written.
+    /// Fails on more bytes than the sink takes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.written = self.written.saturating_add(bytes.len() as u64);
         if self.written > self.bytes_max {
@@ -139,18 +122,16 @@ impl<'a> ComponentSink<'a> {
             .map_err(|error| unwritable(&error))
     }
 
-    /// Number of bytes that it still takes.
+    /// In bytes.
     pub fn room(&self) -> u64 {
         self.bytes_max.saturating_sub(self.written)
     }
 
-    /// The digest of all that was written.
     pub fn finish(self) -> Digest {
         self.hasher.finish()
     }
 }
 
-/// The refusal of a component with more than `bytes_max` bytes.
 pub fn too_large(bytes_max: u64) -> Refusal {
     let message = if bytes_max < component_bytes_max() {
         format!(

@@ -12,14 +12,10 @@ use toolcell_system::named_file;
 
 pub use tokio_rustls::TlsConnector;
 
-/// Maximum size of a file of certificates, in bytes.
+/// In bytes.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// A client that trusts Mozilla's root certificates, and those in the PEM files `roots`.
-///
-/// # Errors
-///
-/// A file that cannot be read, or has no certificates.
+/// Trusts Mozilla's root certificates, and those in the PEM files `roots`. Fails on a file without certificates.
 pub fn client(roots: &[PathBuf]) -> anyhow::Result<TlsConnector> {
     let mut trusted = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),

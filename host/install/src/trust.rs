@@ -1,4 +1,4 @@
-//! Whom the user trusts to sign what: the `[[signer]]` entries of `toolcell.toml`.
+//! The signers that the user trusts: the `[[signer]]` entries of `toolcell.toml`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,25 +10,23 @@ use crate::signature::{ManagedKey, MinisignKey};
 use crate::verifier::Signer;
 use crate::workflow::{TaggedWorkflow, is_ambiguous, is_at_tag};
 
-/// Maximum number of entries of one file.
 pub const ENTRIES_MAX: usize = 256;
 
-/// A pattern: `*` stands for any text, of any length.
+/// `*` stands for any text, of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustPattern(String);
 
 impl TrustPattern {
-    /// A pattern of any text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// `true` if it names no one: without a letter and a digit it matches every text, or every e-mail address.
+    /// A pattern without a letter and a digit matches every text, or every e-mail address.
     pub fn is_blank(&self) -> bool {
         !self.0.contains(char::is_alphanumeric)
     }
 
-    /// `true` if `text` matches. Takes time in proportion to the product of both lengths.
+    /// Takes time in proportion to the product of both lengths.
     pub fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
         let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
@@ -46,8 +44,7 @@ impl TrustPattern {
         rest.ends_with(last)
     }
 
-    /// `true` if `identity`, possibly a workflow's, matches: no `*` matches one with several refs, and a pattern of
-    /// tags matches no branch.
+    /// No `*` matches a workflow's identity with several refs, and a pattern of tags matches no branch.
     fn identifies(&self, identity: &str) -> bool {
         let is_of_tags = self.0.contains("refs/tags/");
         let is_clear = !is_ambiguous(identity) && (!is_of_tags || is_at_tag(identity));
@@ -55,19 +52,15 @@ impl TrustPattern {
     }
 }
 
-/// An accepted signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustedSigner {
-    /// A sigstore identity.
     Identity {
-        /// Pattern of the e-mail address or the URL of a workflow.
+        /// The e-mail address or the URL of a workflow.
         identity: TrustPattern,
         /// URL of who vouches for the identity.
         issuer: String,
     },
-    /// A managed public key.
     Key(ManagedKey),
-    /// A minisign key.
     Minisign(MinisignKey),
 }
 
@@ -88,19 +81,16 @@ impl TrustedSigner {
     }
 }
 
-/// One `[[signer]]` entry.
 #[derive(Clone, Debug)]
 pub struct TrustEntry {
-    /// Which references: `host/repository`, a URL, or an absolute path.
+    /// `host/repository`, a URL, or an absolute path.
     pub reference: TrustPattern,
-    /// Their accepted signer.
     pub signer: TrustedSigner,
-    /// Where the entry is written, for messages.
     pub place: String,
 }
 
 impl TrustEntry {
-    /// `true` if it covers one of these `names`. Only a pattern that is a path covers files, which may be unsigned.
+    /// Only a pattern that is a path covers files, which may be unsigned.
     fn covers(&self, names: &[String]) -> bool {
         let is_of_files = self.reference.0.starts_with('/');
         names
@@ -109,8 +99,7 @@ impl TrustEntry {
     }
 }
 
-/// The entries of all files. Each file that names a reference has to be met, so that a project can only be stricter than
-/// the user.
+/// Each file that names a reference has to be met, so that a project can only be stricter than the user.
 #[derive(Clone, Debug, Default)]
 pub struct TrustPolicy {
     files: Vec<Vec<TrustEntry>>,
@@ -118,22 +107,19 @@ pub struct TrustPolicy {
 }
 
 impl TrustPolicy {
-    /// Adds the entries of one file.
     pub fn add(&mut self, entries: Vec<TrustEntry>) {
         self.files.push(entries);
     }
 
-    /// Uses the sigstore trusted root in `file` instead of the public instance's.
+    /// Replaces the public instance's.
     pub fn use_root(&mut self, file: PathBuf) {
         self.trusted_root = Some(file);
     }
 
-    /// The file of the trusted root of a private sigstore deployment.
     pub fn trusted_root(&self) -> Option<&Path> {
         self.trusted_root.as_deref()
     }
 
-    /// All managed keys, of whatever reference.
     pub fn managed_keys(&self) -> impl Iterator<Item = &ManagedKey> {
         self.entries().filter_map(|entry| match &entry.signer {
             TrustedSigner::Key(key) => Some(key),
@@ -141,7 +127,6 @@ impl TrustPolicy {
         })
     }
 
-    /// All minisign keys, of whatever reference.
     pub fn minisign_keys(&self) -> impl Iterator<Item = &MinisignKey> {
         self.entries().filter_map(|entry| match &entry.signer {
             TrustedSigner::Minisign(key) => Some(key),
@@ -149,8 +134,8 @@ impl TrustPolicy {
         })
     }
 
-    /// Returns the place of an entry of a file that names `reference`, and none of `signers` for it; `None` if there is
-    /// no such file.
+    /// The place of an entry of a file that names `reference`, and none of `signers` for it; `None` if there is no such
+    /// file.
     pub fn unmet(&self, reference: &ComponentReference, signers: &[&Signer]) -> Option<&str> {
         let names = names(reference);
         self.files.iter().find_map(|file| {
@@ -162,21 +147,19 @@ impl TrustPolicy {
         })
     }
 
-    /// `true` if an entry names `signer` for `reference`.
     pub fn names(&self, reference: &ComponentReference, signer: &Signer) -> bool {
         let names = names(reference);
         self.entries()
             .any(|entry| entry.covers(&names) && entry.signer.is(signer))
     }
 
-    /// `true` if one entry names both signers for `reference`.
     pub fn names_both(&self, reference: &ComponentReference, one: &Signer, other: &Signer) -> bool {
         let names = names(reference);
         self.entries()
             .any(|entry| entry.covers(&names) && entry.signer.is(one) && entry.signer.is(other))
     }
 
-    /// The identity of one of `signers` at every tag, if an entry for `reference` names the same workflow at another tag.
+    /// The identity at every tag, if an entry for `reference` names the same workflow at another tag.
     pub(crate) fn at_every_tag(
         &self,
         reference: &ComponentReference,
@@ -205,8 +188,8 @@ impl TrustPolicy {
     }
 }
 
-/// Names that patterns are compared with: without a version, because a signer signs all of them. Another spelling of a
-/// host or a path must not bypass an entry. A file has its own path and its resolved path.
+/// No name has a version, because a signer signs all of them. Another spelling of a host or a path must not bypass an
+/// entry. A file has its own path and its resolved path.
 fn names(reference: &ComponentReference) -> Vec<String> {
     match reference {
         ComponentReference::Registry(registry) => {
@@ -225,7 +208,7 @@ fn names(reference: &ComponentReference) -> Vec<String> {
     }
 }
 
-/// Spellings of `url` for its server: unchanged, without needless escapes, and without any.
+/// Unchanged, without needless escapes, and without any.
 fn spellings(url: &Url) -> Vec<String> {
     let written = url.to_string();
     let Some(origin) = written
@@ -240,7 +223,7 @@ fn spellings(url: &Url) -> Vec<String> {
     vec![written, plain, bare]
 }
 
-/// The path with the bytes that `is_meant` accepts in place of their escapes, without `.`, `..` and empty parts.
+/// Replaces the escapes that `is_meant` accepts, and drops `.`, `..` and empty parts.
 fn unescaped(path: &str, is_meant: impl Fn(u8) -> bool) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
@@ -259,7 +242,6 @@ fn unescaped(path: &str, is_meant: impl Fn(u8) -> bool) -> String {
     }
 }
 
-/// The byte whose escape `bytes` begins with, and what follows.
 fn escaped(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&[percent, high, low], rest) = bytes.split_first_chunk::<3>()?;
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -267,7 +249,7 @@ fn escaped(bytes: &[u8]) -> Option<(u8, &[u8])> {
     (percent == b'%').then_some((byte, rest))
 }
 
-/// The one spelling of a host in patterns: in lower case, without `default_port` and without the dot of the root.
+/// The one spelling in patterns: in lower case, without `default_port` and without the dot of the root.
 pub fn plain_host(host: &str, default_port: &str) -> String {
     let host = host.to_ascii_lowercase();
     let host = host
@@ -283,7 +265,7 @@ pub fn plain_host(host: &str, default_port: &str) -> String {
     }
 }
 
-/// The one spelling of a repository: docker's registry has several hosts, and short names.
+/// The one spelling: docker's registry has several hosts, and short names.
 pub fn plain_repository(host: &str, repository: &str) -> String {
     let host = plain_host(host, "443");
     match registry::is_docker_hub(&host) {
@@ -293,7 +275,6 @@ pub fn plain_repository(host: &str, repository: &str) -> String {
     }
 }
 
-/// `path` without `.` and `..`.
 pub fn plain_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

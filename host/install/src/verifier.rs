@@ -8,38 +8,35 @@ use toolcell_spec::text::{Whitespace, visible};
 use crate::digest::Digest;
 use crate::reference::ComponentReference;
 
-/// Content that a signature must cover.
+/// A signature must cover this content.
 #[derive(Clone, Copy, Debug)]
 pub struct SignatureSubject<'a> {
-    /// The reference as it was written, which trust policies match.
+    /// Trust policies match it as written.
     pub reference: &'a ComponentReference,
-    /// Signed digest: of the manifest in a registry, or else of the component.
+    /// The manifest's in a registry, or else the component's.
     pub digest: Digest,
-    /// The bytes with that digest, for formats that sign bytes: the manifest, or else the component.
+    /// The manifest, or else the component, for formats that sign bytes.
     pub bytes: &'a [u8],
-    /// If `true`, the user allowed this reference to be unsigned.
+    /// The user allowed this reference to be unsigned.
     pub is_unsigned_allowed: bool,
-    /// Signer of the installed version, preferred if there are several signatures.
+    /// The installed version's, preferred among several.
     pub last_signer: Option<&'a Signer>,
 }
 
-/// The signer of a component. Two that are equal are the same signer.
+/// Two that are equal are the same signer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
 pub enum Signer {
-    /// A sigstore identity, from a certificate.
     Identity {
         /// An e-mail address or the URL of a workflow.
         identity: String,
         /// URL of who vouches for the identity.
         issuer: String,
     },
-    /// A public key.
     Key {
         /// `sha256:<hex>` of the key in SubjectPublicKeyInfo form.
         fingerprint: String,
     },
-    /// A minisign key.
     Minisign {
         /// 16 hex digits in upper case, as minisign prints it.
         key_id: String,
@@ -48,7 +45,7 @@ pub enum Signer {
     },
 }
 
-/// In plain words: `me@example.org (by https://accounts.example.org)`.
+/// `me@example.org (by https://accounts.example.org)`.
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,20 +62,19 @@ impl fmt::Display for Signer {
     }
 }
 
-/// `text`, which a signature brought, without anything that begins a line of its own, controls a terminal or misleads:
-/// before a signature is verified, anyone may have written it.
+/// Nothing in the result begins a line of its own, controls a terminal or misleads: before a signature is verified,
+/// anyone may have written it.
 pub(crate) fn quoted(text: &str) -> String {
     visible(text, Whitespace::WrittenOut)
 }
 
-/// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureVerdict {
     /// `None` if the component is unsigned, and may be.
     pub signer: Option<Signer>,
-    /// When this signer first signed it, in seconds since 1970, if a log or the signature says so.
+    /// The first time, in seconds since 1970, if a log or the signature says so.
     pub signed_at: Option<i64>,
-    /// `true` if a `[[signer]]` entry names this signer for this reference. If not, a first install asks.
+    /// A `[[signer]]` entry names this signer for this reference. If not, a first install asks.
     pub is_named: bool,
     /// Notes for the user, such as that a file is not signed.
     pub notes: Vec<String>,

@@ -1,5 +1,5 @@
-//! URLs as a source of components. A URL says nothing of its bytes before they are fetched, and a server may answer with
-//! anything: redirects, sizes and times are bounded.
+//! URLs as a source of components. A URL says nothing of its bytes before they are fetched, and a server may answer
+//! with anything: redirects, sizes and times are bounded.
 
 use std::net::SocketAddr;
 
@@ -14,16 +14,13 @@ use crate::local::SIGNATURES;
 use crate::reference::is_loopback;
 use crate::source::{ComponentSink, REFERRER_BYTES_MAX, Referrer, too_large};
 
-/// How a server says that there is nothing.
 const ABSENT: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
 
-/// Components behind URLs.
 pub struct WebSource {
     tls: TlsConnector,
 }
 
 impl WebSource {
-    /// Speaks TLS with `tls`.
     pub fn new(tls: TlsConnector) -> Self {
         Self { tls }
     }
@@ -40,7 +37,6 @@ impl WebSource {
         pour(reply, url, sink).await
     }
 
-    /// The signatures beside `url`.
     pub(crate) async fn signatures(&self, url: &Url) -> Result<Vec<Referrer>, Refusal> {
         let mut found = Vec::new();
         for (ending, media_type) in SIGNATURES {
@@ -57,7 +53,7 @@ impl WebSource {
         Ok(found)
     }
 
-    /// Requests `url`, and follows redirects. `None` if the server answers with one of `absent`: that there is nothing.
+    /// Follows redirects. `None` if the server answers with one of `absent`.
     async fn get(&self, url: &Url, absent: &[StatusCode]) -> Result<Option<HttpReply>, Refusal> {
         let mut at = url.clone();
         for _ in 0..=REDIRECTS_MAX {
@@ -91,7 +87,7 @@ impl WebSource {
             .map_err(|failure| failed(at, failure))
     }
 
-    /// All bytes of a file that may not be there.
+    /// `None` if there is no such file.
     async fn all(&self, url: &Url, bytes_max: u64) -> Result<Option<Vec<u8>>, Refusal> {
         // A bucket that cannot be listed forbids what it does not have.
         let absent = [ABSENT.as_slice(), &[StatusCode::FORBIDDEN]].concat();
@@ -105,7 +101,7 @@ impl WebSource {
     }
 }
 
-/// Where the redirect of `at` leads: to https, or as the first URL to this machine.
+/// A redirect leads to https, or as the first URL to this machine.
 fn redirected(at: &Url, reply: &HttpReply, first: &Url) -> Result<Url, Refusal> {
     let refused = |why: &str| {
         let message = format!(
@@ -133,8 +129,7 @@ fn redirected(at: &Url, reply: &HttpReply, first: &Url) -> Result<Url, Refusal> 
     }
 }
 
-/// Refuses addresses to which a redirect may not lead. The first URL is the user's own word; what a server redirects to, on
-/// another host, must be public.
+/// The first URL is the user's own word; what a server redirects to, on another host, must be public.
 fn vet(at: &Url, first: &Url, addresses: &[SocketAddr]) -> Result<(), Refusal> {
     let is_own = (at.host(), at.port_or_known_default())
         == (first.host(), first.port_or_known_default())
@@ -155,7 +150,6 @@ fn vet(at: &Url, first: &Url, addresses: &[SocketAddr]) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::RedirectRefused, message))
 }
 
-/// Writes the body of `reply` into `sink`, within its bounds.
 async fn pour(reply: HttpReply, url: &Url, sink: &mut ComponentSink<'_>) -> Result<(), Refusal> {
     if reply.length().is_some_and(|length| length > sink.room()) {
         return Err(too_large(sink.room()));
@@ -169,14 +163,13 @@ async fn pour(reply: HttpReply, url: &Url, sink: &mut ComponentSink<'_>) -> Resu
         .await
 }
 
-/// A URL without its query: a redirect's query can have a signature in it, which is a credential.
+/// A redirect's query can have a signature in it, which is a credential.
 fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
     shown.into()
 }
 
-/// The refusal for a request to `url` that has no answer.
 fn failed(url: &Url, failure: ExchangeFailure) -> Refusal {
     let url = shown(url);
     match failure {

@@ -3,23 +3,20 @@
 
 use crate::verifier::Signer;
 
-/// Prefix of the name of a ref.
 const REF: &str = "@refs/";
-/// Prefix of the name of a tag.
 const TAG: &str = "@refs/tags/";
 
-/// `true` if `identity` has several refs, which no pattern tells apart: a branch can be called `a@refs/tags/b`.
+/// Several refs, which no pattern tells apart: a branch can be called `a@refs/tags/b`.
 pub(crate) fn is_ambiguous(identity: &str) -> bool {
     identity.matches(REF).count() > 1
 }
 
-/// `true` if `identity` is a workflow's that ran for a tag.
 pub(crate) fn is_at_tag(identity: &str) -> bool {
     identity.contains(TAG) && !is_ambiguous(identity)
 }
 
-/// A workflow that ran for a tag, whichever tag. Two that are equal are the same workflow of the same repository, and the
-/// same issuer vouches for both.
+/// Two that are equal, at whichever tags, are the same workflow of the same repository, and the same issuer vouches for
+/// both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaggedWorkflow<'a> {
     /// `https://github.com/o/r/.github/workflows/release.yml`
@@ -28,8 +25,8 @@ pub(crate) struct TaggedWorkflow<'a> {
 }
 
 impl<'a> TaggedWorkflow<'a> {
-    /// The workflow of `signer`; `None` if it is another kind of signer, or is not spelt plainly: what this returns is compared
-    /// byte by byte, and shown as a pattern.
+    /// `None` for another kind of signer, or one that is not spelt plainly: what this returns is compared byte by byte,
+    /// and shown as a pattern.
     fn from_signer(signer: &'a Signer) -> Option<Self> {
         let Signer::Identity { identity, issuer } = signer else {
             return None;
@@ -47,14 +44,12 @@ impl<'a> TaggedWorkflow<'a> {
             .then_some(Self { workflow, issuer })
     }
 
-    /// The workflow that both signers are, at whichever tags.
     pub(crate) fn of_both(one: &'a Signer, other: &'a Signer) -> Option<Self> {
         let one = Self::from_signer(one)?;
         let other = Self::from_signer(other)?;
         (one == other || !guard!("pinned_workflows")).then_some(one)
     }
 
-    /// The pattern of its identity at every tag, for a `[[signer]]` entry.
     pub(crate) fn at_every_tag(&self) -> String {
         format!("{}{TAG}*", self.workflow)
     }

@@ -1,7 +1,6 @@
 //! Artifacts: files that a tool writes in chunks while it runs.
 //!
-//! While a call runs, its artifacts are drafts in a folder of its own (`drafts.rs`). A draft becomes a payload only after
-//! the call has ended with an output that refers to it.
+//! They are drafts (`drafts.rs`) until the call has ended; a draft that the output refers to becomes a payload.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -25,16 +24,16 @@ use super::PayloadStore;
 use super::drafts::Folder;
 use super::sparse;
 
-/// Maximum number of artifacts that one call writes at the same time: each keeps a file open, and a buffer.
+/// Each open artifact keeps a file and a buffer.
 const OPEN_MAX: u64 = 8;
-/// Maximum characters of a name, and of what is read of a longer one.
+/// Longer names are cut.
 const NAME_CHARS_MAX: usize = 128;
 const NAME_CHARS_READ_MAX: usize = 4_096;
-/// The name of an artifact whose own name is empty, or must not be shown.
+/// For an empty name, or one that must not be shown.
 const UNNAMED: &str = "artifact";
 const UNTYPED: &str = "application/octet-stream";
 
-/// Why a tool cannot write an artifact. The text is for the tool's author, and names no path of the host.
+/// For the tool's author, without paths of the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactError {
     /// This call may not write artifacts.
@@ -61,7 +60,7 @@ impl ArtifactError {
     }
 }
 
-/// The artifacts of one call. Clones are handles to the same ones.
+/// Clones are handles to the same artifacts.
 #[derive(Clone)]
 pub struct Artifacts(Arc<CallArtifacts>);
 
@@ -78,7 +77,7 @@ struct CallArtifacts {
 struct State {
     folder: Option<Folder>,
     bytes: u64,
-    /// Those of `bytes` that this call wrote itself.
+    /// Bytes that this call wrote itself.
     written: u64,
     created: u64,
     open: u64,
@@ -86,27 +85,23 @@ struct State {
     redacted: bool,
 }
 
-/// An artifact that its tool finished.
 struct FinishedArtifact {
     id: String,
     name: String,
     media_type: String,
     size_bytes: u64,
-    /// Lower-case hexadecimal SHA-256 of its bytes.
     hex: String,
     draft: PathBuf,
 }
 
-/// An artifact that was kept.
 pub struct KeptArtifact {
-    /// Its entry in `artifact_refs` (AT-RES-11).
+    /// Entry of `artifact_refs` (AT-RES-11).
     pub record: Value,
-    /// Its payload.
     pub persisted_ref: PersistedRef,
 }
 
 impl Artifacts {
-    /// The artifacts of a call with these limits. Nothing is created on disk before the first one.
+    /// Creates nothing on disk.
     pub fn new(
         store: &PayloadStore,
         limits: &Limits,
@@ -121,11 +116,7 @@ impl Artifacts {
         }))
     }
 
-    /// Begins an artifact. Creates files, so it may block.
-    ///
-    /// # Errors
-    ///
-    /// All but a quota of bytes.
+    /// May block. Fails with any error but a quota of bytes.
     pub fn begin(&self, name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
         let redactor = self
             .0
@@ -145,7 +136,7 @@ impl Artifacts {
         self.0.draft(name, media_type, scrub)
     }
 
-    /// The fields that the host adds to a reference to the artifact; `None` if the call did not finish it.
+    /// Fields that the host adds to a reference; `None` if the call did not finish the artifact.
     pub fn find(&self, reference: &str) -> Option<Extra> {
         let state = self.0.lock();
         state
@@ -155,12 +146,10 @@ impl Artifacts {
             .map(FinishedArtifact::fields)
     }
 
-    /// Returns whether bytes of an artifact were redacted.
     pub fn is_redacted(&self) -> bool {
         self.0.lock().redacted
     }
 
-    /// Returns the usage of artifacts; `None` if the call created none.
     pub fn usage(&self) -> Option<ArtifactUsage> {
         let state = self.0.lock();
         (state.created > 0).then_some(ArtifactUsage {
@@ -175,14 +164,12 @@ impl Artifacts {
         })
     }
 
-    /// Counts what the artifacts of a call consumed that this one made.
     pub fn charge(&self, below: &ArtifactUsage) {
         let mut state = self.0.lock();
         state.bytes = state.bytes.saturating_add(below.bytes.used);
         state.created = state.created.saturating_add(below.created.used);
     }
 
-    /// The bytes that may still be written, and the artifacts that may still be created.
     pub fn left(&self) -> (u64, u64) {
         let state = self.0.lock();
         (
@@ -191,8 +178,7 @@ impl Artifacts {
         )
     }
 
-    /// Makes payloads of the artifacts in `references`, and removes all others; works on a thread for the host's own
-    /// store.
+    /// Makes payloads of `references`, and removes all others, on a thread for the host's own store.
     pub async fn keep(self, references: Vec<String>) -> anyhow::Result<Vec<KeptArtifact>> {
         if self.0.lock().folder.is_none() {
             return Ok(Vec::new());
@@ -206,7 +192,6 @@ impl CallArtifacts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more artifact, and creates its file in the call's folder.
     fn draft(
         self: &Arc<Self>,
         name: String,
@@ -242,7 +227,6 @@ impl CallArtifacts {
         })
     }
 
-    /// Creates the file `name` in the call's folder.
     fn create(&self, state: &mut State, name: &str) -> io::Result<DraftFile> {
         let folder = match state.folder.take() {
             Some(folder) => folder,
@@ -292,8 +276,8 @@ impl Drop for CallArtifacts {
 }
 
 impl FinishedArtifact {
-    /// The reference for the guest. It is not the digest: comparing digests would tell the guest whether something was
-    /// redacted, and so let it guess at secrets.
+    /// Not the digest, because comparing digests would tell the guest whether something was redacted, and so let it
+    /// guess at secrets.
     fn reference(&self) -> String {
         format!("toolcell:artifact/{}", self.id)
     }
@@ -331,7 +315,7 @@ impl FinishedArtifact {
     }
 }
 
-/// An artifact that is being written. Its file is removed if it is dropped before it is finished.
+/// Dropped unfinished, it removes its file.
 pub struct ArtifactDraft {
     call: Arc<CallArtifacts>,
     id: String,
@@ -350,7 +334,6 @@ struct DraftFile {
 }
 
 impl DraftFile {
-    /// Appends to the file, to its digest, and to its size.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         sparse::append(&self.file, bytes)?;
         self.hasher.update(bytes);
@@ -360,19 +343,14 @@ impl DraftFile {
 }
 
 impl ArtifactDraft {
-    /// Maximum size of one chunk of a guest, in bytes.
+    /// In bytes, for a guest.
     pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-    /// The file, which is held as long as something works on it.
     pub fn file(&self) -> &Arc<File> {
         &self.file.file
     }
 
-    /// Counts `bytes` of the guest before they are written.
-    ///
-    /// # Errors
-    ///
-    /// A chunk that is too large, and a quota that does not hold it; neither counts.
+    /// Counts `bytes` before they are written. Fails on a chunk or a total that is too large, and then counts nothing.
     pub fn take(&self, bytes: usize) -> Result<(), ArtifactError> {
         if bytes > Self::CHUNK_BYTES_MAX && guard!("artifact_chunks") {
             let why = format!(
@@ -399,11 +377,7 @@ impl ArtifactDraft {
         Ok(())
     }
 
-    /// Writes `bytes`, which were counted before. It may block. A draft whose write failed cannot be finished.
-    ///
-    /// # Errors
-    ///
-    /// [`ArtifactError::Failed`].
+    /// Expects counted bytes; may block. After [`ArtifactError::Failed`], the draft cannot be finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), ArtifactError> {
         let written = match &mut self.scrub {
             None => self.file.append(bytes),
@@ -412,11 +386,7 @@ impl ArtifactDraft {
         written.map_err(|error| ArtifactError::failed(&error))
     }
 
-    /// Writes `rest`, and ends the artifact. It may block. Returns the reference for the guest.
-    ///
-    /// # Errors
-    ///
-    /// [`ArtifactError::Failed`].
+    /// Returns the guest's reference. May block; fails with [`ArtifactError::Failed`].
     pub fn finish(mut self, rest: &[u8]) -> Result<String, ArtifactError> {
         self.write(rest)?;
         self.close()
@@ -438,7 +408,7 @@ impl ArtifactDraft {
         Ok(reference)
     }
 
-    /// Writes what the scrubber held back, and waits until the disk has all of it.
+    /// Waits until the disk has all bytes.
     fn close(&mut self) -> io::Result<()> {
         if let Some(scrub) = &mut self.scrub {
             self.file.append(&scrub.finish())?;
@@ -457,8 +427,8 @@ impl Drop for ArtifactDraft {
     }
 }
 
-/// `name`, redacted, without what misleads a reader, and cut: a file, in folders if it fits with them. It has no `.` and no
-/// `..`, so that a caller that takes it for a path stays where it is.
+/// The redacted, cut name, with folders that fit. It misleads no reader, and has no `.` and no `..`, so that a caller
+/// that takes it for a path stays where it is.
 fn shown_name(name: &str, redactor: &Redactor) -> String {
     let legible = |c: &char| !deceives(*c) || !guard!("artifact_names");
     let mut shown: String = name
@@ -493,12 +463,11 @@ fn shown_name(name: &str, redactor: &Redactor) -> String {
         })
 }
 
-/// `true` if a part of a path names nothing.
 fn is_step(part: &str) -> bool {
     matches!(part, "" | "." | "..")
 }
 
-/// Checks a media type: `type/subtype`, and parameters in printable ASCII.
+/// `type/subtype`, and parameters in printable ASCII.
 fn checked_media_type(media_type: &str) -> Result<String, ArtifactError> {
     if is_media_type(media_type) {
         Ok(media_type.to_owned())
@@ -548,7 +517,6 @@ mod tests {
         draft.finish(b"").unwrap()
     }
 
-    /// The payloads in `dir`; checks that no draft is left.
     fn payloads(dir: &Path) -> Vec<String> {
         assert_eq!(
             fs::read_dir(dir.join(DRAFTS)).map_or(0, Iterator::count),

@@ -1,6 +1,5 @@
-//! The database of the journal, in which everything is looked up: the index of calls and of their events, the calls for which
-//! an approval was requested, and the calls that wait for an answer. The index is made from the lines of the log, and can be
-//! made again from them.
+//! The journal's database: an index of calls and events, which can be made again from the lines of the log, and calls
+//! that wait for an approval or an answer.
 
 use std::fs::File;
 use std::io;
@@ -13,19 +12,15 @@ use toolcell_system::private;
 
 use crate::waiting::StoreError;
 
-/// The file in the journal's folder.
 pub(super) const FILE_NAME: &str = "journal.db";
-/// Version of the journal: `user_version` of the file, and in the first line of each segment. Nothing is migrated before the
-/// first release.
+/// `user_version` of the file, also in the first line of each segment. Nothing is migrated before the first release.
 pub(super) const VERSION: i64 = 6;
-/// `application_id` of the file: "tool".
 const APPLICATION: i64 = 0x746f_6f6c;
-/// How long to wait while another process locks the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which lines were read, and what is in them. `lines` has a row for each line with events that no line before it has: `last`
-/// is the number of the last one, and `first` the place of the first one among the events of its call. `used` has the bytes
-/// that each caller has in each segment, and `evicted` how many calls were removed with each.
+/// `lines` has a row for each line with new events: `last` is the number of the last one, and `first` the place of the
+/// first one among its call's. `used` has the bytes of each caller by segment, and `evicted` the calls removed with
+/// each.
 const LOG_TABLES: &str = "
     CREATE TABLE segments (number INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, chain BLOB NOT NULL) STRICT;
     CREATE TABLE calls (
@@ -48,9 +43,7 @@ const LOG_TABLES: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE evicted (segment INTEGER PRIMARY KEY, calls INTEGER NOT NULL) STRICT;
 ";
-/// Characters of an id.
 const ID_CHARS: usize = 26;
-/// Calls that wait for people, what was answered, and the steps that agents added to their sessions.
 const STORE_TABLES: &str = "
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
@@ -84,16 +77,15 @@ const STORE_TABLES: &str = "
     CREATE INDEX steps_by_session ON steps (session);
 ";
 
-/// How safe a commit is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Durability {
-    /// It survives a killed process: for what can be made again.
+    /// A killed process loses nothing: for what can be made again.
     Normal,
-    /// It survives a crash of the machine.
+    /// Survives a crash of the machine.
     Full,
 }
 
-/// Opens the database in `dir`; creates it, one process at a time.
+/// Creates it, one process at a time.
 pub(super) fn open(dir: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let unusable =
         |error: io::Error| StoreError::Unavailable(format!("{}: {error}", dir.display()));
@@ -127,28 +119,26 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Connection, Sto
     Ok(connection)
 }
 
-/// Waits until no other process opens a database that has this lock file, until the file is dropped: the switch of a new
-/// database to WAL waits for nobody, and fails instead.
+/// Held while a database opens, because the switch of a new one to WAL fails instead of waiting.
 pub(super) fn turn(lock_file: &Path) -> io::Result<File> {
     let turn = private::open_or_create(lock_file)?;
     turn.lock()?;
     Ok(turn)
 }
 
-/// Copies a database that other processes use into the new file `copy`.
 pub(super) fn copy_to(connection: &Connection, copy: &Path) -> Result<(), StoreError> {
     private::create_missing(copy)?;
     connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
     Ok(())
 }
 
-/// Begins a change, while no other process makes one.
+/// Excludes changes by other processes.
 pub(super) fn change(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-/// The expression for an id from its last character to its first: ids that end alike begin alike there. SQLite has no
-/// function for it, and uses an index on an expression only for the same expression.
+/// Ids that end alike begin alike when reversed. SQLite has no function for it, and uses an index on an expression only
+/// for the same expression.
 pub(super) fn reversed_id() -> String {
     (1..=ID_CHARS)
         .rev()
@@ -187,7 +177,6 @@ fn create_tables(connection: &mut Connection, file: &Path) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Creates the tables of the index.
 pub(super) fn put_log_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(LOG_TABLES)?;
     let reversed = reversed_id();

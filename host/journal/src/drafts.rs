@@ -1,5 +1,5 @@
-//! Where artifacts are until their call has ended: one folder for each call. A lock marks it as in use. The kernel releases
-//! the lock with the process, so that the next host can remove what a killed one left behind.
+//! Folders of artifacts until their call has ended. The kernel releases the lock of a folder with its process, so that
+//! the next host can remove what a killed one left behind.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -8,21 +8,18 @@ use std::path::{Path, PathBuf};
 
 use toolcell_system::private;
 
-/// Folder of all drafts, in the folder of the payloads: a draft becomes a payload by a rename.
+/// In the folder of payloads: a draft becomes a payload by a rename.
 pub(super) const DRAFTS: &str = "drafts";
-/// Attempts to make a folder that no other process removes before it is locked.
+/// Another process may remove a folder before it is locked.
 const ATTEMPTS: usize = 8;
 
-/// The folder of a call's drafts, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Tells other hosts that the folder is in use.
     _lock: File,
 }
 
 impl Folder {
-    /// Creates a folder in the folder `payloads`.
     pub(super) fn make(payloads: &Path) -> io::Result<Self> {
         let parent = payloads.join(DRAFTS);
         private::create_dir(&parent)?;
@@ -58,7 +55,6 @@ impl Drop for Folder {
     }
 }
 
-/// Removes the drafts in the folder `payloads` that no process has locked.
 pub(super) fn sweep(payloads: &Path) {
     let Ok(entries) = fs::read_dir(payloads.join(DRAFTS)) else {
         return;

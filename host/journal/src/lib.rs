@@ -1,5 +1,5 @@
-//! EVIDENCE. The event trail of each call, the log of all calls, the payloads
-//! that are too large for a result, and a store of the calls for which an approval was requested.
+//! EVIDENCE. The event trail of each call, the log of all calls, payloads that are too large for a result, and a store
+//! of calls for approval.
 
 #![cfg_attr(
     not(feature = "sqlite"),

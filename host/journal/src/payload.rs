@@ -20,9 +20,8 @@ use super::payload_list::PayloadList;
 use super::payload_space::{NoPayloadRoom, PAYLOAD_BYTES, PayloadSpace};
 use super::{drafts, sparse};
 
-/// Size of the chunks in which a payload is copied, in bytes.
 const COPY_BYTES: usize = 256 << 10;
-/// Time between two looks for old payloads: each reads the whole folder.
+/// Each look reads the whole folder.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The bytes of a payload on disk are not those that were stored.
@@ -40,7 +39,7 @@ pub enum StoredPayload {
     Missing,
 }
 
-/// Payloads on disk, each in a file named by the SHA-256 of its bytes.
+/// Files named by the SHA-256 of their bytes.
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
     pub(super) dir: PathBuf,
@@ -52,13 +51,12 @@ pub struct PayloadStore {
 }
 
 impl PayloadStore {
-    /// A store in `dir`; the folder is created with the first payload. All payloads together have at most
-    /// [`PAYLOAD_BYTES`].
+    /// Created with the first payload; at most [`PAYLOAD_BYTES`] in all.
     pub fn new(dir: PathBuf) -> Self {
         Self::bounded(dir, PAYLOAD_BYTES, 1)
     }
 
-    /// The same, with at most `bytes_max` bytes, of which each of `callers` has its [`share`](toolcell_system::pool::share).
+    /// At most `bytes_max`, with a [`share`](toolcell_system::pool::share) for each of `callers`.
     pub fn bounded(dir: PathBuf, bytes_max: u64, callers: usize) -> Self {
         Self {
             space: Arc::new(PayloadSpace::new(
@@ -72,7 +70,6 @@ impl PayloadStore {
         }
     }
 
-    /// The same store for the payloads of `owner`.
     #[must_use]
     pub fn for_owner(&self, owner: Option<&str>) -> Self {
         Self {
@@ -81,18 +78,17 @@ impl PayloadStore {
         }
     }
 
-    /// The same store for payloads that stay so long (AT-PERM-15).
+    /// Limits the time of payloads (AT-PERM-15).
     #[must_use]
     pub fn lasting(self, lasts: Option<Duration>) -> Self {
         Self { lasts, ..self }
     }
 
-    /// Counts `bytes` of an artifact that is being written.
     pub(super) fn draft(&self, bytes: u64) -> Result<(), NoPayloadRoom> {
         self.space.draft(self.owner.as_deref(), bytes)
     }
 
-    /// Gives back what [`Self::draft`] counted.
+    /// Reverses [`Self::draft`].
     pub(super) fn undraft(&self, bytes: u64) {
         self.space.undraft(self.owner.as_deref(), bytes);
     }
@@ -101,7 +97,7 @@ impl PayloadStore {
         &self.dir
     }
 
-    /// Stores `bytes`, on a thread for the host's own store. Equal bytes share one file.
+    /// On a thread for the host's own store. Equal bytes share one file.
     pub async fn keep(
         &self,
         bytes: Vec<u8>,
@@ -111,16 +107,15 @@ impl PayloadStore {
         STORE.run(move || store.write(&bytes, media_type)).await?
     }
 
-    /// Returns the bytes of the payload `sha256:<hex>`, at most `bytes_max`; reads on a thread for the host's own
-    /// store. Fails with [`PayloadChanged`] if the bytes were changed on disk.
+    /// On a thread for the host's own store. Fails beyond `bytes_max`, and with [`PayloadChanged`] if bytes were
+    /// changed on disk.
     pub async fn fetch(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         let store = self.clone();
         let digest = digest.to_owned();
         STORE.run(move || store.read(&digest, bytes_max)).await?
     }
 
-    /// Returns at most `bytes_max` bytes of the payload from `offset` on; reads on a thread for the host's own store. A
-    /// part cannot be checked against the digest of the whole.
+    /// On a thread for the host's own store. A part cannot be checked against the whole's digest.
     pub async fn fetch_part(
         &self,
         digest: &str,
@@ -142,8 +137,8 @@ impl PayloadStore {
         STORE.run(read).await?
     }
 
-    /// Copies the payload to `target`, in chunks, on a thread for the host's own store. Fails with [`PayloadChanged`] if
-    /// the bytes were changed on disk; `target` then has them nevertheless.
+    /// On a thread for the host's own store. Fails with [`PayloadChanged`] if bytes were changed on disk; `target` then
+    /// has them nevertheless.
     pub async fn copy(&self, digest: &str, target: fs::File) -> anyhow::Result<()> {
         let store = self.clone();
         let digest = digest.to_owned();
@@ -177,8 +172,7 @@ impl PayloadStore {
         STORE.run(copy).await?
     }
 
-    /// Removes the drafts of artifacts that a killed process left behind, and once a day the payloads that no call of the
-    /// last `age_max` had.
+    /// Removes drafts of killed processes, and once a day payloads without a call in the last `age_max`.
     pub fn sweep(&self, age_max: Duration) {
         drafts::sweep(&self.dir);
         self.space.list.end(None);
@@ -188,7 +182,6 @@ impl PayloadStore {
         }
     }
 
-    /// `true` if it is time to look for old payloads; then the next look is a day later.
     fn is_due(&self) -> bool {
         if !self.dir.is_dir() {
             return false;
@@ -223,7 +216,6 @@ impl PayloadStore {
         }
     }
 
-    /// The file of the payload `sha256:<hex>`.
     fn path(&self, digest: &str) -> anyhow::Result<PathBuf> {
         let name = digest.strip_prefix("sha256:").filter(|hex| is_name(hex));
         Ok(self.dir.join(name.context("not a digest of a payload")?))
@@ -236,7 +228,6 @@ impl PayloadStore {
         Ok(reference(digest, bytes, media_type))
     }
 
-    /// Puts the payload `name` where readers look for it.
     fn place(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
         let path = self.dir.join(name);
         // It stays as long as the last call that has it.
@@ -272,7 +263,6 @@ impl PayloadStore {
 }
 
 impl PayloadStore {
-    /// Makes room for the payload `name`, and has `place` put it where readers look for it.
     pub(super) fn admit(
         &self,
         name: &str,
@@ -284,11 +274,8 @@ impl PayloadStore {
         place().inspect_err(|_| self.space.forget(owner, name))
     }
 
-    /// Opens the payload `sha256:<hex>`, and checks its bytes without holding them in memory.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, or others could have changed it.
+    /// Checks the bytes without holding them in memory. Fails if the file cannot be read, or others could have changed
+    /// it.
     pub fn open(&self, digest: &str) -> io::Result<StoredPayload> {
         let Some(name) = digest.strip_prefix("sha256:").filter(|hex| is_name(hex)) else {
             return Ok(StoredPayload::Missing);
@@ -316,7 +303,6 @@ impl PayloadStore {
     }
 }
 
-/// Reads `file` to its end, and gives each chunk to `take`. Returns the SHA-256 in hexadecimal digits, and the size.
 fn each_chunk(
     file: &mut fs::File,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,
@@ -335,7 +321,6 @@ fn each_chunk(
     }
 }
 
-/// `true` if `name` can name a payload: the SHA-256 of its bytes.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() == 64
         && name
@@ -343,7 +328,7 @@ pub(super) fn is_name(name: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// `true` if the age since `at` is such. A time in the future has no age: the clock was set back since.
+/// A time in the future has no age: the clock was set back since.
 fn is_age(at: SystemTime, is_such: impl FnOnce(Duration) -> bool) -> bool {
     SystemTime::now().duration_since(at).is_ok_and(is_such)
 }

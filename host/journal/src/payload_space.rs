@@ -11,12 +11,10 @@ use crate::memory::PayloadList;
 use crate::payload_list::PayloadList;
 use toolcell_system::pool::share;
 
-/// Maximum size of all payloads, in bytes, unless it is set.
+/// Default, for all payloads.
 pub const PAYLOAD_BYTES: u64 = 4 << 30;
-/// The caller of calls without one.
 const UNNAMED: &str = "-";
 
-/// Why there is no room for a payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPayloadRoom {
     /// It is larger than what its caller may have.
@@ -43,14 +41,12 @@ pub(super) struct NewPayload<'a> {
     pub(super) lasts: Option<Duration>,
 }
 
-/// The room for the payloads in one folder.
 #[derive(Debug)]
 pub(super) struct PayloadSpace {
     total: u64,
     share: u64,
     /// Whose payloads there are.
     pub(super) list: PayloadList,
-    /// Bytes of the artifacts that are being written, by caller.
     drafts: Mutex<HashMap<Box<str>, u64>>,
 }
 
@@ -70,7 +66,7 @@ impl PayloadSpace {
         }
     }
 
-    /// Notes that `owner` has the payload `name` of `bytes` for the time `lasts`, and makes room for it. May block.
+    /// Makes room for a payload of `owner`. May block.
     pub(super) fn admit(
         &self,
         owner: Option<&str>,
@@ -91,12 +87,11 @@ impl PayloadSpace {
         self.list.admit(&new, share, self.total)
     }
 
-    /// Notes that `owner` does not have the payload after all, because it could not be written.
+    /// Undoes the note of a payload that could not be written.
     pub(super) fn forget(&self, owner: Option<&str>, name: &str) {
         self.list.forget(owner.unwrap_or(UNNAMED), name);
     }
 
-    /// Counts `bytes` of an artifact that `owner` writes.
     pub(super) fn draft(&self, owner: Option<&str>, bytes: u64) -> Result<(), NoPayloadRoom> {
         let mut drafts = self.drafts();
         let total: u64 = drafts.values().sum();
@@ -115,7 +110,7 @@ impl PayloadSpace {
         Ok(())
     }
 
-    /// Gives back what [`Self::draft`] counted.
+    /// Reverses [`Self::draft`].
     pub(super) fn undraft(&self, owner: Option<&str>, bytes: u64) {
         let owner = owner.unwrap_or(UNNAMED);
         let mut drafts = self.drafts();

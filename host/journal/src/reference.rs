@@ -1,4 +1,4 @@
-//! Resolves a reference in a record: to a payload on disk, or a text in the record of a call (AT-FS).
+//! Resolves references in records, to payloads or texts of a call (AT-FS).
 
 use std::ops::ControlFlow;
 
@@ -10,45 +10,36 @@ use toolcell_spec::digest;
 use super::payload::is_name;
 use super::{CallLog, LogError};
 
-/// The fields of an invocation that hold inputs, without `_ref` at the end.
+/// Without `_ref` at the end.
 const INPUTS: [&str; 4] = [
     "model_input",
     "observable_input",
     "permission_input",
     "call_input",
 ];
-/// The text that replaces redacted content.
 const MARKS: [&str; 2] = [REDACTED, "[secret "];
-/// Maximum number of calls that are named for one reference.
 const CALLS_MAX: usize = 20;
 
-/// A reference that a record has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// The digest of a payload, or of an input.
     Digest(String),
-    /// The digest of a partial result.
     Partial(String),
-    /// A keyed hash in place of the digest of an input with sensitive values.
+    /// A keyed hash, for an input with sensitive values.
     Concealed(String),
 }
 
-/// The log's knowledge of a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceInfo {
-    /// The ids of the calls whose records have it, at most 20.
+    /// At most 20 ids.
     pub calls: Vec<String>,
-    /// The media type of the payload.
     pub media_type: Option<String>,
-    /// The referenced text, if a record has it.
     pub text: Option<String>,
     /// `true` if the text was redacted, and so is nowhere.
     pub redacted: bool,
 }
 
 impl Reference {
-    /// Reads a reference as records write it: `toolcell:payload/sha256:<hex>`, `sha256:<hex>`, `partial:sha256:<hex>` or
-    /// `blake3-keyed:<hex>`. `None` for any other text.
+    /// `toolcell:payload/sha256:<hex>`, `sha256:<hex>`, `partial:sha256:<hex>` or `blake3-keyed:<hex>`; else `None`.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(hex) = text.strip_prefix("blake3-keyed:") {
             return is_name(hex).then(|| Self::Concealed(text.to_owned()));
@@ -63,13 +54,11 @@ impl Reference {
         is_digest(digest).then(|| Self::Digest(digest.to_owned()))
     }
 
-    /// The reference in the form that all records with it contain.
     pub fn as_str(&self) -> &str {
         let (Self::Digest(text) | Self::Partial(text) | Self::Concealed(text)) = self;
         text
     }
 
-    /// Looks it up in `record`; `None` if it is not there.
     fn look(&self, record: &Value) -> Option<ReferenceInfo> {
         let known = match self {
             Self::Digest(digest) => payload(record, digest).or_else(|| input(record, digest)),
@@ -88,11 +77,6 @@ impl Reference {
 }
 
 impl CallLog {
-    /// Returns what the records of calls know of `reference`; `None` if none has it.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
     pub fn look_up(&self, reference: &Reference) -> Result<Option<ReferenceInfo>, LogError> {
         let mut found: Option<ReferenceInfo> = None;
         self.scan(reference.as_str(), |record| {
@@ -118,7 +102,6 @@ fn is_digest(text: &str) -> bool {
     text.strip_prefix("sha256:").is_some_and(is_name)
 }
 
-/// A payload that a call stored.
 fn payload(record: &Value, digest: &str) -> Option<ReferenceInfo> {
     let stored = record["persistence"]
         .as_array()
@@ -144,7 +127,7 @@ fn payload(record: &Value, digest: &str) -> Option<ReferenceInfo> {
     })
 }
 
-/// An input of a call. Its text is known if it still has the digest: with sensitive values, the record has another one.
+/// Text is known if it matches the digest, which sensitive values prevent.
 fn input(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     let invocation = &record["invocation"];
     let name = INPUTS
@@ -170,7 +153,7 @@ fn input(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     })
 }
 
-/// A partial result. The tool's text of sensitive data is nowhere.
+/// The tool's text of sensitive data is nowhere.
 fn partial(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     let mut all = record["progress"].as_array()?.iter();
     let has = |progress: &&Value| {

@@ -1,13 +1,12 @@
-//! Files that keep their holes: blocks of zeros are not written, so that the zeros of a tool take no room on the disk.
+//! Holes in place of blocks of zeros, so that the zeros of a tool take no room on the disk.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Size of a block of zeros that becomes a hole, in bytes: the block size of most file systems.
+/// The block size of most file systems.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Writes `bytes` at the position of `file`, which is its end, and leaves holes where they have a block of zeros. The file has its
-/// size only after [`end`].
+/// Leaves holes for blocks of zeros. Expects the position at the end; the size is right only after [`end`].
 pub(super) fn append(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
     let mut written = 0;
@@ -25,7 +24,7 @@ pub(super) fn append(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(rest)
 }
 
-/// Ends a file of `bytes`: it may end with a hole.
+/// The file may end with a hole.
 pub(super) fn end(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes)
 }

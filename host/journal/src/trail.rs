@@ -13,11 +13,11 @@ use toolcell_spec::{
 
 use crate::{CallLog, Keep};
 
-/// Maximum size of the events that are noted of one call while it runs, in bytes. Its record has all of them.
+/// Of one running call; its record has all events.
 const NOTED_BYTES_MAX: usize = 1 << 20;
 
-/// Event fields that the host itself fills. They are not redacted, so that a caller cannot remove one by a sensitive
-/// argument that equals it. Progress is redacted before it becomes an event.
+/// Fields that the host fills in. They are not redacted, so that a caller cannot remove one by a sensitive argument
+/// that equals it. Progress is redacted before.
 const OWN_WORDS: [&str; 17] = [
     "abort_reason",
     "behavior",
@@ -38,7 +38,7 @@ const OWN_WORDS: [&str; 17] = [
     "status",
 ];
 
-/// Receives every event of a call as it happens. Called from within the call: it must not block.
+/// Receives events of calls as they happen. It must not block, as calls wait for it.
 ///
 /// ```
 /// use std::sync::mpsc::Sender;
@@ -57,15 +57,15 @@ const OWN_WORDS: [&str; 17] = [
 /// }
 /// ```
 pub trait Listener: Send + Sync {
-    /// Receives one event. Events of one call arrive in causal order.
+    /// Events of one call come in causal order.
     fn event(&self, event: &ToolEvent);
 
-    /// Receives the record of a call that has ended, before its caller does; a call made by a tool comes before the tool's
-    /// own call. Called for the listeners of a host only. If the output may be on no disk, the record comes without it.
+    /// Comes before the caller gets the record, and for a tool's call before the tool's own end; only for listeners of
+    /// a host. Outputs that may be on no disk are left out.
     fn ended(&self, _record: &CallRecord) {}
 }
 
-/// An event that belongs to no call (AT-EV-01..05); `data` is an object. `tool_id` is `None` if it is not about one tool.
+/// An event of no call (AT-EV-01..05); `data` is an object, and `tool_id` is `None` if no single tool is concerned.
 pub fn of_no_call(
     source: &Arc<str>,
     event_type: EventType,
@@ -93,16 +93,14 @@ pub fn of_no_call(
     }
 }
 
-/// Where the events of a call go while it runs, beside its listeners.
+/// Takes events of a running call, beside its listeners.
 #[derive(Clone)]
 pub struct Outlet {
     pub log: CallLog,
-    /// The session of the call.
     pub session: Option<Arc<str>>,
 }
 
-/// The events of a request to cancel the call `id` that changed nothing, with the reason `why`: the call has ended, or
-/// there is none (AT-CAN-01, AT-CAN-04).
+/// For an ended or unknown call; `why` is the reason (AT-CAN-01, AT-CAN-04).
 pub fn canceled_in_vain(
     source: &Arc<str>,
     id: InvocationId,
@@ -124,15 +122,14 @@ pub fn canceled_in_vain(
     })
 }
 
-/// The events and the progress of one call, in causal order.
+/// Events and progress of a call, in causal order.
 #[derive(Clone)]
 pub struct Trail(Arc<Inner>);
 
-/// A trail that does not keep its call's listeners.
+/// Does not keep the listeners.
 pub struct WeakTrail(Weak<Inner>);
 
 impl WeakTrail {
-    /// The trail; `None` after its call has ended.
     pub fn upgrade(&self) -> Option<Trail> {
         self.0.upgrade().map(Trail)
     }
@@ -145,14 +142,12 @@ struct Inner {
     source: Arc<str>,
     subject: Arc<str>,
     trace_refs: Vec<Value>,
-    /// `None` for a call that does not run.
     outlet: Option<Outlet>,
     kept: Mutex<TrailContents>,
-    /// Held while events are noted.
     noting: Mutex<()>,
 }
 
-/// Notes the events of a call that is dropped before its end, because another process may go on with it.
+/// Notes events of a dropped call, because another process may go on with it.
 pub struct FlushOnDrop(Trail);
 
 impl Drop for FlushOnDrop {
@@ -161,7 +156,6 @@ impl Drop for FlushOnDrop {
     }
 }
 
-/// The contents of a trail.
 #[derive(Default)]
 pub struct TrailContents {
     pub events: Vec<ToolEvent>,
@@ -169,25 +163,20 @@ pub struct TrailContents {
     tool_id: Option<Arc<str>>,
     cancel_requested: bool,
     cancel_acknowledged: bool,
-    /// `true` if the call has ended.
     ended: bool,
-    /// `true` if the call goes on without its caller.
     is_task: bool,
-    /// `true` if the tool's own words are in no event and no record, because none may have its output.
+    /// `true` if no event and no record may have the tool's own words.
     is_silent: bool,
     redactor: Redactor,
     meter: SpokenMeter,
     noted: NotedSoFar,
 }
 
-/// The notes in the log about a running call.
 #[derive(Default)]
 struct NotedSoFar {
     events: usize,
     bytes: usize,
-    /// `true` if more will be noted soon.
     is_due: bool,
-    /// `true` if nothing more is noted.
     is_over: bool,
 }
 
@@ -229,8 +218,8 @@ impl Trail {
         }))
     }
 
-    /// Resumes the trail of a call that another process began; `events` are its events so far. They include all that the
-    /// log has: an event that followers know already would take the place of a later one.
+    /// Continues another process's trail. `events` include all of the log: an event that followers know already would
+    /// take the place of a later one.
     pub fn resume(
         invocation: &ToolInvocation,
         events: Vec<ToolEvent>,
@@ -261,47 +250,42 @@ impl Trail {
         self.0.noting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be dropped before another process can go on with the call.
+    /// Drop it before another process can go on.
     pub fn leaving(&self) -> FlushOnDrop {
         FlushOnDrop(self.clone())
     }
 
-    /// Notes what is not noted yet, and nothing later: followers would take an event that the log gets after another
-    /// process went on with the call for one of that process.
+    /// Notes the rest, and nothing later: followers would take it for an event of the next process.
     fn leave(&self) {
         let _noting = self.noting();
         self.note_rest();
         self.kept().noted.is_over = true;
     }
 
-    /// Sets the tool that later events name.
     pub fn resolved(&self, tool_id: &str) {
         self.kept().tool_id = Some(tool_id.into());
     }
 
-    /// Redacts everything from now on: what is kept, and what listeners receive.
+    /// Redacts records and events from now on.
     pub fn redact(&self, redactor: Redactor) {
         self.kept().redactor = redactor;
     }
 
-    /// Says that the log has the first `events` of the call.
     pub fn is_noted(&self, events: usize) {
         let noted = &mut self.kept().noted;
         noted.events = noted.events.max(events);
     }
 
-    /// Keeps everything off the log until the call has ended, because its output may be on no disk.
+    /// Nothing is noted until the end, because the output may be on no disk.
     pub fn keep_unnoted(&self) {
         self.kept().noted.is_over = true;
     }
 
-    /// Leaves the texts that the tool reports while it runs out of every event and out of the record, because no record
-    /// may have its output.
+    /// Keeps the tool's texts out of events and record, because no record may have its output.
     pub fn silence(&self) {
         self.kept().is_silent = true;
     }
 
-    /// `true` if texts of the tool stay out of events and records.
     pub fn is_silent(&self) -> bool {
         let kept = self.kept();
         kept.is_silent || kept.redactor.is_silent()
@@ -312,15 +296,14 @@ impl Trail {
         Timestamp::after(self.0.began)
     }
 
-    /// Publishes an event; `data` is an object.
+    /// `data` is an object.
     pub fn emit(&self, event_type: EventType, data: Value) {
         let mut kept = self.kept();
         let event = self.event(&kept, event_type, data);
         self.publish(&mut kept, event);
     }
 
-    /// Creates an event without publishing it, and returns it with all events up to it, so that they can be stored
-    /// first. Then [`Self::announce`] publishes it.
+    /// An unpublished event with all up to it, to be stored before [`Self::announce`].
     pub fn prepare(&self, event_type: EventType, data: Value) -> (Vec<ToolEvent>, ToolEvent) {
         let kept = self.kept();
         let event = self.event(&kept, event_type, data);
@@ -329,12 +312,10 @@ impl Trail {
         (events, event)
     }
 
-    /// Publishes an event that was prepared.
     pub fn announce(&self, event: ToolEvent) {
         self.publish(&mut self.kept(), event);
     }
 
-    /// All events so far.
     pub fn events(&self) -> Vec<ToolEvent> {
         self.kept().events.clone()
     }
@@ -351,7 +332,6 @@ impl Trail {
         self.plain_event(kept.tool_id.clone(), event_type, data)
     }
 
-    /// Creates an event with `data` that were redacted.
     fn plain_event(
         &self,
         tool_id: Option<Arc<str>>,
@@ -388,7 +368,7 @@ impl Trail {
         kept.events.push(event);
     }
 
-    /// Appends the events that the log does not have yet, as far as they fit. May block.
+    /// Appends missing events that fit. May block.
     pub(crate) fn note(&self) {
         let _noting = self.noting();
         self.note_rest();
@@ -410,7 +390,7 @@ impl Trail {
         }
     }
 
-    /// The events that the log does not have yet, as far as they fit, and the place of the first one.
+    /// Missing events that fit, and the place of the first.
     fn unnoted(&self) -> (usize, Vec<ToolEvent>) {
         let mut kept = self.kept();
         let is_over = kept.ended || kept.noted.is_over;
@@ -433,7 +413,7 @@ impl Trail {
         (first, more.to_vec())
     }
 
-    /// Assigns `progress` its identity, sequence and time, and publishes it as an event.
+    /// Assigns identity, sequence and time, and publishes an event.
     pub fn progress(&self, mut progress: ToolProgress) {
         progress.invocation_id = self.0.invocation_id;
         progress.progress_id = ProgressId::new();
@@ -460,8 +440,8 @@ impl Trail {
         self.emit(event_type, json!({ "progress": progress }));
     }
 
-    /// Tells how far the call is (AT-PSTAT-01..10): that it waits, or goes on without its caller. A call that has told
-    /// anything also tells that it starts, and how it ends; of any other, the events say so already.
+    /// Progress of a call that waits, or goes on without its caller (AT-PSTAT-01..10). Only such a call also tells its
+    /// start and end; of others, the events do.
     pub fn reached(&self, status: ProgressStatus) {
         use ProgressStatus::{Backgrounded, Queued, WaitingForInput, WaitingForPermission};
         let waits = matches!(
@@ -478,7 +458,7 @@ impl Trail {
         }
     }
 
-    /// Tells that the tool runs, if nothing was told for the time `silence`. Returns whether it did.
+    /// Tells that the tool runs, after `silence`. Returns whether it did.
     pub fn beat(&self, silence: Duration) -> bool {
         let is_recent = |said: &ToolProgress| {
             u128::from(self.now().millis_since(said.timestamp)) < silence.as_millis()
@@ -490,8 +470,7 @@ impl Trail {
         is_silent
     }
 
-    /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
-    /// the log as a block.
+    /// A redacted line, only for listeners: the result has the log as a block.
     pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
         if self.0.listeners.is_empty() {
             return;
@@ -526,7 +505,7 @@ impl Trail {
             .for_each(|listener| listener.event(&event));
     }
 
-    /// Publishes that cancellation was requested: once, and before it is acknowledged.
+    /// Published once, and before the acknowledgement.
     pub fn cancel_requested(&self, reason: AbortReason) {
         if !std::mem::replace(&mut self.kept().cancel_requested, true) {
             self.emit(
@@ -536,14 +515,14 @@ impl Trail {
         }
     }
 
-    /// Publishes that the guest noticed the request: once, however often the guest acknowledges it.
+    /// Published once, however often the guest acknowledges.
     pub fn cancel_acknowledged(&self, how: &str) {
         if !std::mem::replace(&mut self.kept().cancel_acknowledged, true) {
             self.emit(EventType::CancelAcknowledged, json!({ "by": how }));
         }
     }
 
-    /// Publishes that a requested cancellation came too late: the call ended otherwise (AT-CAN-04).
+    /// The request came too late (AT-CAN-04).
     pub fn cancel_failed(&self, reason: AbortReason) {
         self.cancel_requested(reason);
         self.emit(
@@ -552,7 +531,6 @@ impl Trail {
         );
     }
 
-    /// Returns whether the progress includes a partial result.
     pub fn has_partial_result(&self) -> bool {
         self.kept()
             .progress
@@ -560,12 +538,10 @@ impl Trail {
             .any(|progress| progress.status == ProgressStatus::PartialResult)
     }
 
-    /// `true` if the call has ended.
     pub fn has_ended(&self) -> bool {
         self.kept().ended
     }
 
-    /// Takes the contents out of the trail.
     pub fn finish(&self) -> TrailContents {
         let mut kept = self.kept();
         std::mem::replace(
@@ -578,7 +554,6 @@ impl Trail {
     }
 }
 
-/// Approximate size of a value, in bytes, without serializing it.
 fn size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 16,
@@ -594,7 +569,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Redacts `progress`; all of its texts if the call `is_silent`.
+/// Redacts all texts if the call `is_silent`.
 fn hide(
     redactor: &Redactor,
     is_silent: bool,

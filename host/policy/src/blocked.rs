@@ -1,4 +1,4 @@
-//! Tools that a surface withholds by name: denied by a rule for all arguments, or missing from the role.
+//! Tools that a surface withholds by name: denied for all arguments, or missing from the role.
 
 use anyhow::Context;
 
@@ -9,8 +9,7 @@ use super::pattern::WordPattern;
 use super::rule_match::is_named;
 
 impl Policy {
-    /// Returns the rules that deny every call of the tool, as they are written: those that are about it, and about no
-    /// path, URL, resource, command or operation of a call. `risk` is the risk that the tool declares; a call can only have a higher one.
+    /// Rules that deny every call of the tool. `risk` is the declared one, as a call's can only be higher.
     pub fn blocking(
         &self,
         declaration: &ToolDeclaration,
@@ -31,7 +30,7 @@ impl Policy {
     }
 }
 
-/// Patterns of tools: of their qualified names, names and ids.
+/// Patterns of qualified names, names and ids of tools.
 ///
 /// ```
 /// use toolcell_policy::ToolPatterns;
@@ -47,11 +46,7 @@ pub struct ToolPatterns {
 }
 
 impl ToolPatterns {
-    /// Compiles patterns, in which `*` matches any text.
-    ///
-    /// # Errors
-    ///
-    /// A pattern that is empty or not valid.
+    /// `*` matches any text. Fails on a pattern that is empty or not valid.
     pub fn compile<S: AsRef<str>>(texts: &[S]) -> anyhow::Result<Self> {
         let compile = |text: &S| {
             WordPattern::compile(text.as_ref()).with_context(|| format!("tool {:?}", text.as_ref()))
@@ -63,7 +58,6 @@ impl ToolPatterns {
         })
     }
 
-    /// Returns whether one of the patterns matches one of the tool's names.
     pub fn matches(&self, declaration: &ToolDeclaration) -> bool {
         let qualified = declaration.qualified_name();
         let names = [
@@ -76,14 +70,12 @@ impl ToolPatterns {
             .any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
-    /// Returns whether the patterns are for this tool of `component`: one matches one of its names, and no installed
-    /// tool with different bytes has that name.
+    /// One pattern matches, and no installed tool with different bytes has that name.
     pub fn allow(&self, declaration: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
         let means = |name: &str| self.compiled.iter().any(|pattern| pattern.matches(name));
         self.matches(declaration) && !policy.is_impostor(declaration, component, means)
     }
 
-    /// The patterns as they are written.
     pub fn texts(&self) -> &[String] {
         &self.texts
     }

@@ -1,5 +1,4 @@
-//! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
-//! host resolves them.
+//! Subjects in a call's arguments: the tool declares which arguments name them; the host resolves them.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,31 +14,24 @@ use toolcell_system::resolved_path::ResolvedPath;
 use super::network::{Origin, is_plain};
 use super::{Capability, Grants, Mount, PathPattern};
 
-/// Maximum number of paths and URLs of one call, because each is compared with every grant and every rule.
+/// Paths and URLs are each compared with every grant and every rule.
 const SUBJECTS_MAX: usize = 1_000;
-/// Maximum number of path components resolved for all paths of one call, those in link targets included. Each costs a
-/// system call.
+/// Path components of a call, link targets included. Each costs a system call.
 pub(super) const STEPS_MAX: usize = 20_000;
-/// Maximum number of subjects of a call that is decided on inline.
 const QUICK_SUBJECTS_MAX: usize = 16;
-/// Maximum bytes of all subjects of a call that is decided on inline.
 const QUICK_BYTES_MAX: usize = 4 << 10;
 
-/// Subjects in the arguments of one call.
 #[derive(Debug, Default)]
 pub(super) struct CallSubjects {
     pub(super) paths: Vec<NamedPath>,
     pub(super) urls: Vec<NamedUrl>,
     pub(super) resources: Vec<String>,
     pub(super) commands: Vec<NamedCommand>,
-    /// Ids of operations of other protocols.
     pub(super) operations: Vec<String>,
 }
 
-/// A command in an argument.
 #[derive(Debug)]
 pub(super) struct NamedCommand {
-    /// Its words, with one space between them.
     pub(super) text: String,
     /// `true` if every shell reads it as these words.
     pub(super) plain: bool,
@@ -66,7 +58,6 @@ impl NamedCommand {
         })
     }
 
-    /// The command with the name of its program alone, without the folder.
     pub(super) fn by_name(&self) -> &str {
         let program = self.text.split(' ').next().unwrap_or_default();
         let folder = program.rfind('/').map_or(0, |at| at + 1);
@@ -74,34 +65,26 @@ impl NamedCommand {
     }
 }
 
-/// A URL in an argument.
 #[derive(Debug)]
 pub(super) struct NamedUrl {
     pub(super) url: Url,
-    /// `true` if every server interprets the typed path in the same way. In `url`, dot segments are already resolved.
+    /// `true` if every server interprets the typed path alike. Dot segments in `url` are already resolved.
     pub(super) plain: bool,
 }
 
-/// A path in an argument, and where it leads.
 #[derive(Debug)]
 pub(super) struct NamedPath {
-    /// As it was typed.
     pub(super) typed: String,
-    /// As the guest would open it: absolute.
+    /// Absolute, as the guest would open it.
     pub(super) guest: String,
-    /// Canonical as far as it exists, whether or not the guest can reach it.
+    /// Canonical as far as it exists, even if out of reach.
     pub(super) host: PathBuf,
-    /// Paths of the symbolic links on the way.
     pub(super) links: Vec<PathBuf>,
-    /// Index of the mount that the guest would open it through; `None` if it is out of reach.
+    /// Index of the guest's mount; `None` if out of reach.
     pub(super) mount: Option<usize>,
 }
 
-/// Reads the arguments that `fields` describe, and resolves their paths in `capability`.
-///
-/// # Errors
-///
-/// `subject_unreadable`, `too_many_subjects` and `subjects_too_long`.
+/// Resolves the arguments in `fields`. Fails with `subject_unreadable`, `too_many_subjects` or `subjects_too_long`.
 pub(super) fn named(
     fields: &[SubjectField],
     input: &Input,
@@ -132,9 +115,8 @@ pub(super) fn named(
     Ok(named)
 }
 
-/// Returns `input` with its paths as [`named`] resolved them, because only some languages heed a working directory, and none
-/// knows the caller's where it was not granted; `None` if they are so already, or if the call gets no folder in which a path
-/// could lead anywhere.
+/// Makes paths absolute, because only some languages heed a working directory, and none knows the caller's where it was
+/// not granted; `None` if nothing changes, or no folder is granted.
 pub(super) fn absolute(
     fields: &[SubjectField],
     input: &Input,
@@ -172,13 +154,11 @@ pub(super) fn absolute(
     (value != *given).then(|| input.with_value(value))
 }
 
-/// Returns whether arguments of a tool are paths.
 pub fn names_paths(fields: &[SubjectField]) -> bool {
     fields.iter().any(|field| field.kind == SubjectKind::Path)
 }
 
-/// Returns `input` with its paths as the guest would get them in the folders that `grants` give a tool with `profile`; `None`
-/// if they are so already.
+/// Makes paths absolute as a guest with `profile` and `grants` would get them; `None` if nothing changes.
 pub fn with_whole_paths(
     profile: &PermissionProfile,
     fields: &[SubjectField],
@@ -188,7 +168,7 @@ pub fn with_whole_paths(
     absolute(fields, input, &Capability::effective(profile, grants, &[]))
 }
 
-/// Where the path `default` leads, if the guest itself, in its working directory, would not find it.
+/// Target of `default`, if the guest would not find it in its own working directory.
 fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
     let own = joined(capability.cwd.as_deref().unwrap_or_default(), default);
     let path = guest_path(default, capability);
@@ -214,7 +194,7 @@ fn give(mut value: &mut Value, steps: &[String], path: String) {
     }
 }
 
-/// Returns whether deciding on `input` inline could delay other calls: its arguments name many or long subjects.
+/// `true` if many or long subjects could delay other calls during an inline decision.
 pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
     let Ok(value) = input.value() else {
         return false;
@@ -232,14 +212,13 @@ pub fn names_much(fields: &[SubjectField], input: &Input) -> bool {
 }
 
 impl NamedUrl {
-    /// The origin, if requests can be sent there.
     pub(super) fn origin(&self) -> Option<Origin> {
         Origin::of_url(&self.url)
     }
 }
 
 impl NamedPath {
-    /// Returns whether `pattern`, of a denial or a question, covers the path's target or a link on its way.
+    /// `true` if the pattern of a denial or a question covers the target or a link.
     pub(super) fn touches(&self, pattern: &PathPattern) -> bool {
         let links = self.links.iter().filter(|_| guard!("denied_names"));
         links.chain([&self.host]).any(|place| pattern.covers(place))
@@ -247,7 +226,7 @@ impl NamedPath {
 }
 
 impl CallSubjects {
-    /// Adds the commands that `field` names. A list is one command.
+    /// A list is one command.
     fn add_commands(&mut self, field: &SubjectField, input: &Value) -> Result<(), Refusal> {
         let mut found = pointed(input, &pointer_steps(&field.pointer));
         found.retain(|value| !value.is_null());
@@ -266,7 +245,6 @@ impl CallSubjects {
         Ok(())
     }
 
-    /// Adds the subject `text`. Resolving a path takes its components from `steps`.
     fn add(
         &mut self,
         field: &SubjectField,
@@ -307,7 +285,7 @@ impl CallSubjects {
     }
 }
 
-/// Returns whether `typed` has one interpretation: it contains nothing that parsing a URL drops, converts or resolves.
+/// `true` if parsing drops, converts and resolves nothing.
 fn is_plain_url(typed: &str) -> bool {
     let Some((_, rest)) = typed.split_once("://") else {
         return false;
@@ -316,7 +294,6 @@ fn is_plain_url(typed: &str) -> bool {
     is_plain(path) && !typed.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
-/// The refusal of paths that lead through more than [`STEPS_MAX`] components.
 pub(super) fn too_long() -> Refusal {
     let message = format!(
         "the paths among the arguments lead through more than {STEPS_MAX} names, those in links included; name fewer or \
@@ -344,8 +321,8 @@ fn subjects<'v>(input: &'v Value, field: &SubjectField) -> Vec<&'v Value> {
         .collect()
 }
 
-/// `typed` as the guest would open it: absolute. A relative path starts in the caller's folder, or, if that leads into no
-/// mount, in the only granted folder. `..` and links in a mount are left to the guest, as they were typed.
+/// Relative paths start in the caller's folder, or, if that leads into no mount, in the only granted one. `..` and
+/// links in a mount are left to the guest.
 fn guest_path(typed: &str, capability: &Capability) -> String {
     if typed.starts_with('/') {
         return settled("", typed, &capability.mounts).unwrap_or_else(|| typed.to_owned());
@@ -367,8 +344,8 @@ fn joined(folder: &str, typed: &str) -> String {
     }
 }
 
-/// `typed`, below `start`, as a path that begins with a mount; `None` if it leads into none. `..` removes the name before it
-/// only where no link can be: in `start`, which has none, and outside of all mounts, where nothing exists for a guest.
+/// `None` if the path leads into no mount. `..` removes a name only where no link can be: in `start`, and outside of
+/// all mounts, where nothing exists for a guest.
 fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
     let whole = joined(start, typed);
     let names: Vec<Component<'_>> = Path::new(&whole).components().collect();
@@ -413,7 +390,7 @@ fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
     None
 }
 
-/// Returns whether a path that is `depth` names below a folder never leaves it when continued with `rest`.
+/// `true` if `rest` never leaves the folder that is `depth` names up.
 fn stays(mut depth: usize, rest: &[Component<'_>]) -> bool {
     rest.iter().all(|name| {
         let is_up = *name == Component::ParentDir;
@@ -427,9 +404,8 @@ fn stays(mut depth: usize, rest: &[Component<'_>]) -> bool {
     })
 }
 
-/// Resolves `typed`: chooses the mount as the guest would, by whole components, and follows links on the host below it.
-/// A path that cannot be resolved counts as out of reach, like one outside all mounts, so that the caller cannot tell
-/// which it is.
+/// Chooses the mount as the guest would, and follows links on the host below it. An unresolvable path counts as out of
+/// reach, so that the caller cannot tell which it is.
 fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath {
     let guest = guest_path(typed, capability);
     let mount = mount_of(&guest, &capability.mounts);
@@ -459,7 +435,7 @@ fn locate(typed: &str, capability: &Capability, steps: &mut usize) -> NamedPath 
     }
 }
 
-/// Index of the mount with the longest path that `guest` starts with, by whole components.
+/// The longest mount wins, by whole components.
 pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
     let names = mounts.iter().enumerate().filter_map(|(at, mount)| {
         below(guest, &mount.guest).map(|_| (Path::new(&mount.guest).components().count(), at))
@@ -467,7 +443,7 @@ pub(super) fn mount_of(guest: &str, mounts: &[Mount]) -> Option<usize> {
     names.max_by_key(|(length, _)| *length).map(|(_, at)| at)
 }
 
-/// `guest` relative to `folder`, if it starts with all components of `folder`; `..` is not resolved.
+/// Compares whole components; `..` is not resolved.
 pub(super) fn below<'p>(guest: &'p str, folder: &str) -> Option<&'p Path> {
     Path::new(guest).strip_prefix(folder).ok()
 }

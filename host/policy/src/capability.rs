@@ -8,59 +8,50 @@ use super::call_subjects::{below, mount_of};
 use super::network::Origin;
 use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret_grant};
 
-/// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Canonical path, to be opened without following links.
+    /// Canonical, to be opened without following links.
     pub host: PathBuf,
     pub guest: String,
     pub writable: bool,
 }
 
-/// A place that stays closed even inside a mounted folder.
+/// A place that is closed even inside a mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     pub what: PathPattern,
-    /// `true`: closed for reading and writing; `false`: closed for writing only.
+    /// `false`: for writing only.
     pub read: bool,
-    /// `true` if the host closes it in every call, regardless of the operator; a question omits it.
+    /// `true` if closed in every call; a question omits it.
     pub by_host: bool,
 }
 
-/// Everything that one call can reach. The default is empty.
+/// All that one call can reach; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capability {
     pub mounts: Vec<Mount>,
     pub denials: Vec<Denial>,
-    /// Secrets that requests carry, and their origins. The guest sees neither the values nor that they are sent.
+    /// Secrets and their origins. The guest sees neither values nor that they are sent.
     pub secrets: Vec<SecretUse>,
-    /// The tools that it may call.
     pub tools: ToolCalls,
-    /// The requests that may be sent.
     pub network: Network,
-    /// URLs that stay closed, whatever the network grants allow.
     pub closed_urls: Vec<UrlPattern>,
-    /// Guest path of a temporary folder, which is created for the call and deleted after it.
+    /// Guest path of a folder that is deleted after the call.
     pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
-    /// Guest path of the working directory: the caller's, if it lies in a mount or contains one; otherwise the only
-    /// granted folder.
+    /// The caller's folder, if it lies in a mount or contains one; otherwise the only granted one.
     pub cwd: Option<String>,
-    /// The caller's working directory, where relative paths among the arguments start, as a guest would name it. No guest
-    /// learns it.
+    /// Start of relative paths among the arguments. No guest learns it.
     pub from: Option<String>,
-    /// Guest path of the only granted folder, before the call is narrowed to what its arguments name.
+    /// The only granted folder before narrowing.
     pub only: Option<String>,
 }
 
-/// Maximum number of granted folders that a message names.
 const FOLDERS_SHOWN: usize = 5;
-/// Guest path of the folder for drafts (`local_draft`).
 const SCRATCH: &str = "/scratch";
 
 impl Capability {
-    /// The intersection of what `profile` declares and `grants` allows, without what `closed` denies. It has no network
-    /// yet: see `Self::reach`.
+    /// Intersects `profile` and `grants`, without `closed`. The network is left to `Self::reach`.
     pub fn effective(profile: &PermissionProfile, grants: &Grants, closed: &[Denial]) -> Self {
         let mut capability = Self::default();
         let writes = profile.wants_file_write();
@@ -94,7 +85,6 @@ impl Capability {
         capability
     }
 
-    /// The folders of the call, to be read: what preflight gets.
     pub(super) fn to_look(&self) -> Self {
         let Self {
             mut mounts,
@@ -117,7 +107,6 @@ impl Capability {
         }
     }
 
-    /// Sets where relative paths start, for a caller with these grants.
     pub(super) fn start(&mut self, grants: &Grants) {
         let cwd = grants.cwd.as_deref();
         let inside = cwd.and_then(|cwd| self.guest_path(cwd));
@@ -132,7 +121,6 @@ impl Capability {
         self.cwd = inside.or_else(|| self.only.clone());
     }
 
-    /// Guest path of the mount that has all others in it, if there is one.
     pub(super) fn only_folder(&self) -> Option<&str> {
         let outer = self
             .mounts
@@ -145,7 +133,6 @@ impl Capability {
         is_only.then_some(outer.guest.as_str())
     }
 
-    /// The mounted folders, as a message names them; empty if there is none.
     pub(super) fn folders_in_words(&self) -> String {
         let shown: Vec<&str> = self
             .mounts
@@ -159,14 +146,12 @@ impl Capability {
         }
     }
 
-    /// Sets the network of the call: what `profile` declares and `grants` allows, narrowed to the origins `named` in
-    /// its arguments.
+    /// Intersects declared and granted networks, narrowed to the origins `named` in the arguments.
     pub(super) fn reach(&mut self, profile: &PermissionProfile, grants: &Grants, named: &[Origin]) {
         self.network = Network::effective(profile, &grants.network, named, &self.closed_urls);
     }
 
-    /// A canonical form, independent of the order of the grants; approvals are bound to it. It holds digests of values
-    /// that may be secret.
+    /// Independent of the order of the grants; approvals are bound to it. Possibly secret values are digests.
     pub fn canonical(&self) -> Value {
         // No `..` in this pattern, so that a new field must be bound too.
         let Self {
@@ -220,7 +205,7 @@ impl Capability {
         })
     }
 
-    /// Names what a call gets: the same for the same capability (AT-EXEC-13).
+    /// The same for the same capability (AT-EXEC-13).
     pub fn reference(&self) -> String {
         short_id("sandbox", &self.canonical().to_string(), 16)
     }
@@ -241,7 +226,7 @@ impl Capability {
         });
     }
 
-    /// Keeps the denials that could lie in a mounted folder, because only the sandbox can enforce those.
+    /// Keeps denials that could lie in a mounted folder, because only the sandbox can enforce those.
     pub(super) fn keep_denials(&mut self, closed: &[Denial]) {
         let meets = |denial: &&Denial| {
             self.mounts
@@ -252,27 +237,26 @@ impl Capability {
         self.denials = kept;
     }
 
-    /// Makes all mounts read-only; the scratch folder stays writable.
+    /// The scratch folder stays writable.
     pub(super) fn read_only(&mut self) {
         self.mounts
             .iter_mut()
             .for_each(|mount| mount.writable = false);
     }
 
-    /// Returns whether the call can make lasting changes to files.
     pub fn is_writable(&self) -> bool {
         self.mounts.iter().any(|mount| mount.writable)
     }
 
-    /// Returns whether the working directory, if any, lies in a mount; otherwise it is an empty folder.
+    /// Otherwise the working directory is an empty folder.
     pub fn holds_cwd(&self) -> bool {
         self.cwd
             .as_deref()
             .is_none_or(|cwd| mount_of(cwd, &self.mounts).is_some())
     }
 
-    /// Guest path of `host`, if it lies in a mount or contains one. If it contains one, relative paths still mean what
-    /// the caller means, and files beside the mount do not exist for the guest.
+    /// Guest path of a place in a mount or around one. Around one, relative paths keep the caller's meaning, and files
+    /// beside the mount do not exist for the guest.
     pub(super) fn guest_path(&self, host: &Path) -> Option<String> {
         let inside = self.mounts.iter().find_map(|mount| {
             let rest = host.strip_prefix(&mount.host).ok()?;

@@ -1,4 +1,4 @@
-//! Limits a call that another call makes to the permissions of the caller's permit.
+//! Limits a call by another call to the caller's permit.
 
 use toolcell_spec::{AccessKind, ErrorCode, ReasonType};
 
@@ -8,18 +8,15 @@ use super::network::Origin;
 use super::rule_match::RuleCall;
 use super::{Capability, DecisionCase, Denial, Grants, Mount, Permit, facts};
 
-/// The most that a call may do which another call makes. It can be made from the permit of that call alone, so that no
-/// other code can raise it.
+/// Made from the caller's permit alone, so that no other code can raise it.
 #[derive(Clone, Debug)]
 pub struct CallCeiling {
     capability: Capability,
     changes_nothing: bool,
-    /// The `tool_id` of the tool that makes the call.
     pub(super) caller: String,
 }
 
 impl CallCeiling {
-    /// The ceiling of the calls that `permit` makes, which is for the tool `tool_id`.
     pub fn from_permit(permit: &Permit, tool_id: &str) -> Self {
         Self {
             capability: permit.capability().clone(),
@@ -28,14 +25,12 @@ impl CallCeiling {
         }
     }
 
-    /// Returns whether a tool with the qualified name `name` may be called.
     pub fn may_call(&self, name: &str) -> bool {
         self.capability.tools.allow(name)
     }
 }
 
-/// Capability that the profile of `case` declares and its grants allow, without the denials in `closed`, and at most
-/// its caller's. It has no network yet.
+/// The declared and granted capability, without `closed`, and at most the caller's. It has no network yet.
 pub(super) fn effective(case: &DecisionCase<'_>, closed: &[Denial]) -> Capability {
     let mut wide = Capability::effective(case.declared.profile, case.grants, closed);
     if let Some(ceiling) = case.ceiling.filter(|_| guard!("child_ceiling")) {
@@ -44,8 +39,7 @@ pub(super) fn effective(case: &DecisionCase<'_>, closed: &[Denial]) -> Capabilit
     wide
 }
 
-/// Sets the network of `wide`: what was declared and granted, narrowed to the origins `named`, and no more than the
-/// caller has.
+/// Narrows the network to the origins `named`, and to the caller's.
 pub(super) fn reach(case: &DecisionCase<'_>, wide: &mut Capability, named: &[Origin]) {
     if let Some(ceiling) = case.ceiling {
         wide.closed_urls
@@ -57,7 +51,7 @@ pub(super) fn reach(case: &DecisionCase<'_>, wide: &mut Capability, named: &[Ori
     }
 }
 
-/// Why the call gets no access of this `kind`: `ruling`, or that its caller has less than the grants allow.
+/// `ruling`, or that the caller has less than the grants allow.
 pub(super) fn blame(
     call: &RuleCall<'_>,
     kind: &AccessKind,
@@ -77,7 +71,7 @@ pub(super) fn blame(
     beyond(case, ceiling, "more access than that tool has in this call")
 }
 
-/// Denies a call that can make lasting changes if the call that makes it can make none.
+/// A call with lasting changes needs a caller that can make some.
 pub(super) fn check(case: &DecisionCase<'_>, world: Capability) -> Result<Capability, Box<Ruling>> {
     let Some(ceiling) = case
         .ceiling
@@ -108,8 +102,7 @@ fn beyond(case: &DecisionCase<'_>, ceiling: &CallCeiling, what: &str) -> Ruling 
 }
 
 impl Capability {
-    /// Keeps only what `most` has too. A folder for drafts stays, because each call has its own. Networks are limited when
-    /// they are known.
+    /// Folders for drafts stay, because each call has its own. Networks are limited later.
     fn limit(&mut self, most: &Self, grants: &Grants) {
         let mut mounts: Vec<Mount> = Vec::new();
         let met = self.mounts.iter().flat_map(|mount| {
@@ -139,7 +132,7 @@ impl Capability {
     }
 }
 
-/// The folder that both mounts hold, where the first one shows it.
+/// The folder in both, placed as in the first.
 fn meet(mount: &Mount, most: &Mount) -> Option<Mount> {
     let writable = mount.writable && most.writable;
     if mount.host.starts_with(&most.host) {

@@ -16,7 +16,6 @@ use super::{
     PermitTerms, PreflightPermit, ceiling, facts, suggestion, unused,
 };
 
-/// The decision on one call, and its outcome.
 #[derive(Debug)]
 pub struct PolicyVerdict {
     /// Boxed, because it passes through several functions.
@@ -24,20 +23,18 @@ pub struct PolicyVerdict {
     pub outcome: DecisionOutcome,
 }
 
-/// Outcome of a decision: a permit, a question, or a refusal.
 #[derive(Debug)]
 pub enum DecisionOutcome {
     Allow(Box<Permit>),
-    /// The call needs an approval first.
     Ask(Box<ApprovalQuestion>),
     Deny(Refusal),
 }
 
-/// Decides whether the call that `case` describes may run, and with which capability.
+/// Decides on a call and its capability.
 ///
-/// Denials of any layer come first, then questions, then allowances. Every access kind that the profile declares must
-/// be granted, because a tool is not started without what it says it needs. Grants are narrowed to what the profile
-/// declares, and to the paths and origins that the call's arguments name.
+/// Denials of any layer come first, then questions, then allowances. Every declared access kind must be granted,
+/// because no tool starts without its needs; grants are narrowed to the profile, and to paths and origins in the
+/// arguments.
 pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
     let assessed = assess(&case);
     let decision = record(&case, &assessed);
@@ -76,7 +73,7 @@ pub fn decide(case: DecisionCase<'_>) -> PolicyVerdict {
     PolicyVerdict { decision, outcome }
 }
 
-/// Decides what preflight of the call may read: `None` if the call is denied, or needs an approval first.
+/// Read access of preflight; `None` if the call is denied, or needs an approval first.
 pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
     match decide(case).outcome {
         DecisionOutcome::Allow(permit) => Some(PreflightPermit::from_permit(&permit)),
@@ -84,7 +81,7 @@ pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
     }
 }
 
-/// The reasons for a decision. It carries no permit.
+/// Reasons for a decision, without a permit.
 ///
 /// ```
 /// use toolcell_policy::Explanation;
@@ -97,19 +94,16 @@ pub fn look(case: DecisionCase<'_>) -> Option<PreflightPermit> {
 /// ```
 #[derive(Debug)]
 pub struct Explanation {
-    /// The decision, as its record would be.
     pub decision: PermissionDecision,
-    /// The refusal that the caller would get; `None` if the call would not be denied.
+    /// `None` if the call would not be denied.
     pub refusal: Option<Refusal>,
-    /// Every rule as it was compared with the call, the highest authority first.
+    /// Comparison with every rule, the highest authority first.
     pub looks: Vec<RuleMatch>,
-    /// The capability that the call would get.
     pub capability: Capability,
-    /// The risk that the tool declares, or a higher one that its effects imply.
+    /// Declared, or a higher one implied by effects.
     pub risk: RiskLevel,
 }
 
-/// Explains what [`decide`] would decide, without making a permit.
 pub fn explain(case: &DecisionCase<'_>) -> Explanation {
     let assessed = assess(case);
     let decision = record(case, &assessed);
@@ -128,7 +122,6 @@ pub fn explain(case: &DecisionCase<'_>) -> Explanation {
     }
 }
 
-/// Result of [`assess`].
 struct CallAssessment {
     ruling: Ruling,
     world: Capability,
@@ -136,7 +129,6 @@ struct CallAssessment {
     looks: Vec<RuleMatch>,
 }
 
-/// The finding that a [`PermissionDecision`] records.
 pub(super) struct Ruling {
     pub(super) behavior: Behavior,
     pub(super) source: Option<RuleSource>,
@@ -144,7 +136,7 @@ pub(super) struct Ruling {
     pub(super) message: String,
     pub(super) rule_refs: Vec<String>,
     pub(super) blocked_path: Option<String>,
-    /// Refusal for the caller; `Some` exactly if the call is denied.
+    /// `Some` exactly if the call is denied.
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -157,12 +149,11 @@ impl Ruling {
         }
     }
 
-    /// Denies the call with this code and message.
     pub(super) fn refuse(kind: ReasonType, code: ErrorCode, message: String) -> Self {
         Self::deny(kind, Refusal::new(code, message))
     }
 
-    /// Adds a rule or grant that took part; the first one names the source.
+    /// The first rule or grant names the source.
     fn add(&mut self, words: &str, source: RuleSource) {
         if !self.rule_refs.iter().any(|known| known == words) {
             self.source = self.source.or(Some(source));
@@ -182,7 +173,6 @@ impl Ruling {
         }
     }
 
-    /// Names the matching rules of `behavior` as the reason.
     fn by(mut self, looks: &[RuleMatch], behavior: Behavior) -> Self {
         let deciding = || matching(looks, behavior);
         self.source = deciding().next().map(|look| look.source);
@@ -239,7 +229,7 @@ fn record(case: &DecisionCase<'_>, assessed: &CallAssessment) -> Box<PermissionD
     })
 }
 
-/// Everything that decided, by name (AT-DEC-08).
+/// All that decided, by name (AT-DEC-08).
 fn policy_refs(case: &DecisionCase<'_>, ruling: &Ruling) -> Vec<String> {
     let mut refs = ruling.rule_refs.clone();
     match (ruling.kind, case.opinion) {
@@ -300,8 +290,8 @@ fn assess(case: &DecisionCase<'_>) -> CallAssessment {
     }
 }
 
-/// The capability of the call: what was declared and granted, without what denials close, narrowed to what the
-/// arguments name, and by the tool's own sandbox profile and read-only claims.
+/// Intersection of declaration and grants, without denials, narrowed to the arguments, and by the tool's own sandbox
+/// profile and read-only claims.
 fn world(
     call: &RuleCall<'_>,
     mut closed: Vec<Denial>,
@@ -376,7 +366,6 @@ fn refused_call(refusal: Refusal) -> Box<Ruling> {
     Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal))
 }
 
-/// Narrows `wide` to the paths among the arguments.
 fn narrowed(
     call: &RuleCall<'_>,
     wide: &Capability,
@@ -401,7 +390,7 @@ fn narrowed(
     })
 }
 
-/// The risk that the tool declares, raised to at least what its effects and `wide` imply.
+/// At least what effects and `wide` imply.
 fn risk(case: &DecisionCase<'_>, wide: &Capability) -> RiskLevel {
     let profile = case.declared.profile;
     let least = if profile.has_effect(&WriteEffect::Irreversible) {
@@ -414,8 +403,7 @@ fn risk(case: &DecisionCase<'_>, wide: &Capability) -> RiskLevel {
     profile.risk_level.max(least)
 }
 
-/// Rules on a call that no rule denies, in the order of authority: the mode, denials of hooks, questions, allowances. A
-/// hook's `allow` has no effect here: a question is still asked.
+/// By authority: mode, denials of hooks, questions, allowances. A hook's `allow` leaves questions.
 fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     let case = call.case;
     if case.policy.mode == Mode::Plan
@@ -468,7 +456,6 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
     allow(case, looks, world)
 }
 
-/// The effect of a call, in words for a message; `None` if it has none.
 fn effect(case: &DecisionCase<'_>, world: &Capability) -> Option<&'static str> {
     let profile = case.declared.profile;
     if world.is_writable() {
@@ -484,8 +471,8 @@ fn effect(case: &DecisionCase<'_>, world: &Capability) -> Option<&'static str> {
     }
 }
 
-/// Why the tool's own profile requires an approval (AT-PERM-03, 05, 10); `None` if it does not. `named`: a rule allows
-/// the tool by a name that is bound to its bytes, or by its component digest.
+/// The profile's reason for an approval (AT-PERM-03, 05, 10). `named`: a rule allows the tool by a name bound to bytes,
+/// or by its component digest.
 fn asks(case: &DecisionCase<'_>, risk: RiskLevel, named: bool) -> Option<String> {
     let profile = case.declared.profile;
     if profile.has_effect(&WriteEffect::Irreversible) {
@@ -515,7 +502,7 @@ fn asks(case: &DecisionCase<'_>, risk: RiskLevel, named: bool) -> Option<String>
         .then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
 }
 
-/// Returns `question` if the mode and the tool's profile permit asking, otherwise a denial.
+/// A denial, if mode or profile forbids asking.
 fn ask(case: &DecisionCase<'_>, mut question: Ruling) -> Ruling {
     if let Some(ceiling) = case.ceiling {
         // The approver has to know that the arguments come from a tool.

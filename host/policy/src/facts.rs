@@ -4,11 +4,10 @@ use toolcell_spec::{AccessKind, Effects, Extra, PermissionProfile, SafetyFacts, 
 
 use super::{Capability, DecisionCase};
 
-/// The property of a decision with the effective facts.
 pub const EFFECTIVE_FACTS: &str = "effective_facts";
 
-/// Safety facts of the call, for its record: what the host enforces, and what the tool says beyond that. What it does not say
-/// counts against it (AT-N-03). Whether the call may run is decided by [`changes_nothing`], never by these words.
+/// Enforced and stated facts, for the record; unstated ones count against the tool (AT-N-03). [`changes_nothing`], not
+/// these words, decides.
 pub(super) fn effective(case: &DecisionCase<'_>, capability: &Capability) -> SafetyFacts {
     let mut claims = claims(case);
     let changes = !changes_nothing(case.declared.profile, capability);
@@ -28,8 +27,7 @@ pub(super) fn effective(case: &DecisionCase<'_>, capability: &Capability) -> Saf
     }
 }
 
-/// The stricter of the tool's claims for all inputs and its component's claims for this one. One claim to only read is
-/// enough, because the host enforces it.
+/// The stricter claims for all inputs and for this one. One claim to only read is enough, because the host enforces it.
 fn claims(case: &DecisionCase<'_>) -> SafetyFacts {
     let claims = [Some(case.declared.facts), case.classified];
     let one = |fact: fn(&SafetyFacts) -> Option<bool>, wins: bool| {
@@ -46,15 +44,15 @@ fn claims(case: &DecisionCase<'_>) -> SafetyFacts {
     }
 }
 
-/// Returns whether a call with `capability` can make no lasting change, locally or remotely, as the host enforces it.
+/// `true` if the host enforces that nothing lasting changes, locally or remotely.
 pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
     let mutates =
         profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
     !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
 }
 
-/// Effective, declared and classified facts for the record. Empty unless the component classified the input, the
-/// effective `is_read_only` differs from the declared one, or the declaration contradicts the profile.
+/// Empty without a classification or a contradiction: of the effective and the declared `is_read_only`, or of
+/// declaration and profile.
 pub(super) fn recorded(case: &DecisionCase<'_>, capability: &Capability) -> Extra {
     let effective = effective(case, capability);
     let declared = case.declared.facts;

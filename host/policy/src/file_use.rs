@@ -1,24 +1,23 @@
-//! Components of plain functions that use files and cannot say so. They get the folders that an operator grants on the
-//! command line of a command with no other component, because such a grant can be meant for nothing else. Grants in files
-//! and those beside other components are for tools that declare what they use.
+//! Components of plain functions cannot say that they use files. They get folders granted on the command line of a
+//! command with no other component, because such a grant can be meant for nothing else; other grants are for declaring
+//! tools.
 
 use toolcell_spec::{AccessKind, PermissionProfile, RuleSource, WriteEffect};
 
 use super::Grants;
 
-/// A tool's declared use of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileUse {
-    /// Its profile says all of it.
+    /// All is in the profile.
     #[default]
     Declared,
-    /// Nothing, and the grants may be meant for other components: it gets none.
+    /// No declaration, and grants may be meant for other components: none are given.
     Unsaid,
-    /// Nothing, and the command is for its component alone: it gets what the command line grants.
+    /// No declaration, but the command line is for this component alone.
     AsGranted,
 }
 
-/// The profile and the grants of a tool that gets [`FileUse::AsGranted`]. `None` if the command line grants no folder.
+/// Profile and grants with [`FileUse::AsGranted`]. `None` without a folder on the command line.
 pub fn as_granted(
     profile: &PermissionProfile,
     grants: &Grants,

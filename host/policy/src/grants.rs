@@ -10,40 +10,36 @@ use super::network::NetworkRule;
 use super::place::{resolve, rooted};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant, ToolGrant};
 
-/// A granted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderGrant {
-    /// Canonical path: links in the granted path are followed once, when the grant is read, and not again at each call.
+    /// Canonical: links are followed once, when the grant is read.
     pub host: PathBuf,
-    /// Paths of the symbolic links that were followed. A call is refused while one of them lies where a tool may write.
+    /// Followed links. A call is refused while one lies where a tool may write.
     pub links: Vec<PathBuf>,
-    /// Path of the folder inside the guest; the host path unless it was mapped.
+    /// The host path unless mapped.
     pub guest: String,
-    /// The grant as written, for the record: `--allow-read=src`.
+    /// As written, for the record: `--allow-read=src`.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// A denied path, whatever is granted. Each symbolic link on the way to a denied path is denied too.
+/// A path that is closed whatever is granted, as is each symbolic link on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedPath {
     /// Canonical, so far as it exists.
     pub host: PathBuf,
-    /// The rule as written, for the record.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// A granted environment variable, set or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableGrant {
     pub name: String,
-    /// The rule as written, for the record.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// The caller's grants to the tools it calls. The default grants nothing.
+/// Grants of a caller to the tools that it calls; by default nothing.
 ///
 /// ```
 /// use toolcell_policy::{GrantWord, Grants, Provenance};
@@ -56,37 +52,34 @@ pub struct VariableGrant {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
-    /// Folders whose content may be read.
     pub read: Vec<FolderGrant>,
-    /// A write grant includes reading.
+    /// Includes reading.
     pub write: Vec<FolderGrant>,
-    /// Names and values.
     pub environment: Vec<(String, String)>,
-    /// The grants behind `environment`, including unset variables.
+    /// The grants behind `environment`, unset variables included.
     pub variables: Vec<VariableGrant>,
-    /// Names and origins; the values stay in the store until a call needs them.
+    /// Values stay in the store until needed.
     pub secrets: Vec<SecretGrant>,
-    /// The tools that calls may call.
     pub tools: Vec<ToolGrant>,
-    /// Paths that can be neither read nor written.
+    /// Paths closed for reading and writing.
     pub deny_read: Vec<ClosedPath>,
-    /// Paths that cannot be written.
+    /// Paths closed for writing.
     pub deny_write: Vec<ClosedPath>,
-    /// Folders that the path of a denial leaves through `..`. A tool may not move or replace them, because that would
-    /// undo the denial.
+    /// Folders that a denial's path leaves through `..`. A tool may not move or replace them, because that would undo
+    /// the denial.
     pub held: Vec<PathBuf>,
-    /// Folders that hooks may change, in the grants of a tool, and the reverse. They grant nothing; links in them are
-    /// not trusted, as in a folder of [`Self::write`].
+    /// Folders that hooks may change, in a tool's grants, and the reverse. They grant nothing, but links in them are
+    /// not trusted, as in [`Self::write`].
     pub changeable: Vec<FolderGrant>,
-    /// The requests that may be sent, and those that may not.
+    /// Includes denials.
     pub network: NetworkGrants,
-    /// `true` if they were given to one component only, and are meant for no other.
+    /// `true` if meant for one component only.
     pub for_one: bool,
-    /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
+    /// The caller's; relative paths start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
 }
 
-/// Kind of a grant or denial: an option of the command line, or an entry of `[grants]` in a file.
+/// Kind of grant or denial: an option, or an entry of `[grants]` in a file.
 ///
 /// ```
 /// use toolcell_policy::{GrantWord, Grants, Provenance};
@@ -101,28 +94,24 @@ pub struct Grants {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantWord {
-    /// Read access to a folder and everything below it.
+    /// A folder and everything below it.
     Read,
-    /// Read and write access to a folder and everything below it.
+    /// Includes reading.
     Write,
-    /// One environment variable.
     Env,
     /// Closes a path for reading and writing.
     DenyRead,
     /// Closes a path for writing.
     DenyWrite,
-    /// Requests to a host.
     Net,
-    /// A secret in requests to one origin.
+    /// In requests to one origin.
     Secret,
-    /// Calls of other tools.
     Tool,
-    /// Closes a host for requests.
     DenyNet,
 }
 
 impl GrantWord {
-    /// All kinds, in the order in which they are applied.
+    /// In the order of application.
     pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Write,
@@ -135,17 +124,14 @@ impl GrantWord {
         Self::DenyNet,
     ];
 
-    /// The option of the command line.
     pub fn option(self) -> &'static str {
         self.names().0
     }
 
-    /// The entry of `[grants]` in a file.
     pub fn entry(self) -> &'static str {
         self.names().1
     }
 
-    /// Returns whether its values are paths.
     pub fn is_path(self) -> bool {
         match self {
             Self::Read | Self::Write | Self::DenyRead | Self::DenyWrite => true,
@@ -173,9 +159,9 @@ impl GrantWord {
 }
 
 impl Grants {
-    /// Adds the grant or denial `word` for `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a
-    /// path for a denial of files, a [`super::network::NetworkRule`] for the network, `NAME@ORIGIN` for a secret, a pattern
-    /// of qualified names for tools. An environment variable that is not set grants nothing.
+    /// Adds `spec`: `HOST` or `HOST=GUEST` for folders, a name for the environment, a path for a denial of files, a
+    /// [`super::network::NetworkRule`] for the network, `NAME@ORIGIN` for a secret, a pattern of qualified names for
+    /// tools. An unset environment variable grants nothing.
     ///
     /// # Errors
     ///
@@ -235,54 +221,53 @@ impl Grants {
         Ok(())
     }
 
-    /// Adds `--allow-read=SPEC`. `SPEC` is `HOST`, or `HOST=GUEST`.
+    /// `--allow-read=SPEC`, where `SPEC` is `HOST` or `HOST=GUEST`.
     pub fn allow_read(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Read, spec, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-write=SPEC`.
+    /// `--allow-write=SPEC`.
     pub fn allow_write(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Write, spec, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-env=NAME` with the value that `NAME` has in this process.
+    /// `--allow-env=NAME`, with this process's value.
     pub fn allow_env(&mut self, name: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Env, name, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--deny-read=PATH`: nothing below it is opened, whatever is allowed.
+    /// `--deny-read=PATH`: nothing below it is opened.
     pub fn deny_read(&mut self, path: &str) -> anyhow::Result<()> {
         self.add(GrantWord::DenyRead, path, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--deny-write=PATH`: nothing below it is changed, whatever is allowed.
+    /// `--deny-write=PATH`: nothing below it is changed.
     pub fn deny_write(&mut self, path: &str) -> anyhow::Result<()> {
         self.add(GrantWord::DenyWrite, path, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-net=SPEC`: see [`super::network::NetworkRule`] for the form of a `SPEC`.
+    /// `--allow-net=SPEC`, a [`super::network::NetworkRule`].
     pub fn allow_net(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Net, spec, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-secret=NAME@ORIGIN`: requests to exactly that origin may carry the secret `NAME`, if the tool
-    /// declares it. This does not grant the network itself.
+    /// `--allow-secret=NAME@ORIGIN`: requests of declaring tools to exactly that origin may carry it. The network
+    /// itself is not granted.
     pub fn allow_secret(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Secret, spec, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--allow-tool=PATTERN`: a tool that declares it may call the tools whose qualified names match.
+    /// `--allow-tool=PATTERN` of qualified names, for declaring tools.
     pub fn allow_tool(&mut self, pattern: &str) -> anyhow::Result<()> {
         self.add(GrantWord::Tool, pattern, &Provenance::COMMAND_LINE)
     }
 
-    /// Adds `--deny-net=SPEC`: such requests are not sent, whatever is allowed.
+    /// `--deny-net=SPEC`: such requests are never sent.
     pub fn deny_net(&mut self, spec: &str) -> anyhow::Result<()> {
         self.add(GrantWord::DenyNet, spec, &Provenance::COMMAND_LINE)
     }
 
-    /// Denies writing to the target of `path` and to the links on the way, like a `--deny-write` that is recorded as
-    /// `rule`.
+    /// Like `--deny-write`, recorded as `rule`, for the target and the links on the way.
     pub fn keep(&mut self, path: &Path, rule: &str, source: RuleSource) -> anyhow::Result<()> {
         let full = std::path::absolute(path)
             .with_context(|| format!("cannot find the path {}", path.display()))?;
@@ -290,14 +275,14 @@ impl Grants {
         Ok(())
     }
 
-    /// Does what [`Self::keep`] does, and never fails. If `path` cannot be resolved (a loop of links, a folder that may
-    /// not be entered), it denies writing to every link on the way and to the place where resolution stops, so that
-    /// nothing can be created at `path`. A place that is denied already is not added.
+    /// [`Self::keep`] that never fails. If `path` cannot be resolved (a loop of links, a folder that may not be
+    /// entered), it denies writing to every link on the way and where resolution stops, so that nothing can be created
+    /// at `path`. Denied places are not repeated.
     pub fn keep_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
         self.close_so_far(path, false, rule, source);
     }
 
-    /// Does what [`Self::keep_so_far`] does, and denies reading, too.
+    /// [`Self::keep_so_far`] that denies reading, too.
     pub fn shut_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
         self.close_so_far(path, true, rule, source);
     }
@@ -319,7 +304,7 @@ impl Grants {
         }
     }
 
-    /// Denies the end of `resolved` and every link on it, because a tool that replaced one of them would undo the denial.
+    /// Closes links too, because a tool that replaced one would undo the denial.
     fn close(&mut self, resolved: ResolvedPath, read: bool, rule: &str, source: RuleSource) {
         let ResolvedPath { end, links, left } = resolved;
         let links = links.into_iter().filter(|_| guard!("denied_links"));
@@ -336,7 +321,6 @@ impl Grants {
         self.held.extend(left);
     }
 
-    /// The grant that lets a tool or a hook change or replace `place`, for example a link there.
     pub(super) fn changing(&self, place: &Path) -> Option<&FolderGrant> {
         self.write
             .iter()
@@ -344,7 +328,7 @@ impl Grants {
             .find(|grant| place.starts_with(&grant.host))
     }
 
-    /// Adds the grants and denials of `other`. Fails if two folders would have the same path inside the guest.
+    /// Fails if two folders would have the same guest path.
     pub fn extend(&mut self, other: &Self) -> anyhow::Result<()> {
         for (folders, write) in [(&other.read, false), (&other.write, true)] {
             for grant in folders {
@@ -363,12 +347,12 @@ impl Grants {
         Ok(())
     }
 
-    /// All granted folders, writable ones first.
+    /// Writable ones first.
     pub fn folders(&self) -> impl Iterator<Item = &FolderGrant> {
         self.write.iter().chain(&self.read)
     }
 
-    /// Fails if another folder already has the same path inside the guest.
+    /// Fails if another folder has the same guest path.
     fn add_folder(&mut self, grant: FolderGrant, write: bool) -> anyhow::Result<()> {
         let is_same = |other: &&FolderGrant| other.guest == grant.guest && other.host != grant.host;
         if let Some(other) = self.folders().find(is_same) {
@@ -386,7 +370,6 @@ impl Grants {
         Ok(())
     }
 
-    /// The denied paths, each with whether reading is denied too.
     pub(super) fn closed(&self) -> impl Iterator<Item = (&ClosedPath, bool)> {
         let read = self.deny_read.iter().map(|path| (path, true));
         read.chain(self.deny_write.iter().map(|path| (path, false)))
@@ -471,8 +454,7 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
     })
 }
 
-/// Resolves the path of a denial. One with wildcards that names nothing is an error: a denial takes no patterns, and would
-/// close nothing.
+/// Fails on wildcards that name nothing: a denial takes no patterns, and would close nothing.
 fn plain_path(spec: &str, said: &Provenance<'_>) -> anyhow::Result<ResolvedPath> {
     let resolved = resolve(spec, said.base())?;
     ensure!(

@@ -5,8 +5,8 @@ use toolcell_spec::{AccessKind, PermissionProfile, Refusal, WriteEffect};
 
 use super::{Capability, Grants, Limits};
 
-/// Capability and limits of one hook component, decided when the hook is configured and not by any call. Like a
-/// `Permit`, only this module can construct it; unlike a `Permit`, it holds for every run of that hook.
+/// Capability and limits of a hook component, decided at configuration and valid for every run. Only this module can
+/// construct one.
 #[derive(Debug)]
 pub struct HookPermit {
     capability: Capability,
@@ -14,12 +14,8 @@ pub struct HookPermit {
 }
 
 impl HookPermit {
-    /// Makes the permit of a hook from `grants`. A hook has no profile of its own, because the operator who configures
-    /// it also grants. No grant may reach the folders `protected`; one run may take `wall`.
-    ///
-    /// # Errors
-    ///
-    /// `policy_blocked`, if [`Grants::refusal`] refuses the grants.
+    /// Needs no profile, because the operator who configures a hook also grants. No grant may reach `protected`; a run
+    /// may take `wall`. Fails with `policy_blocked`, if [`Grants::refusal`] does.
     pub fn standing(
         grants: &Grants,
         protected: &[PathBuf],
@@ -59,8 +55,7 @@ impl HookPermit {
     }
 }
 
-/// A hook runs with every call, so it gets much less than a tool. Its output may be as large as a tool's, because a
-/// hook that rewrites an output must be able to return it.
+/// A hook runs with every call, so it gets much less than a tool; but an output as large, because it may rewrite one.
 fn limits(wall: Duration) -> Limits {
     Limits {
         fuel: 20_000_000_000,

@@ -1,9 +1,8 @@
-//! DECISION. What a call may do: grants, the permission profile that a tool declares, and the sealed [`Permit`] that
-//! results from both.
+//! DECISION. Permissions of a call: grants, the tool's permission profile, and the sealed [`Permit`] that results from
+//! both.
 //!
-//! Nothing is granted by default. The effective capability is the intersection of what the tool's permission profile
-//! declares and what was granted. A decision allows, denies, or asks an [`ApprovalQuestion`], which becomes
-//! a permit only by an approval.
+//! Nothing is granted by default, and the capability is the intersection of profile and grants. Only an approval turns
+//! an [`ApprovalQuestion`] into a permit.
 
 #[macro_use(guard)]
 extern crate toolcell_spec;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use toolcell_spec::Usage;
 
-/// Limits of one call. The sandbox enforces each, and reports its usage.
+/// Limits of one call, which the sandbox enforces and reports.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,41 +17,39 @@ use toolcell_spec::Usage;
 // An approval is bound to all fields of these limits and of `NetworkLimits`, so serde may skip none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Units of wasmtime fuel: the deterministic CPU budget. Default: 500,000,000,000.
+    /// Units of wasmtime fuel, which are deterministic. Default: 500,000,000,000.
     pub fuel: u64,
-    /// Time from instantiation to the end of post-return, host calls included; at a component's first call also the time
-    /// that loading its code takes; checks that load it before wait for it just as long. Default: 60 s.
+    /// From instantiation to the end of post-return, host calls included, and loading code at a component's first call;
+    /// checks that load it before wait as long. Default: 60 s.
     pub wall: Duration,
-    /// Bytes of all linear memories together. Default: 256 MiB.
+    /// Bytes of all linear memories. Default: 256 MiB.
     pub memory_bytes: u64,
-    /// Elements of all tables together. Default: 100,000.
+    /// Elements of all tables. Default: 100,000.
     pub table_elements: u64,
     /// Core instances. Default: 64.
     pub instances: u64,
-    /// Files, streams and pollables open at once. Default: 1,024.
+    /// Open files, streams and pollables. Default: 1,024.
     pub handles: u64,
-    /// Files and folders of the host open at once. Default: 256.
+    /// Open files and folders of the host. Default: 256.
     pub descriptors: u64,
-    /// Bytes that may be written to files. Extending a file counts as writing, holes included; deleting gives nothing
-    /// back. Default: 1 GiB.
+    /// Written bytes. Extending a file counts, holes included; deleting gives nothing back. Default: 1 GiB.
     pub disk_bytes: u64,
-    /// Files, folders and links that may be created; deleting them gives nothing back. Default: 10,000.
+    /// Files, folders and links; deleting gives nothing back. Default: 10,000.
     pub files_created: u64,
-    /// Bytes of all artifacts together. Default: 1 GiB.
+    /// Bytes of all artifacts. Default: 1 GiB.
     pub artifact_bytes: u64,
-    /// Artifacts that may be created; dropping them gives nothing back. Default: 100.
+    /// Dropping artifacts gives nothing back. Default: 100.
     pub artifacts: u64,
     /// Bytes of content and structured output. Default: 8 MiB.
     pub output_bytes: u64,
-    /// Bytes of stdout, stderr and log messages together; the excess is dropped without an error. Default: 256 KiB.
+    /// Bytes of stdout, stderr and log messages; the excess is dropped. Default: 256 KiB.
     pub log_bytes: u64,
-    /// Progress updates kept; further ones are coalesced. Default: 1,000.
+    /// Further updates are coalesced. Default: 1,000.
     pub progress_updates: u64,
-    /// Limits of the requests.
     pub network: NetworkLimits,
 }
 
-/// Limits of the requests of one call.
+/// Request limits of one call.
 ///
 /// ```
 /// use toolcell_policy::{Limits, NetworkLimits};
@@ -62,23 +60,23 @@ pub struct Limits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NetworkLimits {
-    /// Requests, refused ones included. Default: 64.
+    /// Includes refused ones. Default: 64.
     pub requests: u64,
     /// Connections open at once; further requests wait. Default: 8.
     pub connections: u32,
-    /// Bytes sent over all connections, as they are on the wire. Default: 16 MiB.
+    /// Bytes on the wire, all connections. Default: 16 MiB.
     pub sent_bytes: u64,
-    /// Bytes received over all connections, as they are on the wire. Default: 64 MiB.
+    /// Bytes on the wire, all connections. Default: 64 MiB.
     pub received_bytes: u64,
-    /// Bytes of one head: the headers of a request, or the status line and headers of a response. Default: 32 KiB.
+    /// Bytes of the headers of a request, or of status line and headers of a response. Default: 32 KiB.
     pub header_bytes: u32,
-    /// Name lookup, connecting and the TLS handshake together. Default: 10 s.
+    /// Name lookup, connecting and TLS handshake. Default: 10 s.
     pub connect: Duration,
-    /// From a ready connection to the head of the response. Default: 30 s.
+    /// From a ready connection to the response head. Default: 30 s.
     pub first_byte: Duration,
-    /// Between two pieces of a response body. Default: 15 s.
+    /// Between pieces of a response body. Default: 15 s.
     pub between_bytes: Duration,
-    /// One request in total, from the wait for a connection to the end of the body. Default: 60 s.
+    /// From the wait for a connection to the end of the body. Default: 60 s.
     pub total: Duration,
 }
 
@@ -121,14 +119,13 @@ impl Default for Limits {
     }
 }
 
-/// Memory that the host itself needs for one call beside its limits, in bytes: the stack, and the call's records.
+/// Stack and records of a call, in bytes.
 const HOST_BYTES: u64 = 6 << 20;
-/// Bytes of a table element, which is a pointer.
 const TABLE_ELEMENT_BYTES: u64 = 8;
 
 impl Limits {
-    /// Maximum host memory that a call with these limits may take, in bytes: its memories and tables, its output as the
-    /// guest wrote it and as it was parsed, its logs, and what the host itself needs.
+    /// Maximum host memory of such a call: memories, tables, output as written and as parsed, logs, and the host's own
+    /// needs.
     pub fn host_bytes(&self) -> u64 {
         let tables = self.table_elements.saturating_mul(TABLE_ELEMENT_BYTES);
         let output = self.output_bytes.saturating_mul(2);
@@ -143,7 +140,7 @@ impl Limits {
         .fold(0, u64::saturating_add)
     }
 
-    /// The same limits with a wall time of at most `timeout_ms`, if it is set (AT-EXEC-14: the lowest of all wins).
+    /// At most `timeout_ms`, if set (AT-EXEC-14: the lowest of all wins).
     #[must_use]
     pub fn with_timeout_ms(mut self, timeout_ms: Option<u64>) -> Self {
         if let Some(timeout_ms) = timeout_ms {
@@ -152,7 +149,6 @@ impl Limits {
         self
     }
 
-    /// Remainder of the limits after `spent`.
     #[must_use]
     pub fn less(&self, spent: &Usage) -> Self {
         let mut left = self.clone();
@@ -175,7 +171,7 @@ impl Limits {
         left
     }
 
-    /// The same limits, with at most what `left` has of the quotas that a call shares with the calls that it makes.
+    /// At most `left`, for quotas shared with calls below.
     #[must_use]
     pub fn quotas_within(mut self, left: &Self) -> Self {
         self.disk_bytes = self.disk_bytes.min(left.disk_bytes);
@@ -190,7 +186,7 @@ impl Limits {
         self
     }
 
-    /// The limits of an export that only examines its input: validation, classification, description.
+    /// For exports that only examine input: validation, classification, description.
     #[must_use]
     pub fn for_checks(&self) -> Self {
         Self {

@@ -9,14 +9,12 @@ use super::network::{self, Origin};
 use super::rule_match::RuleCall;
 use super::{Capability, DecisionCase, PathPattern, suggestion};
 
-/// The options that grant a folder.
 const ALLOW_READ: &str = "--allow-read";
 const ALLOW_WRITE: &str = "--allow-write";
 
-/// Maximum number of granted hosts that a message names.
 const HOSTS_SHOWN: usize = 5;
 
-/// Why the grants do not cover `kind`; `None` if they do. `named`: the origins in the arguments.
+/// `None` if the grants cover `kind`. `named`: the arguments' origins.
 pub(super) fn missing(
     call: &RuleCall<'_>,
     kind: &AccessKind,
@@ -79,7 +77,6 @@ fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Rul
     closed_by(closing, message)
 }
 
-/// The denial of a call whose folder is closed by `closing`.
 fn closed_by(closing: Option<ClosingRule>, message: String) -> Ruling {
     let mut ruling = Ruling::refuse(ReasonType::Rule, ErrorCode::DeniedByRule, message);
     if let Some((words, source, blocked)) = closing {
@@ -90,10 +87,9 @@ fn closed_by(closing: Option<ClosingRule>, message: String) -> Ruling {
     ruling
 }
 
-/// The rule as written, its source, and the denied path.
+/// Written rule, source, and denied path.
 type ClosingRule = (String, RuleSource, String);
 
-/// The denial that closes the granted folder `host` for this call.
 fn closing(call: &RuleCall<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<ClosingRule> {
     let case = call.case;
     let mut closed = case
@@ -114,8 +110,7 @@ fn closing(call: &RuleCall<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> O
     Some((rule.words.clone(), rule.source, host.display().to_string()))
 }
 
-/// Why a path lies in no mount, if the reason is a denial that closes its grant: granting another folder would not
-/// help.
+/// Set if a denial closes the grant: granting another folder would not help.
 pub(super) fn closed_grant(call: &RuleCall<'_>, path: &NamedPath) -> Option<Ruling> {
     if path.mount.is_some() {
         return None;
@@ -135,8 +130,7 @@ pub(super) fn closed_grant(call: &RuleCall<'_>, path: &NamedPath) -> Option<Ruli
     Some(closed_by(Some(closing), message))
 }
 
-/// Why no request for a URL in the arguments may be sent; `None` if one may. This is known before the call, so it is
-/// decided before the call.
+/// `None` if one URL's requests may be sent. It is known, and so decided, before the call.
 pub(super) fn unreachable(
     case: &DecisionCase<'_>,
     capability: &Capability,
@@ -193,7 +187,6 @@ pub(super) fn unreachable(
     Some(ruling)
 }
 
-/// Why the call may send no request, although the tool declares that it needs the network.
 fn no_network(case: &DecisionCase<'_>, named: &[Origin]) -> Ruling {
     let tool_id = case.tool_id();
     let denied = |code, message| Ruling::refuse(ReasonType::SafetyCheck, code, message);
@@ -237,8 +230,7 @@ fn no_network(case: &DecisionCase<'_>, named: &[Origin]) -> Ruling {
     )
 }
 
-/// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
-/// credentials and names none is refused too.
+/// Refuses also a profile that asks for credentials and names none.
 fn missing_secret(
     case: &DecisionCase<'_>,
     capability: &Capability,
@@ -271,7 +263,6 @@ fn missing_secret(
     Some(Ruling::deny(ReasonType::Mode, refusal))
 }
 
-/// The refusal of a call whose paths `outside` lie in no granted folder. `write`: it may change files.
 pub(super) fn outside(
     case: &DecisionCase<'_>,
     refusal: Refusal,
@@ -284,7 +275,6 @@ pub(super) fn outside(
     folder_needed(Refusal { message, ..refusal }, write, options)
 }
 
-/// The refusal of a call that a grant of a folder, by these `options`, would let run.
 fn folder_needed(refusal: Refusal, write: bool, options: String) -> Refusal {
     let kind = if write {
         AccessKind::FileWrite
@@ -294,7 +284,6 @@ fn folder_needed(refusal: Refusal, write: bool, options: String) -> Refusal {
     refusal.needs(kind, None, options)
 }
 
-/// The granted requests, as a message names them.
 fn granted_hosts(case: &DecisionCase<'_>) -> String {
     let mut targets = case.grants.network.targets();
     let shown: Vec<String> = targets.by_ref().take(HOSTS_SHOWN).collect();
@@ -304,7 +293,6 @@ fn granted_hosts(case: &DecisionCase<'_>) -> String {
     }
 }
 
-/// The refusal of a call that lacks a grant.
 fn not_given(message: String) -> Refusal {
     Refusal::new(ErrorCode::NotGranted, message)
 }

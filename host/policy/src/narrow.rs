@@ -1,4 +1,4 @@
-//! Narrows the capability of one call to what its own arguments name. The specification does not define this step.
+//! Narrows a call's capability to what its arguments name, which the specification does not define.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,16 @@ use toolcell_spec::{ErrorCode, Refusal};
 use super::call_subjects::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
 
-/// Maximum number of paths that a message names.
 const PATHS_SHOWN: usize = 5;
 
-/// A path in the arguments that may not, or cannot safely, be given to the call.
 pub(super) struct OutOfReach<'p> {
     pub(super) refusal: Refusal,
     pub(super) path: PathBuf,
-    /// All paths that lie in no granted folder, if that is the reason.
+    /// All paths in no granted folder, if that is the reason.
     pub(super) outside: Vec<&'p NamedPath>,
 }
 
-/// Returns `capability` with only the folders that `paths` name: a folder itself, or the folder that contains a file.
-/// Access rights and guest paths stay as they were.
+/// Keeps only folders in `paths`, and those of files in `paths`, with rights and guest paths unchanged.
 pub(super) fn narrow<'p>(
     capability: &Capability,
     paths: &'p [NamedPath],
@@ -96,9 +93,8 @@ pub(super) fn narrow<'p>(
     Ok(narrowed)
 }
 
-/// Finds the folder that must be mounted so that `path` can be opened or created: canonical, and as the arguments name it;
-/// `None` if nothing can be opened or created. It takes the components that it looks at from `steps`, because each of many
-/// missing paths below a deep folder is resolved from the mount on.
+/// The folder to mount so that `path` can be opened or created: canonical, and as named. It takes components from
+/// `steps`, because each of many missing paths below a deep folder is resolved from the mount on.
 fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Option<(PathBuf, PathBuf)> {
     let guest = Path::new(&path.guest);
     if path.host.is_dir() {
@@ -123,8 +119,8 @@ fn folder_of(path: &NamedPath, mount: &Mount, steps: &mut usize) -> Option<(Path
         .find_map(|guest| Some((exists(guest)?, guest.to_owned())))
 }
 
-/// Mounts `host` under its own guest path and under the path in the arguments, both normalized and the latter also as
-/// written, because guest libraries compare paths as text. Adds the mounts that lie below it.
+/// Mounts `host` under its own guest path and the arguments' path, both normalized and the latter also as written,
+/// because guest libraries compare paths as text. Adds mounts below.
 fn admit(mounts: &mut Vec<Mount>, wide: &Capability, mount: &Mount, host: PathBuf, guest: PathBuf) {
     let own = host
         .strip_prefix(&mount.host)
@@ -157,7 +153,7 @@ fn admit(mounts: &mut Vec<Mount>, wide: &Capability, mount: &Mount, host: PathBu
     }
 }
 
-/// Removes `.` components and trailing slashes, because guest libraries compare paths as text.
+/// Drops `.` and trailing slashes, because guest libraries compare paths as text.
 fn tidy(name: &str) -> String {
     let tidy: PathBuf = Path::new(name).components().collect();
     tidy.to_string_lossy().into_owned()

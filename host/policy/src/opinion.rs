@@ -1,7 +1,7 @@
 use toolcell_spec::Behavior;
 
-/// Opinion of the hooks on a call. It is not a decision: `deny` and `ask` restrict the call, `allow` counts only where
-/// neither a rule nor the tool's profile says otherwise (AT-HOOK-15).
+/// Hooks' opinion, no decision: `deny` and `ask` restrict the call, `allow` counts only where neither a rule nor the
+/// tool's profile says otherwise (AT-HOOK-15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     pub behavior: Behavior,
@@ -10,8 +10,7 @@ pub struct Opinion {
 }
 
 impl Opinion {
-    /// Returns the stricter of two opinions; of two equal ones, the first. The resulting behavior does not depend on
-    /// the order of the hooks. `passthrough` is no opinion.
+    /// The stricter one, else the first, whatever the order of hooks. `passthrough` is none.
     pub fn combine(first: Option<Self>, second: Self) -> Option<Self> {
         match (first, second) {
             (first, second) if second.behavior == Behavior::Passthrough => first,

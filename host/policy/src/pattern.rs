@@ -1,4 +1,4 @@
-//! Patterns that rules match with: words, paths and URLs. Each is compiled once.
+//! Patterns of rules for words, paths and URLs, each compiled once.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,12 +11,11 @@ use toolcell_system::resolved_path::ResolvedPath;
 use super::network::{HostName, HostPattern, SplitUrl, host_and_port, is_plain, port_pattern};
 use super::place::rooted;
 
-/// A pattern for names and other words: `*` matches any text.
+/// `*` matches any text.
 #[derive(Clone, Debug)]
 pub struct WordPattern(GlobMatcher);
 
 impl WordPattern {
-    /// The pattern as written.
     pub fn text(&self) -> &str {
         self.0.glob().glob()
     }
@@ -31,27 +30,21 @@ impl WordPattern {
     }
 }
 
-/// A pattern for host paths and everything below them. It is compared with canonical paths only.
+/// Covers canonical host paths and everything below them.
 #[derive(Clone, Debug)]
 pub struct PathPattern {
     text: String,
-    /// The part without wildcards, resolved as far as it exists.
     prefix: PathBuf,
     below: PatternExtent,
-    /// Paths of the symbolic links that the pattern leads through.
     links: Vec<PathBuf>,
-    /// Folders that the pattern leaves through `..`.
     left: Vec<PathBuf>,
 }
 
-/// Extent of a pattern below its prefix.
 #[derive(Clone, Debug)]
 enum PatternExtent {
-    /// The prefix itself, and everything in it.
     All,
-    /// Names below the prefix.
     Names(GlobMatcher),
-    /// Nothing: the prefix itself only may not be moved or replaced.
+    /// Only keeps the prefix from being moved or replaced.
     Nothing,
 }
 
@@ -64,8 +57,7 @@ impl PartialEq for PathPattern {
 impl Eq for PathPattern {}
 
 impl PathPattern {
-    /// Compiles `text`, relative to `base`. `*` matches within one name, `**` matches across folders, and a pattern
-    /// that names a folder covers its contents.
+    /// `*` matches within one name, `**` across folders; a folder covers its contents.
     pub fn compile(text: &str, base: &Path) -> anyhow::Result<Self> {
         ensure!(!text.is_empty(), "an empty path matches nothing");
         let full = rooted(text, base)?;
@@ -102,12 +94,12 @@ impl PathPattern {
         })
     }
 
-    /// A pattern for exactly `folder`, which is canonical, and everything below it.
+    /// Covers the canonical `folder` and everything below it.
     pub(super) fn below(folder: PathBuf) -> Self {
         Self::at(folder, PatternExtent::All)
     }
 
-    /// A pattern that covers nothing, and only keeps `folder`, which is canonical, from being moved or replaced.
+    /// Only keeps the canonical `folder` from being moved or replaced.
     pub(super) fn itself(folder: PathBuf) -> Self {
         Self::at(folder, PatternExtent::Nothing)
     }
@@ -123,13 +115,11 @@ impl PathPattern {
         }
     }
 
-    /// Paths of the symbolic links that the pattern leads through.
     pub(super) fn links(&self) -> &[PathBuf] {
         &self.links
     }
 
-    /// This pattern, and patterns for the links and folders on its way, because a tool that could change one of them
-    /// could undo a denial.
+    /// Adds the links and folders on the way, because a tool that changed one could undo a denial.
     pub(super) fn with_way(&self) -> impl Iterator<Item = Self> + '_ {
         let links = self.links.iter().cloned().map(Self::below);
         [self.clone()]
@@ -138,22 +128,21 @@ impl PathPattern {
             .chain(self.left.iter().cloned().map(Self::itself))
     }
 
-    /// Returns whether the pattern covers anything; otherwise it only keeps a folder in its place.
+    /// `false` if the pattern only keeps a folder in its place.
     pub fn covers_anything(&self) -> bool {
         !matches!(self.below, PatternExtent::Nothing)
     }
 
-    /// The one path that the pattern covers with what is below it; `None` for a pattern with wildcards.
+    /// `None` for a pattern with wildcards.
     pub fn exact(&self) -> Option<&Path> {
         matches!(self.below, PatternExtent::All).then_some(self.prefix.as_path())
     }
 
-    /// The pattern as written, or the path that it is about.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether the pattern covers `path`, which is canonical, or a folder that contains it.
+    /// Expects a canonical `path`; a covered folder around it counts.
     pub fn covers(&self, path: &Path) -> bool {
         let Ok(rest) = path.strip_prefix(&self.prefix) else {
             return false;
@@ -167,15 +156,13 @@ impl PathPattern {
         }
     }
 
-    /// Returns whether `folder` could contain something that the pattern covers.
     pub fn reaches_into(&self, folder: &Path) -> bool {
         self.covers(folder)
             || self.prefix.starts_with(folder)
             || (matches!(self.below, PatternExtent::Names(_)) && folder.starts_with(&self.prefix))
     }
 
-    /// Returns whether everything that the pattern covers is still covered after `from` is moved to `to`. A pattern for
-    /// names at a certain depth can lose names in a folder that is moved to another depth.
+    /// `true` if a move uncovers nothing. A pattern for names at a certain depth can lose names at another depth.
     pub fn survives_move(&self, from: &Path, to: &Path) -> bool {
         match &self.below {
             PatternExtent::All | PatternExtent::Nothing => true,
@@ -191,17 +178,15 @@ impl PathPattern {
         }
     }
 
-    /// The resolved part of the pattern without wildcards.
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 }
 
-/// A pattern for URLs. Scheme, host, port and path are compared separately, so that user information before an `@`
-/// cannot pass for a host. An omitted port means the scheme's own in an allowance, and every port in a denial or a
-/// question; an omitted scheme or path means every one.
+/// Compares scheme, host, port and path separately, so that user information before an `@` cannot pass for a host. An
+/// omitted port means the scheme's own in an allowance, every one elsewhere; an omitted scheme or path means every one.
 ///
-/// A pattern also covers URLs with a host that no request could be sent to: `https://a!b.example.com` is below `*.example.com`.
+/// Hosts that no request could reach are covered too: `https://a!b.example.com` is below `*.example.com`.
 #[derive(Clone, Debug)]
 pub struct UrlPattern {
     text: String,
@@ -222,14 +207,13 @@ impl Eq for UrlPattern {}
 #[derive(Clone, Copy, Debug)]
 enum PortPattern {
     Any,
-    /// The pattern names no port.
     Open,
     Is(u16),
 }
 
 impl UrlPattern {
-    /// Compiles `[SCHEME://]HOST[:PORT][/PATH]`. `HOST` may be `*` or `*.suffix`; `PORT` may be `*`; a path covers what
-    /// is below it, and may contain wildcards.
+    /// Compiles `[SCHEME://]HOST[:PORT][/PATH]`, where `HOST` may be `*` or `*.suffix`, `PORT` may be `*`, and a path
+    /// may contain wildcards and covers what is below.
     pub fn compile(text: &str) -> anyhow::Result<Self> {
         let SplitUrl {
             scheme,
@@ -262,13 +246,12 @@ impl UrlPattern {
         })
     }
 
-    /// The pattern as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether the pattern certainly allows `url`: its port is the scheme's own unless the pattern names
-    /// another, and its path is covered both as written and percent-decoded.
+    /// `true` only for certainty: the port is the scheme's own or named, and the path is covered both as written and
+    /// percent-decoded.
     pub(super) fn covers(&self, url: &Url) -> bool {
         self.covers_origin(url, url.port().is_none())
             && self
@@ -276,9 +259,8 @@ impl UrlPattern {
                 .is_none_or(|readings| readings == [true, true])
     }
 
-    /// Returns whether the pattern could deny or ask about `url`: any port matches unless the pattern names one, and
-    /// the path is covered as written or percent-decoded. A path that servers interpret differently matches any
-    /// pattern; `plain` rules that out for the path as written.
+    /// `true` for possibility: any port unless named, and the path as written or percent-decoded. A path that servers
+    /// interpret differently matches; `plain` rules that out for the path as written.
     pub fn touches(&self, url: &Url, plain: bool) -> bool {
         self.covers_origin(url, true)
             && self.readings(url).is_none_or(|readings| {
@@ -286,7 +268,6 @@ impl UrlPattern {
             })
     }
 
-    /// `open`: whether a pattern without a port matches the port of `url`.
     fn covers_origin(&self, url: &Url, open: bool) -> bool {
         let scheme = self.scheme.as_deref();
         scheme.is_none_or(|scheme| scheme == url.scheme())
@@ -298,7 +279,7 @@ impl UrlPattern {
             }
     }
 
-    /// A host that no request can be sent to is compared as text.
+    /// Unreachable hosts are compared as text.
     fn covers_host(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else {
             return false;
@@ -308,7 +289,7 @@ impl UrlPattern {
             .matches(&HostName::parse(host).unwrap_or_else(as_text))
     }
 
-    /// Coverage of `url`'s path as written, and percent-decoded; `None` if the pattern covers every path.
+    /// Coverage as written, and percent-decoded; `None` if every path is covered.
     fn readings(&self, url: &Url) -> Option<[bool; 2]> {
         let glob = self.path.as_ref()?;
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy();

@@ -5,28 +5,26 @@ use toolcell_spec::{Input, InvocationId};
 
 use super::{Capability, Limits};
 
-/// Subject of a decision: one call of one tool of one component.
 #[derive(Clone, Debug)]
 pub struct DecisionSubject {
     pub invocation_id: InvocationId,
-    /// `sha256:<hex>` of the component.
+    /// `sha256:<hex>`.
     pub component: Arc<str>,
-    /// The name by which the component knows the tool.
+    /// As the component names it.
     pub tool: Arc<str>,
 }
 
-/// The only key to the sandbox. It carries what was permitted, so that what runs is what was decided on. Only this
-/// module can mint a permit, and a permit can be neither copied nor serialized: a process that continues the call of
-/// another one decides again.
+/// The only key to the sandbox, with what was permitted, so that what runs is what was decided on. Only this module
+/// mints permits, and none can be copied or serialized: a process that continues another's call decides again.
 #[derive(Debug)]
 pub struct Permit(PermitTerms);
 
-/// The content of a permit. It is not a permit itself, so it can be shown before an approval.
+/// No permit itself, so it can be shown before an approval.
 #[derive(Debug)]
 pub struct PermitTerms {
     pub(super) subject: DecisionSubject,
     pub(super) call_input: Input,
-    /// The result of [`super::call_subjects::absolute`] for `call_input`; `None` if its paths are absolute.
+    /// From [`super::call_subjects::absolute`]; `None` if paths are absolute.
     pub(super) guest_input: Option<Input>,
     pub(super) capability: Capability,
     pub(super) limits: Limits,
@@ -54,13 +52,13 @@ impl PermitTerms {
         &self.subject
     }
 
-    /// The input that was decided on, that approvals are bound to, and that is recorded.
+    /// The input that was decided on, recorded, and bound to approvals.
     pub fn call_input(&self) -> &Input {
         &self.call_input
     }
 
-    /// The input that the guest gets: [`Self::call_input`], with each relative path among its subjects made absolute. It
-    /// follows from that input and the capability, so what runs is what was decided on.
+    /// [`Self::call_input`] with absolute paths among its subjects. It follows from that input and the capability, so
+    /// what runs is what was decided on.
     pub fn guest_input(&self) -> &Input {
         self.guest_input.as_ref().unwrap_or(&self.call_input)
     }
@@ -73,19 +71,18 @@ impl PermitTerms {
         &self.limits
     }
 
-    /// Returns whether the call can make no lasting change, locally or remotely, so it can be repeated.
+    /// `true` if nothing lasting can change, so the call can be repeated.
     pub fn changes_nothing(&self) -> bool {
         self.changes_nothing
     }
 
-    /// Returns whether the tool claims that this call may run concurrently. This is necessary only: the calls' reach
-    /// must not overlap either.
+    /// The tool's claim, which is not enough: the calls' reach must not overlap either.
     pub fn is_concurrency_safe(&self) -> bool {
         self.is_concurrency_safe
     }
 }
 
-/// Read access for preflight of one call. Only a decision makes one (AT-PIPE-04).
+/// Only a decision makes one (AT-PIPE-04).
 #[derive(Debug)]
 pub struct PreflightPermit {
     capability: Capability,
@@ -100,12 +97,10 @@ impl PreflightPermit {
         }
     }
 
-    /// The folders of the call, for reading alone.
     pub fn capability(&self) -> &Capability {
         &self.capability
     }
 
-    /// The input that the call would get.
     pub fn input(&self) -> &Input {
         &self.input
     }

@@ -1,4 +1,4 @@
-//! Host paths as grants and rules write them.
+//! Host paths as written.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use toolcell_system::resolved_path::ResolvedPath;
 
-/// Makes `text` absolute, relative to `base`; `~` and `~/` mean the user's home directory.
+/// `~` and `~/` mean the user's home directory.
 pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
     if text == "~" || text.starts_with("~/") {
         let home = std::env::home_dir()
@@ -18,7 +18,6 @@ pub(super) fn rooted(text: &str, base: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(&full).with_context(|| format!("cannot find the path {text}"))
 }
 
-/// Resolves `text`, relative to `base`.
 pub(super) fn resolve(text: &str, base: &Path) -> anyhow::Result<ResolvedPath> {
     ResolvedPath::resolve(&rooted(text, base)?)
 }

@@ -5,15 +5,14 @@ use toolcell_spec::{ErrorCode, Refusal};
 use super::Grants;
 
 impl Grants {
-    /// Why these grants are refused for every call: a granted folder overlaps one of `protected`, the folders of
-    /// toolcell's own state, or was found through a link that a tool may change.
+    /// Reason against these grants in every call: overlap with `protected`, toolcell's own state, or a link that a tool
+    /// may change.
     pub fn refusal(&self, protected: &[PathBuf]) -> Option<Refusal> {
         reaches_own_state(self, protected).or_else(|| leads_through_link(self))
     }
 }
 
-/// Refuses a grant that leads through a link that a tool may change, because the tool could redirect the link, and the
-/// next call with the same grant would open the new target.
+/// A tool could redirect such a link, and the next call with the same grant would open the new target.
 fn leads_through_link(grants: &Grants) -> Option<Refusal> {
     if !guard!("grant_links") {
         return None;
@@ -36,9 +35,8 @@ fn leads_through_link(grants: &Grants) -> Option<Refusal> {
     Some(Refusal::new(ErrorCode::GrantLeadsThroughLink, message))
 }
 
-/// Refuses a grant that contains, or lies in, a folder of the host's own state, because a tool that could read or
-/// change that state could grant itself anything. A denial that closes the folder for reading makes a wider grant
-/// possible.
+/// A tool that could read or change the host's own state could grant itself anything. A denial that closes the folder
+/// for reading makes a wider grant possible.
 fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> {
     let closed = |folder: &PathBuf| {
         grants

@@ -4,7 +4,7 @@ use anyhow::bail;
 
 use toolcell_spec::RuleSource;
 
-/// Where a grant or a rule was written. It is recorded with every decision that the grant or rule takes part in.
+/// Place of a grant or a rule, recorded with decisions.
 ///
 /// ```
 /// use std::path::Path;
@@ -20,20 +20,17 @@ use toolcell_spec::RuleSource;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Provenance<'a> {
-    /// The kind of place, which decides the authority of a rule.
+    /// Decides the authority of a rule.
     pub source: RuleSource,
-    /// The file that contains it, if any. Relative paths start at the file's folder, otherwise in the working
-    /// directory.
+    /// Relative paths start at the file's folder, otherwise in the working directory.
     pub file: Option<&'a Path>,
 }
 
 impl Provenance<'static> {
-    /// An option of the command line.
     pub const COMMAND_LINE: Self = Self {
         source: RuleSource::CliArg,
         file: None,
     };
-    /// Accepted while the session lasts.
     pub const SESSION: Self = Self {
         source: RuleSource::Session,
         file: None,
@@ -41,13 +38,12 @@ impl Provenance<'static> {
 }
 
 impl Provenance<'_> {
-    /// Where relative paths start.
     pub(super) fn base(&self) -> &Path {
         self.file.and_then(Path::parent).unwrap_or(Path::new(""))
     }
 
-    /// Fails if a path in a project's file leads through one of `links` inside the project, because the project could
-    /// redirect the path after the user trusted the file. `end` is where the path leads now.
+    /// Fails if a project's path leads through a link inside the project, which could redirect it after the user
+    /// trusted the file. `end` is the target now.
     pub(super) fn own_link(&self, links: &[PathBuf], end: &Path) -> anyhow::Result<()> {
         if !self.source.is_in_checkout() || !guard!("project_links") {
             return Ok(());
@@ -63,8 +59,8 @@ impl Provenance<'_> {
         }
     }
 
-    /// Fails if `text` is a relative path in the user's own file: no call is made in the folder of that file, so a denial
-    /// there would close nothing, and nobody would notice. `advice` is what else could be meant.
+    /// Fails on relative paths in the user's own file: no call is made in its folder, so a denial there would close
+    /// nothing, unnoticed. `advice` says what else could be meant.
     pub(super) fn leads_somewhere(&self, text: &str, advice: &str) -> anyhow::Result<()> {
         let is_own = self.source == RuleSource::UserSettings && self.file.is_some();
         let is_relative = !text.starts_with('/') && text != "~" && !text.starts_with("~/");
@@ -78,7 +74,6 @@ impl Provenance<'_> {
         Ok(())
     }
 
-    /// The grant as records and messages show it: the option, or the entry of a file.
     pub(super) fn words(&self, option: &str, entry: &str, spec: &str) -> String {
         match self.file {
             None => format!("{option}={spec}"),

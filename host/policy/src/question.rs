@@ -4,31 +4,26 @@ use toolcell_spec::{RiskLevel, RuleSource};
 
 use super::{Permit, PermitTerms};
 
-/// A call that may run only after an approval. It carries the permit, and is sealed like it: only this module can
-/// construct a question, and a question can be neither copied nor stored.
+/// A question with its permit, sealed like it: only this module makes one, and it can be neither copied nor stored.
 ///
-/// If the approver changes the input, [`super::decide`] decides on the changed input: denials still deny, and the
-/// approval counts for the question that results.
+/// For a changed input, [`super::decide`] decides again: denials still deny, and the approval counts for the resulting
+/// question.
 #[derive(Debug)]
 pub struct ApprovalQuestion {
     permit: Box<Permit>,
     brief: ApprovalBrief,
 }
 
-/// Facts for an approver: plain data, to be shown and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalBrief {
     pub tool_id: String,
-    /// The risk that the tool declares, or a higher one that its effects imply.
     pub risk: RiskLevel,
-    /// Why an approval is required, in plain words.
     pub reason: String,
-    /// Source of the rule that asks; `None` if a hook or the tool's own profile asks.
+    /// `None` if a hook or the tool's own profile asks.
     pub source: Option<RuleSource>,
     pub rule_refs: Vec<String>,
 }
 
-/// The subject of the question.
 impl Deref for ApprovalQuestion {
     type Target = PermitTerms;
 
@@ -46,7 +41,7 @@ impl ApprovalQuestion {
         &self.brief
     }
 
-    /// Returns the permit for exactly what was asked. The caller must have an approval.
+    /// The permit for exactly what was asked. The caller must have an approval.
     pub fn approved(self) -> Box<Permit> {
         self.permit
     }

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use toolcell_spec::ErrorClass;
 
-/// Which failed attempts of a call are repeated, and when. An attempt is repeated only if that does no harm
-/// (`retry.safe` of its error): its guest could change nothing that lasts, here or elsewhere.
+/// Repetition of failed attempts. An attempt is repeated only if that does no harm (`retry.safe` of its error): its
+/// guest could change nothing that lasts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,20 +16,19 @@ use toolcell_spec::ErrorClass;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Maximum number of attempts, the first included: 1 to [`ATTEMPTS_MAX`]. Default: 1.
+    /// 1 to [`ATTEMPTS_MAX`], the first included. Default: 1.
     pub attempts: u32,
-    /// Longest wait after the first attempt; it doubles with each further one, up to [`BACKOFF_MAX`]. Default: 200 ms.
+    /// Longest wait after the first attempt, doubled by each further one, up to [`BACKOFF_MAX`]. Default: 200 ms.
     pub backoff: Duration,
-    /// The classes whose errors are repeated, among [`RETRY_CLASSES`].
+    /// Repeated classes, among [`RETRY_CLASSES`].
     pub classes: Vec<ErrorClass>,
 }
 
-/// Maximum number of attempts of one call: each one appears in its record.
+/// Each attempt appears in the call's record.
 pub const ATTEMPTS_MAX: u32 = 10;
-/// Longest wait between two attempts that the tool did not ask for.
+/// Does not limit waits that a tool asks for.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Classes that a policy may repeat: transient failures. A limit of the host is none, because it counts for all
-/// attempts together.
+/// Transient failures. A limit of the host is none, because it counts for all attempts together.
 pub const RETRY_CLASSES: [ErrorClass; 4] = [
     ErrorClass::RateLimited,
     ErrorClass::DependencyUnavailable,
@@ -52,12 +51,10 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns whether a failure of `class` in this attempt may be followed by another attempt.
     pub fn repeats(&self, class: ErrorClass, attempt: u32) -> bool {
         attempt < self.attempts.min(ATTEMPTS_MAX) && self.classes.contains(&class)
     }
 
-    /// The longest wait after the attempt of this number, from 1.
     pub fn longest_wait(&self, attempt: u32) -> Duration {
         let doubled = 1_u32
             .checked_shl(attempt.saturating_sub(1))
@@ -65,9 +62,8 @@ impl RetryPolicy {
         self.backoff.saturating_mul(doubled).min(BACKOFF_MAX)
     }
 
-    /// The wait after the attempt of this number: between half of the longest one and all of it, so that calls that
-    /// failed together do not come back together. `random`: any number. A wait that the tool asked for, in seconds, is
-    /// never shortened.
+    /// Between half of the longest wait and all of it, so that calls that failed together do not come back together.
+    /// `random`: any number. A tool's `retry_after`, in seconds, is never shortened.
     pub fn wait(&self, attempt: u32, retry_after: Option<f64>, random: u64) -> Duration {
         let half = self.longest_wait(attempt) / 2;
         let millis = u64::try_from(half.as_millis())
@@ -81,7 +77,6 @@ impl RetryPolicy {
         wanted.map_or(backoff, |wanted| wanted.max(backoff))
     }
 
-    /// The stricter one of each setting of two policies.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Compares rules with a call, and says why each of them matches or not.
+//! Compares rules with a call, and gives reasons.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::call_subjects::{CallSubjects, NamedCommand, NamedPath, NamedUrl};
 use super::pattern::WordPattern;
 use super::{Capability, DecisionCase, Denial, PathPattern, Policy, Rule, UrlPattern};
 
-/// Result of comparing one rule with one call.
+/// Comparison of a rule with a call.
 ///
 /// ```
 /// use toolcell_policy::{Explanation, RuleMatch};
@@ -20,27 +20,20 @@ use super::{Capability, DecisionCase, Denial, PathPattern, Policy, Rule, UrlPatt
 /// ```
 #[derive(Clone, Debug)]
 pub struct RuleMatch {
-    /// The rule as written, and its file.
     pub rule: String,
-    /// Behavior of the rule.
     pub behavior: Behavior,
-    /// Where the rule was written.
     pub source: RuleSource,
-    /// `true` if the rule applies to the call.
     pub matched: bool,
-    /// The path, URL, resource, command or operation of the call that the rule matched.
     pub subject: Option<String>,
-    /// Why it matched, or the first reason why not.
     pub why: String,
-    /// The rule matches but does not count, because it allows the tool by a name that is not bound to a component
-    /// digest. `why` says how to bind it.
+    /// `true` if the matching rule does not count, because it allows a name that is not bound to a component digest;
+    /// `why` says how to bind it.
     pub unbound: bool,
     pub(super) names_tool: bool,
     pub(super) reason: Option<String>,
     pub(super) blocked: Option<PathBuf>,
 }
 
-/// The matching rules of `behavior`, the highest authority first.
 pub(super) fn matching(
     looks: &[RuleMatch],
     behavior: Behavior,
@@ -49,16 +42,13 @@ pub(super) fn matching(
     looks.iter().filter(is_matching)
 }
 
-/// The call that rules are compared with.
 pub(super) struct RuleCall<'a> {
     pub(super) case: &'a DecisionCase<'a>,
     pub(super) risk: RiskLevel,
     pub(super) named: &'a CallSubjects,
-    /// The most that the call could get.
     pub(super) wide: &'a Capability,
 }
 
-/// Why a rule does not match the call.
 type RuleMiss = String;
 
 impl RuleCall<'_> {
@@ -112,8 +102,8 @@ impl RuleCall<'_> {
         Ok(hit)
     }
 
-    /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the
-    /// resource, command or operation that matched, if the rule names one.
+    /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns a matching subject, if
+    /// the rule names one.
     fn names(&self, rule: &Rule) -> Result<Option<String>, RuleMiss> {
         let component = &self.case.subject.component;
         is_named(rule, self.case.policy, self.case.declared.tool, component)?;
@@ -140,7 +130,7 @@ impl RuleCall<'_> {
         Ok(subject)
     }
 
-    /// A command that a shell could read in another way is one that a denial or a question may be about.
+    /// Denials and questions match a command that a shell could read in another way.
     fn command(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, RuleMiss> {
         let about = |command: &NamedCommand| match behavior {
             Behavior::Allow => command.plain && pattern.matches(&command.text),
@@ -156,7 +146,7 @@ impl RuleCall<'_> {
             .ok_or_else(|| "no argument names such a command".to_owned())
     }
 
-    /// The operations that the arguments name, or else the ids that the tool declares to have in other protocols.
+    /// Operations in the arguments, or else the tool's declared ids in other protocols.
     fn operation(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, RuleMiss> {
         let named = &self.named.operations;
         let declared = self.case.declared.native_ids;
@@ -172,9 +162,8 @@ impl RuleCall<'_> {
             .ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
     }
 
-    /// Returns whether the sandbox must close the paths and URLs of `rule`: it denies them, or it asks about them and
-    /// the arguments do not name them, so no question is asked. For a rule with both, [`Self::closes_path`] checks
-    /// whether the call names its URL.
+    /// `true` if the sandbox must close the rule's paths and URLs: it denies them, or no question is asked because the
+    /// arguments do not name them. With both, [`Self::closes_path`] checks the URL.
     fn closes(&self, rule: &Rule) -> bool {
         let closes = match rule.behavior {
             Behavior::Deny => true,
@@ -184,8 +173,7 @@ impl RuleCall<'_> {
         closes && self.names(rule).is_ok()
     }
 
-    /// Returns whether the sandbox must close the path of `rule`: if the rule has a URL too, only where the call names
-    /// that URL.
+    /// Where the rule has a URL too, the call must name it.
     pub(super) fn closes_path(&self, rule: &Rule) -> bool {
         self.closes(rule)
             && rule
@@ -253,14 +241,13 @@ impl RuleCall<'_> {
     }
 }
 
-/// Matching subject.
 #[derive(Default)]
 struct SubjectMatch {
     subject: Option<String>,
     blocked: Option<PathBuf>,
 }
 
-/// A denial or a question needs one matching subject; an allowance must cover all of them.
+/// A denial or a question needs one matching subject, an allowance all.
 fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bool) -> Option<&T> {
     match behavior {
         Behavior::Allow => subjects.first().filter(|_| subjects.iter().all(matches)),
@@ -268,7 +255,6 @@ fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bo
     }
 }
 
-/// Returns whether the rule is about this component's `tool`.
 pub(super) fn is_named(
     rule: &Rule,
     policy: &Policy,
@@ -294,8 +280,7 @@ pub(super) fn is_named(
     }
 }
 
-/// The paths and URLs that the sandbox closes because of rules: what rules deny, and what they ask about but the
-/// arguments do not name, so that no question is asked.
+/// Places that the sandbox closes: denied, or not asked about because the arguments do not name them.
 pub(super) fn closed_places(call: &RuleCall<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
     let mut paths = Vec::new();
     let mut urls = Vec::new();

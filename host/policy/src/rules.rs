@@ -8,7 +8,7 @@ use toolcell_spec::{Behavior, Mode, RiskLevel, RuleSource, ToolDeclaration};
 use super::pattern::WordPattern;
 use super::{PathPattern, Provenance, UrlPattern};
 
-/// Mode and rules of all configuration layers, compiled once for many calls.
+/// Mode and rules of all layers, compiled once for many calls.
 ///
 /// ```
 /// use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
@@ -21,20 +21,20 @@ use super::{PathPattern, Provenance, UrlPattern};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Which approvers can be asked, and whether calls may have effects.
+    /// Decides on approvers and effects.
     pub mode: Mode,
-    /// Which failed attempts are repeated. Default: none.
+    /// Default: none.
     pub retry: RetryPolicy,
     rules: Vec<Rule>,
-    /// Each file, with the digest of a component that one of its `[[tool]]` entries names.
+    /// Each file, with a component digest of its `[[tool]]` entries.
     named: Vec<(PathBuf, String)>,
-    /// Each file, with a tool that the lock beside it binds to bytes.
+    /// Each file, with a tool of the lock beside it.
     installed: Vec<(PathBuf, InstalledTool)>,
-    /// Each file, with a tool whose names the user gave to bytes, whatever the lock beside the file says by now.
+    /// Each file, with a tool whose names the user gave to bytes, whatever the lock says by now.
     reserved: Vec<(PathBuf, InstalledTool)>,
 }
 
-/// A tool of a lock: names that are bound to bytes.
+/// Names that a lock binds to bytes.
 ///
 /// ```
 /// use toolcell_policy::{InstalledTool, Policy};
@@ -45,23 +45,22 @@ pub struct Policy {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledTool {
-    /// The name under which the component was installed. A rule of the file can use it.
+    /// The name of the installation, which a rule of the file can use.
     pub name: String,
-    /// `sha256:<hex>` of the component.
+    /// `sha256:<hex>`.
     pub component: String,
-    /// The qualified names and ids of its tools.
+    /// Qualified names and ids of its tools.
     pub claims: Vec<String>,
 }
 
 impl InstalledTool {
-    /// Returns whether `name` is one of its names.
     fn has(&self, name: &str) -> bool {
         self.name == name || self.claims.iter().any(|claim| claim == name)
     }
 }
 
 impl Policy {
-    /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
+    /// Rules apply by the authority of their sources, not in this order.
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
         let mut policy = Self {
             mode,
@@ -72,31 +71,29 @@ impl Policy {
         policy
     }
 
-    /// Adds a rule, for example of a session. It does not weaken a denial or a question of another rule.
+    /// Weakens no denial or question of another rule.
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(rule);
         self.rules.sort_by_key(|rule| rule.source);
     }
 
-    /// Records that a `[[tool]]` of `file` is the component with this digest, so that a rule of the same file that
-    /// allows one of its tools by name means these bytes.
+    /// Records a `[[tool]]` of `file`, so that an allow rule of the same file by name means these bytes.
     pub fn name(&mut self, file: &Path, component: &str) {
         self.named.push((file.to_owned(), component.to_owned()));
     }
 
-    /// Records that the lock beside `file` binds the names of `tool` to its component: rules of the file that name it
-    /// mean these bytes, and no other component of the file's tools can claim its names.
+    /// Records names in the lock beside `file`: its rules mean these bytes, and no other component of its tools can
+    /// claim the names.
     pub fn install(&mut self, file: &Path, tool: InstalledTool) {
         self.installed.push((file.to_owned(), tool));
     }
 
-    /// Records that the user gave the names of `tool` to its component beside `file`, also if the lock there has it no more:
-    /// no other component gets anything by these names. A lock that a tool can write gives no name away.
+    /// Records names that the user gave to a component beside `file`, even if the lock has it no more: no other
+    /// component gets anything by them. A lock that a tool can write gives no name away.
     pub fn reserve(&mut self, file: &Path, tool: InstalledTool) {
         self.reserved.push((file.to_owned(), tool));
     }
 
-    /// Returns whether the lock beside `file` has `name`, but not for `component`.
     fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
         let given = || {
             self.reserved
@@ -108,9 +105,9 @@ impl Policy {
             && guard!("reserved_names")
     }
 
-    /// Returns whether the tool, of `component`, is an impostor: an installed tool with different bytes has its
-    /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
-    /// tools is for the installed one. A name under which these bytes were installed too is their own.
+    /// `true` if an installed tool with different bytes has the qualified name or id, or the bare name if `means`
+    /// accepts none of the others: grants and roles are for the installed one. Names of these bytes' own installation
+    /// are theirs.
     pub fn is_impostor(
         &self,
         tool: &ToolDeclaration,
@@ -133,7 +130,7 @@ impl Policy {
         any_taken(tool, means, |name| is_taken(name) && !is_own(name)) && guard!("impostors")
     }
 
-    /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
+    /// Names with digests of their bytes, for people who ask what changed.
     pub fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.installed.iter().flat_map(|(_, tool)| {
             tool.claims
@@ -143,7 +140,6 @@ impl Policy {
         })
     }
 
-    /// The tools that the lock beside `file` binds.
     fn installed_beside(&self, file: Option<&PathBuf>) -> impl Iterator<Item = &InstalledTool> {
         self.installed
             .iter()
@@ -151,13 +147,13 @@ impl Policy {
             .map(|(_, tool)| tool)
     }
 
-    /// The rules, highest authority first.
+    /// Highest authority first.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 }
 
-/// A rule as written. Every subject that it names must match.
+/// A rule as written, of which every named subject must match.
 ///
 /// ```
 /// use toolcell_policy::{Provenance, Rule, RuleWords};
@@ -170,27 +166,27 @@ impl Policy {
 pub struct RuleWords<'a> {
     /// `allow`, `ask` or `deny`.
     pub behavior: &'a str,
-    /// Pattern of the tool's qualified name, name or `tool_id`, such as `patch.*`.
+    /// Pattern of the qualified name, name or `tool_id`, such as `patch.*`.
     pub tool: Option<&'a str>,
     /// Pattern of the tool's namespace.
     pub namespace: Option<&'a str>,
-    /// `sha256:<hex>`: binds the rule to these bytes, because a tool's name is its own claim.
+    /// `sha256:<hex>` of the bytes, because a tool's name is its own claim.
     pub component: Option<&'a str>,
-    /// Pattern of a path that the call names or could reach. `*` matches within one name, `**` across folders. In a denial
-    /// or a question, a pattern that begins with `**/` matches in every folder; another relative one starts at the file.
+    /// Pattern of a path that the call names or could reach. `*` matches within one name, `**` across folders. In a
+    /// denial or a question, `**/` begins in every folder; other relative patterns start at the file.
     pub path: Option<&'a str>,
     /// Pattern of a URL that the call names or could reach.
     pub url: Option<&'a str>,
-    /// Pattern of another resource that the call names.
+    /// Pattern of another named resource.
     pub resource: Option<&'a str>,
-    /// Pattern of a command that the call names, with one space between its words. A command with quotes, `;`, `$` or
-    /// other signs of a shell is met by every `deny` and `ask`, and by no `allow`.
+    /// Pattern of a named command, with one space between words. A command with quotes, `;`, `$` or other signs of a
+    /// shell is met by every `deny` and `ask`, and by no `allow`.
     pub command: Option<&'a str>,
-    /// Pattern of the id of an operation of another protocol: one that the call names, or that the tool declares for itself.
+    /// Pattern of an operation's id in another protocol, named by the call or declared by the tool.
     pub native_operation_id: Option<&'a str>,
     /// Tools of at least this risk.
     pub risk: Option<&'a str>,
-    /// Shown to the approver, or to the caller of a denied call.
+    /// For the approver, or the denied caller.
     pub reason: Option<&'a str>,
 }
 
@@ -207,7 +203,6 @@ pub struct RuleWords<'a> {
 pub struct Rule {
     pub(super) behavior: Behavior,
     pub(super) source: RuleSource,
-    /// The rule as written, for records.
     pub(super) words: String,
     pub(super) tool: Option<WordPattern>,
     pub(super) namespace: Option<WordPattern>,
@@ -219,7 +214,6 @@ pub struct Rule {
     pub(super) native_operation_id: Option<WordPattern>,
     pub(super) risk: Option<RiskLevel>,
     pub(super) reason: Option<String>,
-    /// The file that contains the rule, if any.
     file: Option<PathBuf>,
 }
 
@@ -228,8 +222,8 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// An invalid behavior, risk, component digest or pattern, a relative path in the user's own file, and an allowed path
-    /// of a project's file that leads through a link inside the project.
+    /// An invalid behavior, risk, component digest or pattern, a relative path in the user's own file, and an allowed
+    /// path of a project's file that leads through a link inside the project.
     pub fn compile(words: &RuleWords<'_>, said: &Provenance<'_>) -> anyhow::Result<Self> {
         let behavior = match words.behavior {
             "allow" => Behavior::Allow,
@@ -277,11 +271,10 @@ impl Rule {
         })
     }
 
-    /// Returns whether the rule may identify `tool` by name. A name is the tool's own claim, and another
-    /// tool may claim the same, so an allow rule by name counts only if the name is bound to bytes: by `component` in
-    /// the rule, by the lock beside the rule's file, or by a `[[tool]]` of the same file, and only if no other
-    /// installed tool has the name. The name under which the user installed a component is the user's own word. Deny
-    /// and ask rules count for every tool of that name.
+    /// `true` if the name counts. A tool's name is its own claim, which another may share, so an allow rule needs bound
+    /// bytes: by `component`, by the lock beside the file, or by a `[[tool]]` of the file, and no other installed tool
+    /// may have the name. An installation's name is the user's own word. Deny and ask rules count for every tool of
+    /// that name.
     pub(super) fn may_name(
         &self,
         policy: &Policy,
@@ -313,8 +306,8 @@ impl Rule {
         (is_installed || is_bound) && !self.is_taken(policy, tool, component)
     }
 
-    /// Returns whether an installed tool of the same file, with other bytes than `component`, has the tool's qualified
-    /// name or id, or the bare name if the rule matches only that.
+    /// `true` if an installed tool of the same file, with other bytes, has the qualified name or id, or the bare name
+    /// if the rule matches only that.
     fn is_taken(&self, policy: &Policy, tool: &ToolDeclaration, component: &str) -> bool {
         let is_claimed = |name: &str| {
             let file = self.file.as_ref();
@@ -331,7 +324,6 @@ impl Rule {
         any_taken(tool, matches, is_claimed) && guard!("installed_names")
     }
 
-    /// The names by which the lock beside the rule's file knows `component`.
     pub(super) fn installed_as<'a>(
         &'a self,
         policy: &'a Policy,
@@ -343,23 +335,20 @@ impl Rule {
         tools.map(|tool| tool.name.as_str())
     }
 
-    /// Behavior for the calls that the rule matches.
     pub fn behavior(&self) -> Behavior {
         self.behavior
     }
 
-    /// Where the rule was written.
     pub fn source(&self) -> RuleSource {
         self.source
     }
 
-    /// The rule as written, and its file.
     pub fn words(&self) -> &str {
         &self.words
     }
 }
 
-/// Returns whether the qualified name or the id of `tool` is taken, or the bare name if `means` accepts only that.
+/// The bare name counts only if `means` accepts nothing else.
 fn any_taken(
     tool: &ToolDeclaration,
     means: impl Fn(&str) -> bool,
@@ -375,8 +364,8 @@ fn risk(word: &str) -> anyhow::Result<RiskLevel> {
     word.parse().map_err(unknown)
 }
 
-/// Compiles the path of a rule. A denial or a question of `**/NAME` is about every folder, because the folder of the file
-/// that it stands in says nothing about where calls are made.
+/// A denial or a question of `**/NAME` is about every folder, because the file's folder says nothing about where calls
+/// are made.
 fn path_pattern(
     text: &str,
     behavior: Behavior,

@@ -2,8 +2,8 @@ use toolcell_spec::{ErrorCode, Refusal};
 
 use super::{Capability, ToolClaims};
 
-/// Narrows `capability` to the named set that the profile asks for (AT-PERM-09): `default` changes nothing, `read_only`
-/// takes the right to write, `empty` takes everything. A name that the host does not know is refused.
+/// Narrows to a named set (AT-PERM-09): `default` changes nothing, `read_only` takes the right to write, `empty` takes
+/// everything. Unknown names are refused.
 pub(super) fn apply(declared: ToolClaims<'_>, capability: &mut Capability) -> Result<(), Refusal> {
     match declared.profile.sandbox_profile.as_deref() {
         None | Some("default") => {}

@@ -7,28 +7,25 @@ use toolcell_spec::digest;
 
 use super::Capability;
 
-/// Scope of an approval for the rest of a session: a capability, in a form that can be stored and compared.
+/// Capability of a session's approval, in a form that can be stored and compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalScope {
     folders: Vec<ScopeFolder>,
     closed: Vec<ClosedPlace>,
-    /// Rules in their canonical form, such as `GET@https://example.com:443/docs`.
+    /// Canonical, such as `GET@https://example.com:443/docs`.
     requests: Vec<String>,
-    /// Digest of everything else, which another capability must have unchanged.
+    /// Digest of everything else, which must stay unchanged.
     rest: String,
 }
 
-/// A mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScopeFolder {
-    /// Canonical path on the host.
     path: String,
     writable: bool,
 }
 
-/// A denial inside the mounted folders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClosedPlace {
@@ -38,7 +35,7 @@ struct ClosedPlace {
 }
 
 impl ApprovalScope {
-    /// The scope of `capability` under `limits`; `None` if it holds a path that is not UTF-8, which cannot be stored.
+    /// `None` for a path that is not UTF-8, which cannot be stored.
     pub fn from_capability(capability: &Capability, limits: &Value) -> Option<Self> {
         let text = |path: &Path| path.to_str().map(str::to_owned);
         let folders = capability.mounts.iter().map(|mount| {
@@ -71,8 +68,8 @@ impl ApprovalScope {
         })
     }
 
-    /// Returns whether a call with the scope `other` can do nothing that a call with this one cannot: its folders and
-    /// requests are the same or below, and every denial that could matter there still holds.
+    /// `true` if `other` permits nothing more: its folders and requests are the same or below, and every denial that
+    /// could matter there still holds.
     pub fn covers(&self, other: &Self) -> bool {
         let within = |folder: &ScopeFolder| {
             let below = |own: &&ScopeFolder| Path::new(&folder.path).starts_with(&own.path);
@@ -95,7 +92,6 @@ impl ApprovalScope {
 }
 
 impl ClosedPlace {
-    /// Returns whether the denial could close something in one of `folders`.
     fn may_meet(&self, folders: &[ScopeFolder]) -> bool {
         let prefix = Path::new(&self.prefix);
         folders.iter().any(|folder| {
@@ -104,7 +100,6 @@ impl ClosedPlace {
     }
 }
 
-/// Returns whether `request` is `own`, or has a longer path.
 fn is_below(request: &str, own: &str) -> bool {
     // The word behind a rule permits special-purpose addresses, and follows the path.
     let split = |rule: &str| {

@@ -6,27 +6,22 @@ use toolcell_spec::{CredentialUse, PermissionProfile, RuleSource};
 use super::Grants;
 use super::network::{self, HostName, Origin, Scheme};
 
-/// A secret that is granted to requests to one origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretGrant {
     pub name: String,
     pub origin: Origin,
-    /// The grant as written, for the record: `--allow-secret=API_KEY@https://api.example.com`.
+    /// As written, for the record: `--allow-secret=API_KEY@https://api.example.com`.
     pub rule: String,
     pub source: RuleSource,
 }
 
-/// Where in a request a secret is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretPlacement {
-    /// The header `name`, with `prefix` before the value.
     Header { name: String, prefix: String },
-    /// The query parameter `key`.
     Query { key: String },
 }
 
-/// One secret that the requests of one call carry to one origin. It does not hold the value: only the sandbox's egress
-/// has it.
+/// A secret for one origin, without its value: only the sandbox's egress has that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretUse {
     pub name: String,
@@ -35,14 +30,12 @@ pub struct SecretUse {
 }
 
 impl SecretUse {
-    /// As it was granted: `API_KEY@https://api.example.com`.
     pub fn grant(&self) -> String {
         format!("{}@{}", self.name, self.origin)
     }
 }
 
-/// Parses `https://HOST[:PORT]`, or `http://` for `localhost` and loopback addresses. A path, a user name or a pattern
-/// is an error.
+/// Only `https://HOST[:PORT]`, or `http://` for `localhost` and loopback addresses.
 fn origin(text: &str) -> anyhow::Result<Origin> {
     let origin = Origin::parse(text)
         .with_context(|| format!("{text:?} is not an origin, https://HOST[:PORT]"))?;
@@ -76,8 +69,8 @@ impl SecretGrant {
     }
 }
 
-/// The granted secrets of `profile`: each declared reference with each origin that it was granted for, in the order of
-/// the profile. A reference without a placement goes into `Authorization: Bearer`.
+/// Declared references with each granted origin, in the order of the profile. Without a placement, `Authorization:
+/// Bearer` carries them.
 pub(super) fn uses(profile: &PermissionProfile, grants: &Grants) -> Vec<SecretUse> {
     let mut uses = Vec::new();
     for name in &profile.credential_refs {

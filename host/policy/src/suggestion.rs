@@ -1,7 +1,7 @@
-//! The options that would let a refused call run, ready to be pasted into a shell.
+//! Options that would let a refused call run, for a shell.
 //!
-//! Paths and origins come from the arguments, which a model wrote. They are looked at as text alone, so that no answer says
-//! what is on the disk, and nothing that a shell would expand is suggested.
+//! A model wrote the paths and origins. They are looked at as text alone, so that no answer says what is on the disk,
+//! and nothing that a shell would expand is suggested.
 
 use std::path::{Component, Path};
 
@@ -12,13 +12,11 @@ use super::call_subjects::NamedPath;
 use super::decide::Ruling;
 use super::network::{Origin, wished};
 
-/// Maximum number of options of one kind, because the arguments can name very many.
+/// Arguments can name very many.
 const OPTIONS_MAX: usize = 5;
-/// Maximum length of a value, in characters.
 const VALUE_CHARS_MAX: usize = 200;
 
-/// The options that grant `option` (`--allow-read`) for `paths`; one with `DIR` for a folder that is not known, or whose name
-/// must not be shown.
+/// Has `DIR` for a folder that is not known, or must not be shown.
 pub(super) fn folders<'p>(
     case: &DecisionCase<'_>,
     option: &str,
@@ -34,7 +32,7 @@ pub(super) fn folders<'p>(
     together(folders.unwrap_or_default()).unwrap_or_else(|| format!("{option}=DIR"))
 }
 
-/// The options that grant the requests to `named`, or else to what `profile` declares; one with `HOST` if that is any host.
+/// For `named`, or else the profile's; `HOST` stands for any host.
 pub(super) fn hosts(profile: &PermissionProfile, named: &[Origin]) -> String {
     let options = targets(profile, named)
         .iter()
@@ -43,7 +41,7 @@ pub(super) fn hosts(profile: &PermissionProfile, named: &[Origin]) -> String {
     together(options.unwrap_or_default()).unwrap_or_else(|| "--allow-net=HOST".to_owned())
 }
 
-/// The option that grants the secret `name` to the only origin that the call can want.
+/// For the only origin that the call can want.
 pub(super) fn secret(name: &str, profile: &PermissionProfile, named: &[Origin]) -> String {
     let known = match targets(profile, named).as_slice() {
         [one] => {
@@ -54,7 +52,7 @@ pub(super) fn secret(name: &str, profile: &PermissionProfile, named: &[Origin]) 
     known.unwrap_or_else(|| format!("--allow-secret={name}@https://HOST"))
 }
 
-/// One refusal for all that a call lacks. What no grant can give comes first, and alone.
+/// Anything that no grant can give comes first, and alone.
 pub(super) fn together_refused(mut lacking: Vec<Ruling>) -> Option<Box<Ruling>> {
     let can_be_granted = |ruling: &Ruling| {
         ruling
@@ -100,7 +98,6 @@ pub(super) fn together_refused(mut lacking: Vec<Ruling>) -> Option<Box<Ruling>> 
     Some(Box::new(first))
 }
 
-/// Where requests would go, in the words of a grant.
 fn targets(profile: &PermissionProfile, named: &[Origin]) -> Vec<String> {
     match named {
         [] => wished(profile)
@@ -119,8 +116,7 @@ fn together(mut options: Vec<String>) -> Option<String> {
         .then(|| options.join(" "))
 }
 
-/// The folder of a typed path; a name with an extension is a file's. `None` if an option or a shell could read it
-/// differently.
+/// A name with an extension is a file's. `None` if an option or a shell could read the path differently.
 fn folder_of(typed: &str) -> Option<String> {
     let path = Path::new(typed);
     let is_file = !typed.ends_with(['/', '.']) && path.extension().is_some();
@@ -144,7 +140,7 @@ fn is_plain(value: &str) -> bool {
     value.chars().count() <= VALUE_CHARS_MAX && value.chars().all(is_plain)
 }
 
-/// The option `start` with `value`, in quotes if a shell would expand it; `None` for a value that means any host.
+/// Quotes what a shell would expand; `None` for a value that means any host.
 fn quoted(start: &str, value: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_graphic() && !"',\\".contains(c);
     let is_any = value

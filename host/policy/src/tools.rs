@@ -1,4 +1,4 @@
-//! Which other tools a call may call: what was granted, and what the tool's profile declares.
+//! Callable tools: granted, and declared by the profile.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -7,17 +7,16 @@ use toolcell_spec::{PermissionProfile, RuleSource};
 
 use super::Grants;
 
-/// Maximum length of a granted pattern, in bytes: a namespace, a dot and a name fit.
+/// A namespace, a dot and a name fit.
 const PATTERN_BYTES_MAX: usize = 200;
-/// Maximum number of declared patterns that count, because each is compared with each tool of a list.
+/// Each declared pattern is compared with each tool of a list.
 const DECLARED_MAX: usize = 64;
 
-/// Tools that calls may call, by a pattern of their qualified names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolGrant {
     /// `files.read`, or with `*` for any text: `files.*`.
     pub pattern: String,
-    /// The grant as written, for the record: `--allow-tool=files.*`.
+    /// As written, for the record: `--allow-tool=files.*`.
     pub rule: String,
     pub source: RuleSource,
 }
@@ -37,17 +36,16 @@ impl ToolGrant {
     }
 }
 
-/// The tools that one call may call. The default is none.
+/// The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCalls {
     granted: Vec<ToolGrant>,
     declared: Vec<String>,
-    /// Those of the call that made this one: only a tool that both may call is called.
+    /// The caller's: a tool must be in both.
     within: Option<Box<ToolCalls>>,
 }
 
 impl ToolCalls {
-    /// Tools that `profile` declares and `grants` allows.
     pub(super) fn effective(profile: &PermissionProfile, grants: &Grants) -> Self {
         if grants.tools.is_empty() || profile.tool_calls.is_empty() {
             return Self::default();
@@ -65,21 +63,18 @@ impl ToolCalls {
         }
     }
 
-    /// Only those that the call that makes this one may call too.
     pub(super) fn limit(&mut self, caller: &Self) {
         if !self.is_empty() {
             self.within = Some(Box::new(caller.clone()));
         }
     }
 
-    /// Returns whether no tool may be called.
     pub fn is_empty(&self) -> bool {
         self.granted.is_empty()
             || self.declared.is_empty()
             || self.within.as_ref().is_some_and(|within| within.is_empty())
     }
 
-    /// Returns whether the tool with the qualified name `name` may be called.
     pub fn allow(&self, name: &str) -> bool {
         self.granted
             .iter()
@@ -88,20 +83,17 @@ impl ToolCalls {
             && self.within.as_ref().is_none_or(|within| within.allow(name))
     }
 
-    /// The granted patterns, for people. Those that cover nothing that the profile declares are left out, because no tool
-    /// is called by them.
+    /// For people, without patterns that cover nothing declared.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         let covers = |grant: &&ToolGrant| overlaps(grant, &self.declared);
         let granted = self.usable().iter().filter(covers);
         granted.map(|grant| grant.pattern.as_str())
     }
 
-    /// The grants; none if no tool may be called.
     fn usable(&self) -> &[ToolGrant] {
         if self.is_empty() { &[] } else { &self.granted }
     }
 
-    /// Each name or pattern that the profile declares, with each grant that covers some of its names.
     pub fn covered(&self) -> impl Iterator<Item = (&str, &ToolGrant)> {
         let with_each = |declared| self.usable().iter().map(move |grant| (declared, grant));
         let pairs = self.declared.iter().flat_map(with_each);
@@ -110,7 +102,7 @@ impl ToolCalls {
             .map(|(declared, grant)| (declared.as_str(), grant))
     }
 
-    /// A canonical form, independent of the order of the grants.
+    /// Independent of the order of the grants.
     pub(super) fn canonical(&self) -> Value {
         if self.is_empty() {
             return Value::Null;
@@ -132,7 +124,6 @@ impl ToolCalls {
     }
 }
 
-/// Returns whether `grant` covers some name that `profile` declares.
 pub(super) fn covers_declared(grant: &ToolGrant, profile: &PermissionProfile) -> bool {
     let declared = profile.tool_calls.iter().take(DECLARED_MAX);
     overlaps(grant, declared)
@@ -143,7 +134,7 @@ fn overlaps<'d>(grant: &ToolGrant, declared: impl IntoIterator<Item = &'d String
     declared.any(|declared| overlap(&grant.pattern, declared))
 }
 
-/// Returns whether both patterns cover a common name. Takes time proportional to both lengths, which are limited.
+/// `true` if a common name is covered. Takes time proportional to both limited lengths.
 fn overlap(one: &str, other: &str) -> bool {
     match (one.contains('*'), other.contains('*')) {
         (true, true) => {}
@@ -176,8 +167,7 @@ fn overlap(one: &str, other: &str) -> bool {
     row.last().copied().unwrap_or(false)
 }
 
-/// Returns whether `pattern` covers `name`; `*` matches any text. Takes at most the product of both lengths, because
-/// tools write patterns too.
+/// Takes at most the product of both lengths, because tools write patterns too.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

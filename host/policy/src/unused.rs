@@ -1,4 +1,4 @@
-//! Notes on grants that a call does not use, because a grant that is silently ignored looks like one that counts.
+//! Notes on unused grants, because one that is silently ignored looks like one that counts.
 
 use toolcell_spec::{AccessKind, Behavior, RuleSource};
 
@@ -6,8 +6,7 @@ use super::decide::Ruling;
 use super::tools::covers_declared;
 use super::{Capability, DecisionCase, FileUse, SecretGrant, ToolGrant};
 
-/// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
-/// tools at once, so they get no notes.
+/// For command-line grants that give less than they say; those in files are for many tools at once.
 pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability) -> Vec<String> {
     let grants = case.grants;
     let world = Some(world).filter(|_| ruling.behavior != Behavior::Deny);
@@ -44,7 +43,6 @@ pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability
         .collect()
 }
 
-/// The text after the grant of a folder in its note.
 fn folder(case: &DecisionCase<'_>, write: bool) -> Option<String> {
     let profile = case.declared.profile;
     let tool = case.tool_id();
@@ -86,7 +84,6 @@ fn variable(case: &DecisionCase<'_>, name: &String) -> Option<String> {
     }
 }
 
-/// `world`: what the call gets, unless it is denied.
 fn request(case: &DecisionCase<'_>, world: Option<&Capability>, words: &str) -> Option<String> {
     if !case.declared.profile.wants(&AccessKind::Network) {
         let tool = case.tool_id();
@@ -96,7 +93,7 @@ fn request(case: &DecisionCase<'_>, world: Option<&Capability>, words: &str) -> 
     Some(format!("has no effect on this call: {}", reached(world)))
 }
 
-/// A request to another origin is sent without the secret.
+/// A request to another origin lacks the secret.
 fn secret(
     case: &DecisionCase<'_>,
     world: Option<&Capability>,

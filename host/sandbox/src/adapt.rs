@@ -1,4 +1,4 @@
-//! Makes components of commands of WASI preview 1, in the compiler's process, because the bytes are foreign.
+//! Makes components of WASI preview 1 commands, in the compiler's process, because the bytes are foreign.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,8 @@ use wasmparser::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup};
 
-/// The export that makes a module a command.
 const START: &str = "_start";
-/// The function of preview 1 that ends a program with a status, and the one of the component that has its signature. The
-/// adapter's own one tells success and failure apart, and no more.
+/// The adapter's own `proc_exit` tells success and failure apart, and no more.
 const EXIT: &str = "proc_exit";
 const EXIT_INTERFACE: &str = "wasi:cli/exit@0.2.12";
 const EXIT_WITH_CODE: &str = "exit-with-code";
@@ -29,7 +27,6 @@ const EXIT_WIT: &str = "package wasi:cli@0.2.12;
     interface exit { exit: func(status: result); exit-with-code: func(status-code: u8); }
     world exiting { import exit; }";
 
-/// Maximum number, and length in characters, of foreign names in a message.
 const NAMES_MAX: usize = 5;
 const NAME_CHARS_MAX: usize = 64;
 
@@ -42,16 +39,11 @@ const NAME_CHARS_MAX: usize = 64;
 )]
 pub(super) struct NoCommand(String);
 
-/// `true` if `bytes` begin as a core module does, and not as a component.
 pub(super) fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\0asm\x01\0\0\0")
 }
 
-/// Returns the component that runs the command `module`.
-///
-/// # Errors
-///
-/// [`NoCommand`], and what is not valid.
+/// Fails with [`NoCommand`], or if the module is not valid.
 pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Result<Vec<u8>> {
     wasmtime::Module::validate(engine, module).map_err(anyhow::Error::from)?;
     check(module)?;
@@ -64,15 +56,11 @@ pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Res
         .context("cannot make a component of the module")
 }
 
-/// Returns the component of the core module `module`, which has the exports of a world, and imports from that world and
-/// from WASI preview 1 alone. Its own compiler made it on this machine, so no child process is needed.
+/// `module` has the exports of a world, and imports from that world and from WASI preview 1 alone. Its own compiler
+/// made it on this machine, so no child process is needed.
 ///
-/// `world`: path and text of the files of a WIT package, with other packages in `deps/NAME/`, and the name of the
-/// world. `None` if the compiler wrote the world into the module.
-///
-/// # Errors
-///
-/// WIT that cannot be parsed, no such world, a module that is not valid, or one that is not of the world.
+/// `world`: path and text of the files of a WIT package, with other packages in `deps/NAME/`, and the world's name.
+/// `None` if the module has them.
 pub fn component_of_library(
     module: &[u8],
     world: Option<(&[(&str, &str)], &str)>,
@@ -164,7 +152,6 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Lets the module end with any status: it calls the component's function in place of the adapter's.
 fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut copy = Module::new();
     let mut exits = false;
@@ -205,12 +192,9 @@ fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// The ids of the sections that come after the memories of a module.
 const AFTER_MEMORIES: std::ops::RangeInclusive<u8> = 6..=13;
-/// The name under which a module exports its memory.
 const MEMORY: &str = "memory";
 
-/// Memory parts that a module lacks. The adapter keeps its own data in the memory that the module exports.
 struct MissingMemory {
     memory: bool,
     export: bool,
@@ -250,7 +234,6 @@ fn one_page() -> MemorySection {
     section
 }
 
-/// The exports of a module, and its first memory.
 fn with_memory(exports: ExportSectionReader<'_>) -> anyhow::Result<ExportSection> {
     let mut section = ExportSection::new();
     for export in exports {

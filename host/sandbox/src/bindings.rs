@@ -78,7 +78,6 @@ pub(super) mod judge {
     });
 }
 
-/// Modules of Amplifier.
 #[cfg(feature = "foreign-worlds")]
 pub(super) mod amplifier {
     wasmtime::component::bindgen!({
@@ -88,7 +87,7 @@ pub(super) mod amplifier {
     });
 }
 
-/// Modules of Amplifier that export their functions at the root.
+/// Their functions are exported at the root.
 #[cfg(feature = "foreign-worlds")]
 pub(super) mod amplifier_root {
     wasmtime::component::bindgen!({

@@ -1,9 +1,5 @@
 //! Cache of compiled components on disk. Deserializing code is running it, so every entry carries an authentication
-//! code, made with a key that only this user can read, over the component's digest, the engine's settings and the
-//! entry's content.
-//!
-//! The least recently used entries are evicted when the cache exceeds its limit. A process that has an evicted entry
-//! open can use it until it closes the file.
+//! code over component, engine settings and content, made with a key that only this user can read.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -21,82 +17,68 @@ use toolcell_system::file_state::FileState;
 use toolcell_system::private::{self, OnDisk, OthersAccess};
 use zeroize::Zeroizing;
 
-/// Bytes that follow the code and the description in an entry: the description's length, and the authentication code.
-/// They come last, so that the code can be mapped as it lies in the file.
+/// Last in an entry, so that the code can be mapped as it lies in the file.
 const LENGTH: u64 = 8;
 const MAC: u64 = 32;
-/// Maximum size of a note, in bytes. A component whose description does not fit has none, and is read at each start.
+/// A component with a larger description has none, and is read at each start.
 const NOTE_BYTES_MAX: u64 = 256 << 10;
-/// Precision of an entry's access time. The time is set this seldom, because a changed time makes the next start
-/// authenticate the whole entry again.
+/// A changed access time makes the next start authenticate the whole entry again.
 const USE_KNOWN_WITHIN: Duration = Duration::from_secs(60 * 60);
-/// Maximum number of notes: one for each path at which a component was found.
+/// One for each path at which a component was found.
 const NOTES_MAX: usize = 4_096;
-/// Maximum size of all notes together, in bytes.
 const NOTES_BYTES_MAX: u64 = 64 << 20;
-/// Number of notes that a process writes between two looks at these limits.
 const NOTES_BETWEEN_TRIMS: u32 = 256;
-/// Maximum size of an entry, in bytes. A larger one is not read, because no component that toolcell accepts makes one.
+/// No component that toolcell accepts makes a larger one.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct CodeCache {
     dir: PathBuf,
-    /// Folder of the notes. A note says which component a file held, what the component says of itself, and that its
-    /// records were accepted.
+    /// A note says which component a file held, and that its records were accepted.
     notes: PathBuf,
-    /// Notes that this process wrote.
     noted: AtomicU32,
     key: Zeroizing<[u8; KEY_BYTES]>,
     note_key: Zeroizing<[u8; KEY_BYTES]>,
     compatibility: blake3::Hash,
-    /// Maximum size of all entries together, in bytes.
     bytes_max: u64,
 }
 
-/// Facts about the component in a file, so that neither the file nor the compiled code is read at a start. `D` is the
-/// component's description.
+/// Facts that save reading the file and the compiled code at a start.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CacheNote<D> {
-    /// Hash of the component.
     pub(super) name: [u8; 32],
-    /// State of the file that held the component, in which every later change shows.
+    /// Every later change of the file shows in it.
     pub(super) component: FileState,
-    /// State of the cache entry when it was authenticated; `None` if it has to be authenticated again.
+    /// `None` if the entry has to be authenticated again.
     pub(super) entry: Option<FileState>,
     pub(super) description: D,
 }
 
-/// An authenticated entry.
 pub(super) struct CacheEntry<D> {
     /// Kept open, so that `code_file` leads to it.
     file: File,
-    /// State of the file, taken before it was authenticated.
     state: FileState,
     opened: SystemTime,
     code_file: PathBuf,
-    /// Size of the code, which is at the start of the file, in bytes.
     code_bytes: u64,
-    /// The component's description; `D` depends on whether it is a tool or a hook. `None` if the examination failed.
+    /// `None` if the examination failed.
     description: Option<D>,
 }
 
 impl<D> CacheEntry<D> {
-    /// Returns a path to the file that was authenticated. Only its owner can write to that file.
+    /// Only its owner can write to that file.
     pub(super) fn code_file(&self) -> &Path {
         &self.code_file
     }
 
-    /// Returns the state of the file if a later change would show in it.
+    /// `None` if a later change would not show in it.
     pub(super) fn lasting(&self) -> Option<FileState> {
         self.state.is_settled(self.opened).then_some(self.state)
     }
 
-    /// Returns the component's description the first time that this is called.
     pub(super) fn take_description(&mut self) -> Option<D> {
         self.description.take()
     }
 
-    /// Reads the code.
     pub(super) fn code(&mut self) -> std::io::Result<Vec<u8>> {
         self.file.rewind()?;
         let mut code = Vec::new();
@@ -107,7 +89,7 @@ impl<D> CacheEntry<D> {
     }
 }
 
-/// Returns a path to an open file that stays valid if its folder changes; its own path on systems without such paths.
+/// Returns a path to an open file that stays valid if its folder changes, where the system has such paths.
 fn path_of(file: &File, path: PathBuf) -> PathBuf {
     if cfg!(target_os = "linux") {
         PathBuf::from(format!(
@@ -120,8 +102,7 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 }
 
 impl CodeCache {
-    /// Opens the cache in `dir`, and creates what is missing; it keeps at most `bytes_max` bytes. A key that cannot be
-    /// read, and a folder that cannot be written, are `setup_required`, because their owner can fix that.
+    /// A key or folder that cannot be used is `setup_required`, because its owner can fix that.
     pub(super) fn open(
         dir: &Path,
         key_file: &Path,
@@ -162,8 +143,7 @@ impl CodeCache {
         })
     }
 
-    /// Returns the note for the file `path`, if toolcell wrote it and the file has not changed since. Anything else counts
-    /// as absent.
+    /// `None` unless toolcell wrote the note and the file has not changed since.
     pub(super) fn recall<D: DeserializeOwned>(
         &self,
         path: &Path,
@@ -188,8 +168,7 @@ impl CodeCache {
         Some(note)
     }
 
-    /// Writes a note for the file `path`, if it is small enough. A failed write is ignored, because it only costs another
-    /// read.
+    /// A failed write is ignored, because it only costs another read.
     pub(super) fn remember<D: Serialize>(&self, path: &Path, note: &CacheNote<D>) {
         let Ok(body) = serde_json::to_vec(note) else {
             return;
@@ -214,8 +193,8 @@ impl CodeCache {
         }
     }
 
-    /// Returns the authentication code of a note. It covers the engine's settings, and the version of toolcell and of its
-    /// checks, because another version could refuse the component's records.
+    /// Covers the engine's settings, and the version of toolcell and its checks, because another version could refuse
+    /// the component's records.
     fn note_mac(&self, path: &Path, body: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.note_key);
         hasher.update(self.compatibility.as_bytes());
@@ -232,8 +211,7 @@ impl CodeCache {
         hasher.finalize()
     }
 
-    /// Opens the entry of the component with this hash, if it is in the state in which it was authenticated. This saves
-    /// reading all of it.
+    /// Opens the entry without reading all of it.
     pub(super) fn reopen(
         &self,
         component: &blake3::Hash,
@@ -258,8 +236,7 @@ impl CodeCache {
         )
     }
 
-    /// Returns the entry of the component with this hash, if toolcell wrote one for this engine. Anything else counts
-    /// as absent, and is replaced.
+    /// `None` unless toolcell wrote the entry for this engine.
     pub(super) fn read<D: DeserializeOwned>(
         &self,
         component: &blake3::Hash,
@@ -286,7 +263,6 @@ impl CodeCache {
         Self::entry(file, state, opened, path)
     }
 
-    /// Parses the entry in an authenticated file.
     fn entry<D: DeserializeOwned>(
         mut file: File,
         state: FileState,
@@ -314,8 +290,7 @@ impl CodeCache {
         })
     }
 
-    /// Stores the code of a component with its description, or `None` if the examination failed, so that the next load
-    /// need not compile again. Code that would not fit is not stored.
+    /// A failed examination has no description, and spares the next load the compilation.
     pub(super) fn write(
         &self,
         component: &blake3::Hash,
@@ -343,8 +318,7 @@ impl CodeCache {
         Ok(())
     }
 
-    /// Evicts entries, the least recently used first, until all of them have at most `bytes_max` bytes. It never evicts
-    /// `kept`. Only a process that writes an entry pays for this.
+    /// Only a process that writes an entry pays for the eviction.
     fn trim(&self, kept: &Path) {
         evict(&self.dir, kept, usize::MAX, self.bytes_max);
         self.trim_notes();
@@ -354,7 +328,7 @@ impl CodeCache {
         evict(&self.notes, Path::new(""), NOTES_MAX, NOTES_BYTES_MAX);
     }
 
-    /// Returns a keyed hash that already covers the component and the engine that an entry is for.
+    /// The hash already covers the component and the engine that an entry is for.
     fn authenticator(&self, component: &blake3::Hash) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.compatibility.as_bytes());
@@ -370,8 +344,6 @@ impl CodeCache {
     }
 }
 
-/// Evicts files of `dir`, the least recently used first, until they are at most `count_max` and have at most `bytes_max` bytes
-/// together. It never evicts `kept`.
 fn evict(dir: &Path, kept: &Path, count_max: usize, bytes_max: u64) {
     let mut entries = files(dir);
     // Temporary files of a process that was killed while it wrote.
@@ -396,7 +368,6 @@ fn evict(dir: &Path, kept: &Path, count_max: usize, bytes_max: u64) {
     }
 }
 
-/// Returns the size of all entries in the folder of a cache, in bytes.
 pub fn cached_bytes(dir: &Path) -> u64 {
     files(dir).iter().map(|entry| entry.bytes).sum()
 }
@@ -405,7 +376,6 @@ struct CachedFile {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
-    /// Being written, or left behind by a process that was killed while it wrote.
     is_temporary: bool,
 }
 
@@ -428,7 +398,7 @@ fn files(dir: &Path) -> Vec<CachedFile> {
     found.collect()
 }
 
-/// Sets the access time, unless it is recent enough, because many file systems never update it, or only once a day.
+/// Many file systems never update the access time, or only once a day.
 fn mark_used(file: &File) {
     let known = || file.metadata()?.accessed();
     let old = known().is_ok_and(|used| used.elapsed().is_ok_and(|age| age > USE_KNOWN_WITHIN));
@@ -439,7 +409,7 @@ fn mark_used(file: &File) {
     }
 }
 
-/// Opens a regular file that only this user can write to, so that authenticated content stays unchanged.
+/// Only this user can write to the file, so that authenticated content stays unchanged.
 fn open_private(path: &Path) -> Option<File> {
     private::open(path, OthersAccess::Read).ok()
 }

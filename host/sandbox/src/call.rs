@@ -36,15 +36,13 @@ use super::wasi::WasiInputs;
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
 use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_request, size};
 
-/// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
+/// Guests have tasks, threads, streams and their ends in the engine's own table.
 const ENTRIES_OF_HANDLE: usize = 8;
-/// Text in the result of a call on a file system that hangs.
 pub(super) const UNFINISHED: &str =
     "its last file operation has not ended, and may still change a file";
-/// Bytes that a host call may lift beyond the output itself: paths, messages, a chunk of a file.
+/// Beyond the output itself: paths, messages, a chunk of a file.
 const HOST_CALL_BYTES: u64 = 2 << 20;
 
-/// Runs the tool of `permit`.
 pub(super) async fn invoke(
     sandbox: &Sandbox,
     component: &Arc<LoadedComponent>,
@@ -139,7 +137,7 @@ pub(super) async fn invoke(
     execution
 }
 
-/// Returns the limits of this instance, if they are lower than the permit's.
+/// `None` if they are not lower than the permit's.
 fn left(permit: &Permit, run: &RunInput) -> Option<Limits> {
     let resumed = run.resumed.as_ref().filter(|_| guard!("one_budget"));
     let spent = resumed.map(|resumed| &resumed.spent);
@@ -149,7 +147,6 @@ fn left(permit: &Permit, run: &RunInput) -> Option<Limits> {
     }
 }
 
-/// Returns a store with the world of `permit`.
 fn prepare(
     sandbox: &Sandbox,
     (component, linked): (&LoadedComponent, &LinkedComponent),
@@ -189,7 +186,7 @@ fn prepare(
     furnish().map_err(|error| not_started(&error))
 }
 
-/// Waits for `load`, the code of a guest, for at most `wall`. A deadline or a cancellation ends the wait as it ends a guest.
+/// A deadline or a cancellation ends the wait as it ends a guest.
 pub(super) async fn in_time<T>(
     load: impl Future<Output = Result<T, Refusal>>,
     wall: Duration,
@@ -210,8 +207,7 @@ pub(super) async fn in_time<T>(
     })
 }
 
-/// Returns the outcome of a call whose last file operation has not ended. It is never a success, because a guest need
-/// not wait for its writes, and may report a file that is not written yet. The tool's output is kept.
+/// Never a success, because a guest may report a file that is not written yet. The tool's output is kept.
 fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Refusal> {
     let told = |mut refusal: Refusal| {
         refusal.message.push_str("; ");
@@ -245,7 +241,7 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
     }
 }
 
-/// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
+/// Preflight runs in the instance of value validation, an empty world, or in one that reads files.
 pub(super) async fn validate(
     linked: &LinkedComponent,
     check: InputCheck<'_>,
@@ -274,7 +270,6 @@ pub(super) async fn validate(
     }
 }
 
-/// Runs what is wanted of value validation and preflight, in one instance.
 async fn look(
     linked: &LinkedComponent,
     check: InputCheck<'_>,
@@ -310,7 +305,7 @@ async fn look(
         .map_err(|error| guest_error(error, ErrorClass::InvalidArguments))
 }
 
-/// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
+/// `None` if the component does not answer.
 pub(super) async fn classify(
     linked: &LinkedComponent,
     check: InputCheck<'_>,
@@ -342,7 +337,6 @@ pub(super) async fn classify(
     })
 }
 
-/// Runs `work`, a guest, in `store`, within its time and until it is canceled.
 pub(super) async fn run<T>(
     engine: &GuestEngine,
     store: &mut Store<StoreState>,
@@ -362,7 +356,7 @@ pub(super) async fn run<T>(
     result.map_err(|error| verdict(&error, store, limits))
 }
 
-/// Runs `work`, a guest that is asked what it is, in an empty world.
+/// Asks a guest what it is, in an empty world.
 pub(super) async fn examine<T>(
     engine: &GuestEngine,
     limits: &Limits,
@@ -382,7 +376,6 @@ pub(super) fn empty_world(
         .map_err(|error| host_fault(&error))
 }
 
-/// Returns a store with the files and variables of `capability`, for a run without network and without an observer.
 pub(super) fn offline(
     engine: &GuestEngine,
     capability: &Capability,
@@ -403,7 +396,7 @@ pub(super) fn offline(
     open(engine, state, limits)
 }
 
-/// Returns a store with the world of `state`, in which every limit is set before a guest's start function can run.
+/// Sets every limit before a guest's start function can run.
 fn open(
     engine: &GuestEngine,
     state: StoreState,
@@ -442,15 +435,14 @@ fn open(
     Ok(store)
 }
 
-/// Time to clean up, for a guest that imports the cancellation interface.
+/// Only a guest that imports the cancellation interface gets it.
 pub(super) struct CancelGrace {
     time: Duration,
-    /// Canceled at the guest's own deadline. The call's has other listeners too.
+    /// Canceled at the guest's own deadline; the call's has other listeners too.
     expiry: Cancellation,
 }
 
-/// Runs the guest `work`, whose stacks `meter` counts, until it is done, out of time, or canceled. With `grace`, it is told at
-/// either of the latter, and stopped after that time.
+/// A guest with `grace` is asked to stop first. `meter` counts its stacks.
 async fn bounded<T>(
     (meter, work): (
         Arc<MemoryMeter>,
@@ -463,8 +455,7 @@ async fn bounded<T>(
     unless_stopped(pin!(charging(meter, work)), wall, cancellation, grace).await
 }
 
-/// Waits for `work` until it is done, out of time, or canceled. Pinned, because each function that takes a future by value
-/// has it twice in its own.
+/// `work` is pinned, because each function that takes a future by value has it twice in its own.
 async fn unless_stopped<T>(
     work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     wall: Duration,
@@ -519,8 +510,8 @@ async fn unless_stopped<T>(
     }
 }
 
-/// Runs `work` until it is done or `stopped`. If it `starts`, `stopped` is polled only once `work` has waited, at the first
-/// tick at the latest. Most calls end before that, and to register their timer could wake a thread of the runtime.
+/// `stopped` is polled, if it `starts`, only once `work` has waited: to register the timer of a short call could wake a
+/// thread of the runtime.
 async fn unless<T>(
     stopped: impl Future<Output = StopReason>,
     mut work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
@@ -546,9 +537,8 @@ pub(super) fn host_fault(error: &wasmtime::Error) -> Refusal {
     Refusal::host_fault(format!("{error:#}"))
 }
 
-/// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the
-/// component has no other way to keep a failed call's output. `allowed` are the limits of the whole call, `left` of
-/// this instance.
+/// `fails_with_output`: the world has no other way to keep a failed call's output. `allowed` is for the whole call,
+/// `left` for this instance.
 fn close(
     mut store: Store<StoreState>,
     (result, fails_with_output): (wasmtime::Result<Outcome>, bool),
@@ -618,14 +608,12 @@ fn close(
     })
 }
 
-/// The refusal of a call that answers after it was asked to stop.
 fn asked_to_stop(run: &RunInput, store: &Store<StoreState>, allowed: &Limits) -> Option<Refusal> {
     let is_over = store.data().expiry.requested().is_some();
     let late = || is_over.then(|| verdict(&StopReason::Deadline.into(), store, allowed));
     run.cancellation.requested().map(canceled).or_else(late)
 }
 
-/// Returns the questions of a guest that stopped to ask them.
 fn needed(error: &wasmtime::Error, store: &mut Store<StoreState>) -> Option<GuestOutcome> {
     matches!(error.downcast_ref(), Some(StopReason::NeedsInput))
         .then(|| store.data_mut().needed.take())
@@ -633,7 +621,6 @@ fn needed(error: &wasmtime::Error, store: &mut Store<StoreState>) -> Option<Gues
         .map(GuestOutcome::NeedsInput)
 }
 
-/// The refusal of an instance without a world.
 fn not_started(error: &wasmtime::Error) -> Refusal {
     Refusal::new(
         ErrorCode::WorldNotAvailable,
@@ -642,7 +629,7 @@ fn not_started(error: &wasmtime::Error) -> Refusal {
     .detail(format!("{error:#}"))
 }
 
-/// The execution of a call whose code was not there within its time, or cannot be loaded.
+/// Its code was not there within its time, or cannot be loaded.
 fn not_loaded(
     refusal: Refusal,
     limits: &Limits,
@@ -654,7 +641,6 @@ fn not_loaded(
     failed_after(refusal, usage, resumed)
 }
 
-/// The execution of an instance that failed with `refusal` before it ran. What the instances before it used stays used.
 fn failed_after(
     refusal: Refusal,
     mut usage: Usage,
@@ -679,7 +665,6 @@ fn verdict(error: &wasmtime::Error, store: &Store<StoreState>, limits: &Limits) 
     trap::refusal(error, &seen)
 }
 
-/// Returns what a guest has used that has `fuel` units left.
 pub(super) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
     let mut usage = blank(limits);
     usage.fuel.used = limits.fuel.saturating_sub(fuel);
@@ -701,7 +686,6 @@ pub(super) fn usage(state: &StoreState, fuel: u64, limits: &Limits) -> Usage {
     usage
 }
 
-/// Returns the limits, with nothing used.
 fn blank(limits: &Limits) -> Usage {
     let metered = |limit| MeteredUsage { used: 0, limit };
     Usage {
@@ -730,7 +714,6 @@ fn context(capability: &Capability) -> String {
     serde_json::Value::from_iter(context).to_string()
 }
 
-/// An observer that ignores everything, for guests that run outside a call.
 pub(super) struct NullObserver;
 
 impl Observer for NullObserver {

@@ -1,6 +1,6 @@
 //! Compiles components in a child process, because a compilation cannot be interrupted, and 200 KB of hostile code can
 //! take ten seconds and a gigabyte. The child limits itself before it reads a byte, and the parent waits only for a
-//! limited time. A command of WASI preview 1 becomes a component there.
+//! limited time.
 
 use std::io::{Read, Write};
 use std::mem::ManuallyDrop;
@@ -25,30 +25,29 @@ use super::engine::{Concurrency, config};
 use super::imports::{self, NotAvailable};
 use super::metadata;
 
-/// Maximum size of the compiled code of one component, in bytes.
 const CODE_BYTES_MAX: u64 = 512 << 20;
-/// Address space for each thread of a compilation: its stack, and what it allocates for one function.
+/// Its stack, and what it allocates for one function.
 const THREAD_BYTES: u64 = 256 << 20;
-/// Bytes of stack of each thread: as many as a main thread has, because the depth of hostile code decides how much is used.
+/// A main thread has as many; the depth of hostile code decides how much is used.
 const STACK_BYTES: usize = 8 << 20;
-/// CPU time after the limit, in seconds, at which the kernel kills a worker that did not end at the limit. A worker that the
-/// limit ends has its own signal, so that `SIGKILL` always means something else.
+/// The kernel kills a worker so long after the limit, which has its own signal, so that `SIGKILL` always means
+/// something else.
 const GRACE_SECONDS: u64 = 1;
-/// The nice value of a worker that no call waits for.
+/// No call waits for the worker.
 const LOWEST_PRIORITY: i32 = 19;
-/// Exit status of a worker whose code is for the engine with concurrency.
+/// The code is for the engine with concurrency.
 const CONCURRENT: i32 = 3;
-/// Exit status of a worker that found the component invalid, and wrote why to its standard error.
+/// Standard error says why.
 const FAULTY: i32 = 65;
-/// Exit status of a worker that got a core module which is no command, and wrote why to its standard error.
+/// Standard error says why.
 const NO_COMMAND: i32 = 66;
-/// Exit status of a worker whose component takes more of the engine than any call may use, and wrote why to its standard error.
+/// The component takes more of the engine than any call may use; standard error says why.
 const TOO_LARGE: i32 = 67;
-/// Exit status of a worker whose component imports what this host does not have, and wrote what to its standard error.
+/// The component imports what this host lacks; standard error says what.
 const NOT_AVAILABLE: i32 = 68;
-/// Exit status of a worker that panicked, which Rust sets.
+/// Rust sets this status.
 const PANICKED: i32 = 101;
-/// Exit status of a worker that could not limit itself, and therefore compiled nothing.
+/// The worker could not limit itself, and compiled nothing.
 const UNLIMITED: i32 = 71;
 
 /// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel. Its text is
@@ -56,10 +55,10 @@ const UNLIMITED: i32 = 71;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum CompileEffort {
-    /// Without optimizations: in three quarters of the time, and the code takes up to a tenth more.
+    /// Takes three quarters of the time; the code takes up to a tenth more.
     Quick,
     Thorough,
-    /// Thoroughly, with the lowest priority, while the code of a quick compilation runs.
+    /// Thorough with the lowest priority, while quickly compiled code runs.
     Again,
 }
 
@@ -79,13 +78,11 @@ pub enum CompileEffort {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compilation {
-    /// The compiler starts with a component of so many bytes.
     Begins { bytes: usize },
-    /// The compiler has ended, successfully or not, or its caller does not wait any more.
     Ends { took: Duration, compiled: bool },
 }
 
-/// Receives the steps of compilations. It must not block, because the compilation waits for it.
+/// Must not block, because the compilation waits for it.
 ///
 /// ```
 /// let watch: toolcell_sandbox::CompileWatch = std::sync::Arc::new(|step| eprintln!("{step:?}"));
@@ -93,21 +90,18 @@ pub enum Compilation {
 /// ```
 pub type CompileWatch = Arc<dyn Fn(Compilation) + Send + Sync>;
 
-/// How components are compiled.
 #[derive(Clone)]
 pub struct CompilerSettings {
-    /// The program that compiles: toolcell itself, called with [`compile_worker`]'s arguments.
+    /// Toolcell itself, called with [`compile_worker`]'s arguments.
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// CPU time limit of one compilation, in whole seconds; the wall time limit is twice as long.
+    /// CPU time limit; the wall time limit is twice as long.
     pub cpu_seconds: u64,
-    /// Address space limit of one compilation, in bytes.
     pub memory_bytes: u64,
-    /// Told of each compilation; a component whose code is cached is not compiled.
+    /// Not told of a component whose code is cached.
     pub watch: Option<CompileWatch>,
 }
 
-/// Reports one compilation: its start, and its end also if the future of the compilation is dropped.
 struct WatchedCompilation<'w> {
     watch: Option<&'w CompileWatch>,
     begun: Instant,
@@ -139,9 +133,8 @@ impl Drop for WatchedCompilation<'_> {
 
 pub(super) struct Compiler {
     settings: CompilerSettings,
-    /// Allows one compilation at a time, because two hostile components must not double the cost.
+    /// One compilation at a time, because two hostile components must not double the cost.
     turn: Semaphore,
-    /// The same for those that no call waits for.
     again: Semaphore,
     code_bytes_max: u64,
 }
@@ -156,7 +149,6 @@ impl Compiler {
         }
     }
 
-    /// Returns the compiled code of `component`, and the engine that it is for.
     pub(super) async fn compile(
         &self,
         component: &[u8],
@@ -321,8 +313,7 @@ impl Compiler {
         Refusal::new(ErrorCode::CompileLimit, message)
     }
 
-    /// The refusal of a component whose worker another process or the kernel killed: the host judges no worker that it killed
-    /// itself. The kernel does so when memory runs out before the worker reaches its own limit.
+    /// The kernel kills a worker when memory runs out before its own limit.
     fn killed(&self, ended: String) -> Refusal {
         let bytes = self.settings.memory_bytes;
         let message = format!(
@@ -333,8 +324,6 @@ impl Compiler {
     }
 }
 
-/// `true` if the component made a worker die: of a stack overflow, a memory access or an assertion, unlike a kill by
-/// another program. The component is refused, and the host is not at fault.
 fn crashed(status: ExitStatus) -> bool {
     use rustix::process::Signal;
     use std::os::unix::process::ExitStatusExt;
@@ -350,8 +339,7 @@ fn crashed(status: ExitStatus) -> bool {
     status.code() == Some(PANICKED) || signal.is_some_and(|signal| FAULTS.contains(&signal))
 }
 
-/// The number of threads of a compilation: one for each processor, as far as they fit into `memory_bytes`. The limit on CPU
-/// time counts them together.
+/// One for each processor, as far as `memory_bytes` allow; the CPU time limit counts them together.
 fn threads(memory_bytes: u64) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     usize::try_from(memory_bytes / THREAD_BYTES)
@@ -359,8 +347,8 @@ fn threads(memory_bytes: u64) -> usize {
         .clamp(1, processors)
 }
 
-/// The setting of the allocator of a worker. The memory limit applies to address space, of which it would reserve a gigabyte at
-/// its start. Without any reserve it maps 128 KiB at a time, which takes a twentieth of a compilation.
+/// The limit applies to address space, of which the allocator would reserve a gigabyte. Without any reserve it maps 128
+/// KiB at a time, which takes a twentieth of a compilation.
 fn allocation(memory_bytes: u64) -> (&'static str, &'static str) {
     const RESERVE_KIB: &str = "65536";
     if memory_bytes >= 4 * THREAD_BYTES {
@@ -370,8 +358,7 @@ fn allocation(memory_bytes: u64) -> (&'static str, &'static str) {
     }
 }
 
-/// Starts the threads that compile, and waits until each runs: the filter forbids some of the system calls of a thread's
-/// start.
+/// Waits until each thread runs: the filter forbids some of the system calls of a thread's start.
 fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
     rayon_core::ThreadPoolBuilder::new()
         .num_threads(threads(memory_bytes))
@@ -381,11 +368,9 @@ fn start_threads(memory_bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The operator's remedy for a limit.
 const RAISE: &str = "if you trust it, raise";
 const WHERE: &str = "under [compile] in your own toolcell.toml";
 
-/// The limit that a compilation exceeded.
 #[derive(Clone, Copy)]
 enum CompileLimit {
     Time,
@@ -397,8 +382,7 @@ enum CompileLimit {
 #[error("the compiled code is larger than {0} bytes")]
 struct TooMuchCode(u64);
 
-/// Reads the compiled code. Fails with [`TooMuchCode`] at once when there is more than `bytes_max`, because the compiler
-/// would wait for a reader.
+/// Fails with [`TooMuchCode`] at once, because the compiler would wait for a reader.
 async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let mut code = Vec::new();
     output
@@ -413,7 +397,7 @@ async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Resu
     }
 }
 
-/// Parts of WebAssembly that the engine does not have, and what the validator says of a component that needs one.
+/// Parts of WebAssembly that the engine lacks, and the validator's words for them.
 const LACKING: [(&str, &[&str]); 3] = [
     (
         "garbage collection",
@@ -431,7 +415,6 @@ const LACKING: [(&str, &[&str]); 3] = [
     ("stack switching", &["stack switching", "stack-switching"]),
 ];
 
-/// The message for a component that is not valid for this engine.
 fn faulty(said: &str) -> String {
     let needed = LACKING
         .iter()
@@ -446,7 +429,7 @@ fn faulty(said: &str) -> String {
     }
 }
 
-/// Refuses native code, too many bytes, and what is neither a component nor a core module, without a compiler.
+/// Refuses native code and too many bytes as well, without a compiler.
 pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(Refusal::new(
@@ -474,8 +457,8 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Compiles with `effort` in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process
-/// `parent`, reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
+/// Limits itself to `cpu_seconds`, `memory_bytes` and the life of `parent`, then compiles standard input to standard
+/// output. Returns the exit status.
 pub fn compile_worker(
     cpu_seconds: u64,
     memory_bytes: u64,
@@ -497,7 +480,6 @@ pub fn compile_worker(
     }
 }
 
-/// The exit status of a worker that cannot compile what it got.
 fn status(error: &anyhow::Error) -> i32 {
     if error.is::<NoCommand>() {
         NO_COMMAND
@@ -510,7 +492,6 @@ fn status(error: &anyhow::Error) -> i32 {
     }
 }
 
-/// Both engines, to compile with.
 struct CompilerEngines {
     off: wasmtime::Engine,
     on: wasmtime::Engine,
@@ -531,8 +512,6 @@ impl CompilerEngines {
         })
     }
 
-    /// Compiles a component for the fast engine, and one that needs concurrency for the other. Only the engines can tell:
-    /// the first refuses such a component while it reads its types, before it compiles a function.
     fn compile(&self, component: &[u8]) -> anyhow::Result<(Concurrency, Vec<u8>)> {
         if let Ok(code) = self.off.precompile_component(component) {
             return Ok((Concurrency::Off, code));
@@ -545,8 +524,7 @@ impl CompilerEngines {
     }
 }
 
-/// Limits this process, and returns the engines, created before the filter because that queries the processor and the
-/// kernel, as are the threads.
+/// Creates engines and threads before the filter, because that queries processor and kernel.
 fn limited(
     cpu_seconds: u64,
     memory_bytes: u64,

@@ -19,7 +19,6 @@ use super::state::StoreState;
 use super::twice;
 use super::world::{self, ComponentWorld, FirstLoad};
 
-/// The optional interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionalExports {
     pub validation: bool,
@@ -39,26 +38,22 @@ impl OptionalExports {
     }
 }
 
-/// Facts about a component, found at its first load and cached with its compiled code.
+/// Found at the component's first load, and cached with its compiled code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ComponentDescription {
-    /// `sha256:<hex>` of the component.
     pub(super) digest: String,
     world: world::WorldKind,
-    /// Which engine runs it.
     pub(super) concurrency: Concurrency,
-    /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
     takes_granted_files: bool,
     pub(super) exports: OptionalExports,
     pub(super) imports: Vec<String>,
 }
 
-/// The interfaces that a component imports and that change how the host calls it. Found once, because a component may
-/// import dozens, and each call asks.
+/// Found once, because a component may import dozens, and each call asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostImports {
-    /// `true` if a canceled call gets a grace: it imports `cancellation` or `cancellation-signal`.
+    /// The guest gets a grace: it imports `cancellation` or `cancellation-signal`.
     pub(super) cancellation: bool,
     pub(super) http: bool,
     pub(super) random: bool,
@@ -78,32 +73,28 @@ impl HostImports {
     }
 }
 
-/// A component whose description is known. Its code is there, or is loaded by the first call that needs it.
+/// Its first call loads the code.
 pub struct LoadedComponent {
     description: ComponentDescription,
     pub(super) imported: HostImports,
-    /// Hash of the component's bytes, under which the cache keeps its code.
+    /// The cache keeps the code under it.
     name: blake3::Hash,
-    /// State of the cache entry when it was authenticated; `None` if that does not show whether it was changed since.
+    /// State of the entry when authenticated; `None` if a later change might not show.
     pub(super) entry: Option<FileState>,
-    /// The file that held the component, and its state, if the component was not read.
     pub(super) file: Option<(PathBuf, FileState)>,
     pub(super) linked: OnceLock<LinkedComponent>,
     pub(super) loads: ComponentLoads,
 }
 
-/// Compiled and linked code, which takes one allocation to instantiate.
 pub(super) struct LinkedComponent {
-    /// The engine that the code is for, which makes the stores of its calls.
     pub(super) engine: GuestEngine,
     pub(super) world: Box<dyn ComponentWorld>,
     pub(super) validating: Option<ValidatingPre<StoreState>>,
     pub(super) classifying: Option<ClassifyingPre<StoreState>>,
 }
 
-/// The import of IronClaw's tools, through which they send requests and read the clock.
+/// IronClaw's tools send requests and read the clock through it.
 const NEAR_HOST: &str = "near:agent/host";
-/// The contract of toolcell's own components.
 pub(super) const TOOL_CONTRACT: &str = "toolcell:tool@0.2.0";
 const VALIDATION: &str = "toolcell:tool/validation@0.2.0";
 const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
@@ -129,7 +120,7 @@ impl LoadedComponent {
         }
     }
 
-    /// Loads an examined component from its authenticated cache entry.
+    /// The cache entry was authenticated.
     pub(super) fn revive(
         engine: &GuestEngine,
         name: blake3::Hash,
@@ -143,7 +134,6 @@ impl LoadedComponent {
         })
     }
 
-    /// A component that was noted for the file `path`: nothing of it is loaded yet.
     pub(super) fn noted(path: &Path, note: CacheNote<ComponentDescription>) -> Self {
         Self {
             imported: HostImports::new(&note.description.imports),
@@ -156,7 +146,7 @@ impl LoadedComponent {
         }
     }
 
-    /// Examines a component at its first load: reads its type, links it, and refuses it if two `describe` calls differ.
+    /// Refuses a component at its first load if two `describe` calls differ.
     pub(super) async fn examine(
         engine: &GuestEngine,
         (digest, name): (&str, blake3::Hash),
@@ -206,7 +196,7 @@ impl LoadedComponent {
         Ok(Self::new(description, name, linked))
     }
 
-    /// Takes the code of the component, unless another load was faster, which had the same bytes.
+    /// Ignored if another load was faster; it had the same bytes.
     pub(super) fn take_code(&self, linked: LinkedComponent) {
         let _ = self.linked.set(linked);
     }
@@ -216,8 +206,7 @@ impl LoadedComponent {
         &self.description.digest
     }
 
-    /// The declaration of the component in `file`: JSON text, not yet validated. A command without a name gets its
-    /// file's.
+    /// JSON text, not yet validated. A command without a name gets its file's.
     pub fn toolkit(&self, file: Option<&Path>) -> Cow<'_, str> {
         let ComponentDescription { world, toolkit, .. } = &self.description;
         file.and_then(|file| world.named_by(file, toolkit))
@@ -233,22 +222,22 @@ impl LoadedComponent {
         self.description.exports
     }
 
-    /// `true` if files that the component leaves in its scratch folder become artifacts.
+    /// Files that the component leaves in its scratch folder become artifacts.
     pub fn leaves_files(&self) -> bool {
         self.description.world.leaves_files()
     }
 
-    /// `true` if the tools are made from the types and the documentation of the component's functions.
+    /// The tools are made from the types and the documentation of the component's functions.
     pub fn is_of_plain_functions(&self) -> bool {
         self.description.world == world::WorldKind::Wit
     }
 
-    /// `true` if a partial outcome of the component can be a failure, whose output is kept.
+    /// A partial outcome can be a failure, whose output is kept.
     pub(super) fn fails_with_output(&self) -> bool {
         self.description.world.fails_with_output()
     }
 
-    /// The interfaces that the component imports: all that it can ask the host for.
+    /// All that the component can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports
     }
@@ -257,14 +246,12 @@ impl LoadedComponent {
         &self.description
     }
 
-    /// Hash of the component's bytes, under which the cache keeps its code.
     pub(super) fn name(&self) -> blake3::Hash {
         self.name
     }
 }
 
 impl LinkedComponent {
-    /// Links the code of an examined component.
     pub(super) fn new(
         engine: &GuestEngine,
         component: &Component,
@@ -309,7 +296,6 @@ impl LinkedComponent {
     }
 }
 
-/// The interfaces that a component imports.
 fn imports(component: &Component) -> Vec<String> {
     let kind = component.component_type();
     kind.imports(component.engine())
@@ -317,7 +303,6 @@ fn imports(component: &Component) -> Vec<String> {
         .collect()
 }
 
-/// Links a component that is no tool, but exports `handler`, and binds it.
 pub(super) fn link_handler<T>(
     engine: &GuestEngine,
     component: &Component,
@@ -342,7 +327,6 @@ pub(super) fn link_handler<T>(
     bind(instance).map_err(|error| mismatch(TOOL_CONTRACT, &error))
 }
 
-/// The refusal of a component whose exports have other types than those of `contract`.
 pub(super) fn mismatch(contract: &str, error: &wasmtime::Error) -> Refusal {
     let message = format!("the component does not follow {contract}: {error:#}");
     Refusal::new(ErrorCode::ContractMismatch, message)
@@ -378,8 +362,7 @@ pub(super) fn map(engine: &GuestEngine, code: &Path) -> Result<Component, Refusa
         .map_err(|error| not_loadable(&error))
 }
 
-/// Maps the engine's refusal to load compiled code: the component needs more than any call gets, or the host is at
-/// fault.
+/// The component needs more than any call gets, or the host is at fault.
 fn not_loadable(error: &wasmtime::Error) -> Refusal {
     let text = format!("{error:#}");
     let code = match &text {
@@ -392,7 +375,6 @@ fn not_loadable(error: &wasmtime::Error) -> Refusal {
     starts_too_large(code, text)
 }
 
-/// The refusal of a component that needs more than any call gets, before it runs.
 pub(super) fn starts_too_large(code: ErrorCode, detail: String) -> Refusal {
     let message = "the component starts with more than any call may use";
     Refusal::new(code, message).detail(detail)

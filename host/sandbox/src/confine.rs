@@ -1,5 +1,5 @@
-//! Confines the compiler's process before it reads a component: a component that takes over the compiler controls a
-//! process that can only compute, answer on its standard output, and end.
+//! Confines the compiler's process: a component that takes it over can only compute, answer on standard output, and
+//! end.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{die_with, leave_no_dump, only_compute};
@@ -32,8 +32,7 @@ mod linux {
         SeccompRule,
     };
 
-    /// Makes the kernel kill this process when the thread that started it ends. Otherwise a compilation runs to its
-    /// limit after its host was killed, because no process is left to kill it.
+    /// Otherwise a compilation would run to its limit after its host was killed.
     pub(crate) fn die_with(parent: u32) -> anyhow::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))
             .context("cannot ask for a signal at the parent's end")?;
@@ -46,14 +45,14 @@ mod linux {
         Ok(())
     }
 
-    /// Makes the kernel write no core dump of this process. The limit on the size of dumps does not hold where they are piped
-    /// to a program, which would get gigabytes of a component that used up its time.
+    /// The size limit does not hold where dumps are piped to a program, which would get gigabytes of a component that
+    /// used up its time.
     pub(crate) fn leave_no_dump() -> anyhow::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid core dumps")
     }
 
-    /// System calls that Cranelift and the allocator need to compute, and those that read, write and exit. `tgkill` is
-    /// allowed as well: see [`rules`].
+    /// Cranelift and the allocator need them to compute, and to read, write and exit. `tgkill` is allowed as well: see
+    /// [`rules`].
     const NEEDED: &[libc::c_long] = &[
         libc::SYS_read,
         libc::SYS_write,
@@ -79,8 +78,8 @@ mod linux {
         libc::SYS_exit_group,
     ];
 
-    /// Returns the system calls that this process may make. `abort` sends its signal with `tgkill`, which could kill
-    /// any process of this user, so that its first argument must be this process's PID.
+    /// `abort` sends its signal with `tgkill`, which could kill any process of this user, so its first argument must be
+    /// this process's PID.
     fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
         let own = u64::from(std::process::id());
         let only_own = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
@@ -94,14 +93,13 @@ mod linux {
         Ok(rules)
     }
 
-    /// Makes the kernel refuse every other system call to all threads of this process: no file can be opened, no process
-    /// or thread started, no socket created. A refused call fails with `EPERM` instead of ending the process, because
-    /// allocators and the C library try calls that they can do without, and which ones differs between their releases.
+    /// Applies to all threads: no file can be opened, no process or thread started, no socket created. A refused call
+    /// fails with `EPERM`, because allocators and the C library try calls that they can do without.
     pub(crate) fn only_compute() -> anyhow::Result<()> {
         seccompiler::apply_filter_all_threads(&filter()?).context("cannot put the filter in place")
     }
 
-    /// Does what [`only_compute`] does to this thread alone.
+    /// Does what [`only_compute`] does, to this thread alone.
     #[cfg(test)]
     pub(crate) fn only_compute_here() -> anyhow::Result<()> {
         seccompiler::apply_filter(&filter()?).context("cannot put the filter in place")

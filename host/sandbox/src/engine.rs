@@ -1,5 +1,5 @@
-//! The wasmtime engines, configured once for all guests: metered by fuel and interrupted by epochs. One is pooled and runs
-//! most components. The other one runs those that need the component model's concurrency, which makes each call slower.
+//! The wasmtime engines: metered by fuel, interrupted by epochs. One is pooled; the other runs components that need the
+//! component model's concurrency, which makes each call slower.
 
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,9 @@ use wasmtime::{
 use super::stack::StackAllocator;
 use super::world::TRANSLATION_VERSION;
 
-/// Name and version of the engine that runs guests.
 pub const ENGINE_VERSION: &str = "wasmtime 48.0.8";
 
-/// WebAssembly proposals that guests cannot use. Each is attack surface that no tool here needs.
+/// Each proposal is attack surface that no tool here needs.
 pub const FEATURES_OFF: [&str; 9] = [
     "gc",
     "function-references",
@@ -35,34 +34,29 @@ pub const FEATURES_OFF: [&str; 9] = [
     "stack-switching",
 ];
 
-/// Bytes of stack that wasm may use in one call. Interpreters need more than compiled code: QuickJS takes 1 KiB for a call
-/// of a function of a script.
+/// Interpreters need much: QuickJS takes 1 KiB for a call of a script's function.
 pub(super) const WASM_STACK_BYTES: usize = 2 << 20;
-/// Bytes of the fiber's stack. The host's own frames need up to 1.5 MiB beside wasm's.
+/// The host's own frames need up to 1.5 MiB beside wasm's.
 const FIBER_STACK_BYTES: usize = WASM_STACK_BYTES + (3 << 19);
 
-/// Interval at which a computing guest yields to others.
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks that a guest computes freely; at each further tick it waits for a turn. Each tick brings one turn fewer than
-/// there are processors, so that computing guests leave a processor to short calls. If more guests run than there are
-/// processors, only the first tick is free, because together they would be a long wait.
+/// Ticks that a guest computes freely; then it waits for a turn, of which there is one fewer than processors, so that
+/// short calls find one. With more guests than processors, only the first tick is free.
 const TICKS_WITHOUT_TURN: u64 = 4;
-/// Idle ticks after which the ticker goes to sleep.
 const IDLE_TICKS: u32 = 200;
 
-/// Bytes of memory that a pooled slot keeps resident between calls, zeroed, so that the next call does not fault them
-/// in again.
+/// Kept zeroed between calls, so that the next call does not fault the pages in again.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// Limits of one component in a pool. CPython needs 14 core instances, QuickJS 9, a tool in Rust 4.
+/// CPython needs 14 core instances, QuickJS 9, a tool in Rust 4.
 const CORE_INSTANCES_MAX: u32 = 64;
 const MEMORIES_MAX: u32 = 8;
 const TABLES_MAX: u32 = 16;
-/// Maximum number of memory slots. Each takes 4 GiB of address space, all together half of what a process has. A pool
-/// for more than 2,048 calls has fewer than [`MEMORIES_MAX`] for each.
+/// Each slot takes 4 GiB of address space, all together half of what a process has. A pool for more than 2,048 calls
+/// has fewer than [`MEMORIES_MAX`] for each.
 const MEMORY_SLOTS_MAX: u32 = 16_384;
 
-/// Use of the component model's concurrency: functions that are `async`, streams and futures.
+/// Functions that are `async`, streams and futures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Concurrency {
@@ -79,17 +73,14 @@ pub(super) struct GuestEngine {
     scratch_dir: Arc<Path>,
 }
 
-/// Both engines. They share the ticker and the turns, so that guests of either leave room for the other's.
+/// Guests of either leave room for the other's.
 pub(super) struct EnginePair {
     off: GuestEngine,
     on: GuestEngine,
 }
 
 impl EnginePair {
-    /// Creates the engines. `scratch_dir` is the folder in which the scratch folders of calls are created.
-    ///
-    /// Only the engine without concurrency has a pool: a second one would reserve as much address space again. The
-    /// instances of the other are allocated on demand, and the places of calls bound their number.
+    /// Only the engine without concurrency has a pool: a second one would reserve as much address space again.
     pub(super) fn new(
         pool: Option<u32>,
         memory_bytes_max: u64,
@@ -145,7 +136,6 @@ impl GuestEngine {
         &self.scratch_dir
     }
 
-    /// Returns the turns of one guest.
     pub(super) fn turns(&self) -> GuestTurns {
         GuestTurns(Arc::clone(&self.ticker))
     }
@@ -184,7 +174,6 @@ impl GuestEngine {
     }
 }
 
-/// Returns the configuration for compiling and running; the allocation strategy does not change compiled code.
 pub(super) fn config(concurrency: Concurrency) -> Config {
     let mut config = Config::new();
     config
@@ -249,7 +238,6 @@ fn pooling(calls: u32, memory_bytes_max: u64) -> InstanceAllocationStrategy {
     InstanceAllocationStrategy::Pooling(pool)
 }
 
-/// State of the thread that advances the epoch while a guest runs.
 struct Ticker {
     active: AtomicUsize,
     asleep: AtomicU64,
@@ -260,11 +248,10 @@ struct Ticker {
 
 pub(super) struct RunningGuest(Arc<Ticker>);
 
-/// The turns of one guest, for which it waits while it computes, so that it leaves room for others.
+/// A computing guest waits for them, so that it leaves room for others.
 pub(super) struct GuestTurns(Arc<Ticker>);
 
 impl GuestTurns {
-    /// Returns the future that the guest awaits at its tick number `ticks`, before it continues.
     pub(super) fn next(&self, ticks: u64) -> impl Future<Output = ()> + Send + 'static {
         let crowded = self.0.active.load(Ordering::Relaxed) > self.0.turns_max() + 1;
         let free = if crowded { 1 } else { TICKS_WITHOUT_TURN };
@@ -344,8 +331,7 @@ impl Ticker {
         Ok(ticker)
     }
 
-    /// Returns how many guests may compute at once. It is first computed when a guest has run for a tick, because
-    /// counting processors reads several files, and most calls are over by then.
+    /// Counted late, because that reads several files, and most calls are short.
     fn turns_max(&self) -> usize {
         *self.turns_max.get_or_init(|| {
             let processors = thread::available_parallelism().map_or(1, usize::from);

@@ -7,16 +7,14 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use toolcell_system::pseudo_files;
 
-/// An open folder, and a path by which it can be opened again while this value lives.
 pub(super) struct OpenFolder {
-    /// Kept open, because `path` leads to it through its descriptor on Linux.
+    /// Kept open, because on Linux `path` leads through its descriptor.
     _folder: OwnedFd,
     path: PathBuf,
 }
 
 impl OpenFolder {
-    /// Opens `host`, which is canonical, without following symbolic links: a guest with write access elsewhere could
-    /// have put one into the path after it was checked.
+    /// Follows no symbolic link: a guest could have put one into the path after it was checked.
     pub(super) fn open(host: &Path) -> io::Result<Self> {
         let folder = no_links(host)?;
         pseudo_files::refuse(&folder)?;
@@ -58,7 +56,7 @@ fn no_links(host: &Path) -> io::Result<OwnedFd> {
     step_by_step(host)
 }
 
-/// Opens the folders of the path one by one, without following symbolic links.
+/// Follows no symbolic links.
 fn step_by_step(host: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut folder = rustix::fs::open("/", flags, Mode::empty())?;

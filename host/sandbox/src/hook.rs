@@ -1,5 +1,4 @@
-//! Hook components: the world `hook`, run with the machinery of tools and with a world and limits of their own. Each
-//! event gets a fresh store.
+//! Hook components: the world `hook`, with the machinery of tools. Each event gets a fresh store.
 
 use std::sync::Arc;
 
@@ -26,18 +25,15 @@ use super::{Sandbox, call, linking, never};
 
 const HANDLER: &str = "toolcell:tool/hook-handler@0.2.0";
 
-/// Facts about a hook component, found at its first load and cached with its compiled code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct HookDescription {
-    /// The hook's name for itself: an unverified claim, for people.
+    /// An unverified claim, for people.
     id: String,
     events: Vec<HookEvent>,
 }
 
-/// A compiled and linked hook component, with the world that every run of it gets.
 pub struct SandboxedHook {
     sandbox: Arc<Sandbox>,
-    /// The operator's name for the hook.
     id: String,
     engine: GuestEngine,
     component: HookPre<StoreState>,
@@ -46,8 +42,7 @@ pub struct SandboxedHook {
 }
 
 impl SandboxedHook {
-    /// Loads the component `bytes` as the hook `id`: from the cache on disk, or by compiling it in a child process.
-    /// Every run of it gets what `permit` gives, and nothing else.
+    /// Every run of the hook gets what `permit` gives, and nothing else.
     pub async fn load(
         sandbox: &Arc<Sandbox>,
         id: &str,
@@ -146,8 +141,7 @@ impl Hook for SandboxedHook {
     }
 }
 
-/// Returns the failure of a hook whose last file operation has not ended, because it may answer for a file that is not
-/// written yet.
+/// The hook may answer for a file that is not written yet.
 fn unfinished(outputs: Result<Vec<HookOutput>, String>) -> String {
     match outputs {
         Ok(_) => format!("the hook answered, but {}", call::UNFINISHED),
@@ -230,8 +224,7 @@ fn lowered(call: &HookCall) -> wit::HookCall {
     }
 }
 
-/// Converts a hook's outputs. One that cannot be read makes all of them a failure, because a guard's answer must take
-/// effect as a whole.
+/// One unreadable output fails all, because a guard's answer must take effect as a whole.
 fn accept(outputs: Vec<wit::HookOutput>, bytes_max: u64) -> Result<Vec<HookOutput>, String> {
     let bytes = outputs.iter().map(size).fold(0, u64::saturating_add);
     if bytes > bytes_max {
@@ -286,7 +279,7 @@ fn behavior_of(behavior: wit::Behavior) -> Behavior {
     }
 }
 
-/// Parses a hook's JSON as strictly as a caller's: a duplicate key is an error, because it is ambiguous.
+/// A duplicate key is an error, because it is ambiguous.
 fn parsed(what: &str, text: String) -> Result<Value, String> {
     Input::from_text(text)
         .value()
@@ -294,7 +287,7 @@ fn parsed(what: &str, text: String) -> Result<Value, String> {
         .map_err(|error| format!("{what} is not JSON: {error}"))
 }
 
-/// As [`parsed`], with every number as it was written.
+/// Keeps every number as it was written; see [`parsed`].
 fn exactly(text: String) -> Result<Value, String> {
     check_numbers(&text)?;
     parsed("updated_output", text)

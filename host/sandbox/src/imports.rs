@@ -1,5 +1,4 @@
-//! Looks at what a component imports before it is compiled, in the compiler's process, because compiling takes long and the
-//! imports decide whether it can ever run here. Versions and types are left to the engine, which links later.
+//! Checks a component's imports before it is compiled, which takes long. Versions and types are left to the engine.
 
 use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
 use wasmparser::types::TypesRef;
@@ -12,8 +11,7 @@ use super::{linking, world};
 #[error("the component asks for what this host does not have: {0}")]
 pub(super) struct NotAvailable(String);
 
-/// Refuses a component that imports what no kind of component gets. What is not valid is left to the compiler, which says it
-/// better.
+/// Leaves what is not valid to the compiler, which says it better.
 pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
     let lacking = lacking(component).unwrap_or_default();
     if lacking.is_empty() {
@@ -26,7 +24,6 @@ pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
     Err(NotAvailable(said))
 }
 
-/// The names of the imports that are not there. The bodies of functions are not looked at.
 fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut depth = 0_usize;
@@ -61,7 +58,7 @@ fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// `true` if an import of this type needs an implementation: an interface that has only types does not.
+/// An interface that has only types needs no implementation.
 fn needs(types: TypesRef<'_>, import: &ComponentEntityType) -> bool {
     match import {
         ComponentEntityType::Instance(id) => types

@@ -1,5 +1,5 @@
-//! Judge components: the world `judge`, run with the machinery of tools in an empty world. Each question gets a fresh
-//! store, so that no trace is seen beside another.
+//! Judge components: the world `judge`, run as tools in an empty world. Each question gets a fresh store, so that no
+//! trace is seen beside another.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{Sandbox, call, linking, never};
 
 const HANDLER: &str = "toolcell:tool/judge-handler@0.2.0";
 
-/// A compiled and linked judge component.
+/// A judge component.
 ///
 /// ```
 /// use toolcell_sandbox::Judge;
@@ -36,8 +36,6 @@ pub struct Judge {
 }
 
 impl Sandbox {
-    /// Loads the component `bytes` as a judge: from the cache on disk, or by compiling it in a child process. Every
-    /// question to it runs within the limits of `permit`.
     pub async fn load_judge(
         self: &Arc<Self>,
         bytes: &[u8],
@@ -63,7 +61,7 @@ impl Sandbox {
 }
 
 impl Judge {
-    /// Returns the verdict of the judge on `request`, as it gave it.
+    /// Returns the judge's verdict, as it gave it.
     ///
     /// # Errors
     ///

@@ -1,7 +1,4 @@
 //! Execution, the only module that names wasmtime: a fresh store for each call, with the world that one permit carries.
-//!
-//! `trap.rs` maps each failure to an error class. What a guest can reach is in `wasi.rs`, `filesystem/`, `egress/` and
-//! `import/`; the last has one file for each interface of the contract.
 
 #![cfg_attr(
     not(feature = "foreign-worlds"),
@@ -77,49 +74,43 @@ use egress::NetworkResources;
 use engine::{Concurrency, EnginePair};
 use loader::{CachedCode, ComponentCode, ComponentLoader};
 
-/// Configuration of a sandbox.
 #[derive(Clone)]
 pub struct SandboxSettings {
-    /// Calls that can run at once: the size of the pool. `None` allocates each instance on demand, which starts
-    /// faster and suits a process that makes one call.
+    /// Calls that can run at once. `None` allocates each instance on demand, which starts faster and suits a process
+    /// that makes one call.
     pub pool: Option<u32>,
     /// Instances of calls that other calls make, beside those.
     pub nested: u32,
-    /// Highest memory limit that a call may have, in bytes.
+    /// Highest memory limit of a call, in bytes.
     pub memory_bytes_max: u64,
-    /// Folder of the cache of compiled components; `None` compiles each component when it is loaded.
+    /// `None` compiles each component when it is loaded.
     pub cache_dir: Option<PathBuf>,
-    /// Maximum size of the cache, in bytes; the least recently used entry is evicted first.
+    /// In bytes; the least recently used entry is evicted first.
     pub cache_bytes_max: u64,
-    /// File of the key that authenticates cache entries.
     pub key_file: PathBuf,
-    /// Folder in which the scratch folders of calls are created.
     pub scratch_dir: PathBuf,
     pub compiler: CompilerSettings,
-    /// Time that a guest may still run after its cancellation or its deadline if it imports the cancellation interface.
+    /// A guest that imports the cancellation interface may run so long after its cancellation or its deadline.
     pub cancel_grace: Duration,
     pub network: NetworkSettings,
 }
 
-/// Loads components and runs them. Cheap to share.
+/// Cheap to share.
 pub struct Sandbox {
     loader: Arc<ComponentLoader>,
     uplink: Arc<NetworkResources>,
     cancel_grace: Duration,
-    /// Permits for checks, descriptions and hooks. They are separate from the places of calls, so that none of these
-    /// takes a call's place.
+    /// Separate from the places of calls, so that no check, description or hook takes a call's place.
     checks: Semaphore,
     loaded: Arc<LoadedComponents>,
     /// KiB of components that may wait to be compiled again; none for a host that makes one call.
     again: Arc<Semaphore>,
 }
 
-/// Components by their digest.
 type LoadedComponents = Mutex<HashMap<Arc<str>, Arc<LoadedComponent>>>;
 
-/// Maximum size of all components that wait to be compiled again, in KiB. Others are compiled thoroughly at once.
+/// Components beyond it are compiled thoroughly at once.
 const AGAIN_KIB_MAX: u32 = 64 << 10;
-/// Time after the load of a new component at which it is compiled again: its first calls are over by then.
 const IMPROVE_AFTER: Duration = Duration::from_secs(2);
 
 impl Sandbox {
@@ -152,9 +143,8 @@ impl Sandbox {
         })
     }
 
-    /// Loads the component `bytes`, named `sha256:<hex>` by `digest`: from memory, from the cache on disk, or by
-    /// compiling it in a child process. The code of one that was recalled is loaded too: from these bytes, because its file
-    /// may hold others by now; that load goes on if this future is dropped. `limits` bound what its `describe` may use.
+    /// `digest`: `sha256:<hex>` of `bytes`. The code of a recalled component is loaded from these bytes, because its
+    /// file may hold others; that load goes on if this future is dropped. `limits` bound its `describe`.
     pub async fn load(
         &self,
         digest: &Arc<str>,
@@ -211,8 +201,7 @@ impl Sandbox {
         Ok(component)
     }
 
-    /// Compiles `component` again, thoroughly. Later calls run that code, and later processes find it in the cache. If it
-    /// cannot be compiled again, its calls run the code that it has. `waits` are its KiB.
+    /// A failure leaves the old code. `waits` are the component's KiB.
     fn improve_later(
         &self,
         component: &Arc<LoadedComponent>,
@@ -236,8 +225,8 @@ impl Sandbox {
         });
     }
 
-    /// Returns the component in `file`, which was opened at `path`, without reading it or its compiled code; `None` if it
-    /// has no note, or has changed since. Its records were accepted. Its code is loaded by the first call.
+    /// Reads neither `file`, opened at `path`, nor compiled code; `None` without a note, or after a change. The first
+    /// call loads the code.
     pub fn recall(
         &self,
         path: &Path,
@@ -251,8 +240,7 @@ impl Sandbox {
             .map(|note| self.keep(LoadedComponent::noted(path, note))))
     }
 
-    /// Returns the component in `file` from the cache on disk; `None` if it is not there. It reads the file and the
-    /// compiled code, which can block this thread for long. It does not compile, and does not keep the component's bytes.
+    /// Reads the file and the compiled code, which can block this thread for long; does not compile.
     pub fn find(&self, file: &mut File) -> Result<Option<Arc<LoadedComponent>>, Refusal> {
         if self.loader.cache()?.is_none() {
             return Ok(None);
@@ -279,7 +267,6 @@ impl Sandbox {
             .map(|found| Some(self.keep(found)))
     }
 
-    /// Notes that the file `path`, in the lasting state `state`, held `component`, whose records were accepted.
     pub async fn accept(&self, path: &Path, state: FileState, component: &LoadedComponent) {
         let name = *component.name().as_bytes();
         let description = component.description().clone();
@@ -296,8 +283,7 @@ impl Sandbox {
             .await;
     }
 
-    /// Returns the code of `component`. The first call of a component that was recalled loads it, and waits for that until
-    /// it is canceled or its time `wall` is over. The load goes on then, for the next call.
+    /// The load goes on after a cancellation or `wall`, for the next call.
     async fn linked<'c>(
         &self,
         component: &'c Arc<LoadedComponent>,
@@ -320,7 +306,6 @@ impl Sandbox {
             .ok_or_else(|| Refusal::host_fault("a component that was loaded has no code"))
     }
 
-    /// Returns the code of `component`, and a place for a check.
     async fn checked<'c>(
         &self,
         component: &'c Arc<LoadedComponent>,
@@ -402,12 +387,11 @@ impl Executor for Sandbox {
     }
 }
 
-/// Locks `mutex`, also after a panic of another thread: what it guards is whole at every moment.
+/// Works after a panic of another thread, too: what it guards is whole at every moment.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cancellation that is never requested, for guests that run outside a call.
 fn never() -> Cancellation {
     Cancellation::new()
 }

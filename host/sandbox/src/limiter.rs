@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use toolcell_policy::Limits;
 use wasmtime::ResourceLimiter;
 
-/// Stacks that the host needs for every call, which its own share of a call's memory holds.
+/// The host's own share of a call's memory holds them.
 const STACKS_OF_HOST: usize = 1;
 
-/// Totals the memories and tables of a call, and what the host keeps for it, because a limit on each alone would let
-/// many small ones through.
+/// Totals memories, tables and host memory, because a limit on each alone would let many small ones through.
 #[derive(Debug)]
 pub(super) struct Limiter {
     meter: Arc<MemoryMeter>,
@@ -20,20 +19,17 @@ pub(super) struct Limiter {
     tables: usize,
     pub(super) tables_peak: usize,
     instances_max: usize,
-    /// `true` after a request for more table elements was refused.
+    /// A request for more table elements was refused.
     tables_denied: bool,
 }
 
-/// The memory of one call, in bytes.
 #[derive(Debug)]
 pub(super) struct MemoryMeter {
     max: usize,
-    /// The linear memories of the guest.
     memory: AtomicUsize,
-    /// Host memory that is kept for the guest.
     charged: AtomicUsize,
     stacks: AtomicUsize,
-    /// `true` after a request was refused; a trap that follows is attributed to it.
+    /// A trap that follows is attributed to the refusal.
     denied: AtomicBool,
 }
 
@@ -58,7 +54,7 @@ impl Limiter {
         }
     }
 
-    /// The limit that refused a request of the guest, if any; a trap that follows is attributed to it.
+    /// A trap that follows is attributed to the limit.
     pub(super) fn denied(&self) -> Option<&'static str> {
         let of_tables = self.tables_denied.then_some("tables");
         self.meter
@@ -68,17 +64,15 @@ impl Limiter {
             .or(of_tables)
     }
 
-    /// Bytes by which the guest's memories may still grow.
     pub(super) fn left(&self) -> usize {
         self.meter.max.saturating_sub(self.meter.used())
     }
 
-    /// Charges `bytes` of host memory to the guest's memory limit; `None` if less than that is left.
+    /// `None` if less than `bytes` is left.
     pub(super) fn charge(&self, bytes: usize) -> Option<MemoryCharge> {
         self.meter.charge(bytes)
     }
 
-    /// The memory of the call, for what the host keeps outside of its store.
     pub(super) fn meter(&self) -> Arc<MemoryMeter> {
         Arc::clone(&self.meter)
     }
@@ -105,7 +99,7 @@ impl MemoryMeter {
         })
     }
 
-    /// Charges a stack of `bytes`, except for the one that the host needs for every call.
+    /// Except the one that the host needs for every call.
     fn charge_stack(self: &Arc<Self>, bytes: usize) -> Option<MemoryCharge> {
         let is_free = self.stacks.load(Ordering::Relaxed) < STACKS_OF_HOST || !guard!("stacks");
         let mut charge = self.charge(if is_free { 0 } else { bytes })?;
@@ -115,7 +109,6 @@ impl MemoryMeter {
     }
 }
 
-/// Host memory that counts toward a guest's limit, until this is dropped.
 #[derive(Debug)]
 pub(super) struct MemoryCharge {
     of: Arc<MemoryMeter>,
@@ -133,11 +126,9 @@ impl Drop for MemoryCharge {
 }
 
 thread_local! {
-    /// The call that this thread polls.
     static POLLED: RefCell<Option<Arc<MemoryMeter>>> = const { RefCell::new(None) };
 }
 
-/// Makes the call of `meter` the one that this thread polls, until this is dropped: calls are nested.
 struct PolledCall(Option<Arc<MemoryMeter>>);
 
 impl PolledCall {
@@ -152,8 +143,7 @@ impl Drop for PolledCall {
     }
 }
 
-/// Runs `work`, a guest, and charges the stacks that the engine makes for it to `meter`. The engine does not say for which
-/// call a stack is, but it makes them only while it is polled.
+/// The engine does not say for which call it makes a stack, but makes it only while that is polled.
 pub(super) async fn charging<T>(
     meter: Arc<MemoryMeter>,
     mut work: Pin<&mut impl Future<Output = T>>,
@@ -165,13 +155,10 @@ pub(super) async fn charging<T>(
     .await
 }
 
-/// Charges a stack of `bytes` to the call that this thread polls; `None` if it has less than that left, or if there is no
-/// such call.
 pub(super) fn charge_stack(bytes: usize) -> Option<MemoryCharge> {
     POLLED.with_borrow(|polled| polled.as_ref()?.charge_stack(bytes))
 }
 
-/// Returns the total after one part of it grows from `current` to `desired`; `None` if that exceeds `max`.
 fn grown(total: usize, current: usize, desired: usize, max: Option<usize>) -> Option<usize> {
     let total = total.saturating_sub(current).checked_add(desired)?;
     max.is_none_or(|max| total <= max).then_some(total)

@@ -1,8 +1,5 @@
-//! The imports of a component: WASI 0.2's command world, and the contract's interfaces. What an import can do is
-//! decided for each call.
-//!
-//! A component is linked only with what it imports, because most components import few interfaces, and preparing all of
-//! them takes longer than the rest of loading a cached component.
+//! The imports of a component: WASI 0.2's command world, and the contract's interfaces. Only what it imports is linked,
+//! because preparing all takes longer than the rest of loading a cached component.
 
 use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView};
@@ -113,7 +110,6 @@ pub(super) const WASI: [LinkedInterface; 27] = [
     }),
 ];
 
-/// The only interface of the contract that hooks get too.
 const LOG: LinkedInterface = ("toolcell:tool/log", |linker| {
     wit::log::add_to_linker::<_, HasSelf<StoreState>>(linker, |state| state)
 });
@@ -143,15 +139,12 @@ const TOOL: [LinkedInterface; 9] = [
     ("wasi:http/types", super::egress::link_types),
 ];
 
-/// The hint for an import of WASI 0.3.
 pub(super) const WASI_0_3_HINT: &str = "; toolcell has WASI 0.2: build it for that";
 
-/// `true` for an interface of WASI 0.3.
 pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
     import.starts_with("wasi:") && import.contains("@0.3.")
 }
 
-/// `true` if some kind of component gets the interface `import`, judging by its name.
 pub(super) fn has(import: &str) -> bool {
     let name = import.split('@').next();
     let foreign = FOR_TOOLS.iter().chain(&NEAR);
@@ -159,7 +152,6 @@ pub(super) fn has(import: &str) -> bool {
     known.any(|(interface, _)| Some(*interface) == name) && !is_of_wasi_0_3(import)
 }
 
-/// Returns a linker for a tool with these imports.
 pub(super) fn for_tool(
     engine: &wasmtime::Engine,
     imports: &[String],
@@ -168,7 +160,6 @@ pub(super) fn for_tool(
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(own))
 }
 
-/// Returns a linker for a hook with these imports. It has no interfaces that only tools get.
 pub(super) fn for_hook(
     engine: &wasmtime::Engine,
     imports: &[String],
@@ -176,7 +167,7 @@ pub(super) fn for_hook(
     linker(engine, imports, WASI.iter().chain([&LOG]))
 }
 
-/// Returns a linker for a judge with these imports: WASI alone.
+/// WASI alone.
 pub(super) fn for_judge(
     engine: &wasmtime::Engine,
     imports: &[String],
@@ -213,7 +204,6 @@ mod tests {
     use crate::engine::Concurrency;
     use crate::world::{ForeignWorld, WorldKind};
 
-    /// WASI's command world: each interface, and a resource or a function of it.
     const COMMAND_WORLD: [(&str, &str); 27] = [
         ("wasi:io/error", "resource error"),
         ("wasi:io/poll", "resource pollable"),
@@ -268,8 +258,7 @@ mod tests {
 
     type Link = fn(&wasmtime::Engine, &[String]) -> wasmtime::Result<Linker<StoreState>>;
 
-    /// Returns whether the linker has `item` of `interface`. A function is imported with a wrong type, because the error for a
-    /// type mismatch differs from the one for a missing function.
+    /// Imports a function with a wrong type, because that error differs from the one for a missing function.
     fn found(link: Link, interface: &str, item: &str) -> bool {
         let engine = wasmtime::Engine::new(&crate::engine::config(Concurrency::Off)).unwrap();
         let version = match interface.split(':').next() {

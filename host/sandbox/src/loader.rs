@@ -1,5 +1,5 @@
-//! Loads compiled code: from the cache on disk, or by compiling a component in a child process. Work that reads or writes
-//! whole files runs on threads for the host's own store, because it would block the calls that share a worker.
+//! Loads compiled code: from the cache, or by compiling in a child process. Whole files are read and written on threads
+//! for the host's own store, because that would block calls.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,19 +20,15 @@ use super::compile::{self, CompileEffort, Compiler};
 use super::component::{self, ComponentDescription, LinkedComponent, LoadedComponent};
 use super::engine::{Concurrency, EnginePair, GuestEngine};
 
-/// A cache entry, and the engine that its code is for.
 pub(super) type CachedCode<D> = (Concurrency, CacheEntry<D>);
 
-/// Compiled code of a component, and the engine that it is for.
 pub(super) enum ComponentCode<D> {
-    /// Straight from the compiler.
     Compiled(Concurrency, Vec<u8>),
-    /// From the cache. It has no description if an earlier load failed after it compiled the component.
+    /// The description is missing if an earlier load failed after it compiled.
     Kept(Concurrency, CacheEntry<D>),
 }
 
 impl<D> ComponentCode<D> {
-    /// Returns the component, and the engine that runs it.
     pub(super) fn component<'e>(
         &self,
         engines: &'e EnginePair,
@@ -52,14 +48,12 @@ impl<D> ComponentCode<D> {
     }
 }
 
-/// State for loading code. It is shared with loads that outlive their calls.
+/// Shared with loads that outlive their calls.
 pub(super) struct ComponentLoader {
     pub(super) engines: EnginePair,
     compiler: Compiler,
-    /// `None` without a cache folder; `Err` if the cache cannot be used. It is bound to the settings of the engine without
-    /// concurrency.
+    /// `None` without a cache folder. Bound to the settings of the engine without concurrency.
     cache: Result<Option<Arc<CodeCache>>, Refusal>,
-    /// The settings of the engine with concurrency, in the names of its entries.
     concurrent: blake3::Hash,
 }
 
@@ -78,8 +72,7 @@ impl ComponentLoader {
         }
     }
 
-    /// Returns the cache on disk, if there is one. An unusable cache fails every load, so that each call reports it;
-    /// otherwise each start would compile everything again without notice.
+    /// An unusable cache fails every load; otherwise each start would compile everything again without notice.
     pub(super) fn cache(&self) -> Result<Option<&Arc<CodeCache>>, Refusal> {
         self.cache
             .as_ref()
@@ -87,7 +80,6 @@ impl ComponentLoader {
             .map_err(Clone::clone)
     }
 
-    /// Returns the name of the entry with code for the engine `concurrency` of the component with the hash `name`.
     fn entry(&self, name: &blake3::Hash, concurrency: Concurrency) -> blake3::Hash {
         match concurrency {
             Concurrency::Off => *name,
@@ -97,7 +89,6 @@ impl ComponentLoader {
         }
     }
 
-    /// Returns the authenticated entry of the component with this hash; `None` if the cache has none.
     pub(super) async fn cached<D: DeserializeOwned + Send + 'static>(
         &self,
         name: &blake3::Hash,
@@ -120,13 +111,12 @@ impl ComponentLoader {
             .and_then(|cache| read(cache, self.entries(name))))
     }
 
-    /// Returns the names that the entry of a component can have.
     fn entries(&self, name: &blake3::Hash) -> [(Concurrency, blake3::Hash); 2] {
         [Concurrency::Off, Concurrency::On]
             .map(|concurrency| (concurrency, self.entry(name, concurrency)))
     }
 
-    /// Returns the code of `entry`, if there is one; otherwise compiles `bytes` with `effort`.
+    /// Compiles `bytes` if there is no `entry`.
     pub(super) async fn code<D>(
         &self,
         entry: Option<CachedCode<D>>,
@@ -150,8 +140,7 @@ impl ComponentLoader {
         }
     }
 
-    /// Caches compiled code with the component's description. Code without a description is cached too, so that the
-    /// next load does not compile it again.
+    /// Cached without a description too, so that the next load does not compile again.
     pub(super) async fn keep_code<D: Serialize + Send + 'static>(
         &self,
         name: &blake3::Hash,
@@ -177,7 +166,6 @@ impl ComponentLoader {
         let _ = on_disk(write).await;
     }
 
-    /// Compiles a component again whose code was compiled quickly, and caches what comes of it.
     pub(super) async fn improve(
         &self,
         known: &LoadedComponent,
@@ -192,7 +180,7 @@ impl ComponentLoader {
         Ok(LoadedComponent::new(description, name, linked))
     }
 
-    /// Writes a note for the file `path`. Without it, the next start reads the component again.
+    /// The next start would read the component again without a note.
     pub(super) async fn remember(&self, path: &Path, note: CacheNote<ComponentDescription>) {
         let Ok(Some(cache)) = self.cache() else {
             return;
@@ -202,10 +190,9 @@ impl ComponentLoader {
         let _ = on_disk(move || cache.remember(&path, &note)).await;
     }
 
-    /// Loads the code of `component` unless that was done before: from `bytes`, or else from its file. Dropping the future ends
-    /// the wait, and not a load that has begun. One load of a component runs at a time, however many calls wait for it; an
-    /// entry of the cache that did not change is mapped without one. If a load fails, all of them fail, and the next call loads
-    /// again; a call that was given the bytes does not fail with a load that had none.
+    /// Dropping the future ends the wait, and not the load. One load of a component runs at a time; an unchanged cache
+    /// entry is mapped without one. If a load fails, all its calls fail, and the next one loads again; a call that was
+    /// given the bytes does not fail with a load that had none.
     pub(super) async fn link(
         self: &Arc<Self>,
         component: &Arc<LoadedComponent>,
@@ -236,7 +223,7 @@ impl ComponentLoader {
         component.loads.join(bytes.is_some(), load).await
     }
 
-    /// Links the code of the component's entry, if the entry is in the state in which it was authenticated.
+    /// The entry must be in the state in which it was authenticated.
     fn reopen(&self, component: &LoadedComponent) -> Result<Option<LinkedComponent>, Refusal> {
         let (Some(cache), Some(state)) = (self.cache()?, &component.entry) else {
             return Ok(None);
@@ -255,8 +242,7 @@ impl ComponentLoader {
         .map(Some)
     }
 
-    /// Loads the code of a component: from its unchanged entry, from one that has to be authenticated again, or by
-    /// compiling `bytes`. Without `bytes`, it reads the component's file, and refuses it if it holds others by now.
+    /// Reads the component's file, without `bytes`, and refuses it if it holds others by now.
     async fn fetch(
         &self,
         component: &LoadedComponent,
@@ -309,7 +295,6 @@ impl ComponentLoader {
     }
 }
 
-/// Reads the first entry that the cache has.
 fn read<D: DeserializeOwned>(
     cache: &CodeCache,
     names: [(Concurrency, blake3::Hash); 2],
@@ -319,7 +304,6 @@ fn read<D: DeserializeOwned>(
         .find_map(|(concurrency, name)| Some((concurrency, cache.read(&name)?)))
 }
 
-/// Reads the bytes of a component that was recalled from its file.
 async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {
     let Some((path, _)) = &component.file else {
         return Err(Refusal::host_fault("a component without code has no file"));
@@ -330,7 +314,6 @@ async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {
     bytes.ok_or_else(|| changed(path))
 }
 
-/// Runs `work`, which reads or writes files of the host's own, on a thread for that.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -344,7 +327,7 @@ async fn on_disk<T: Send + 'static>(
     })
 }
 
-/// Reads the component in the file `path` again; `None` if it is not the one with this hash any more.
+/// `None` if the file holds another component by now.
 fn read_again(path: &Path, name: &blake3::Hash) -> Option<Vec<u8>> {
     // Without NONBLOCK, a named pipe that took the file's place would block the reader.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();

@@ -1,4 +1,4 @@
-//! Loads of the code of one component: one at a time, whose result all calls get that wait for it.
+//! Loads of the code of one component: one at a time, whose result all waiting calls get.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,17 +7,15 @@ use toolcell_spec::Refusal;
 
 use super::locked;
 
-/// The load of one component that runs now, if one does.
 #[derive(Clone, Default)]
 pub(super) struct ComponentLoads(Arc<Mutex<Option<RunningLoad>>>);
 
-/// The result of a load, once it has one, and `true` if the load had the bytes of its call.
+/// `true` if the load had the bytes of its call.
 type RunningLoad = watch::Receiver<Option<(bool, Result<(), Refusal>)>>;
 
 impl ComponentLoads {
-    /// Waits for the load that runs, or else begins `load`. Without this, a crowd of calls would repeat a load that fails one
-    /// after another. A call that `has_bytes` does not fail with a load that had none. Dropping the future ends the wait,
-    /// and not the load.
+    /// Keeps a crowd of calls from repeating a load that fails. A call that `has_bytes` does not fail with a load that
+    /// had none. Dropping the future ends the wait alone.
     pub(super) async fn join<F>(&self, has_bytes: bool, load: impl Fn() -> F) -> Result<(), Refusal>
     where
         F: Future<Output = Result<(), Refusal>> + Send + 'static,
@@ -70,7 +68,6 @@ mod tests {
         Err(Refusal::host_fault("broken"))
     }
 
-    /// How often calls with and without bytes load a component whose loads fail.
     async fn number_of_loads(loads: &ComponentLoads, calls: &[bool]) -> usize {
         let begun = Arc::new(AtomicUsize::new(0));
         let call = |has_bytes: &bool| {

@@ -11,7 +11,6 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 use super::locked;
 use super::trap::ExceededLimit;
 
-/// Maximum size of one write of a guest, in bytes.
 const CHUNK: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
@@ -19,15 +18,14 @@ pub(super) struct GuestLogs(Arc<Mutex<LogBuffer>>);
 
 #[derive(Debug)]
 struct LogBuffer {
-    /// Bytes that may still be kept.
     left: usize,
-    /// Bytes that the guest wrote, kept or not.
+    /// Bytes written, kept or not.
     written: u64,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     log: String,
     truncated: bool,
-    /// Bytes that a command may still print as its output; `None` for any other guest, whose streams are logs.
+    /// Bytes that a command may still print as output; `None` for other guests, whose streams are logs.
     output_left: Option<usize>,
 }
 
@@ -38,7 +36,7 @@ pub(super) enum StandardStream {
 }
 
 impl GuestLogs {
-    /// Logs of at most `limit` bytes. `output`: the bytes that a command may print besides.
+    /// `output`: bytes that a command may print besides.
     pub(super) fn new(limit: u64, output: Option<u64>) -> Self {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self(Arc::new(Mutex::new(LogBuffer {
@@ -56,7 +54,7 @@ impl GuestLogs {
         locked(&self.0)
     }
 
-    /// Fails if a command prints more than it may, because its output would be wrong without the rest.
+    /// Fails because a command's output would be wrong without the rest.
     fn print(&self, stream: StandardStream, bytes: &[u8]) -> Result<(), ExceededLimit> {
         let mut inner = self.inner();
         let kept = match inner.output_left {
@@ -77,13 +75,11 @@ impl GuestLogs {
         Ok(())
     }
 
-    /// Returns what a command printed: standard output, and standard error.
     pub(super) fn output(&self) -> (Vec<u8>, Vec<u8>) {
         let inner = self.inner();
         (inner.stdout.clone(), inner.stderr.clone())
     }
 
-    /// Drops what a command printed, which is in its answer.
     pub(super) fn drop_output(&self) {
         let mut inner = self.inner();
         if inner.output_left.take().is_some() {
@@ -92,7 +88,7 @@ impl GuestLogs {
         }
     }
 
-    /// Makes logs of what a command printed that was stopped, or whose answer is too large, within their limit.
+    /// The command was stopped, or its answer is too large; the limit of logs applies.
     pub(super) fn keep_output(&self) {
         let mut inner = self.inner();
         if inner.output_left.take().is_none() {
@@ -107,7 +103,7 @@ impl GuestLogs {
         inner.stdout.truncate(kept);
     }
 
-    /// Adds one line of the `log` interface. Returns whether all of it was kept.
+    /// Returns `false` if the line was cut.
     pub(super) fn line(&self, level: &str, message: &str, fields: Option<&str>) -> bool {
         let mut inner = self.inner();
         let length = level.len() + message.len() + fields.map_or(0, |fields| fields.len() + 1) + 2;
@@ -123,12 +119,11 @@ impl GuestLogs {
         kept == length
     }
 
-    /// Bytes that the guest wrote.
     pub(super) fn written(&self) -> u64 {
         self.inner().written
     }
 
-    /// Returns the last 500 bytes of stderr, the only place where a panic's message is.
+    /// Its last 500 bytes: the only place where a panic's message is.
     pub(super) fn stderr_tail(&self) -> String {
         let inner = self.inner();
         let start = inner.stderr.len().saturating_sub(500);
@@ -164,7 +159,6 @@ impl GuestLogs {
 }
 
 impl LogBuffer {
-    /// Counts `length` bytes, and returns how many of them may be kept.
     fn take(&mut self, length: usize) -> usize {
         self.written = self.written.saturating_add(length as u64);
         let kept = if guard!("log_limit") {
@@ -183,8 +177,7 @@ fn lossy(bytes: Vec<u8>) -> String {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// One of the guest's standard streams. Writes to logs always succeed, so that a guest that prints too much stays
-/// alive.
+/// Writes to logs always succeed, so that a guest that prints too much stays alive.
 #[derive(Clone, Debug)]
 pub(super) struct CapturedStream {
     pub(super) logs: GuestLogs,

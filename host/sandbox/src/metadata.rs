@@ -1,8 +1,6 @@
-//! The engine's own data for each instance of a module or a component: globals, and what is imported, exported or
-//! referred to. The memory limit of a call does not count it. A pool of instances has a limit of its own; an engine
-//! without a pool has none, and 60 instances of 900,000 globals took 900 MB there. A call has at most 64 instances by
-//! default, so that the engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes
-//! 240 KiB. A component in another one counts each time that it is instantiated: 20 of them, each of which instantiates
+//! The engine's own data for each instance of a module or a component, which the memory limit of a call does not count:
+//! without a pool, 60 instances of 900,000 globals took 900 MB. With 64 instances by default, a call's data stays below
+//! 64 MiB. A component in another one counts each time that it is instantiated: 20 of them, each of which instantiates
 //! the one before twice, fit into 1 KiB, and are a million instances.
 
 use wasmparser::{
@@ -10,17 +8,12 @@ use wasmparser::{
     ComponentType, ElementItems, Encoding, Parser, Payload,
 };
 
-/// Maximum size of what is kept of one instance of a module, or of one instance of the whole component without its modules, in
-/// bytes: as much as fits into a pool.
+/// The size that fits into a pool, of one module's instance, or of the whole component's without its modules.
 const BYTES_MAX: u64 = 1 << 20;
-/// Size of a global, in bytes.
 const GLOBAL_BYTES: u64 = 16;
-/// Size of a reference to a function, or of any other import, in bytes.
 const REFERENCE_BYTES: u64 = 32;
-/// Size of the flags and the tables of handles of an instance of a component, in bytes.
 const INSTANCE_BYTES: u64 = 128;
 
-/// A component of which the engine would keep too much.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TooMuch {
     #[error("a part of it has more globals, imports, exports and function references than {max} bytes hold", max = BYTES_MAX)]
@@ -33,11 +26,7 @@ pub(super) enum TooMuch {
     Instances,
 }
 
-/// Holds a valid component against the limit.
-///
-/// # Errors
-///
-/// [`TooMuch`], and what cannot be parsed.
+/// Fails with [`TooMuch`], or what cannot be parsed.
 pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
     let mut of_module = 0_u64;
     let mut of_components = 0_u64;
@@ -78,24 +67,22 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The components whose end was not read yet, the innermost last.
+/// Their end was not read yet; the innermost last.
 #[derive(Default)]
 struct OpenComponents {
     open: Vec<ComponentFacts>,
     in_module: bool,
 }
 
-/// Known facts about a component.
 struct ComponentFacts {
-    /// Size of what is kept of an instance of each component in its index space, in bytes; `None` for one that it imports, or
-    /// takes from an instance, because its type does not say how many instances it has in turn.
+    /// Bytes kept of an instance of each component; `None` for one that is imported or taken from an instance, whose
+    /// type does not say how many instances it has.
     components: Vec<Option<u64>>,
-    /// Size of what is kept of an instance of it, and of the instances in that, in bytes.
+    /// Kept of an instance, and of the instances in it.
     bytes: u64,
 }
 
 impl OpenComponents {
-    /// Adds a part of the file. Returns the size of what is kept of an instance of the innermost component so far, in bytes.
     fn add(&mut self, payload: &Payload<'_>) -> anyhow::Result<u64> {
         match payload {
             Payload::Version {
@@ -180,7 +167,6 @@ impl OpenComponents {
         Ok(self.open.last().map_or(0, |innermost| innermost.bytes))
     }
 
-    /// The component at `index`, as far as it is known, of the component that is `outward` levels outside of the innermost one.
     fn defined(&self, outward: u32, index: u32) -> Option<u64> {
         let from_end = usize::try_from(outward).ok()?;
         let definition = self.open.iter().rev().nth(from_end)?;
@@ -191,7 +177,6 @@ impl OpenComponents {
             .flatten()
     }
 
-    /// Adds a component to the index space of the innermost one.
     fn define(&mut self, component: Option<u64>) {
         self.open
             .last_mut()
@@ -199,7 +184,6 @@ impl OpenComponents {
             .for_each(|innermost| innermost.components.push(component));
     }
 
-    /// Adds to what is kept of an instance of the innermost component.
     fn keep(&mut self, bytes: u64) {
         self.open
             .last_mut()
@@ -208,7 +192,6 @@ impl OpenComponents {
     }
 }
 
-/// The size of what is kept of a section of a module, in bytes.
 fn of_section(payload: Payload<'_>) -> anyhow::Result<u64> {
     Ok(match payload {
         Payload::GlobalSection(globals) => bytes(globals.count(), GLOBAL_BYTES),

@@ -1,7 +1,5 @@
-//! Random numbers and clocks of a guest, where they are recorded for a replay, or come from a record.
-//!
-//! The random numbers of one call come from one seed, through streams of ChaCha20 that tell nothing of each other. A
-//! replay gives the recorded readings of each clock, one after the other.
+//! Random numbers and clocks of a guest, recorded for a replay, or from a record. One seed gives the random numbers of
+//! a call, through streams of ChaCha20 that tell nothing of each other.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,16 +14,15 @@ use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, MonotonicClock, W
 use super::component::HostImports;
 use super::locked;
 
-/// Streams of the generator: one for each interface of `wasi:random`.
+/// One stream of the generator for each interface of `wasi:random`.
 const SECURE: u64 = 0;
 const INSECURE: u64 = 1;
 const INSECURE_SEED: u64 = 2;
 
-/// Where the random numbers and the clocks of one run come from. Default: this machine, unrecorded.
+/// Default: this machine, unrecorded.
 #[derive(Default)]
 pub(super) struct NondeterminismSources {
     how: Nondeterminism,
-    /// `true` if the component imports random numbers, and clocks.
     random: bool,
     clocks: bool,
 }
@@ -39,7 +36,6 @@ impl NondeterminismSources {
         }
     }
 
-    /// Sets the sources of the world that `builder` builds. Returns the recorder, if they are recorded.
     pub(super) fn install(
         &self,
         builder: &mut WasiCtxBuilder,
@@ -83,7 +79,6 @@ impl NondeterminismSources {
     }
 }
 
-/// Values that a guest got during a recorded run.
 pub(super) struct ReplayRecorder {
     /// `Some` if the component imports random numbers.
     seed: Option<RandomSeed>,
@@ -98,12 +93,11 @@ struct RecordedClocks {
 }
 
 impl ReplayRecorder {
-    /// Notes that the guest asks for random numbers. Without that, its seed is not kept.
+    /// Otherwise the seed is not kept.
     pub(super) fn asks_for_random(&mut self) {
         self.asked_for_random = true;
     }
 
-    /// The data for a replay, after the run.
     pub(super) fn into_data(self) -> ReplayData {
         let clocks = std::mem::take(&mut *locked(&self.clocks));
         let read = |readings: ClockReadings| (!readings.is_empty()).then_some(readings);
@@ -116,14 +110,12 @@ impl ReplayRecorder {
     }
 }
 
-/// A seed from the operating system.
 fn fresh_seed() -> wasmtime::Result<RandomSeed> {
     let mut bytes = [0; 32];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
     Ok(RandomSeed::new(bytes))
 }
 
-/// Gives the guest the random numbers of `seed`.
 fn give_random(builder: &mut WasiCtxBuilder, seed: &RandomSeed) {
     let mut insecure_seed = [0; 16];
     stream(seed, INSECURE_SEED).fill_bytes(&mut insecure_seed);
@@ -143,7 +135,6 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A clock whose readings are recorded.
 struct RecordedClock {
     wall: WallClock,
     monotonic: MonotonicClock,
@@ -184,14 +175,12 @@ impl HostMonotonicClock for RecordedClock {
     }
 }
 
-/// A clock that gives recorded readings. After the last one it goes on in real time, because a guest that now reads more
-/// often may wait for it to move.
+/// Goes on in real time after the last reading, because a guest may wait for the clock to move.
 struct ReplayedClock(Mutex<ClockPlayback>);
 
 struct ClockPlayback {
     left: std::vec::IntoIter<u64>,
     last: u64,
-    /// When the last reading was given.
     ended: Option<Instant>,
 }
 

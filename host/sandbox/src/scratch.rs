@@ -12,16 +12,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 use toolcell_system::private;
 
-/// The scratch folder of one call. It is removed when this value is dropped; one that a killed host left behind is
-/// removed by the next host that creates a scratch folder.
+/// Removed on drop, or by the next host if its own was killed.
 pub(super) struct ScratchFolder {
     folder: PathBuf,
-    /// Lock that tells other hosts that the folder is in use; the kernel releases it when the process ends.
+    /// Tells other hosts that the folder is in use; the kernel releases it when the process ends.
     lock: OwnedFd,
 }
 
-/// Folders that are created for one call, before it is refused: other hosts would have to remove each in the moment before
-/// it is locked.
+/// Another host would have to remove each in the moment before it is locked.
 const ATTEMPTS: usize = 100;
 
 impl Drop for ScratchFolder {
@@ -31,7 +29,7 @@ impl Drop for ScratchFolder {
 }
 
 impl ScratchFolder {
-    /// Creates a folder in `parent` that only this user can enter, with an unguessable name.
+    /// Only this user can enter the folder; its name is unguessable.
     pub(super) fn make(parent: &Path) -> io::Result<Self> {
         private::create_dir(parent)?;
         remove_abandoned(parent);
@@ -52,13 +50,13 @@ impl ScratchFolder {
         Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// The folder's path; canonical if its parent's is.
+    /// Canonical if its parent's path is.
     pub(super) fn path(&self) -> &Path {
         &self.folder
     }
 }
 
-/// Returns an empty, read-only folder in `parent`, for a guest that may enter a folder and see nothing in it.
+/// Read-only, for a guest that may enter a folder and see nothing in it.
 pub(super) fn empty(parent: &Path) -> io::Result<PathBuf> {
     private::create_dir(parent)?;
     let folder = parent.join("empty");
@@ -77,7 +75,7 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(folder, FOLDER, Mode::empty())?)
 }
 
-/// Locks a folder that this host created; `None` if another host took it for abandoned before it was locked.
+/// `None` if another host took the folder for abandoned before it was locked.
 fn take(folder: &Path) -> io::Result<Option<OwnedFd>> {
     let lock = match open(folder) {
         Ok(lock) => lock,
@@ -93,7 +91,7 @@ fn take(folder: &Path) -> io::Result<Option<OwnedFd>> {
     Ok(folder.exists().then_some(lock))
 }
 
-/// Removes the folders that no host has locked. One that cannot be removed is left to the next call.
+/// A folder that cannot be removed is left to the next call.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
@@ -109,14 +107,14 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Removes `folder`, which is open as `root`, and everything in it. Two files are open at a time, however deep a guest
-/// nested its folders, because one for each level could be more than a process may have.
+/// Keeps two files open at a time, however deep a guest nested its folders, because one for each level could be too
+/// many.
 fn remove(folder: &Path, root: &OwnedFd) -> io::Result<()> {
     empty_out(root)?;
     std::fs::remove_dir(folder)
 }
 
-/// Removes everything in `root`: descends to a folder without subfolders, and goes up from there through `..`.
+/// Descends to a folder without subfolders, and goes up from there through `..`.
 fn empty_out(root: &OwnedFd) -> io::Result<()> {
     let mut current = openat(root, c".", FOLDER, Mode::empty())?;
     // The folders on the way down: the name of each, and the identity of its parent.
@@ -139,7 +137,7 @@ fn empty_out(root: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Removes files from `folder` until it finds a subfolder, whose name it returns; `None` if there is none.
+/// Stops at a subfolder, whose name it returns.
 fn remove_files(folder: &OwnedFd) -> io::Result<Option<CString>> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;

@@ -1,5 +1,5 @@
-//! The stacks of guests that use the component model's concurrency. Such a guest has one stack for each of its tasks that waits,
-//! and no limit of the engine counts them: each is charged in full to the memory of its call, before it is made.
+//! Stacks of guests that use the component model's concurrency: no limit of the engine counts them, so each is charged
+//! to its call's memory, before it is made.
 
 use std::ops::Range;
 use std::ptr;
@@ -14,10 +14,9 @@ use super::limiter::{MemoryCharge, charge_stack};
 #[error("no memory is left for the stack of another task")]
 pub(super) struct NoStack;
 
-/// Makes stacks, each with a page below it that cannot be used.
+/// Each stack has a page below it that cannot be used.
 pub(super) struct StackAllocator;
 
-/// The addresses of a mapping, which is removed when this is dropped.
 struct StackMapping {
     start: usize,
     guard_bytes: usize,
@@ -64,7 +63,6 @@ impl StackMapping {
         self.start.saturating_add(self.length)
     }
 
-    /// The lowest address that can be used.
     fn bottom(&self) -> usize {
         self.start.saturating_add(self.guard_bytes)
     }

@@ -34,45 +34,39 @@ pub(super) struct StoreState {
     /// Asks the guest alone to stop, at its deadline.
     pub(super) expiry: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
-    /// Where artifacts are written and counted; `None` outside of a call, and for a tool that imports neither them nor other
-    /// tools.
+    /// `None` outside of a call, and for a tool that imports neither artifacts nor other tools.
     pub(super) artifacts: Option<Artifacts>,
     pub(super) modifiers: ContextChanges,
     pub(super) progress: ProgressGate,
-    /// Bytes of partial results that may still be handed over; all instances of the call together have the limit of the
-    /// result's output.
+    /// All instances of the call share the limit of the result's output.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
-    /// The state of a resumed call, and the input that this run asks for; each is set at most once.
+    /// Set at most once.
     pub(super) resumed: Option<Arc<ResumedState>>,
     pub(super) needed: Option<NeededInput>,
-    /// `Some` if the random numbers and clock readings of the guest are recorded.
     pub(super) recorder: Option<ReplayRecorder>,
-    /// The operator's settings for a component that exports `configuration`.
     pub(super) configuration: Option<Arc<str>>,
-    /// Calls other tools; `None` if the guest may call none.
+    /// `None` if the guest may call no tools.
     pub(super) children: Option<ChildCalls>,
-    /// A command's input, until it starts; `None` for any other guest.
+    /// A command's, until it starts.
     pub(super) process: Option<Box<CommandInput>>,
-    /// How a command ended so far; `None` for any other guest.
+    /// `None` for a guest that is no command.
     pub(super) command: Option<CommandEnd>,
-    /// The scratch folder, removed with the call: see [`PendingCleanup`].
     scratch: Option<ScratchFolder>,
 }
 
-/// State that outlives the store of a call: a thread of the pool may still work on its files and in its scratch folder,
-/// and dropping the store on a worker must not remove large files there.
+/// Outlives the store: threads may still work on the call's files, and dropping the store on a worker must not remove
+/// large files there.
 pub(super) struct PendingCleanup {
     rules: Arc<FileRules>,
     scratch: Option<ScratchFolder>,
-    /// Artifacts that the guest left open, such as when it was stopped.
+    /// Left open by the guest, such as when it was stopped.
     drafts: Vec<ArtifactDraft>,
 }
 
 impl PendingCleanup {
-    /// Removes the drafts of artifacts, after the store is dropped. Waits until no thread works on the call's files, and
-    /// then removes the scratch folder; a thread could otherwise create files in it after its removal. Returns `false` if
-    /// an operation takes too long, on a file system that hangs.
+    /// Waits for threads that work on the call's files, which could otherwise create some after the removal. `false` if
+    /// that takes too long, on a file system that hangs.
     pub(super) async fn settle(self) -> bool {
         let Self {
             rules,
@@ -140,7 +134,6 @@ impl StoreState {
         })
     }
 
-    /// The random numbers of the guest, which asks for some.
     pub(super) fn random(&mut self) -> &mut WasiRandomCtx {
         if let Some(recorder) = &mut self.recorder {
             recorder.asks_for_random();
@@ -148,12 +141,10 @@ impl StoreState {
         self.wasi.random()
     }
 
-    /// The scratch folder on the host, if the call has one.
     pub(super) fn scratch(&self) -> Option<&Path> {
         self.scratch.as_ref().map(ScratchFolder::path)
     }
 
-    /// Returns what must be waited for after the store is dropped.
     pub(super) fn unsettled(&mut self) -> PendingCleanup {
         let drafts = match self.artifacts {
             Some(_) => open_drafts(&mut self.table),
@@ -167,7 +158,6 @@ impl StoreState {
     }
 }
 
-/// Takes the drafts of the artifacts in `table`.
 fn open_drafts(table: &mut ResourceTable) -> Vec<ArtifactDraft> {
     table
         .iter_mut()
@@ -184,7 +174,7 @@ impl WasiView for StoreState {
     }
 }
 
-/// Passes a limited number of updates; of the rest it keeps the latest, which passes at the end.
+/// Passes a limited number of updates, and the latest of the rest at the end.
 pub(super) struct ProgressGate {
     left: u64,
     waiting: Option<ToolProgress>,
@@ -198,7 +188,7 @@ impl ProgressGate {
         }
     }
 
-    /// Returns `update` if it may pass now. The last place is reserved for the last update of the call.
+    /// The last place is reserved for the last update of the call.
     pub(super) fn pass(&mut self, update: ToolProgress) -> Option<ToolProgress> {
         if self.left > 1 {
             self.left = self.left.saturating_sub(1);
@@ -208,7 +198,6 @@ impl ProgressGate {
         None
     }
 
-    /// Returns the waiting update, after the call has ended.
     pub(super) fn finish(&mut self) -> Option<ToolProgress> {
         self.waiting.take()
     }

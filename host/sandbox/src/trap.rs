@@ -1,6 +1,5 @@
-//! Maps what stopped a guest to an error class. No other file assigns classes to traps and limits.
-//!
-//! Precedence: cancellation or deadline, fuel, the guest's exit status, any other limit, any other trap.
+//! Maps what stopped a guest to an error class; no other file does. Precedence: cancellation or deadline, fuel, the
+//! guest's exit status, any other limit, any other trap.
 
 use toolcell_executor::canceled;
 use toolcell_policy::Limits;
@@ -14,10 +13,8 @@ use super::component::TOOL_CONTRACT;
 
 /// Maximum number of events of one result.
 pub(super) const EVENTS_MAX: usize = 10_000;
-/// Maximum length of the engine's own words in a record, in characters.
 const NATIVE_CHARS_MAX: usize = 200;
 
-/// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum StopReason {
     #[error("canceled")]
@@ -32,8 +29,7 @@ pub(super) enum StopReason {
     Question(&'static str),
 }
 
-/// A quota or limit that a guest exceeded. It ends the guest, because after an error code the guest could try again
-/// forever.
+/// Ends the guest, which could try again forever after an error code.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum ExceededLimit {
     #[error("the quota of bytes on disk")]
@@ -51,7 +47,7 @@ pub(super) enum ExceededLimit {
     Streamed,
 }
 
-/// A denial during a call. The guest got an error, and may have continued.
+/// The guest got an error, and may have continued.
 #[derive(Clone, Debug)]
 pub(super) struct CallDenial {
     pub(super) code: ErrorCode,
@@ -59,7 +55,7 @@ pub(super) struct CallDenial {
 }
 
 impl CallDenial {
-    /// Returns the verdict on a call that failed after a denial; `failure` is the call's own failure.
+    /// The verdict on a call that failed after a denial.
     pub(super) fn verdict(self, failure: &Refusal) -> Refusal {
         let message = format!("{}. The tool says: {}", self.message, failure.message);
         // The detail marks the error as one that quotes the tool, whatever its class.
@@ -75,15 +71,14 @@ impl CallDenial {
     }
 }
 
-/// Facts of the sandbox besides the error itself.
 pub(super) struct TrapContext<'a> {
     pub(super) limits: &'a Limits,
-    /// The limit that refused a request for memory or table space.
+    /// It refused a request for memory or table space.
     pub(super) denied: Option<&'static str>,
     pub(super) stderr_tail: String,
 }
 
-/// The refusal for `error`, with the error as the engine or the limit put it (AT-ERR-06).
+/// Has the error as the engine or the limit put it (AT-ERR-06).
 pub(super) fn refusal(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     let mut refusal = classified(error, seen);
     if refusal.native_error_ref.is_none() {
@@ -96,7 +91,7 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusa
     refusal
 }
 
-/// The engine's own words, without their context, which may be a backtrace.
+/// The context is left out, because it may be a backtrace.
 fn native(error: &wasmtime::Error) -> String {
     error
         .root_cause()
@@ -269,7 +264,7 @@ fn trapped(trap: Trap, seen: &TrapContext<'_>) -> Refusal {
     failed(code, what.to_owned(), seen).native(trap.to_string())
 }
 
-/// Maps limits that the engine reports only in an error's text.
+/// Limits that the engine reports only in an error's text.
 fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     let text = format!("{error:#}");
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -319,8 +314,7 @@ fn by_message(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     .detail(text)
 }
 
-/// The end of the guest's stderr goes into the detail, for the journal, because it may hold what the model should not
-/// see.
+/// The end of stderr goes into the detail, for the journal, because it may hold what the model should not see.
 fn failed(code: ErrorCode, message: String, seen: &TrapContext<'_>) -> Refusal {
     let refusal = Refusal::new(code, message);
     if seen.stderr_tail.is_empty() {

@@ -1,16 +1,11 @@
-//! Compares what a component says of itself the first and the second time: as JSON values, because a description that comes
-//! from a hash map has its keys in another order each time.
+//! Compares what a component says of itself twice: as JSON values, because a hash map has its keys in another order
+//! each time.
 
 use serde_json::Value;
 
-/// Maximum length of a place in a message, in characters.
 const PLACE_CHARS_MAX: usize = 200;
 
-/// Returns what both texts say, always in the same words.
-///
-/// # Errors
-///
-/// The place of the first difference, by JSON Pointer, or that the texts differ.
+/// Fails with the JSON Pointer of the first difference, or because the texts differ.
 pub(super) fn agreed(first: String, second: &str) -> Result<String, String> {
     if first == second {
         return Ok(first);
@@ -31,7 +26,6 @@ pub(super) fn agreed(first: String, second: &str) -> Result<String, String> {
     Ok(one.to_string())
 }
 
-/// The place of the first difference; empty for the whole.
 fn difference(one: &Value, other: &Value) -> Option<String> {
     let below = |name: &str, inner: String| {
         format!("/{}{inner}", name.replace('~', "~0").replace('/', "~1"))

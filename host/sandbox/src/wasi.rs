@@ -1,6 +1,6 @@
-//! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code.
-//! This module limits the imports: no sockets, only the folders and variables that were granted, and no arguments and
-//! no input, unless the guest is a command and its caller gives some.
+//! The WASI world of one call. All of WASI can be imported, because language runtimes import it even for pure code; but
+//! there are no sockets, only granted folders and variables, and no arguments and input, unless a command's caller
+//! gives some.
 
 use std::path::Path;
 
@@ -14,38 +14,31 @@ use super::logs::{CapturedStream, GuestLogs, StandardStream};
 use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
 use super::scratch::{self, ScratchFolder};
 
-/// Maximum number of random bytes that a guest may request at once.
+/// Limit of one request.
 pub(super) const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
-/// Inputs of one call's world.
 pub(super) struct WasiInputs<'a> {
     pub(super) capability: &'a Capability,
-    /// The folder in which scratch folders are created.
     pub(super) scratch_dir: &'a Path,
-    /// Where the random numbers and the clocks come from.
     pub(super) sources: &'a NondeterminismSources,
-    /// A command's input; `None` for any other guest.
+    /// `None` for a guest that is no command.
     pub(super) process: Option<Box<CommandInput>>,
 }
 
-/// A command's input from its caller: data, and no capability.
+/// The caller's input is data, and no capability.
 pub(super) struct CommandInput {
-    /// The command's name, and its arguments.
     pub(super) args: Vec<String>,
     pub(super) stdin: Bytes,
     pub(super) env: Vec<(String, String)>,
-    /// Files of the scratch folder, by their relative paths.
     pub(super) files: Vec<(String, Bytes)>,
 }
 
-/// The world of one call, and what must live as long as it.
 pub(super) struct WasiWorld {
     pub(super) wasi: WasiCtx,
     pub(super) scratch: Option<ScratchFolder>,
     pub(super) recorder: Option<ReplayRecorder>,
 }
 
-/// Builds the world that gives exactly the capability of `setup`.
 pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Result<WasiWorld> {
     let WasiInputs {
         capability,
@@ -111,7 +104,6 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
     })
 }
 
-/// Gives a command what its caller passes to it.
 fn give(builder: &mut WasiCtxBuilder, process: &CommandInput) {
     builder
         .args(&process.args)
@@ -119,7 +111,7 @@ fn give(builder: &mut WasiCtxBuilder, process: &CommandInput) {
         .stdin(MemoryInputPipe::new(process.stdin.clone()));
 }
 
-/// Gives the guest the host's network or output, for mutation tests.
+/// Mutation tests give the guest the host's network or output.
 #[cfg(feature = "mutants")]
 fn leave_out(builder: &mut WasiCtxBuilder) {
     if !guard!("no_network") {

@@ -26,26 +26,22 @@ use super::ApprovalSettings;
 /// Tells the operator which call waits for an approval.
 pub type AnnounceFn = Arc<dyn Fn(&Prompt) + Send + Sync>;
 
-/// The handling of a call that needs an approval if the client cannot ask its user.
+/// Applies if the client cannot ask its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApprovalFallback {
-    /// The call waits for an answer through `toolcell approvals`.
+    /// The answer comes through `toolcell approvals`.
     #[default]
     Wait,
     /// The client is told at once how to have the call approved; repeating the call gets the result.
     Return,
 }
 
-/// How the question about one call is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AskChannel {
-    /// By a request to the client, while the call waits (2025-11-25).
     Elicitation,
-    /// By a result that asks for input; the client repeats the call with it (2026-07-28).
+    /// The client repeats the call with the input (2026-07-28).
     InputRequired,
-    /// By a result that says where to answer.
     Return,
-    /// By an announcement to the operator.
     Wait,
 }
 
@@ -67,30 +63,26 @@ impl AskChannel {
     }
 }
 
-/// A question of a call, for the task that handles the call's request.
 pub(super) enum CallQuestion {
-    /// An approval request.
     Approval {
         prompt: Prompt,
         reply: oneshot::Sender<Reply>,
     },
-    /// Input that the tool requests.
     Input {
         inquiry: Inquiry,
         responses: oneshot::Sender<InputResponses>,
     },
 }
 
-/// How long a client that comes back for a call waits for this process to notice an answer that was given elsewhere.
+/// The answer was given elsewhere.
 const HEARD: Duration = Duration::from_millis(300);
 
 impl CallQuestion {
-    /// Returns whether it requests an approval.
     pub(super) fn is_approval(&self) -> bool {
         matches!(self, Self::Approval { .. })
     }
 
-    /// The call to approve: the client's call, or one that its tool makes.
+    /// The client's call, or one that its tool makes.
     pub(super) fn approval_of(&self) -> Option<InvocationId> {
         match self {
             Self::Approval { prompt, .. } => Some(prompt.invocation_id()),
@@ -98,7 +90,6 @@ impl CallQuestion {
         }
     }
 
-    /// Returns whether no receiver of the answer is left.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Approval { reply, .. } => reply.is_closed(),
@@ -117,7 +108,7 @@ impl CallQuestion {
         tokio::time::timeout(HEARD, closed).await.is_err()
     }
 
-    /// Answers the question with the client's input. Returns the question, still open, if `given` does not answer it.
+    /// Returns the question if `given` does not answer it.
     pub(super) fn answer(self, given: Option<&rmcp::model::InputResponses>) -> Result<(), Self> {
         match self {
             Self::Approval { prompt, reply } => {
@@ -142,7 +133,6 @@ impl CallQuestion {
         Ok(())
     }
 
-    /// Ends the question without an answer.
     pub(super) fn refuse(self, why: String) {
         match self {
             Self::Approval { prompt, reply } => decide(&prompt, reply, UserDecision::refused(why)),
@@ -173,7 +163,7 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: UserDecision) {
     });
 }
 
-/// Turns a yes to a `cut` question into a no, unless it accepts that.
+/// A yes to a `cut` question is a no, unless it accepts that.
 pub(super) fn heeding_cut(said: UserDecision, cut: bool) -> UserDecision {
     if said.approved && cut && !said.accept_partial_view {
         UserDecision::refused(
@@ -185,35 +175,30 @@ pub(super) fn heeding_cut(said: UserDecision, cut: bool) -> UserDecision {
     }
 }
 
-/// The channel of answers that come through the client.
 pub(super) const CHANNEL: &str = "mcp_elicitation";
 
-/// The approver at the client of `caller`. Never the caller's own name, because a caller cannot approve its own call.
+/// Never the caller's own name, because a caller cannot approve its own call.
 pub(super) fn user_at(caller: Option<&str>) -> String {
     format!("user at {}", caller.unwrap_or("the client"))
 }
 
-/// Passes on the questions of one call.
 pub(super) struct QuestionRelay {
     principal: String,
-    /// The answers to the question that an earlier process asked, until they are taken.
     earlier: Mutex<Option<oneshot::Receiver<InputResponses>>>,
     announcers: ApprovalAnnouncers,
     questions: mpsc::Sender<CallQuestion>,
     outdated: CancellationToken,
 }
 
-/// Observers of approvals that the client's user does not answer.
 #[derive(Default)]
 pub(super) struct ApprovalAnnouncers {
-    /// Of all of them, besides the client.
+    /// Told of all approvals, besides the client.
     pub(super) always: Option<AnnounceFn>,
-    /// Of those whose tool names another channel, which the client's user may not give. `None` if the client is told where
-    /// to answer anyway.
+    /// The tool names another channel, which the client's user may not give. `None` if the client is told where to
+    /// answer anyway.
     pub(super) elsewhere: Option<AnnounceFn>,
 }
 
-/// Returns the approver of a call, and the receiver of its questions.
 pub(super) fn messenger(
     caller: Option<&str>,
     announcers: ApprovalAnnouncers,
@@ -230,8 +215,7 @@ pub(super) fn messenger(
     (relay, waiting)
 }
 
-/// Repeats the question of a suspended call, whose tool asked in an earlier process. Returns the respondent, that question
-/// and the receiver of later ones; `None` if it is unreadable.
+/// The call's tool asked in an earlier process. Returns the respondent, that question and the receiver of later ones.
 pub(super) fn reopen(
     suspension: &Suspension,
     outdated: CancellationToken,
@@ -244,8 +228,7 @@ pub(super) fn reopen(
     Some((relay, CallQuestion::Input { inquiry, responses }, waiting))
 }
 
-/// The open questions of a suspended call, as its client was shown them, by the names of their answers; `None` if they
-/// cannot be read.
+/// Questions as the client was shown them.
 pub(super) fn suspended(
     suspension: &Suspension,
 ) -> Option<(BTreeMap<String, ElicitRequestParams>, MetaObject)> {
@@ -263,8 +246,8 @@ pub(super) fn suspended(
     ))
 }
 
-/// The name of a key for the client. It must not return with another question, so the keys of later rounds have the
-/// round's number. No tool can write such a key, because keys have no `~`.
+/// Later rounds number their keys, because none may return with another question. No tool can write such a key: keys
+/// have no `~`.
 pub(super) fn wire(key: &str, round: usize) -> String {
     match round {
         1 => key.to_owned(),
@@ -272,7 +255,6 @@ pub(super) fn wire(key: &str, round: usize) -> String {
     }
 }
 
-/// The inquiry with the requests that MCP can express, and the others.
 fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<RequestedInput>) {
     let asks = |request: &RequestedInput| input_question(inquiry, request).is_some();
     let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
@@ -351,7 +333,6 @@ impl Respondent for QuestionRelay {
     }
 }
 
-/// Announces to the operator that a call waits; the answer comes from elsewhere.
 pub(super) struct AnnouncingApprover {
     pub(super) announcer: AnnounceFn,
     pub(super) outdated: CancellationToken,
@@ -385,7 +366,7 @@ fn changed() -> Reply {
     }
 }
 
-/// Asks the client's user, and passes on the answer. Dropping the future withdraws the question.
+/// Dropping the future withdraws the question.
 pub(super) async fn elicit(ask: CallQuestion, peer: Peer<RoleServer>) {
     match ask {
         CallQuestion::Approval { prompt, reply } => {
@@ -411,7 +392,7 @@ pub(super) async fn elicit(ask: CallQuestion, peer: Peer<RoleServer>) {
     }
 }
 
-/// Returns the user's answer, or why there is none.
+/// The error says why there is no answer.
 async fn send(
     peer: &Peer<RoleServer>,
     question: ElicitRequestParams,
@@ -436,7 +417,6 @@ async fn send(
 }
 
 impl CallQuestion {
-    /// The `_meta` of a result that carries this question.
     pub(super) fn meta(&self) -> MetaObject {
         match self {
             Self::Approval { prompt, .. } => {
@@ -448,7 +428,6 @@ impl CallQuestion {
         }
     }
 
-    /// The questions as MCP elicitations, by the key of their answer.
     pub(super) fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
         match self {
             Self::Approval { prompt, .. } => {
@@ -488,7 +467,7 @@ fn input_question(inquiry: &Inquiry, request: &RequestedInput) -> Option<ElicitR
     ))
 }
 
-/// A question that the client shows; dropping it cancels the question.
+/// Dropping it cancels the question.
 struct OpenElicitation {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,

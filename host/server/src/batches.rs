@@ -1,4 +1,4 @@
-//! The lines of a batch of calls while it runs, and how its calls run.
+//! How a batch of calls runs, and its news.
 
 use tokio::sync::mpsc;
 use toolcell::{BatchListener, BatchPolicy, CallRecord, InterruptBehavior, ToolEvent};
@@ -6,13 +6,11 @@ use toolcell_spec::ContextModifier;
 
 use super::ServerTools;
 
-/// News of the call at a place of a batch.
 pub(super) enum BatchNews {
     Ended(usize, Box<CallRecord>),
     Modified(usize, Vec<ContextModifier>),
 }
 
-/// Passes news on. There are at most a few of each call, so the queue is bounded.
 pub(super) struct BatchForwarder(pub(super) mpsc::UnboundedSender<BatchNews>);
 
 impl BatchListener for BatchForwarder {
@@ -29,7 +27,7 @@ impl BatchListener for BatchForwarder {
 }
 
 impl ServerTools {
-    /// How the calls of one message or batch run: one by one if it `is_serial`.
+    /// Calls run one by one if `is_serial`.
     pub(super) fn batch_policy(&self, is_serial: bool) -> BatchPolicy {
         let default = BatchPolicy::default();
         let selection = self.offers.surface().selection();

@@ -8,23 +8,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_system::machine::memory_bytes;
 use toolcell_system::pool::share;
 
-/// Bytes per permit, because a semaphore counts permits in 32 bits.
+/// A semaphore counts permits in 32 bits.
 const UNIT: usize = 1 << 10;
-/// Bytes up to which a request is not counted: the limits on connections and calls suffice, and a small request must
-/// not wait for large ones.
+/// Smaller requests are not counted, so that they need not wait for large ones: the limits on connections and calls
+/// suffice.
 const FREE: usize = 64 << 10;
 
-/// Fewest and most bytes for the bodies of requests, the arguments of calls and the results that clients have not read,
-/// over all connections. The fewest let through one request of the maximum size.
+/// Fewest and most bytes; the fewest let through one request of the maximum size.
 const BODIES: (u64, u64) = (16 << 20, 64 << 20);
 const ARGUMENTS: (u64, u64) = (64 << 20, 256 << 20);
 const RESULTS: (u64, u64) = (32 << 20, 256 << 20);
-/// The parts of the memory of this process that these are, unless that is less or more.
 const PARTS: (u64, u64, u64) = (32, 16, 16);
-/// Memory of a server that makes no call, in bytes. Measured, with a margin.
+/// Measured, with a margin, in a server that makes no call.
 const IDLE_BYTES: u64 = 96 << 20;
 
-/// The memory for what clients send and are sent, in bytes: parts of what this process may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryLimits {
     pub(super) bodies: usize,
@@ -32,7 +29,7 @@ pub(super) struct MemoryLimits {
     pub(super) results: usize,
 }
 
-/// The room of this process. The limit of its control group is read once.
+/// The limit of this process's control group is read once.
 pub(super) static ROOM: LazyLock<MemoryLimits> =
     LazyLock::new(|| MemoryLimits::from_memory(memory_bytes()));
 
@@ -50,7 +47,7 @@ impl MemoryLimits {
     }
 }
 
-/// Returns the memory that a server takes beside its calls, in bytes, if this process may have `memory`.
+/// Memory that a server takes beside its calls, in bytes, if this process may have `memory`.
 ///
 /// ```
 /// use toolcell_server::beside_calls_bytes;
@@ -68,7 +65,7 @@ pub fn beside_calls_bytes(memory: u64) -> u64 {
         .fold(IDLE_BYTES, |all, part| all.saturating_add(*part as u64))
 }
 
-/// The budgets of principals, which share a total.
+/// Principals share a total.
 #[derive(Clone, Debug)]
 pub(super) struct ByteBudgets {
     all: Arc<Semaphore>,
@@ -76,14 +73,13 @@ pub(super) struct ByteBudgets {
     own_units: usize,
 }
 
-/// The bytes that one principal may take at once, out of a total that all principals share.
 #[derive(Clone, Debug)]
 pub(super) struct ByteBudget {
     own: Arc<Semaphore>,
     of: ByteBudgets,
 }
 
-/// Bytes taken from a budget; dropping the lease returns them.
+/// Returned on drop.
 #[derive(Debug)]
 pub(super) struct Lease {
     _own: OwnedSemaphorePermit,
@@ -104,12 +100,11 @@ impl<B: AsRef<[u8]>, L> AsRef<[u8]> for LeasedBytes<B, L> {
 }
 
 impl ByteBudget {
-    /// Creates the budget of a single principal.
     pub(super) fn new(bytes: usize) -> Self {
         ByteBudgets::new(bytes, 1).one()
     }
 
-    /// Waits for `bytes`; what is more than everything takes everything. `None` if `bytes` is too small to be counted.
+    /// More than everything takes everything. `None` if `bytes` is too small to be counted.
     pub(super) async fn take(&self, bytes: usize) -> Option<Lease> {
         let (own, all) = self.units(bytes)?;
         // These semaphores are never closed, so acquiring never fails.
@@ -124,14 +119,14 @@ impl ByteBudget {
         })
     }
 
-    /// Takes `bytes` as [`Self::take`] does, but fails instead of waiting.
+    /// Fails instead of waiting; see [`Self::take`].
     pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, BudgetExceeded> {
         self.units(bytes)
             .map(|units| self.try_units(units))
             .transpose()
     }
 
-    /// Takes `bytes`, however few, or fails: of many small ones, each counts.
+    /// Takes `bytes`, however few: of many small ones, each counts.
     pub(super) fn try_take_any(&self, bytes: usize) -> Result<Lease, BudgetExceeded> {
         self.try_units(self.share_of(bytes))
     }
@@ -149,8 +144,8 @@ impl ByteBudget {
         })
     }
 
-    /// The cost of `bytes` in the principal's share and in the total. A single request may exceed the share, and then
-    /// counts in full, because the principal does not own the memory.
+    /// A single request may exceed the principal's share, and counts in full, because the principal does not own the
+    /// memory.
     fn share_of(&self, bytes: usize) -> (u32, u32) {
         let units = |most: usize| u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX);
         (units(self.of.own_units), units(self.of.all_units))
@@ -162,7 +157,6 @@ impl ByteBudget {
 }
 
 impl ByteBudgets {
-    /// Budgets of `principals`, which together never exceed `bytes`.
     pub(super) fn new(bytes: usize, principals: usize) -> Self {
         let all_units = bytes / UNIT;
         Self {
@@ -172,7 +166,6 @@ impl ByteBudgets {
         }
     }
 
-    /// The budget of one more principal.
     pub(super) fn one(&self) -> ByteBudget {
         ByteBudget {
             own: Arc::new(Semaphore::new(self.own_units)),
@@ -181,7 +174,6 @@ impl ByteBudgets {
     }
 }
 
-/// The budget has too few free bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BudgetExceeded;
 
@@ -191,11 +183,11 @@ impl Drop for Lease {
     }
 }
 
-/// How long freed memory stays unused before the allocator may return it.
+/// The allocator may return freed memory after it.
 const UNUSED: Duration = Duration::from_millis(1_500);
 
-/// Lets the allocator return freed memory to the system once it has been unused for a while. The allocator does so only
-/// when memory is requested or a thread ends, so a server that becomes idle after a flood would keep all of it.
+/// The allocator would keep all memory of an idle server after a flood, because it returns some only on a request or at
+/// a thread's end.
 pub(super) fn give_back_soon() {
     static WAITS: AtomicBool = AtomicBool::new(false);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {

@@ -1,4 +1,4 @@
-//! One `tools/call`: from the request to a terminal record, with the cancellations and questions on the way.
+//! One `tools/call`: from the request to a terminal record.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,27 +27,23 @@ use super::session::NAME;
 use super::tasks::Tasks;
 use super::{ApprovalSettings, Server, ServerTools, trace};
 
-/// Time after which a call that was refused for want of room may be tried again, in seconds.
+/// Seconds; the call was refused for want of room.
 const RETRY_AFTER: f64 = 1.0;
 
-/// The caller, and the connection whose end cancels the call.
 #[derive(Clone)]
 pub(super) struct CallerContext {
     pub(super) actor: Option<Arc<str>>,
-    /// The name of the client's session, if it has one.
     pub(super) session: Option<Arc<str>>,
-    /// The owner of the tasks of this client. Other owners cannot name them.
+    /// Other owners cannot name the client's tasks.
     pub(super) task_owner: Arc<str>,
     /// Canceled when the connection that waits for the response closes.
     pub(super) gone: Option<CancellationToken>,
 }
 
-/// A request whose client waits for the response.
 pub(super) struct WaitingRequest<'a> {
     pub(super) offering: Arc<ServerTools>,
-    /// How an approval is requested, if one is needed.
     pub(super) channel: AskChannel,
-    /// `true` if the client can poll a task instead of waiting for the response (SEP-2663).
+    /// The client can poll a task instead of waiting (SEP-2663).
     pub(super) tasks: bool,
     pub(super) wanted: WantedNotices,
     pub(super) caller: CallerContext,
@@ -55,7 +51,7 @@ pub(super) struct WaitingRequest<'a> {
 }
 
 impl WaitingRequest<'_> {
-    /// Completes once the client cancels the request, or disconnects.
+    /// The client cancels the request, or disconnects.
     pub(super) async fn ended(&self) {
         let gone = async {
             match &self.caller.gone {
@@ -70,20 +66,15 @@ impl WaitingRequest<'_> {
     }
 }
 
-/// An incoming call.
 pub(super) struct IncomingCall<'a> {
     pub(super) name: &'a str,
     pub(super) input: Input,
-    /// The tool, or why there is none to call.
     pub(super) offer: Result<&'a ExposedTool, Refusal>,
-    /// `true` if the caller has the tool's schema.
     pub(super) loaded: bool,
-    /// The id of the caller's surface.
     pub(super) surface: Arc<str>,
     pub(super) seen: &'a WaitingRequest<'a>,
 }
 
-/// A call that has not begun.
 pub(super) struct PreparedCall {
     pub(super) spec: CallSpec,
     pub(super) context: CallContext,
@@ -92,27 +83,23 @@ pub(super) struct PreparedCall {
     pub(super) talk: CallTalk,
 }
 
-/// The answers of a call for its client.
 pub(super) struct CallTalk {
     pub(super) asks: CallQuestions,
-    /// The events of the tool, if its client requested them.
+    /// `Some` if the client requested the tool's events.
     pub(super) spoken: Option<CallEventQueue>,
     /// `Some` if the call can become a task.
     entry: Option<Arc<CallEntry>>,
-    /// Tells that the call goes on without its client; `None` for a call that cannot.
+    /// Tells that the call goes on without its client; `None` if it cannot.
     background: Option<Background>,
 }
 
-/// The questions of a call, and the answers that came before them.
 pub(super) struct CallQuestions {
     /// `None` if the client is not to be asked.
     pub(super) questions: Option<mpsc::Receiver<CallQuestion>>,
     responses: Option<InputResponses>,
 }
 
-/// A call in progress; its record is kept when it ends.
 pub(super) struct RunningCall {
-    /// The offering that the call began with.
     offering: Arc<ServerTools>,
     done: CallFuture,
     cancellation: Cancellation,
@@ -120,22 +107,17 @@ pub(super) struct RunningCall {
 }
 
 enum CallFuture {
-    /// Makes progress only while its request is handled.
+    /// Progresses only while its request is handled.
     Here(Pin<Box<dyn Future<Output = Option<Box<CallRecord>>> + Send>>),
-    /// Runs in a task of its own.
     Apart(JoinHandle<Option<Box<CallRecord>>>),
 }
 
-/// The next step of a call.
 pub(super) enum CallProgress {
     Done(Box<CallRecord>),
-    /// A question for which the client has to come back.
     Asks(CallQuestion),
 }
 
 impl Server {
-    /// Begins a call. It makes progress only while [`RunningCall::attend`] runs. `lease` is the memory that is reserved for
-    /// its input; `responses` answer questions that the tool may ask: a client may send them with the call.
     pub(super) fn begin(
         self: &Arc<Self>,
         incoming: IncomingCall<'_>,
@@ -162,7 +144,6 @@ impl Server {
         }
     }
 
-    /// Builds a call, which the host can run by itself or in a batch.
     pub(super) fn prepare(&self, incoming: IncomingCall<'_>) -> PreparedCall {
         let IncomingCall {
             name,
@@ -223,8 +204,7 @@ impl Server {
         }
     }
 
-    /// Runs the call, cancels it when the server stops, and keeps its record. `None` for a task that was left to another
-    /// process.
+    /// Cancels the call when the server stops. `None` for a task that was left to another process.
     pub(super) async fn run(
         self: Arc<Self>,
         call: CallHandle,
@@ -246,8 +226,8 @@ impl Server {
         record
     }
 
-    /// Drives a call to its end; cancels it when the server stops. `None` if it is left to another process then, because
-    /// it `can_be_left`: what was approved must not end because a server stops.
+    /// `None` if the call is left to another process when the server stops (`can_be_left`): what was approved must not
+    /// end because of that.
     pub(super) async fn until_stopped<T>(
         &self,
         cancellation: &Cancellation,
@@ -267,7 +247,7 @@ impl Server {
         Some(call.await)
     }
 
-    /// The recorder of the calls that a tool makes.
+    /// The calls are those that a tool makes.
     pub(super) fn keeper(&self) -> Option<Arc<dyn RecordKeeper>> {
         self.settings
             .recorder
@@ -275,7 +255,6 @@ impl Server {
             .map(|recorder| -> Arc<dyn RecordKeeper> { recorder })
     }
 
-    /// Hands the record of a call to the recorder.
     pub(super) async fn keep(&self, record: &CallRecord) {
         self.note(record).await;
         if let Some(recorder) = &self.settings.recorder {
@@ -283,7 +262,6 @@ impl Server {
         }
     }
 
-    /// Attaches the approver to `context`; returns the receiver of its questions if the client answers them.
     fn ask(
         &self,
         context: &mut CallContext,
@@ -317,8 +295,8 @@ impl Server {
 }
 
 impl RunningCall {
-    /// Drives a call until it has its record, or its client has to come back. Progress and logs are sent to the client
-    /// before this returns. The call is canceled if the client cancels the request or disconnects.
+    /// Returns when the record is there, or the client has to come back, after progress and logs are sent. The call is
+    /// canceled if the client cancels or disconnects.
     pub(super) async fn attend(
         &mut self,
         seen: &WaitingRequest<'_>,
@@ -351,22 +329,20 @@ impl RunningCall {
         self
     }
 
-    /// Returns whether a call in its own task has ended.
     pub(super) fn has_ended(&self) -> bool {
         matches!(&self.done, CallFuture::Apart(call) if call.is_finished())
     }
 
-    /// The offering that the call began with.
     pub(super) fn offering(&self) -> &Arc<ServerTools> {
         &self.offering
     }
 
-    /// The call as its client can ask about it; `None` if it cannot become a task.
+    /// `None` if the call cannot become a task.
     pub(super) fn entry(&self) -> Option<&Arc<CallEntry>> {
         self.talk.entry.as_ref()
     }
 
-    /// Moves the call to a task of its own, for a client that asks about it, and `ask` already; it has to have an entry.
+    /// The client asks about the call, and `ask` already. The call must have an entry.
     pub(super) fn detach(self, tasks: &Arc<Tasks>, ask: Option<CallQuestion>) {
         let Some(entry) = self.talk.entry.clone() else {
             return;
@@ -432,7 +408,6 @@ async fn progress(
 }
 
 impl CallQuestions {
-    /// The next question that is still open.
     async fn next(&mut self) -> Option<CallQuestion> {
         loop {
             let ask = self.questions.as_mut()?.recv().await?;
@@ -450,8 +425,7 @@ impl CallQuestions {
     }
 }
 
-/// Answers questions with the responses that came before them; returns the receiver of the others. The call does not wait
-/// until its client asks about it.
+/// The call does not wait until its client asks about it. Returns the receiver of other questions.
 fn answered_early(mut asks: CallQuestions) -> mpsc::Receiver<CallQuestion> {
     let (pass_on, open) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -488,7 +462,7 @@ fn spec(name: &str, input: Input, seen: &WaitingRequest<'_>) -> CallSpec {
     }
 }
 
-/// The name of a call's session: the operator's, or else the client's; `None` where the protocol has no sessions.
+/// The operator's, else the client's; `None` where the protocol has no sessions.
 pub(super) fn session(settings: &ApprovalSettings, caller: &CallerContext) -> Option<String> {
     settings
         .session
@@ -496,10 +470,10 @@ pub(super) fn session(settings: &ApprovalSettings, caller: &CallerContext) -> Op
         .or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")))
 }
 
-/// Maximum length of a tool's name in a call, in bytes; those that are offered are shorter.
+/// Offered names are shorter.
 const NAME_BYTES_MAX: usize = 1 << 10;
 
-/// Why a call by this name is refused before it has a record: the name would be written into it, megabytes of it.
+/// Refused before the call has a record, into which megabytes of name would be written.
 pub(super) fn name_too_long(name: &str) -> Option<String> {
     let is_long = name.len() > NAME_BYTES_MAX && guard!("tool_name_bytes");
     is_long.then(|| {
@@ -517,7 +491,6 @@ pub(super) fn too_many() -> Refusal {
     refusal
 }
 
-/// The timeout that the request asks for.
 fn timeout(context: &RequestContext<RoleServer>) -> Option<Duration> {
     let millis = context
         .meta
@@ -528,10 +501,10 @@ fn timeout(context: &RequestContext<RoleServer>) -> Option<Duration> {
         .map(Duration::from_millis)
 }
 
-/// The header that names a session of MCP over HTTP.
+/// Names a session of MCP over HTTP.
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 
-/// The MCP metadata of the call (AT-MAP-01); its end adds whether it is an error, and where its structured content is. The id keeps its type, and `_meta` all its keys.
+/// MCP metadata of the call (AT-MAP-01). The id keeps its type, and `_meta` all its keys.
 fn mapping(name: &str, context: &RequestContext<RoleServer>) -> ExternalMapping {
     let mut fields = Extra::new();
     fields.insert("server_id".to_owned(), NAME.into());
@@ -563,7 +536,7 @@ fn id(id: &RequestId) -> Value {
     }
 }
 
-/// The protocol revision of the request, else of its session; 2025-11-25 by default.
+/// Revision of the request, else of its session; 2025-11-25 by default.
 pub(super) fn revision(context: &RequestContext<RoleServer>) -> ProtocolVersion {
     context
         .protocol_version()

@@ -18,7 +18,6 @@ use super::session::ClientSession;
 use super::{Server, ServerTools};
 
 impl Server {
-    /// Searches all tools for a caller with these `loads`, in a `session`.
     pub(super) async fn search(
         &self,
         query: ToolQuery,
@@ -51,8 +50,7 @@ impl Server {
 }
 
 impl ServerTools {
-    /// Loads a tool for the caller with these `loads`, which can call it from then on. That loads no code: the first call
-    /// does. Returns whether it was deferred for this caller.
+    /// Loads no code: the first call does. `true` if the tool was deferred for this caller.
     pub(super) async fn load(
         &self,
         offer: &ExposedTool,
@@ -78,7 +76,7 @@ impl ServerTools {
 }
 
 impl ClientSession {
-    /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
+    /// `None` if `name` is not one of the host's own tools here.
     pub(super) async fn discover(
         &self,
         name: &str,
@@ -111,7 +109,6 @@ impl ClientSession {
         Ok(mcp::found(&found))
     }
 
-    /// Loads a tool for this caller only, and tells its client that the list has changed.
     async fn load(
         &self,
         input: &Input,
@@ -134,7 +131,6 @@ impl ClientSession {
     }
 }
 
-/// The refusal to load a tool that cannot be called.
 pub(super) fn unavailable(offer: &ExposedTool) -> Refusal {
     let (code, why) = match offer.standing.reason {
         Some(SurfaceReason::SetupRequired) => {

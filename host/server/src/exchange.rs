@@ -1,6 +1,5 @@
-//! Tools in the terms of a model's API, for a client that stays connected: `toolcell/export` lists them in a dialect, and
-//! `toolcell/respond` makes the calls in a message of a model, as the commands of these names do. In the dialect of MCP a message
-//! is an array of calls.
+//! Tools in the terms of a model's API: `toolcell/export` lists them in a dialect, and `toolcell/respond` makes the
+//! calls in a message of a model. In the dialect of MCP a message is an array of calls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,40 +31,32 @@ use super::sent_arguments::SentArguments;
 use super::session::ClientSession;
 use super::{Server, ServerTools};
 
-/// Lists the tools in a dialect.
 pub(super) const EXPORT: &str = "toolcell/export";
-/// Makes the calls in a message of a model. The message is in `arguments`, so that it has a call's limits of size and
-/// memory.
+/// The message is in `arguments`, so that it has a call's limits of size and memory.
 pub(super) const RUN: &str = "toolcell/respond";
 
-/// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
+/// Each call keeps its place of the server, and its result, until all have ended.
 const CALLS_MAX: usize = 128;
-/// Maximum length of the id of a call that runs, in bytes: some APIs put what a model thought into it. It is written into
-/// records.
+/// The id is written into records, and some APIs put what a model thought into it.
 const ID_BYTES_MAX: usize = 4 << 10;
-/// Maximum number of tool names in an `unknown_tool` error.
 const NAMES_MAX: usize = 20;
 
-/// The parameters of both methods.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params {
     dialect: String,
     #[serde(default)]
     form: AnswerFormat,
-    /// The message, which is read as it was sent.
     #[serde(default, rename = "arguments")]
     _message: IgnoredAny,
 }
 
-/// Format of the answer to a message.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum AnswerFormat {
-    /// The messages that continue the conversation.
     #[default]
     Messages,
-    /// One result for each call, for a client that makes the messages.
+    /// One for each call, for a client that makes the messages.
     Results,
 }
 
@@ -110,7 +101,7 @@ impl Params {
     }
 }
 
-/// Why a message with these calls is refused as a whole.
+/// The message is refused as a whole.
 fn too_much(calls: &[ModelCall]) -> Option<String> {
     if calls.len() > CALLS_MAX {
         let count = calls.len();
@@ -121,8 +112,7 @@ fn too_much(calls: &[ModelCall]) -> Option<String> {
     calls.iter().find_map(|call| name_too_long(&call.name))
 }
 
-/// Why the call with this id is refused, and not the others of its message: the API chose the id, and the model that would
-/// have to correct the message cannot.
+/// Refuses this call alone: the API chose the id, and the model cannot correct it.
 fn id_too_long(id: &str) -> Option<Refusal> {
     let is_long = id.len() > ID_BYTES_MAX;
     is_long.then(|| {
@@ -134,7 +124,7 @@ fn id_too_long(id: &str) -> Option<Refusal> {
     })
 }
 
-/// The part of a call's id that its record has.
+/// The part of the id that the record has.
 fn recorded(id: &str) -> &str {
     id.get(..id.floor_char_boundary(ID_BYTES_MAX))
         .unwrap_or_default()
@@ -144,7 +134,6 @@ fn invalid(why: String) -> ErrorData {
     ErrorData::invalid_params(why, None)
 }
 
-/// The tools of an offering under their names in a dialect.
 struct ExportedTools<'a> {
     offering: &'a ServerTools,
     dialect: Dialect,
@@ -167,7 +156,6 @@ impl<'a> ExportedTools<'a> {
         }
     }
 
-    /// The description of a tool by this name.
     fn description(&self, offer: &ExposedTool, name: &str, is_deferred: bool) -> Value {
         offer.listed(|listed| {
             self.dialect
@@ -175,7 +163,6 @@ impl<'a> ExportedTools<'a> {
         })
     }
 
-    /// The listed tools, by their index, and whether each is deferred.
     fn listed(&self, loads: &LoadedTools) -> impl Iterator<Item = (usize, &'a ExposedTool, bool)> {
         let defers = self.dialect.defers();
         let is_deferred = move |offer: &ExposedTool, is_loaded: bool| match offer.standing.state {
@@ -198,7 +185,7 @@ impl<'a> ExportedTools<'a> {
         self.listed(loads).map(describe).collect()
     }
 
-    /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
+    /// `true` if the model has the tool's schema, as where the API can search.
     fn find(&self, name: &str, loads: &LoadedTools) -> Result<(&'a ExposedTool, bool), Refusal> {
         let offers = &self.offering.offers;
         let at = self.names.find(name).or_else(|| offers.position(name));
@@ -222,23 +209,17 @@ impl<'a> ExportedTools<'a> {
     }
 }
 
-/// Work during the calls of a message, in the task of its request: rmcp knows from the task which request a question or
-/// a notification belongs to.
+/// Runs in the request's task, by which rmcp knows the request of a question or a notification.
 type SideTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The calls of one message.
 #[derive(Default)]
 struct MessageCalls {
     calls: Vec<BatchCall>,
-    /// Questions for the client's user.
     asked: FuturesUnordered<SideTask>,
-    /// Progress and logs for the client.
     told: FuturesUnordered<SideTask>,
     /// Held until all calls have ended.
     places: Vec<CallPlace>,
-    /// The ids as they were sent, which the answers repeat.
     ids: Vec<String>,
-    /// `true` if the calls run one by one.
     is_serial: bool,
 }
 
@@ -283,7 +264,7 @@ impl MessageCalls {
         self.calls.push(tools.batch_call(id, spec, context));
     }
 
-    /// Makes the calls, which the end of the request cancels. Returns their records in the order of the calls.
+    /// The end of the request cancels them. Records are in the order of the calls.
     async fn run(
         mut self,
         server: &Server,
@@ -336,7 +317,7 @@ impl MessageCalls {
     }
 }
 
-/// Records a call that has ended, and counts the memory of its result until the others have ended.
+/// Counts the memory of the result until the other calls have ended.
 fn kept<'a>(
     server: &'a Server,
     seen: &'a WaitingRequest<'_>,
@@ -355,7 +336,6 @@ fn kept<'a>(
 }
 
 impl ClientSession {
-    /// Answers `toolcell/export`.
     pub(super) async fn export(
         &self,
         request: CustomRequest,
@@ -368,7 +348,6 @@ impl ClientSession {
         Ok(CustomResult::new(json!({ "tools": tools })))
     }
 
-    /// Answers `toolcell/respond`.
     pub(super) async fn run_message(
         &self,
         request: CustomRequest,
@@ -472,8 +451,8 @@ impl ClientSession {
     }
 }
 
-/// The request as one of its calls sees it: with a progress token of its own, `TOKEN/INDEX`, because the numbers of
-/// one token have to grow. A call of a message can only wait for an answer, because its client cannot repeat it.
+/// The call has a progress token of its own, `TOKEN/INDEX`, because the numbers of one token have to grow. It can only
+/// wait for an answer, because its client cannot repeat it.
 fn seen_by_call<'a>(at: usize, whole: &WaitingRequest<'a>) -> WaitingRequest<'a> {
     let channel = match whole.channel {
         AskChannel::Elicitation => AskChannel::Elicitation,
@@ -499,7 +478,6 @@ fn seen_by_call<'a>(at: usize, whole: &WaitingRequest<'a>) -> WaitingRequest<'a>
     }
 }
 
-/// Facts about a call for a client; its model gets the texts.
 fn facts(record: &CallRecord) -> Value {
     let result = &record.result;
     json!({

@@ -12,60 +12,51 @@ use toolcell_spec::{ErrorCode, LoadingState, Refusal, ToolSearchResult};
 use super::Provider;
 use super::loaded_tools::LoadedTools;
 
-/// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
 
-/// The names of the host's own tools. They are reserved also where those are not listed: the name of a tool must not depend
-/// on settings, nor on how many others there are.
+/// Reserved also where they are not listed: the name of a tool must not depend on settings, nor on how many others
+/// there are.
 const RESERVED: [&str; 3] = [mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT];
 
-/// The tools that a server offers, each under one name. Other tools of the same components cannot be called through the
-/// server. Those that are deferred can be called only by a caller that has loaded them (AT-SURF-06, AT-SURF-07).
+/// Each tool has one name; other tools of the components cannot be called, and deferred ones only by a caller that has
+/// loaded them (AT-SURF-06, AT-SURF-07).
 pub struct ExposedTools {
     offers: Vec<Arc<ExposedTool>>,
-    /// Besides the listed names also qualified names, and bare names and aliases that only one tool has.
+    /// Qualified names, too, and bare names and aliases that only one tool has.
     by_name: HashMap<String, Arc<ExposedTool>>,
-    /// `true` if a client repeats arguments of some tool in headers (`x-mcp-header`).
+    /// A client repeats arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
     surface: Arc<Surface>,
-    /// By the qualified names of the tools.
     terms: HashMap<String, ToolTerms>,
-    /// Made by the first search.
     finder: OnceLock<Result<ToolFinder, Refusal>>,
 }
 
-/// One offered tool.
 pub(super) struct ExposedTool {
-    /// The name that the server exports it under.
     pub(super) name: String,
     pub(super) tool: Arc<Tool>,
     pub(super) qualified_name: String,
-    /// `true` if the tool can report progress or write logs.
+    /// The tool can report progress or write logs.
     pub(super) speaks: bool,
-    /// `true` if only clients with tasks can call the tool.
+    /// Only clients with tasks can call the tool.
     pub(super) needs_task: bool,
-    /// The description of the tool for clients, made when it is first listed or loaded.
+    /// Made when the tool is first listed or loaded.
     described: OnceLock<LoadedToolkit>,
-    /// The tool's availability to a caller without loads.
     pub(super) standing: ToolAvailability,
-    /// The component of the tool.
     pub(super) provider: Option<Arc<Provider>>,
-    /// `true` if the API may enforce the schema.
+    /// The API may enforce the schema.
     strict_schemas: bool,
 }
 
-/// A tool to offer.
 #[derive(Clone)]
 pub struct ToolOffer {
     pub tool: Arc<Tool>,
     pub terms: ToolTerms,
-    /// The component of the tool, where it can change while the tool is offered.
     pub provider: Option<Arc<Provider>>,
 }
 
 impl ExposedTools {
-    /// Offers `tools`; a duplicate is offered once. At most `budget` of them are listed before a caller loads others. If
-    /// that defers some, the host's own tools to search and load them are listed too, and keep their names.
+    /// A duplicate is offered once. At most `budget` tools are listed before a caller loads others. If that defers
+    /// some, the host's own tools to search and load them are listed too, and keep their names.
     pub fn new(tools: Vec<ToolOffer>, budget: usize) -> Self {
         Self::on(tools, |tools| Surface::new(tools, budget))
     }
@@ -118,12 +109,11 @@ impl ExposedTools {
         }
     }
 
-    /// The tools as a caller finds them that has loaded none.
+    /// The view of a caller that has loaded none.
     pub fn surface(&self) -> &Arc<Surface> {
         &self.surface
     }
 
-    /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
     pub fn describe<T>(
         &self,
         mut describe: impl FnMut(ListedTool<'_>, ToolAvailability) -> T,
@@ -133,7 +123,6 @@ impl ExposedTools {
         self.offers.iter().map(one).collect()
     }
 
-    /// Describes the tool at the place `at`.
     pub fn describe_one<T>(
         &self,
         at: usize,
@@ -143,12 +132,12 @@ impl ExposedTools {
         Some(offer.listed(|listed| describe(listed, offer.standing)))
     }
 
-    /// Returns whether some tool must be loaded before a call.
+    /// Some tool must be loaded before a call.
     pub(super) fn defers(&self) -> bool {
         self.surface.defers()
     }
 
-    /// Returns whether a callable tool's result can become a payload.
+    /// A callable tool's result can become a payload.
     pub(super) fn can_persist(&self) -> bool {
         let can = |offer: &Arc<ExposedTool>| {
             offer.standing.state != LoadingState::Unavailable && offer.tool.keeping().can_persist()
@@ -156,23 +145,20 @@ impl ExposedTools {
         self.offers.iter().any(can)
     }
 
-    /// Returns whether it has a tool of this qualified name.
     pub(super) fn has(&self, name: &str) -> bool {
         let found = self.by_name.get(name);
         found.is_some_and(|offer| offer.qualified_name == name)
     }
 
-    /// The settings for the calls of each tool, by its qualified name.
     pub(super) fn terms(&self) -> &HashMap<String, ToolTerms> {
         &self.terms
     }
 
-    /// Returns whether some tool needs arguments in headers.
     pub(super) fn mirrors(&self) -> bool {
         self.mirrors
     }
 
-    /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
+    /// Fails with `unknown_tool`.
     pub(super) fn find(&self, name: &str) -> Result<&Arc<ExposedTool>, Refusal> {
         self.by_name.get(name).ok_or_else(|| {
             let listed = self
@@ -195,7 +181,6 @@ impl ExposedTools {
         })
     }
 
-    /// The index of the tool that `name` refers to.
     pub fn position(&self, name: &str) -> Option<usize> {
         let found = self.find(name).ok()?;
         self.offers
@@ -203,19 +188,17 @@ impl ExposedTools {
             .position(|offer| Arc::ptr_eq(offer, found))
     }
 
-    /// All tools, in their order.
     pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<ExposedTool>> {
         self.offers.iter()
     }
 
-    /// Returns the MCP description of the tool with the exported name `name`.
     pub(super) fn described(&self, name: &str) -> Option<LoadedToolkit> {
         let found = self.by_name.get(name);
         let listed = found.filter(|offer| offer.name == name);
         listed.map(|offer| offer.described().clone())
     }
 
-    /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
+    /// The result of `tools/list`; its order does not depend on when the caller loaded the tools.
     pub(super) fn listed(&self, loads: &LoadedTools) -> Vec<LoadedToolkit> {
         let listed = self
             .offers
@@ -226,7 +209,7 @@ impl ExposedTools {
         listed.chain(own).collect()
     }
 
-    /// Searches the tools for a caller that has loaded those with the qualified names `loaded`. Blocks the thread.
+    /// `loaded` are qualified names. Blocks the thread.
     pub(super) fn search(
         &self,
         query: &ToolQuery,
@@ -243,7 +226,7 @@ impl ExposedTools {
             .search(query, limit, |name| loaded.contains(name))
     }
 
-    /// Returns whether `other` lists the same to each caller, for any loads.
+    /// `other` lists the same to each caller, for any loads.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         self.listable().eq(other.listable())
     }
@@ -258,13 +241,12 @@ impl ExposedTools {
 }
 
 impl ExposedTool {
-    /// Returns whether a caller with these `loads` has the tool's schema. Callers of a deprecated tool know it already
-    /// (AT-LIFE-06).
+    /// Callers of a deprecated tool have its schema already (AT-LIFE-06).
     pub(super) fn is_loaded(&self, loads: &LoadedTools) -> bool {
         self.standing.state != LoadingState::Deferred || loads.has(&self.qualified_name)
     }
 
-    /// Returns whether a caller with these `loads` need not search for it.
+    /// The caller need not search for the tool.
     pub(super) fn is_listed(&self, loads: &LoadedTools) -> bool {
         match self.standing.state {
             LoadingState::Loaded => true,
@@ -273,17 +255,14 @@ impl ExposedTool {
         }
     }
 
-    /// Returns whether clients expect structured output.
     pub(super) fn promises_output(&self) -> bool {
         self.described().output_schema.is_some()
     }
 
-    /// The description of the tool for clients.
     pub(super) fn described(&self) -> &LoadedToolkit {
         self.described.get_or_init(|| self.listed(mcp::tool))
     }
 
-    /// Describes the tool with `describe`, in the terms of a dialect.
     pub(super) fn listed<T>(&self, describe: impl FnOnce(ListedTool<'_>) -> T) -> T {
         let declaration = self.tool.declaration();
         let contract = self.tool.contract();
@@ -340,7 +319,6 @@ impl ExposedTool {
     }
 }
 
-/// Returns whether a schema has an `x-mcp-header`.
 fn mirrors(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {

@@ -29,41 +29,39 @@ use super::pending::{IdInUse, PendingRequests};
 use super::sent_arguments::{SentArguments, weight};
 use super::stdio::{ClientReader, ClientWriter};
 
-/// Maximum length of a line, in bytes; a longer line is discarded.
+/// A longer line is discarded.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// Maximum capacity that an empty buffer keeps for the next line, in bytes.
+/// Kept by an empty buffer for the next line.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Room for each read, in bytes: a call that fits takes one.
+/// A call that fits takes one read.
 const READ_BYTES: usize = 4 << 10;
 
 type IncomingMessage = RxJsonRpcMessage<RoleServer>;
 type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
-/// An extension of a notification that cancels a request: no such request is unanswered.
+/// Marks a cancellation for which there is no unanswered request.
 #[derive(Clone, Debug)]
 pub(super) struct NotPending;
 
 impl NotPending {
-    /// Returns whether the notification has it, over stdio or HTTP.
     pub(super) fn is_in(extensions: &Extensions) -> bool {
         let found: Option<&Self> = extensions.get().or_else(|| of_http(extensions));
         found.is_some()
     }
 }
 
-/// A transport that reports when the client closes its end, and that rejects a request id that is in use.
+/// Reports when the client closes its end, and rejects a request id that is in use.
 pub(super) struct FrameTransport {
     reader: ClientReader,
     lines: LineBuffer,
-    /// `None` once it is closed.
+    /// `None` once closed.
     output: Arc<tokio::sync::Mutex<Option<OutputState>>>,
     closed: CancellationToken,
     pending: Arc<PendingRequests>,
-    /// A refusal that is not yet in the output buffer.
     refusal: Option<Value>,
-    /// `true` until a refusal is written in full.
+    /// A refusal is not written in full.
     owes: bool,
-    /// The load of the tools that requests may wait for; the end of the input counts when that has ended.
+    /// Requests may wait for this load of the tools, and so does the end of the input.
     load: Option<LoadEnd>,
 }
 
@@ -95,7 +93,6 @@ impl FrameTransport {
         Self { load, ..self }
     }
 
-    /// The ids of unanswered requests.
     pub(super) fn pending(&self) -> Arc<PendingRequests> {
         Arc::clone(&self.pending)
     }
@@ -129,7 +126,7 @@ impl FrameTransport {
         }
     }
 
-    /// Returns the next message; `None` once the client closed its end. Cancel safe: no input is lost.
+    /// `None` once the client closed its end. Cancel safe: no input is lost.
     async fn next(&mut self) -> io::Result<Option<IncomingMessage>> {
         loop {
             self.settle().await?;
@@ -149,8 +146,8 @@ impl FrameTransport {
         }
     }
 
-    /// Refuses an invalid message. The id of the refusal is null if the message has none or one that is in use, because the
-    /// first request with that id still gets its own response.
+    /// The refusal's id is null if the message has none, or one in use, because the first request with that id still
+    /// gets its own response.
     fn refuse(&mut self, error: &ErrorData, id: Option<&RequestId>) {
         self.refusal = Some(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         self.owes = true;
@@ -175,8 +172,8 @@ impl FrameTransport {
 impl Transport<RoleServer> for FrameTransport {
     type Error = io::Error;
 
-    /// Writes what the client takes at once here: rmcp polls the future in a task of its own, and the client would wait for
-    /// that task.
+    /// Writes what the client takes at once here: rmcp polls the future in a task of its own, for which the client
+    /// would wait.
     fn send(
         &mut self,
         item: OutgoingMessage,
@@ -243,7 +240,7 @@ async fn drain(output: &tokio::sync::Mutex<Option<OutputState>>) -> io::Result<(
 
 struct OutputState {
     writer: ClientWriter,
-    /// Unwritten bytes: a line must be complete before the next one begins.
+    /// A line must be complete before the next one begins.
     left: BytesMut,
 }
 
@@ -258,14 +255,13 @@ impl OutputState {
         Ok(())
     }
 
-    /// Writes a message, and what is left of the ones before it, as far as that is possible without waiting.
     fn send_now(&mut self, item: &OutgoingMessage) -> Poll<io::Result<()>> {
         self.put(item)?;
         // A later call of `drain` registers a waker.
         pin!(self.drain()).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Writes what is left. Cancel safe: the next call writes the rest.
+    /// Cancel safe: the next call writes the rest.
     async fn drain(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
             if self.writer.write_buf(&mut self.left).await? == 0 {
@@ -285,20 +281,17 @@ fn shrink(buffer: &mut BytesMut) {
     }
 }
 
-/// Input that was read but not yet taken.
 struct LineBuffer {
     read: BytesMut,
-    /// For the arguments of calls.
     budget: ByteBudget,
-    /// Leading bytes of `read` that are known to contain no line end.
     searched: usize,
-    /// `true` while skipping the rest of an overlong line.
+    /// Skips the rest of an overlong line.
     skipping: bool,
 }
 
 enum InputLine {
     Message(Box<IncomingMessage>),
-    /// Not an MCP message, or one that is refused.
+    /// A frame that is refused, or is no MCP message.
     Refused(RefusedFrame),
 }
 
@@ -306,7 +299,6 @@ fn invalid(why: String) -> ErrorData {
     ErrorData::invalid_request(why, None)
 }
 
-/// The error for a text that is no message: no JSON, or JSON of another kind.
 pub(super) fn unreadable(text: &[u8]) -> ErrorData {
     let why = match std::str::from_utf8(text) {
         Err(error) => format!(
@@ -342,7 +334,6 @@ impl Default for LineBuffer {
 }
 
 impl LineBuffer {
-    /// Returns the next complete line that needs handling.
     fn next(&mut self) -> Option<InputLine> {
         loop {
             let Some(end) = self
@@ -374,7 +365,7 @@ impl LineBuffer {
     }
 }
 
-/// Parses a line; `None` for an empty one, and for a notification that cannot be read.
+/// `None` for an empty line, and for a notification that cannot be read.
 fn parse(line: &[u8], budget: &ByteBudget) -> Option<InputLine> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.is_empty() {
@@ -409,7 +400,7 @@ fn parse(line: &[u8], budget: &ByteBudget) -> Option<InputLine> {
     )
 }
 
-/// Parses a message; `sent` holds the arguments that were taken out of it.
+/// `sent`: arguments that were taken out of the line.
 fn message(line: &[u8], sent: Option<SentArguments>) -> Option<InputLine> {
     let read = match serde_json::from_slice::<ToolCallFrame>(line) {
         Ok(call) => Ok(call.into()),
@@ -436,7 +427,7 @@ fn is_notification(line: &[u8]) -> bool {
     value.get("method").is_some_and(Value::is_string) && value.get("id").is_none()
 }
 
-/// A `tools/call` request, parsed first because it must be fast: rmcp tries one message type after the other.
+/// Parsed first because `tools/call` must be fast: rmcp tries one message type after the other.
 #[derive(Deserialize)]
 struct ToolCallFrame {
     jsonrpc: JsonRpcVersion2_0,

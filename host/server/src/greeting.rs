@@ -1,17 +1,16 @@
-//! `initialize` as clients write it. The MCP library reads one that lacks a field as some other request, and then says what
-//! that one lacks.
+//! `initialize` as clients write it. The MCP library takes one that lacks a field for another request.
 
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
-/// The field of `_meta` with the revision of a request, in revisions without `initialize`.
+/// Field of `_meta`, in revisions without `initialize`.
 const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Checks an `initialize` request. Returns it with what a client may leave out, if it has left that out.
+/// Returns the request with what a client may leave out, if it did.
 ///
 /// # Errors
 ///
-/// A field that is missing or is no text or object, with its name.
+/// The name of a field that is missing or is no text or object.
 pub(super) fn complete(request: &[u8]) -> Result<Option<Vec<u8>>, ErrorData> {
     // What cannot be parsed gets the error of any other message.
     let Ok(mut request) = serde_json::from_slice::<Value>(request) else {

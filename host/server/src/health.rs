@@ -10,21 +10,18 @@ use crate::log::LogLevel;
 
 use super::Server;
 
-/// How long a check counts, and how long a failure to record a call does.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const FAILURE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Health {
     seen: tokio::sync::Mutex<LogCheck>,
-    /// When a call could last not be recorded.
     failed: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
 struct LogCheck {
     at: Option<Instant>,
-    /// Why calls do not run.
     why: Option<String>,
 }
 
@@ -35,7 +32,7 @@ impl Health {
 }
 
 impl Server {
-    /// Why calls cannot be recorded now, and so do not run; `None` if they can. Tells the operator of each change.
+    /// `None` if calls can be recorded, and so run. Tells the operator of each change.
     pub(super) async fn unready(&self) -> Option<String> {
         let mut seen = self.health.seen.lock().await;
         let is_new = |at: Instant| {
@@ -85,7 +82,7 @@ impl Server {
         why
     }
 
-    /// Notes a call that has ended: tells the operator, and looks for the cause if it could not be recorded.
+    /// Looks for the cause if the call could not be recorded, and tells the operator.
     pub(super) async fn note(&self, record: &CallRecord) {
         if let Some(log) = &self.settings.log {
             log.call(record);

@@ -3,11 +3,10 @@ use std::path::Path;
 use toolcell::Grants;
 use toolcell_policy::FolderGrant;
 
-/// Maximum number of folders, and of hosts, that are named: the text is part of every conversation.
+/// The text is part of every conversation.
 const NAMED_MAX: usize = 20;
 
-/// The grants, for the model of a client that connects: where tools may read, write and send requests. A model cannot
-/// guess that, and would try it in calls that fail.
+/// The client's model cannot guess where tools may read, write and send requests, and would try it in calls that fail.
 pub(super) fn instructions(grants: &Grants) -> String {
     let folders = |folders: &[FolderGrant]| listed(folders.iter().map(|grant| grant.guest.clone()));
     let mut lines = vec![
@@ -37,7 +36,7 @@ pub(super) fn instructions(grants: &Grants) -> String {
     lines.join("\n")
 }
 
-/// Where relative paths start, if that is one folder for all tools.
+/// `None` if relative paths do not start in one folder for all tools.
 fn start(grants: &Grants) -> Option<String> {
     let mut folders = grants.folders();
     let holds = |grant: &FolderGrant, place: &Path| place.starts_with(&grant.host);

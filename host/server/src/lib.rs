@@ -1,8 +1,7 @@
 //! DOORS. The servers through which other programs call tools: MCP over stdio and over HTTP.
 //!
-//! A [`Server`] offers selected tools of one host, with the grants, rules and limits that the operator configured. A
-//! request carries a name and arguments: it never grants, approves or widens anything. What a client's user answers to
-//! a question counts for that one question.
+//! A [`Server`] offers selected tools of one host, with the operator's grants, rules and limits. A request never
+//! grants, approves or widens anything. A user's answer counts for one question.
 
 #[macro_use(guard)]
 extern crate toolcell_spec;
@@ -70,23 +69,20 @@ pub use server_tools::{ApprovalSettings, ServerTools};
 pub use stdio::{ClientReader, ClientWriter, serve_stdio, serve_streams};
 pub use tasks::CallStore;
 
-/// A server at work; ready when it has ended.
-///
 /// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
 /// library's futures again.
 pub type ServeFuture<'a> = BoxFuture<'a, anyhow::Result<()>>;
 /// Resolves to stop a server.
 pub type InterruptFuture = BoxFuture<'static, ()>;
 
-/// The settings of a server, apart from its offering.
 pub struct ServerSettings {
-    /// Writes the record of every call, and of the calls that tools make.
+    /// Records the calls that tools make, too.
     pub recorder: Option<Arc<CallRecorder>>,
     /// Tells the operator that a call waits for an approval.
     pub announcer: AnnounceFn,
-    /// Where calls are found again that a client asks about; without it, no call becomes a task.
+    /// Finds calls again that a client asks about; without it, no call becomes a task.
     pub store: Option<CallStore>,
-    /// Where the operator learns of calls, of refused access, and of what keeps calls from running.
+    /// Calls, refused access, and what keeps calls from running, for the operator.
     pub log: Option<Arc<OperatorLog>>,
 }
 
@@ -94,15 +90,11 @@ pub struct ServerSettings {
 pub struct Server {
     settings: ServerSettings,
     offering: RwLock<Arc<ServerTools>>,
-    /// The components that the offering lacks.
     providers: Mutex<Providers>,
-    /// The number of changes of the `tools/list` result.
     changes: watch::Sender<u64>,
     places: Arc<CallPlaces>,
-    /// The calls that clients can ask about again.
     calls: Arc<Calls>,
     health: Health,
-    /// The calls that clients ask about; `None` without a store.
     tasks: Option<Arc<Tasks>>,
     stop: CancellationToken,
     /// `None` if the server was created with its tools.
@@ -110,7 +102,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that has its tools.
     pub fn new(settings: ServerSettings, offering: ServerTools) -> Arc<Self> {
         Self::with(settings, offering, None)
     }
@@ -137,8 +128,8 @@ impl Server {
         })
     }
 
-    /// Tells that the surface of tools was created. Ends the calls of killed processes that waited for an answer to their
-    /// tool's question, and cannot go on.
+    /// Tells that the surface was created. Ends calls of killed processes that waited for an answer to their tool's
+    /// question, and cannot go on.
     pub async fn announce(self: &Arc<Self>) {
         let offering = self.offering();
         offering
@@ -152,14 +143,13 @@ impl Server {
         }
     }
 
-    /// The current offering. A call keeps the offering that it began with.
+    /// A call keeps the offering that it began with.
     fn offering(&self) -> Arc<ServerTools> {
         Arc::clone(&self.offering.read())
     }
 
-    /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
-    /// wait for an approval are refused, because the question was about the old offering. Returns what changed of the
-    /// surface of tools, if anything did.
+    /// Running calls finish with their offering; calls that wait for an approval are refused, because the question was
+    /// about the old one. Returns what changed of the surface.
     pub async fn replace(&self, mut offering: ServerTools) -> Option<String> {
         let before = self.offering();
         let update = offering.offers.surface().update(before.offers.surface());
@@ -177,29 +167,27 @@ impl Server {
             .await
     }
 
-    /// Makes `new` the current offering, and returns the one before.
     fn install(&self, new: Arc<ServerTools>) -> Arc<ServerTools> {
         let mut current = self.offering.write();
         std::mem::replace(&mut *current, new)
     }
 
-    /// Sets which components searches name as loading or unavailable.
+    /// Searches name them as loading or unavailable.
     pub fn tell_providers(&self, providers: Providers) {
         *self.providers.lock() = providers;
     }
 
-    /// The components that searches name as loading or unavailable.
     pub fn providers(&self) -> Providers {
         self.providers.lock().clone()
     }
 
-    /// Cancels every running call and every later one. A task whose approval is open or not used yet, or whose tool's
-    /// question is open, keeps waiting in the journal.
+    /// Cancels running and later calls. A task whose approval is open or not used yet, or whose tool's question is
+    /// open, keeps waiting in the journal.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Writes the queued records, and sends the rest of the telemetry. Must be called after the last call has ended.
+    /// Writes the queued records, and sends the rest of the telemetry. To be called after the last call has ended.
     pub fn close(&self) {
         if let Some(recorder) = &self.settings.recorder {
             recorder.close();
@@ -218,16 +206,15 @@ impl Server {
     }
 }
 
-/// An extension of HTTP requests: canceled when the connection that waits for the response closes.
+/// Canceled when the connection that waits for the response closes.
 #[derive(Clone)]
 struct GoneToken(CancellationToken);
 
-/// An extension of the HTTP request that a message came with; `None` over stdio.
 fn of_http<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
     extensions.get::<::http::request::Parts>()?.extensions.get()
 }
 
-/// A name of so many bytes, written in hexadecimal, that nobody can guess.
+/// Hexadecimal; nobody can guess it.
 fn random_name<const BYTES: usize>() -> Result<String, Refusal> {
     let mut bytes = [0; BYTES];
     getrandom(&mut bytes, GetRandomFlags::empty())

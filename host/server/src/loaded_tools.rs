@@ -3,11 +3,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The tools that one caller has loaded, by their qualified names (AT-DEF-12): in a session, or, in a revision without
-/// sessions, as one principal.
+/// Qualified names (AT-DEF-12): of a session, or, in a revision without sessions, of one principal.
 #[derive(Debug)]
 pub(super) struct LoadedTools {
-    /// The session or the principal, in the ids of its surfaces.
     owner: Arc<str>,
     names: watch::Sender<HashSet<String>>,
 }
@@ -18,7 +16,7 @@ impl LoadedTools {
         Self { owner, names }
     }
 
-    /// The id of the caller's own surface: `shared`, that of all callers, and the number of its loads.
+    /// `shared`, the id of all callers' surface, and the number of loads.
     pub(super) fn surface_id(&self, shared: &Arc<str>) -> Arc<str> {
         match self.names.borrow().len() {
             0 => Arc::clone(shared),
@@ -26,7 +24,6 @@ impl LoadedTools {
         }
     }
 
-    /// The names of all loaded tools.
     pub(super) fn names(&self) -> HashSet<String> {
         self.names.borrow().clone()
     }
@@ -35,8 +32,7 @@ impl LoadedTools {
         self.names.borrow().contains(name)
     }
 
-    /// Adds a tool. Returns whether it was not loaded before. Tools that are no longer offered are forgotten, so that
-    /// changes of the configuration cannot grow the set forever.
+    /// Forgets tools that are no longer offered, so that changes of the configuration cannot grow the set forever.
     pub(super) fn add(&self, name: &str, is_offered: impl Fn(&str) -> bool) -> bool {
         self.names.send_if_modified(|names| {
             names.retain(|known| is_offered(known));
@@ -44,7 +40,6 @@ impl LoadedTools {
         })
     }
 
-    /// Notices each tool that is loaded from now on.
     pub(super) fn subscribe(&self) -> watch::Receiver<HashSet<String>> {
         self.names.subscribe()
     }

@@ -1,5 +1,5 @@
-//! A server that speaks before its tools are loaded, because compiling them takes longer than clients wait for an answer to
-//! `initialize`. Until then, requests that need the tools wait.
+//! A server that speaks before its tools are loaded, because compiling takes longer than clients wait for an answer to
+//! `initialize`.
 
 #![allow(
     deprecated,
@@ -22,10 +22,9 @@ use toolcell_dialect::mcp::{self, ProgressSteps};
 use super::session::ClientSession;
 use super::{Server, ServerSettings, ServerTools};
 
-/// Interval at which a client that waits is told why, and time before it is told at first: most loads end before.
+/// A waiting client is told why so often, and not before: most loads end sooner.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// How far the load of the tools is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadProgress {
     Loading,
@@ -33,25 +32,21 @@ enum LoadProgress {
     Failed,
 }
 
-/// The load of the tools of a server that speaks already.
 pub(super) struct ToolLoad {
     progress: watch::Sender<LoadProgress>,
-    /// The reason to wait, for the client.
     reason: String,
 }
 
 impl ToolLoad {
-    /// Returns whether the tools are loaded.
     fn is_loaded(&self) -> bool {
         *self.progress.borrow() == LoadProgress::Loaded
     }
 }
 
-/// Ends when the load has ended.
 pub(super) struct LoadEnd(watch::Receiver<LoadProgress>);
 
 impl LoadEnd {
-    /// Waits for the end. Returns whether the tools are loaded. Cancel safe.
+    /// `true` if the tools are loaded. Cancel safe.
     pub(super) async fn wait(&mut self) -> bool {
         let ended = self
             .0
@@ -61,12 +56,11 @@ impl LoadEnd {
     }
 }
 
-/// `true` once the client was told of the load.
 #[derive(Debug, Default)]
 pub(super) struct ToldOfLoad(AtomicBool);
 
 impl Server {
-    /// Returns a server that waits for its tools. `interim` has none; `reason` says what is waited for.
+    /// `interim` has no tools; `reason` says what is waited for.
     pub fn loading(settings: ServerSettings, interim: ServerTools, reason: String) -> Arc<Self> {
         let loading = ToolLoad {
             progress: watch::Sender::new(LoadProgress::Loading),
@@ -75,14 +69,14 @@ impl Server {
         Self::with(settings, interim, Some(loading))
     }
 
-    /// Offers the tools that were waited for. The list of tools counts as unchanged, because no client has seen another.
+    /// The list of tools counts as unchanged, because no client has seen another.
     pub async fn loaded(self: &Arc<Self>, offering: ServerTools) {
         self.install(Arc::new(offering));
         self.announce().await;
         self.end_load(LoadProgress::Loaded);
     }
 
-    /// Ends the wait without tools: requests that wait are answered with an error, and the server stops.
+    /// Answers waiting requests with an error, and stops the server.
     pub fn not_loaded(&self) {
         self.end_load(LoadProgress::Failed);
     }
@@ -93,14 +87,13 @@ impl Server {
         }
     }
 
-    /// `None` if the server was created with its tools.
     pub(super) fn load_end(&self) -> Option<LoadEnd> {
         self.loading
             .as_ref()
             .map(|loading| LoadEnd(loading.progress.subscribe()))
     }
 
-    /// Completes once it is certain that the tools cannot be loaded.
+    /// Completes only if the tools cannot be loaded.
     pub(super) async fn load_failed(&self) {
         let loaded = match self.load_end() {
             Some(mut end) => end.wait().await,
@@ -113,8 +106,8 @@ impl Server {
 }
 
 impl ClientSession {
-    /// Waits until the tools are loaded, and tells the client every second that it waits: in a log message, and to
-    /// `progress`, so that the request does not time out. Fails if they cannot be loaded.
+    /// Tells the client every second that it waits, in a log message, and to `progress`, so that the request does not
+    /// time out.
     pub(super) async fn loaded(
         &self,
         context: &RequestContext<RoleServer>,

@@ -1,5 +1,4 @@
-//! The log of a running server for its operator: a line for each call, for each report of a caller, for refused access, and
-//! for each obstacle to calls. A separate thread writes lines, so that a slow reader delays no call.
+//! The log of a running server for its operator. A separate thread writes lines, so that a slow reader delays no call.
 
 use std::fmt;
 use std::io::Write;
@@ -15,17 +14,15 @@ use toolcell_dialect::http::ReportedStatus;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{CallRecord, ErrorCode, Timestamp};
 
-/// Maximum number of lines that wait to be written; more are counted, and lost.
+/// More lines are counted, and lost.
 const WAITING_MAX: usize = 1_024;
-/// Maximum number of lines about refused access in each period. The others are counted, and told at the end of it.
+/// Lines about refused access in each period; the others are counted, and told at its end.
 const REFUSED_MAX: u64 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
-/// Maximum length of a text that a stranger chose, in characters.
 const WORD_MAX: usize = 200;
-/// How long the end of a server waits for a reader.
+/// The end of a server waits so long for a reader.
 const END_TIME: Duration = Duration::from_millis(500);
 
-/// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum LogLevel {
@@ -36,31 +33,25 @@ pub enum LogLevel {
     Info,
 }
 
-/// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogForm {
-    /// For people: the time, the level, and a sentence.
+    /// People read the time, the level, and a sentence.
     Text,
-    /// One JSON object a line.
     Json,
 }
 
-/// The log of a server for its operator.
 pub struct OperatorLog {
     form: LogForm,
     /// Lines that matter less are left out.
     least: LogLevel,
     lines: Mutex<Option<SyncSender<String>>>,
-    /// Completes when the last line is written.
     written: Mutex<Receiver<()>>,
     lost: AtomicU64,
     refused: Mutex<RefusedAccess>,
 }
 
-/// Refused access in the current period.
 struct RefusedAccess {
     since: Instant,
-    /// How often, and how often of that without a line.
     count: u64,
     untold: u64,
 }
@@ -75,11 +66,7 @@ impl fmt::Debug for OperatorLog {
 }
 
 impl OperatorLog {
-    /// A log that writes to `out`.
-    ///
-    /// # Errors
-    ///
-    /// The system has no thread for it.
+    /// Fails if the system has no thread for the log.
     pub fn new(
         form: LogForm,
         least: LogLevel,
@@ -113,7 +100,6 @@ impl OperatorLog {
         }))
     }
 
-    /// Writes one line. `text` says it to people, and `fields` to programs.
     pub fn write(&self, level: LogLevel, event: &str, text: &str, fields: &Value) {
         if level > self.least {
             return;
@@ -154,7 +140,6 @@ impl OperatorLog {
         }
     }
 
-    /// Notes a call that has ended.
     pub(super) fn call(&self, record: &CallRecord) {
         let invocation = &record.invocation;
         let error = record.result.error.as_ref();
@@ -191,7 +176,6 @@ impl OperatorLog {
         self.write(level, "call", &text, &fields);
     }
 
-    /// Notes what a caller reports of a tool.
     pub(super) fn report(&self, tool: &str, caller: &str, status: ReportedStatus, message: &str) {
         let level = match status {
             ReportedStatus::Success => LogLevel::Info,
@@ -205,7 +189,7 @@ impl OperatorLog {
         self.write(level, "report", &text, &fields);
     }
 
-    /// Notes a request that was refused before anything became of it. A flood of them fills no disk.
+    /// A flood of refused requests fills no disk.
     pub(super) fn refused(self: &Arc<Self>, status: u16, request: &str, peer: &str) {
         if LogLevel::Warning > self.least {
             return;
@@ -235,7 +219,6 @@ impl OperatorLog {
         }
     }
 
-    /// Tells how many refusals got no line.
     fn tell_untold(&self) {
         let untold = {
             let mut refused = self.refused.lock();
@@ -268,7 +251,7 @@ fn lines_lost(count: u64) -> String {
     format!("{count} lines were lost, because nobody read them")
 }
 
-/// A text that a caller chose, cut.
+/// Cuts a text that a caller chose.
 fn short(text: &str) -> String {
     match text.char_indices().nth(WORD_MAX) {
         Some((end, _)) => format!("{}..", text.get(..end).unwrap_or_default()),
@@ -280,7 +263,6 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Passes on what is written.
     struct Pipe(SyncSender<String>);
 
     impl Write for Pipe {

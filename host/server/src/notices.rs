@@ -11,10 +11,10 @@ use toolcell::Listener;
 use toolcell_dialect::mcp::{self, Level, ProgressSteps};
 use toolcell_spec::{EventType, ToolEvent};
 
-/// Maximum number of queued notices for a slow client; more are dropped, so that they never block the tool.
+/// More notices for a slow client are dropped, so that they never block the tool.
 const WAITING_MAX: usize = 256;
 
-/// Listens to one call, and queues the events that its client requested.
+/// Queues the events of one call that its client requested.
 struct Notices {
     queue: mpsc::Sender<ToolEvent>,
     progress: bool,
@@ -35,7 +35,7 @@ impl Listener for Notices {
     }
 }
 
-/// Returns whether the tool or a hook reports the progress.
+/// The tool or a hook reports the progress.
 fn is_of_tool(event: &ToolEvent) -> bool {
     let status = event
         .data
@@ -44,19 +44,16 @@ fn is_of_tool(event: &ToolEvent) -> bool {
     matches!(status, Some("running" | "partial_result"))
 }
 
-/// The notifications that a client requested for one call.
 pub(super) struct WantedNotices {
     pub(super) progress: Option<ProgressToken>,
     pub(super) logs: Option<Level>,
 }
 
 impl WantedNotices {
-    /// Returns whether the client requested any.
     pub(super) fn anything(&self) -> bool {
         self.progress.is_some() || self.logs.is_some()
     }
 
-    /// Returns a listener for the call, and the queue of the events that it hears.
     pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, CallEventQueue) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let listener = Notices {
@@ -68,14 +65,13 @@ impl WantedNotices {
     }
 }
 
-/// The queued events of one call.
 pub(super) struct CallEventQueue {
     waiting: mpsc::Receiver<ToolEvent>,
     logger: String,
 }
 
 impl CallEventQueue {
-    /// Sends the events as notifications until the listener is dropped or the client disconnects.
+    /// Ends when the listener is dropped or the client disconnects.
     pub(super) async fn pass_on(&mut self, wanted: &WantedNotices, peer: &Peer<RoleServer>) {
         let mut steps = wanted.progress.clone().map(ProgressSteps::new);
         while let Some(event) = self.waiting.recv().await {

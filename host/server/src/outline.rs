@@ -1,6 +1,5 @@
-//! Scans a frame before it is parsed: the number of values, the id, the method, and the range of a call's arguments.
-//! Parsing takes 30 to 200 bytes per value, several times over, so the values are counted in the raw bytes. The
-//! arguments are kept as they were sent, because parsing rounds large numbers.
+//! Scans a frame before it is parsed. Parsing takes 30 to 200 bytes per value, several times over, so values are
+//! counted in the raw bytes. The arguments are kept as sent, because parsing rounds large numbers.
 
 use std::ops::Range;
 
@@ -10,17 +9,16 @@ use toolcell_spec::JSON_VALUES_MAX;
 
 use super::exchange::RUN;
 
-/// The outline of a JSON object. It does not validate the JSON; parsing does.
+/// Only parsing validates the JSON object.
 #[derive(Debug)]
 pub(super) struct Outline<'a> {
     text: &'a [u8],
     id: Option<Range<usize>>,
     method: Option<Range<usize>>,
-    /// `params.arguments`.
     arguments: Option<Range<usize>>,
 }
 
-/// Why a frame is refused, and the id of the request that the refusal answers.
+/// The refusal answers the request `id`.
 #[derive(Debug)]
 pub(super) struct RefusedFrame {
     pub(super) id: Option<RequestId>,
@@ -28,12 +26,12 @@ pub(super) struct RefusedFrame {
 }
 
 impl<'a> Outline<'a> {
-    /// Scans `text`; `None` if it is not a complete JSON object.
+    /// `None` if `text` is not a complete JSON object.
     ///
     /// # Errors
     ///
-    /// Fails for more than 100,000 values beside the arguments of a `tools/call`, for a duplicate key that the outline
-    /// reads, and for a JSON array.
+    /// More than 100,000 values beside the arguments of a `tools/call`, a duplicate key that the outline reads, or a
+    /// JSON array.
     pub(super) fn scan(text: &'a [u8]) -> Result<Option<Self>, RefusedFrame> {
         let mut cursor = Cursor {
             text,
@@ -110,7 +108,6 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// The id, if this is a request.
     pub(super) fn request_id(&self) -> Option<RequestId> {
         self.method.as_ref()?;
         serde_json::from_slice(self.text.get(self.id.clone()?)?).ok()
@@ -122,8 +119,8 @@ impl<'a> Outline<'a> {
         name.is_some_and(|name| is(name, method))
     }
 
-    /// The text of the arguments, if this is a call that has some and the text is UTF-8. Those of `toolcell/respond` are a
-    /// message of a model.
+    /// `None` if this is no call, or the text is not UTF-8. The arguments of `toolcell/respond` are a message of a
+    /// model.
     pub(super) fn arguments(&self) -> Option<&'a str> {
         let calls = self.is("tools/call") || self.is(RUN);
         let arguments = calls
@@ -134,7 +131,7 @@ impl<'a> Outline<'a> {
             .filter(|text| *text != "null")
     }
 
-    /// The frame with `{}` in place of its arguments if they are an object, else with `0`.
+    /// `{}` replaces an object, `0` anything else.
     pub(super) fn without_arguments(&self) -> Vec<u8> {
         let range = self.arguments.clone().unwrap_or_default();
         let before = self.text.get(..range.start);
@@ -153,16 +150,15 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Why an array is refused.
 const ARRAY: &str = "a message is a JSON object: send each message by itself, not in an array";
 
-/// Returns whether `text` is a JSON array. MCP dropped batches in 2025-06-18, but rmcp parses some arrays as a request,
-/// each item as the member at its position; the outline does not.
+/// MCP dropped batches in 2025-06-18, but rmcp parses some arrays as a request, each item as the member at its
+/// position.
 fn is_array(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
-/// An upper bound on the number of values in `text`, valid JSON or not.
+/// An upper bound, for valid JSON or not.
 fn values(text: &[u8]) -> usize {
     1 + text
         .iter()
@@ -170,7 +166,7 @@ fn values(text: &[u8]) -> usize {
         .count()
 }
 
-/// Returns whether `name`, raw text from the quotes, is `meant`.
+/// `name` is raw text from the quotes.
 fn is(name: &[u8], meant: &str) -> bool {
     name == meant.as_bytes()
         || name.contains(&b'\\')
@@ -186,8 +182,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Iterates over the members of the object at the cursor; `each` must skip the value. `None` if there is no object
-    /// or it is incomplete.
+    /// `each` must skip the value. `None` if there is no object or it is incomplete.
     fn members(&mut self, mut each: impl FnMut(&mut Self, &'a [u8]) -> Option<()>) -> Option<()> {
         self.space();
         self.take(b'{')?;
@@ -211,7 +206,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips one value and returns its range; `None` if it is incomplete.
     fn value(&mut self) -> Option<Range<usize>> {
         let from = self.at;
         let mut depth = 0_usize;
@@ -245,7 +239,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips a string and returns the text between its quotes.
     fn string(&mut self) -> Option<&'a [u8]> {
         let from = self.at + 1;
         let mut at = from;

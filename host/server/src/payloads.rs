@@ -7,29 +7,25 @@ use serde_json::Value;
 use toolcell_dialect::mcp;
 use toolcell_spec::{PersistedRef, ResultPersistence, ResultProvenance};
 
-/// Maximum number of payloads that one client can read; new ones displace the oldest, which stay on disk.
+/// Limit of one client; new payloads displace the oldest, which stay on disk.
 const PAYLOADS_MAX: usize = 1_000;
 
-/// The payloads that results referred one client to. It can read no others, even if it guesses a digest.
+/// The client can read no others, even if it guesses a digest.
 #[derive(Debug, Default)]
 pub(super) struct ReadablePayloads {
     readable: Mutex<VecDeque<ReadablePayload>>,
-    /// The URIs of the payloads that were displaced last, to tell them from unknown ones.
+    /// URIs of the last ones, to tell them from unknown ones.
     displaced: Mutex<VecDeque<String>>,
 }
 
-/// One payload.
 #[derive(Clone, Debug)]
 pub(super) struct ReadablePayload {
     pub(super) link: Resource,
-    /// The digest of the payload's bytes.
     pub(super) digest: String,
-    /// The provenance of the result that refers to the payload.
     pub(super) provenance: Arc<ResultProvenance>,
 }
 
 impl ReadablePayloads {
-    /// Adds the payloads that a result refers to.
     pub(super) fn put(&self, persistence: &[ResultPersistence], provenance: &ResultProvenance) {
         let mut references = persistence
             .iter()
@@ -42,7 +38,6 @@ impl ReadablePayloads {
         }
     }
 
-    /// Names the payloads that are artifacts as their tool did.
     pub(super) fn name(&self, artifact_refs: &[Value]) {
         if artifact_refs.is_empty() {
             return;
@@ -78,7 +73,6 @@ impl ReadablePayloads {
         });
     }
 
-    /// Lists the payloads, newest first.
     pub(super) fn list(&self) -> Vec<Resource> {
         self.readable
             .lock()
@@ -88,12 +82,10 @@ impl ReadablePayloads {
             .collect()
     }
 
-    /// Returns whether the client has any payload.
     pub(super) fn has_any(&self) -> bool {
         !self.readable.lock().is_empty()
     }
 
-    /// Returns whether others displaced the payload with this URI.
     pub(super) fn has_expired(&self, uri: &str) -> bool {
         self.displaced
             .lock()
@@ -101,7 +93,6 @@ impl ReadablePayloads {
             .any(|displaced| displaced == uri)
     }
 
-    /// Returns the payload with this URI.
     pub(super) fn find(&self, uri: &str) -> Option<ReadablePayload> {
         self.readable
             .lock()

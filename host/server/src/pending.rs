@@ -6,8 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use rmcp::model::RequestId;
 use tokio::sync::watch;
 
-/// Maximum number of canceled requests whose ids stay in use; the oldest is dropped first. Only their hashes are kept,
-/// because an id may be 16 MiB long.
+/// Only hashes are kept, because an id may be 16 MiB long; the oldest is dropped first.
 const CANCELED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -16,12 +15,11 @@ pub(super) struct PendingRequests(watch::Sender<RequestIds>);
 #[derive(Debug, Default)]
 struct RequestIds {
     unanswered: HashSet<RequestId>,
-    /// Hashes. Otherwise a canceled call's late response could answer a second request with its id.
+    /// Otherwise a canceled call's late response could answer a second request with its id.
     canceled: VecDeque<u64>,
     hasher: RandomState,
 }
 
-/// Why an id cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdInUse {
     #[error("the id {0} is that of a request that still runs: take another one")]
@@ -37,7 +35,7 @@ impl RequestIds {
 }
 
 impl PendingRequests {
-    /// Registers the id of a request. Fails if it is in use.
+    /// Fails if the id is in use.
     pub(super) fn begin(&self, id: &RequestId) -> Result<(), IdInUse> {
         let mut begun = Ok(());
         self.0.send_modify(|ids| {
@@ -55,8 +53,7 @@ impl PendingRequests {
         !ids.unanswered.contains(id) && !ids.is_canceled(id)
     }
 
-    /// Cancels a request. It gets no response, and its id stays in use, because its call may take a while to stop. Returns
-    /// whether there is such an unanswered request.
+    /// The id stays in use, because the call may take a while to stop. `false` if there is no such unanswered request.
     pub(super) fn cancel(&self, id: &RequestId) -> bool {
         self.0.send_if_modified(|ids| {
             let is_pending = ids.unanswered.remove(id);
@@ -71,7 +68,6 @@ impl PendingRequests {
         })
     }
 
-    /// Frees the id of an answered request.
     pub(super) fn end(&self, id: &RequestId) {
         self.0.send_if_modified(|ids| ids.unanswered.remove(id));
     }

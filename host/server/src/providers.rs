@@ -4,25 +4,21 @@ use toolcell_spec::{LoadingState, NextAction, ToolRef, ToolSearchResult, Unavail
 
 use super::ExposedTools;
 
-/// A component, where tools come from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Provider {
-    /// Its name for clients, which do not learn where it lies.
+    /// Clients do not learn where the component lies.
     pub name: String,
     pub file: PathBuf,
 }
 
-/// The components whose tools the current offering lacks (AT-DEF-15).
+/// The current offering lacks the tools of these components (AT-DEF-15).
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
-    /// Those that are being loaded.
     pub pending: Vec<Provider>,
-    /// Those that could not be loaded.
     pub unavailable: Vec<UnavailableProvider>,
 }
 
 impl Providers {
-    /// Adds the providers to the result of a search through `offers`.
     pub(super) fn tell(self, found: &mut ToolSearchResult, offers: &ExposedTools) {
         found
             .matches
@@ -39,7 +35,7 @@ impl Providers {
         found.unavailable_providers = self.unavailable;
     }
 
-    /// Marks `tool`, which has its name in `offers`, if its component is being reloaded (AT-DEF-09, AT-DEF-12).
+    /// Marks a tool of `offers` whose component is being reloaded (AT-DEF-09, AT-DEF-12).
     pub(super) fn mark(&self, tool: &mut ToolRef, offers: &ExposedTools) {
         if self.pending.is_empty() {
             return;

@@ -1,6 +1,5 @@
-//! Payloads that a result referred to, for clients that read resources, and for others through the host's own tool. The
-//! answers of that tool are no results of calls: they are bounded, and never persisted themselves, so that reading a payload
-//! makes no new one (AT-CIRC).
+//! Payloads that a result referred to, as resources, and through the host's own tool, whose answers are bounded, and
+//! never persisted, so that reading a payload makes no new one (AT-CIRC).
 
 use std::sync::Arc;
 
@@ -17,11 +16,9 @@ use super::results;
 use super::sent_arguments::SentArguments;
 use super::session::{ClientSession, PAYLOAD_BYTES_MAX};
 
-/// Maximum size of a part of a larger payload in one response, in bytes.
 const PART_BYTES_MAX: u64 = 8 << 20;
 
 impl ClientSession {
-    /// Answers `resources/read`, for a payload that a result referred this client to.
     pub(super) async fn read_payload(
         &self,
         uri: &str,
@@ -93,7 +90,7 @@ impl ClientSession {
         }
     }
 
-    /// Answers a call of the tool that reads payloads back; `None` if `name` is another tool, or the tool is not offered.
+    /// `None` if `name` is another tool, or the tool is not offered.
     pub(super) async fn read_back(
         &self,
         name: &str,
@@ -110,8 +107,7 @@ impl ClientSession {
         )
     }
 
-    /// Reads a part of a payload that a result referred this client to, and no more of the payload than that. So the part
-    /// is not checked against the digest of the whole.
+    /// Reads no more than the part, so it is not checked against the digest of the whole.
     async fn read_part(&self, input: &Input) -> Result<CallToolResult, Refusal> {
         let arguments = ReadArguments::read(input)?;
         let uri = arguments.uri();
@@ -147,7 +143,6 @@ fn unreadable_now(message: &str) -> Refusal {
     Refusal::new(ErrorCode::PayloadUnreadable, message)
 }
 
-/// Returns whether a payload's file was removed.
 pub(super) fn is_missing(error: &anyhow::Error) -> bool {
     let missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     error

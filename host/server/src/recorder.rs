@@ -12,27 +12,24 @@ use toolcell_system::BoxFuture;
 
 use super::budget::{ByteBudget, Lease};
 
-/// Maximum number of queued records, and maximum memory of large ones, in bytes; while the queue is full, a call that ends
-/// waits (backpressure).
+/// A call that ends waits while the queue is full (backpressure).
 const WAITING_MAX: usize = 256;
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// Appends the record of every call to a file as a JSON line, after the records of the calls that its tool makes. Only
-/// its owner can read a new file.
+/// Records of the calls that a call's tool makes come first. Only its owner can read a new file.
 pub struct CallRecorder {
     queue: Mutex<Option<mpsc::Sender<RecordLine>>>,
     room: ByteBudget,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A record as JSON, and the memory that is reserved for it.
 struct RecordLine {
     text: Vec<u8>,
     _lease: Option<Lease>,
 }
 
 impl CallRecorder {
-    /// Opens or creates `file`. `failed` is called once, at the first write error.
+    /// `failed` is called once, at the first write error.
     pub fn open(
         file: &Path,
         failed: impl FnOnce(&std::io::Error) + Send + 'static,
@@ -60,7 +57,6 @@ impl CallRecorder {
         })
     }
 
-    /// Queues a record; waits while the queue is full.
     pub(super) async fn keep(&self, record: &CallRecord) {
         let queue = self.queue.lock().clone();
         // A record has no map with other keys than texts, and so can be written.
@@ -78,7 +74,6 @@ impl CallRecorder {
             .await;
     }
 
-    /// Waits until all queued records are written. Later records are dropped.
     pub(super) fn close(&self) {
         drop(self.queue.lock().take());
         if let Some(writer) = self.writer.lock().take() {
@@ -93,7 +88,7 @@ impl RecordKeeper for CallRecorder {
     }
 }
 
-/// Writes line by line, because a record matters most if the process dies.
+/// Line by line, because a record matters most if the process dies.
 fn write(mut out: File, mut records: mpsc::Receiver<RecordLine>) -> std::io::Result<()> {
     while let Some(line) = records.blocking_recv() {
         out.write_all(&line.text)?;

@@ -1,6 +1,5 @@
-//! Memory for results that clients have not read yet: of large ones the call keeps a preview, and what is read back for the
-//! response is counted from then on until the client has it. Where one answer has the results of many calls, each of them is
-//! counted from its end on.
+//! Memory for results that clients have not read yet; where one answer has the results of many calls, each is counted
+//! from its end on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +13,14 @@ use toolcell_spec::{Content, ToolResult, json_bytes};
 use crate::budget::{BudgetExceeded, ByteBudget, Lease};
 use crate::of_http;
 
-/// Bytes of memory per byte of a payload that goes into a response: as it is read, as it is parsed, and as it is sent.
+/// Memory per byte of a payload in a response: as read, as parsed, and as sent.
 const COPIES: usize = 4;
-/// Bytes of memory per byte of JSON of a result that waits for others: as a record, as a value, and as text.
+/// Memory per byte of JSON of a result that waits for others: as a record, as a value, and as text.
 const COLLECTED_COPIES: usize = 3;
-/// Size of a result that is not counted, in bytes of JSON: there are so few calls at once that all of these have room.
+/// There are so few calls at once that all smaller results have room.
 const SMALL_BYTES: usize = 4 << 10;
-/// How long a response waits for its memory.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// The memory reserved for one HTTP response; an extension of its request.
 #[derive(Clone, Debug)]
 pub(super) struct ResultRoom {
     budget: ByteBudget,
@@ -38,20 +35,19 @@ impl ResultRoom {
         }
     }
 
-    /// The room of the request of `context`; `None` for a client of standard streams, which is the only one of its server.
+    /// `None` for a client of standard streams, which is the only one of its server.
     pub(super) fn from_context(context: &RequestContext<RoleServer>) -> Option<&Self> {
         of_http(&context.extensions)
     }
 
-    /// Counts a result that the response has among others, as [`collect`] does.
     pub(super) fn collect(&self, result: &mut ToolResult) {
         let lease = collect(&self.budget, result);
         self.held.lock().extend(lease);
     }
 }
 
-/// Counts the result of one of many calls that an answer is collected of. Without memory, its output is left out of the
-/// answer, and only the record has it. Waiting would not help, because the answer itself holds the memory.
+/// The answer lacks the output if there is no memory; only the record has it. Waiting would not help, because the
+/// answer itself holds the memory.
 pub(super) fn collect(budget: &ByteBudget, result: &mut ToolResult) -> Option<Lease> {
     let bytes = json_bytes(result);
     if bytes <= SMALL_BYTES {
@@ -74,11 +70,7 @@ pub(super) fn collect(budget: &ByteBudget, result: &mut ToolResult) -> Option<Le
     }
 }
 
-/// Reserves memory for `bytes` of payloads that are read for the response to the request of `context`.
-///
-/// # Errors
-///
-/// Other responses have all of it for too long.
+/// Fails if other responses have all of the memory for too long.
 pub(super) async fn reserve(
     context: &RequestContext<RoleServer>,
     bytes: usize,

@@ -9,17 +9,14 @@ use toolcell_spec::{Input, JSON_VALUES_MAX};
 use super::budget::Lease;
 use super::of_http;
 
-/// Bytes of memory per byte of arguments while a call is in flight: the text, the parsed value, and copies of both for
-/// the record, for the guest, and on the way there. Measured, with a margin.
+/// Memory per byte of arguments in flight: the text, the parsed value, and copies of both. Measured, with a margin.
 const COPIES: usize = 6;
-/// Bytes of memory per value of the arguments, measured likewise.
+/// Measured likewise.
 const VALUE_BYTES: usize = 400;
 
-/// The arguments of one call as they were sent; an extension of the request.
 #[derive(Clone, Debug)]
 pub(super) struct SentArguments {
     pub(super) arguments: Input,
-    /// The memory that is reserved for the arguments.
     pub(super) lease: Option<Arc<Lease>>,
 }
 
@@ -31,14 +28,13 @@ impl SentArguments {
         }
     }
 
-    /// Returns the arguments that came with the request, over stdio or HTTP.
     pub(super) fn with(context: &RequestContext<RoleServer>) -> Option<Self> {
         let extensions = &context.extensions;
         extensions.get().or_else(|| of_http(extensions)).cloned()
     }
 }
 
-/// Memory that `arguments` may take while in flight, in bytes. Values that are too many to be parsed count as none.
+/// Bytes. Too many values to be parsed count as none.
 pub(super) fn weight(arguments: &str) -> usize {
     let values = arguments
         .bytes()

@@ -14,37 +14,30 @@ use crate::telemetry::Telemetry;
 
 use super::{ApprovalFallback, ExposedTools};
 
-/// The tools of a server, and what its protocols tell of them. Any change replaces it as a whole.
+/// Any change replaces it as a whole.
 pub struct ServerTools {
     pub tools: Arc<ToolSet>,
     pub offers: ExposedTools,
     pub approvals: ApprovalSettings,
     /// The ended calls that the host's log keeps.
     pub keep: Keep,
-    /// Where spans and metrics of calls go, if anywhere.
     pub telemetry: Option<Arc<Telemetry>>,
-    /// Why its surface differs from the one before.
     pub(super) surface_reason: String,
-    /// When it replaced the one before.
     pub(super) since: Timestamp,
     outdated: CancellationToken,
     /// Made by the first request of Open Tool Calling.
     otc: OnceLock<OtcTools>,
 }
 
-/// How approvals are requested.
 #[derive(Clone, Debug)]
 pub struct ApprovalSettings {
-    /// The session that "for the rest of the session" refers to; `None` for the client's own session.
+    /// "For the rest of the session" refers to it; `None` for the client's own session.
     pub session: Option<String>,
-    /// `true` if the client may ask its user.
     pub elicitation: bool,
-    /// The handling of a call if the user cannot be asked.
     pub away: ApprovalFallback,
 }
 
 impl ServerTools {
-    /// Offers the tools of `all` that `offers` names; the host logs every call.
     pub fn new(all: ToolSet, offers: ExposedTools, approvals: ApprovalSettings) -> Self {
         let outdated = CancellationToken::new();
         let tools = all.on_surface(Arc::clone(offers.surface()), offers.terms().clone());
@@ -61,7 +54,6 @@ impl ServerTools {
         }
     }
 
-    /// The tools in the terms of Open Tool Calling.
     pub(super) fn otc(&self) -> &OtcTools {
         self.otc.get_or_init(|| {
             let tools = self.offers.offered();
@@ -73,8 +65,7 @@ impl ServerTools {
         })
     }
 
-    /// Describes an offered tool with `describe`, in the terms of a dialect. Output that is kept by reference is never in a
-    /// response, and so has no schema.
+    /// Output that is kept by reference is never in a response, and so has no schema.
     pub(super) fn describe<T>(
         &self,
         offer: &ExposedTool,
@@ -89,24 +80,22 @@ impl ServerTools {
         })
     }
 
-    /// The id of the surface of a caller with these `loads`.
     pub(super) fn surface_id(&self, loads: &LoadedTools) -> Arc<str> {
         loads.surface_id(self.offers.surface().id())
     }
 
-    /// Leaves out of a result what the model does not take.
     pub(super) fn fit(&self, result: &mut ToolResult) {
         let selection = self.offers.surface().selection();
         selection.fit(&mut result.model_facing_content);
     }
 
-    /// Returns whether an offered tool's result can become a payload, so clients need a way to read it.
+    /// A result can become a payload, so clients need a way to read it.
     pub(super) fn can_persist(&self) -> bool {
         self.tools.host.keeping().can_persist() && self.offers.can_persist()
     }
 
-    /// The description of an offered tool for clients. They validate structured output against the announced schema, so
-    /// none is announced where the operator keeps all output by reference.
+    /// Clients validate structured output against the announced schema: none where the operator keeps all output by
+    /// reference.
     pub(super) fn shown(&self, mut described: Tool) -> Tool {
         if !self.tools.host.keeping().inline {
             described.output_schema = None;
@@ -114,18 +103,15 @@ impl ServerTools {
         described
     }
 
-    /// Returns whether `other` lists the same tools to each caller.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         self.offers.lists_as(&other.offers)
             && self.tools.host.keeping() == other.tools.host.keeping()
     }
 
-    /// Marks the offering as replaced.
     pub(super) fn outdate(&self) {
         self.outdated.cancel();
     }
 
-    /// Returns a token that is canceled once the offering is replaced.
     pub(super) fn outdated(&self) -> CancellationToken {
         self.outdated.clone()
     }

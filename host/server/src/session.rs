@@ -43,29 +43,23 @@ use super::tasks::TASK_AFTER;
 use super::unknown_cancels::UnknownCancels;
 use super::{GoneToken, Server, ServerTools, of_http};
 
-/// The server's name.
 pub(super) const NAME: &str = "toolcell";
-/// Maximum size of a payload in one response, in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 
-/// The identity of a client: of all that one principal connects, or of the client of standard streams.
+/// All that one principal connects is one client, as is the client of standard streams.
 pub(super) struct ClientIdentity {
-    /// The caller; `None` if the transport cannot tell.
+    /// `None` if the transport cannot tell.
     pub(super) actor: Option<Arc<str>>,
-    /// The owner of the calls: the principal, or the connection if there is only one.
+    /// Owns the calls: the principal, or the connection if there is only one.
     pub(super) owner: Arc<str>,
-    /// `true` if the connection is a session in revisions without sessions.
+    /// The connection is a session in revisions without sessions.
     pub(super) lasts: bool,
-    /// The payloads that it may read.
     pub(super) shelf: ReadablePayloads,
-    /// The tools that the owner has loaded without a session.
     pub(super) loads: LoadedTools,
-    /// Its cancels of unknown calls.
     pub(super) unknown_cancels: UnknownCancels,
 }
 
 impl ClientIdentity {
-    /// The only client of its server, which acts for `actor`.
     pub(super) fn of_streams(actor: Option<String>) -> Self {
         Self {
             actor: actor.map(Into::into),
@@ -86,16 +80,12 @@ impl ClientIdentity {
     }
 }
 
-/// The session of one client: the payloads that it may read, the tools that it has loaded, and the log level that it
-/// wants.
 pub(super) struct ClientSession {
     pub(super) server: Arc<Server>,
     pub(super) identity: Arc<ClientIdentity>,
-    /// The name of the session in records and in remembered approvals.
     id: Arc<str>,
-    /// The tools that the session has loaded.
     loads: LoadedTools,
-    /// The minimum log level that a client of 2025-11-25 set.
+    /// Set by a client of 2025-11-25.
     level: AtomicU8,
     pub(super) told_of_load: ToldOfLoad,
     /// Stops the background tasks of the session.
@@ -119,12 +109,10 @@ impl ClientSession {
         }
     }
 
-    /// The current offering.
     pub(super) fn offering(&self) -> Arc<ServerTools> {
         self.server.offering()
     }
 
-    /// Records that the client canceled an unknown request or task.
     pub(super) async fn tell_unknown_cancel(
         &self,
         offering: &ServerTools,
@@ -137,13 +125,11 @@ impl ClientSession {
             .await;
     }
 
-    /// The payloads that the client may read.
     pub(super) fn payloads(&self) -> &ReadablePayloads {
         &self.identity.shelf
     }
 
-    /// The tools that the caller of this request has loaded: in its session, or, in 2026-07-28 over HTTP, which has no
-    /// sessions, as the same principal.
+    /// Tools of the session, or, in 2026-07-28 over HTTP, which has no sessions, of the same principal.
     pub(super) fn loads(&self, context: &RequestContext<RoleServer>) -> &LoadedTools {
         let old = revision(context) < ProtocolVersion::V_2026_07_28;
         if old {
@@ -168,7 +154,7 @@ impl ClientSession {
         }
     }
 
-    /// The minimum log level of messages for the client of this request; `None` if it wants none.
+    /// `None` if the client wants no messages.
     pub(super) fn least_level(&self, context: &RequestContext<RoleServer>) -> Option<u8> {
         // 2026-07-28 has no sessions: each request carries its own log level.
         if revision(context) >= ProtocolVersion::V_2026_07_28 {
@@ -178,7 +164,6 @@ impl ClientSession {
         }
     }
 
-    /// The name in records of the session of this request.
     pub(super) fn session_ref(&self, context: &RequestContext<RoleServer>) -> Option<String> {
         super::call::session(&self.offering().approvals, &self.caller(context))
     }
@@ -193,7 +178,7 @@ impl ClientSession {
         }
     }
 
-    /// Begins a call, or resumes a held one that this request refers to.
+    /// Begins a call, or resumes a held one.
     fn enter(
         &self,
         params: CallToolRequestParams,
@@ -266,12 +251,10 @@ impl ClientSession {
         Ok((running, words, None))
     }
 
-    /// Returns whether a client can ask for tasks, which need a later revision.
     fn offers_tasks(&self, seen: &WaitingRequest<'_>) -> bool {
         self.server.tasks.is_some() && revision(seen.context) >= ProtocolVersion::V_2026_07_28
     }
 
-    /// Drives a call until there is a response. `open` is the unanswered question of a held call.
     async fn answer(
         &self,
         mut running: RunningCall,
@@ -317,7 +300,7 @@ impl ClientSession {
         }
     }
 
-    /// Holds a call that waits for an answer, and returns the response that tells the client how to continue.
+    /// The response tells the client how to continue.
     fn hold(
         &self,
         running: RunningCall,
@@ -360,8 +343,7 @@ impl ClientSession {
         Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
     }
 
-    /// Makes a result ready for its client: what it refers to can be read, and structured output that its tool promises is in
-    /// it.
+    /// Makes readable all that the result refers to, and puts promised structured output in.
     pub(super) async fn deliver(
         &self,
         (offering, offer): (&ServerTools, Option<&ExposedTool>),
@@ -380,7 +362,6 @@ impl ClientSession {
         Ok(())
     }
 
-    /// The request as a call of it is made: with the tools that are offered now, which the call keeps.
     pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> WaitingRequest<'a> {
         let offering = self.offering();
         let revision = revision(context);
@@ -407,7 +388,7 @@ impl ClientSession {
     }
 }
 
-/// The next step of a call; `None` if it `defers` and is not there in time.
+/// `None` if it `defers` and the step is not there in time.
 async fn step(
     running: &mut RunningCall,
     seen: &WaitingRequest<'_>,
@@ -423,8 +404,7 @@ async fn step(
     }
 }
 
-/// Restores structured output that was moved to a payload, if the tool declares an output schema, because clients
-/// refuse a result without it. The content stays a preview.
+/// Clients refuse a result without structured output if the tool declares a schema. The content stays a preview.
 async fn fill_structured(offering: &ServerTools, offer: &ExposedTool, result: &mut ToolResult) {
     let keeping = offering.tools.host.keeping();
     let promised = result.structured_content.is_none()
@@ -452,7 +432,6 @@ async fn fill_structured(offering: &ServerTools, offer: &ExposedTool, result: &m
     result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
 }
 
-/// The size of what a result moved to payloads, in bytes.
 fn moved_bytes(result: &ToolResult) -> usize {
     let sizes = result
         .resource_refs
@@ -465,8 +444,7 @@ fn not_found(method: String) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
 }
 
-/// Boxes what its futures hold: rmcp's future of a request has room for each of them, and is moved several times before it
-/// runs.
+/// Boxes its futures: rmcp's future of a request has room for each, and is moved several times.
 impl ServerHandler for ClientSession {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -508,12 +486,11 @@ impl ServerHandler for ClientSession {
         .await
     }
 
-    /// Returns the tool whose schema rmcp checks the headers against that repeat arguments.
+    /// Rmcp checks the headers that repeat arguments against the tool's schema.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.server.offering().offers.described(name)
     }
 
-    /// Fails, because the server has no prompts and announces none.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -580,7 +557,7 @@ impl ServerHandler for ClientSession {
         .await
     }
 
-    /// Records a cancellation that comes too late, or names a request that there never was.
+    /// Records a cancellation that comes too late, or names an unknown request.
     async fn on_cancelled(
         &self,
         canceled: CancelledNotificationParam,
@@ -607,7 +584,7 @@ impl ServerHandler for ClientSession {
             .await;
     }
 
-    /// Handles unknown methods, and known methods with params that rmcp could not parse.
+    /// Handles known methods, too, with params that rmcp could not parse.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -16,22 +16,16 @@ use super::frames::FrameTransport;
 use super::session::{ClientIdentity, ClientSession};
 use super::{InterruptFuture, ServeFuture, Server};
 
-/// How long calls may still run after standard input closes. A client that pipes requests in closes it at once and
-/// wants the responses; a killed client wants nothing.
+/// A client that pipes requests in closes standard input at once and wants the responses.
 const LINGER: Duration = Duration::from_millis(100);
-/// How long a stopped server waits for its calls to end, and for the client to read the remaining output.
+/// Time for a stopped server's calls to end, and for the client to read the rest.
 const STOP: Duration = Duration::from_millis(600);
 
-/// The stream from a client.
 pub type ClientReader = Box<dyn AsyncRead + Send + Unpin>;
-/// The stream to a client.
 pub type ClientWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Serves the client on standard input and output until it disconnects or `interrupted` completes.
-///
-/// # Errors
-///
-/// Fails if the standard streams cannot be opened, or if the client violates the protocol during initialization.
+/// Ends when the client disconnects or `interrupted` completes. Fails if the standard streams cannot be opened, or the
+/// client violates the protocol during initialization.
 pub fn serve_stdio<'a>(
     server: &'a Arc<Server>,
     actor: Option<String>,
@@ -48,11 +42,8 @@ pub fn serve_stdio<'a>(
     })
 }
 
-/// Serves the client at the other ends of two streams until it disconnects or `interrupted` completes.
-///
-/// # Errors
-///
-/// Fails if the client violates the protocol during initialization.
+/// Ends when the client disconnects or `interrupted` completes. Fails if the client violates the protocol during
+/// initialization.
 pub fn serve_streams<'a>(
     server: &'a Arc<Server>,
     actor: Option<String>,

@@ -11,11 +11,9 @@ use super::Server;
 use super::loaded_tools::LoadedTools;
 use super::session::ClientSession;
 
-/// Gives the surface of the client.
 pub(super) const SURFACE: &str = "toolcell/surface";
 
 impl Server {
-    /// The surface of a caller that has loaded `loads`.
     pub(super) fn surface_of(&self, loads: &LoadedTools) -> ToolSurface {
         // Before the offering, because a provider that is loaded in between must be in one of the two.
         let providers = self.providers();
@@ -51,7 +49,6 @@ impl Server {
 }
 
 impl ClientSession {
-    /// Answers `toolcell/surface`.
     pub(super) async fn surface(
         &self,
         context: &RequestContext<RoleServer>,

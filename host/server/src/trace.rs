@@ -1,4 +1,4 @@
-//! Where calls of clients belong in distributed traces (W3C Trace Context).
+//! The places of clients' calls in distributed traces (W3C Trace Context).
 
 use http::HeaderMap;
 use rmcp::RoleServer;
@@ -11,7 +11,7 @@ use super::ServerTools;
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// The trace of a call: from its request's `_meta`, the HTTP request, or the `session`. Malformed values are ignored.
+/// Reads the request's `_meta`, the HTTP request, or the `session`. Malformed values are ignored.
 pub(super) fn of_mcp(
     offering: &ServerTools,
     session: Option<&str>,
@@ -25,7 +25,6 @@ pub(super) fn of_mcp(
         .or_else(|| offering.telemetry.as_ref()?.trace(session))
 }
 
-/// The trace that the headers of a request name.
 pub(super) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all(PARENT).iter();
     let (Some(parent), None) = (parents.next(), parents.next()) else {

@@ -1,30 +1,26 @@
-//! Cancellations of requests, tasks and calls that have ended, or never were: on record, and bounded, because the
-//! client chooses how many it sends, and each becomes two lines of the log.
+//! Cancellations of what has ended, or never was: bounded, because the client chooses how many it sends, and each
+//! becomes two lines of the log.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolcell::Host;
 
-/// Maximum number of such cancellations of one caller on record in each [`WINDOW`].
+/// Limit of one caller on record, in each [`WINDOW`].
 const CANCELS_MAX: u32 = 1_000;
 const WINDOW: Duration = Duration::from_secs(3_600);
-/// Maximum characters of the id of such a request on record.
 const ID_CHARS_MAX: usize = 128;
 
-/// One caller's cancels of unknown calls, on all its connections and sessions.
 #[derive(Debug, Default)]
 pub(super) struct UnknownCancels(Mutex<CancelWindow>);
 
 #[derive(Debug, Default)]
 struct CancelWindow {
-    /// `None` before the first cancellation.
     began: Option<Instant>,
     told: u32,
 }
 
 impl UnknownCancels {
-    /// Records that the client canceled an unknown request, task or call; `id` is the client's.
     pub(super) async fn tell(&self, host: &Host, id: &str, session: Option<String>) {
         if self.admits(Instant::now()) {
             let id: String = id.chars().take(ID_CHARS_MAX).collect();
@@ -32,7 +28,7 @@ impl UnknownCancels {
         }
     }
 
-    /// Counts one more cancellation. Returns whether it is put on record.
+    /// Counts one more cancellation; `true` if it is put on record.
     pub(super) fn admits(&self, now: Instant) -> bool {
         let mut window = self.0.lock();
         if window

@@ -4,20 +4,17 @@ use serde_json::{Map, Value};
 
 use super::{Content, TypedFields};
 
-/// Maximum size of a URI, in bytes: a longer one carries its content, which belongs in `data`.
+/// In bytes: a longer one carries its content, which belongs in `data`.
 const URI_BYTES_MAX: usize = 8 << 10;
-/// Maximum size of a name, a title or a path, in bytes.
 const NAME_BYTES_MAX: usize = 4 << 10;
-/// Maximum size of a media type, in bytes.
 const MEDIA_TYPE_BYTES_MAX: usize = 255;
-/// Maximum size of the name of an agent, in bytes.
 const AGENT_BYTES_MAX: usize = 256;
 
 type BlockFields = Map<String, Value>;
 type BlockCheck = Result<(), &'static str>;
 
 impl Content {
-    /// Problem of a block that a tool wrote; `None` for a valid one, and for a type that tools may not write.
+    /// Problem of a tool's block; `None` also for a type that tools may not write.
     ///
     /// ```
     /// use serde_json::json;
@@ -46,20 +43,19 @@ impl Content {
         checked.and_then(|()| names(fields)).err()
     }
 
-    /// The media type of a block that has one.
     pub fn media_type(&self) -> Option<&str> {
         media_type(&self.fields)
     }
 }
 
-/// The media type among the fields of a block, in any of its spellings.
+/// Knows every spelling.
 pub fn media_type(fields: &Map<String, Value>) -> Option<&str> {
     ["media_type", "mimeType", "mime_type"]
         .into_iter()
         .find_map(|name| fields.text(name))
 }
 
-/// Returns whether `data` is base64 with padding (RFC 4648).
+/// Requires padding (RFC 4648).
 pub fn is_base64(data: &str) -> bool {
     let body = data.trim_end_matches('=');
     data.len().is_multiple_of(4)
@@ -69,7 +65,7 @@ pub fn is_base64(data: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }
 
-/// Returns whether `uri` has a scheme and only URI characters: clients that parse URIs would refuse the whole result.
+/// Clients that parse URIs would refuse the whole result.
 pub fn is_uri(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else {
         return false;
@@ -84,7 +80,6 @@ pub fn is_uri(uri: &str) -> bool {
             .all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
 }
 
-/// Returns whether `text` is a media type: a type, a subtype, and optional parameters.
 pub fn is_media_type(text: &str) -> bool {
     let token = |part: &str| {
         !part.is_empty()
@@ -111,7 +106,6 @@ fn diff(fields: &BlockFields) -> BlockCheck {
         .ok_or("it has no `diff`")
 }
 
-/// Checks bytes in base64, or a reference to them.
 fn media(fields: &BlockFields, typed: bool) -> BlockCheck {
     match fields.get("data") {
         None if fields.contains_key("uri") => uri(fields)?,
@@ -133,7 +127,7 @@ fn link(fields: &BlockFields) -> BlockCheck {
     uri(fields).and_then(|()| typed_well(fields))
 }
 
-/// Checks an embedded resource, whose fields may be in the block itself or in its field `resource`.
+/// The fields may be in `resource`.
 fn embedded(fields: &BlockFields) -> BlockCheck {
     let fields = fields.fields("resource").unwrap_or(fields);
     uri(fields)?;
@@ -149,7 +143,7 @@ fn embedded(fields: &BlockFields) -> BlockCheck {
     }
 }
 
-/// Checks the proposal to hand the work to another agent. The host acts on none.
+/// A proposal on which the host never acts.
 fn handoff(fields: &BlockFields) -> BlockCheck {
     let agent = fields.text("to_agent").ok_or("it has no `to_agent`")?;
     if agent.trim().is_empty()
@@ -185,7 +179,6 @@ fn typed_well(fields: &BlockFields) -> BlockCheck {
     }
 }
 
-/// Checks the labels that any block may have.
 fn names(fields: &BlockFields) -> BlockCheck {
     let long = |name: &&str| {
         fields

@@ -8,7 +8,7 @@ use super::{
     ToolDeclaration, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult, TypedFields,
 };
 
-/// Everything known about one call after its end.
+/// Everything known about a call after its end.
 ///
 /// ```
 /// use toolcell_spec::CallRecord;
@@ -22,33 +22,27 @@ use super::{
 pub struct CallRecord {
     /// Absent when no tool was found.
     pub declaration: Option<std::sync::Arc<ToolDeclaration>>,
-    /// The call itself, with every status that it had.
     pub invocation: ToolInvocation,
-    /// Every permission decision, in order.
     pub decisions: Vec<PermissionDecision>,
-    /// Every run of a hook, in order.
     pub hooks: Vec<ToolHook>,
-    /// Progress reported by the running tool, and the call's waits with their reasons, in order.
+    /// Includes waits with their reasons, in order.
     pub progress: Vec<ToolProgress>,
-    /// How often an output was mapped into a result.
     pub result_mappings: ResultMappings,
-    /// Stored and omitted parts of the result.
     pub persistence: Vec<ResultPersistence>,
-    /// The one result.
     pub result: ToolResult,
-    /// Every event, in causal order.
+    /// In causal order.
     pub events: Vec<ToolEvent>,
 }
 
 impl CallRecord {
-    /// Returns whether the tool's output must never be on disk (AT-STRAT-06).
+    /// `true` if the output must never be on disk (AT-STRAT-06).
     pub fn is_never_persisted(&self) -> bool {
         self.persistence
             .iter()
             .any(|decision| decision.strategy == Strategy::NeverPersist)
     }
 
-    /// A copy of the record without anything that the tool returned or reported, and that hooks made of it.
+    /// A copy without output, or what hooks made of it.
     pub fn without_output(&self) -> Self {
         let mut record = self.clone();
         let quoted = record.reword_error();
@@ -114,8 +108,7 @@ impl CallRecord {
         record
     }
 
-    /// Takes out of the error what the tool may have written: its message, code and detail. Returns whether there was an
-    /// error of that kind.
+    /// Removes the tool's message, code and detail; returns whether it did.
     fn reword_error(&mut self) -> bool {
         let last = self.invocation.status_transitions().last();
         // The host's own code of the error, whatever code the tool chose.
@@ -156,7 +149,7 @@ impl CallRecord {
         true
     }
 
-    /// Removes the arguments, and what hooks and checks may repeat of them, if they may be on no disk.
+    /// Removes arguments that may be on no disk, and what may repeat them.
     fn hide_input(&mut self) {
         if !self.invocation.keeps_no_input {
             return;
@@ -172,7 +165,6 @@ impl CallRecord {
         }
     }
 
-    /// The progress from this sequence number on, for a reader that has what came before.
     pub fn progress_from(&self, sequence: u64) -> &[ToolProgress] {
         let read = self
             .progress

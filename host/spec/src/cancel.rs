@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Why a call was asked to stop (AT-CAN-03).
+/// `abort_reason` (AT-CAN-03).
 ///
 /// ```
 /// use toolcell_spec::AbortReason;
@@ -11,14 +11,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbortReason {
-    /// The user, or the program for the user, stopped the call.
+    /// The user, or a program for the user.
     UserInterruption,
-    /// A call beside it failed, which makes this one useless.
+    /// This call became useless.
     SiblingError,
-    /// The caller stopped waiting, or a limit on the time of the call ended it.
+    /// The caller stopped waiting, or a time limit ended the call.
     Timeout,
-    /// Another attempt at the same call replaces this one.
     Fallback,
-    /// The host shuts down.
     RuntimeShutdown,
 }

@@ -3,13 +3,10 @@ use serde_json::{Map, Value, json};
 
 use super::{PersistedRef, TypedFields};
 
-/// `type` of a text block.
 pub const TEXT: &str = "text";
-/// `type` of the reference to an artifact.
 pub const ARTIFACT: &str = "artifact_ref";
-/// The block types that a guest may write. References of the host are not among them, so that a guest cannot forge one;
-/// an [`ARTIFACT`] counts only if the guest finished it in the same call. Structured output has a place of its own in the
-/// contract, and so is no block.
+/// Block types that a guest may write: no references of the host, so that none can be forged; an [`ARTIFACT`] counts
+/// only if the guest finished it in the same call.
 pub const GUEST_BLOCKS: [&str; 11] = [
     "text",
     "image",
@@ -23,12 +20,12 @@ pub const GUEST_BLOCKS: [&str; 11] = [
     ARTIFACT,
     "handoff_ref",
 ];
-/// `type` of a block that only people see.
+/// Only people see it.
 const LOG: &str = "log";
-/// `type` of the reference that replaces a block moved to a payload; `of` is the type of that block.
+/// Replaces a block that became a payload; `of` is its type.
 const PERSISTED: &str = "persisted_output_ref";
 
-/// One content block (AT-CONT-01..13): an open object with a `type`.
+/// Open object with a `type` (AT-CONT-01..13).
 ///
 /// ```
 /// use toolcell_spec::Content;
@@ -38,26 +35,22 @@ const PERSISTED: &str = "persisted_output_ref";
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Content {
-    /// `type`: one of [`GUEST_BLOCKS`], or a reference that the host made.
+    /// One of [`GUEST_BLOCKS`], or a reference that the host made.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The other fields of the block.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
 impl Content {
-    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(TEXT, json!({ "text": text.into() }))
     }
 
-    /// A guest's output to `stream` (stdout, stderr), or its log.
     pub fn log(stream: &str, text: impl Into<String>) -> Self {
         Self::new(LOG, json!({ "stream": stream, "text": text.into() }))
     }
 
-    /// Reference that replaces a block of type `of` that was moved to a payload.
     pub fn persisted(of: &str, preview: &str, persisted_ref: &PersistedRef) -> Self {
         Self::new(
             PERSISTED,
@@ -65,17 +58,16 @@ impl Content {
         )
     }
 
-    /// Returns whether the block is a reference to a payload.
     pub fn is_persisted(&self) -> bool {
         self.kind == PERSISTED
     }
 
-    /// Returns whether the block is a reference to a payload or an artifact, so moving it to a payload saves nothing.
+    /// Moving such a block to a payload saves nothing.
     pub fn is_reference(&self) -> bool {
         self.is_persisted() || self.kind == ARTIFACT
     }
 
-    /// Creates a block. `fields` that are not an object are dropped.
+    /// Drops `fields` that are not an object.
     pub fn new(kind: &str, fields: Value) -> Self {
         let fields = match fields {
             Value::Object(fields) => fields,
@@ -87,13 +79,12 @@ impl Content {
         }
     }
 
-    /// The text of a text, log or diff block.
     pub fn as_text(&self) -> Option<&str> {
         let key = if self.kind == "diff" { "diff" } else { "text" };
         self.fields.text(key)
     }
 
-    /// Returns whether a model may see the block: it may not see logs, even if they were moved to a payload.
+    /// Models see no logs, even in payloads.
     pub fn is_model_facing(&self) -> bool {
         let moved_log = self.kind == PERSISTED && self.fields.get("of").is_some_and(|of| of == LOG);
         self.kind != LOG && !moved_log

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::IntoStaticStr;
 
-/// A change of the caller's context that a tool made (AT-PIPE-13): a claim of the tool, which the host does not apply.
+/// A tool's claim (AT-PIPE-13), which the host does not apply.
 ///
 /// ```
 /// use serde_json::json;
@@ -14,14 +14,12 @@ use strum::IntoStaticStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextModifier {
-    /// Names what is changed. No other modifier of the result has this key, unless keys were redacted.
+    /// Unique in a result, unless redacted.
     pub key: String,
-    /// The new value.
     pub value: Value,
 }
 
-/// Handling of the context modifiers of calls made together (AT-SCHED-07, AT-IF-08). The greater of two policies is the
-/// stricter one.
+/// Ordered by strictness (AT-SCHED-07, AT-IF-08).
 ///
 /// ```
 /// use toolcell_spec::ContextModifierPolicy;
@@ -45,24 +43,22 @@ pub struct ContextModifier {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ContextModifierPolicy {
-    /// Calls whose tools support context modifiers do not run beside each other.
+    /// Calls whose tools support modifiers run one by one.
     #[default]
     AllowSerialOnly,
-    /// They are handed out once every call has ended, in the order of the calls.
+    /// Handed out after the last call, in the order of the calls.
     DeferUntilBatchComplete,
-    /// A tool that makes one gets an error.
+    /// A modifier is an error.
     Forbid,
 }
 
 impl ContextModifierPolicy {
-    /// Every policy.
     pub const ALL: [Self; 3] = [
         Self::AllowSerialOnly,
         Self::DeferUntilBatchComplete,
         Self::Forbid,
     ];
 
-    /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

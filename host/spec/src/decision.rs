@@ -26,7 +26,7 @@ pub enum Behavior {
     Passthrough,
 }
 
-/// `mode` of the host when it decided (AT-DEC-04).
+/// `mode` (AT-DEC-04).
 ///
 /// ```
 /// use toolcell_spec::Mode;
@@ -47,7 +47,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -68,31 +67,26 @@ impl Mode {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RuleSource {
-    /// Decisions of the host itself: its checks, mode and hooks. They outrank every rule that allows.
+    /// The host's checks, mode and hooks: they outrank every rule that allows.
     PolicySettings,
-    /// The user's own file.
     UserSettings,
-    /// The user's own settings for one checkout, in a file beside the project's that the user trusts.
+    /// A trusted file beside the project's, for one checkout.
     LocalSettings,
     /// A project's file that the user trusts.
     ProjectSettings,
-    /// A file that an option names.
     FlagSettings,
-    /// An option of the command line, or a program that embeds the host.
+    /// The command line, or an embedding program.
     CliArg,
-    /// The answer of an approver to the question about this call.
     Command,
-    /// Accepted while a session lasts.
     Session,
 }
 
 impl RuleSource {
-    /// The specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns whether the file comes with a checkout, which others may have written.
+    /// Others may have written such a file.
     pub fn is_in_checkout(self) -> bool {
         matches!(self, Self::ProjectSettings | Self::LocalSettings)
     }
@@ -124,7 +118,7 @@ pub enum ReasonType {
     Other,
 }
 
-/// `reason`: an object, so that a program can read it.
+/// An object, so that a program can read it.
 ///
 /// ```
 /// use toolcell_spec::{Extra, Reason, ReasonType};
@@ -135,10 +129,8 @@ pub enum ReasonType {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Kind of the reason.
     #[serde(rename = "type")]
     pub kind: ReasonType,
-    /// The reason in plain words.
     pub message: String,
     #[serde(flatten)]
     pub extra: Extra,
@@ -161,54 +153,47 @@ pub struct PermissionDecision {
     pub schema_version: SchemaVersion,
     pub decision_id: DecisionId,
     pub invocation_id: InvocationId,
-    /// The decision.
     pub behavior: Behavior,
-    /// The host's mode at that time.
     pub mode: Mode,
-    /// Where the deciding rule was written, or who else decided; `None` in records of earlier versions only.
+    /// `None` only in records of earlier versions.
     #[serialize_always]
     pub source: Option<RuleSource>,
-    /// Why.
     pub reason: Reason,
-    /// The rules and grants that took part, as they are written (AT-DEC-07).
+    /// As written (AT-DEC-07).
     #[serde(default)]
     pub rule_refs: Vec<String>,
-    /// Everything that decided (AT-DEC-08): the rules and grants as written, `mode:NAME`, `hook:ID`, `approval:ID`, and
-    /// `permission_profile:ID`, the profile of the tool.
+    /// Rules and grants as written, `mode:NAME`, `hook:ID`, `approval:ID`, and `permission_profile:ID` (AT-DEC-08).
     #[serde(default)]
     pub policy_refs: Vec<String>,
-    /// The arguments as the approver changed them (AT-DEC-09).
+    /// Arguments that the approver changed (AT-DEC-09).
     pub updated_input: Option<Value>,
-    /// The reference of `updated_input` (AT-DEC-10).
+    /// Digest of `updated_input` (AT-DEC-10).
     pub updated_input_ref: Option<String>,
     /// `true` if the approver changed the arguments (AT-DEC-11).
     #[serde(default)]
     pub user_modified: bool,
     #[serde(default)]
     pub suggested_updates: Vec<Value>,
-    /// A classifier that decides later (AT-DEC-13). Always `None`: a tool's own classifier has answered before.
+    /// Always `None` (AT-DEC-13): classifiers of tools answer before.
     pub pending_classifier_check: Option<Value>,
-    /// The canonical path that a denial matched.
     pub blocked_path: Option<String>,
-    /// Content shown (AT-DEC-15).
+    /// Shown content (AT-DEC-15).
     #[serde(default)]
     pub content_blocks: Vec<Content>,
-    /// The approver's feedback (AT-DEC-16).
+    /// Of the approver (AT-DEC-16).
     pub accept_feedback: Option<String>,
-    /// When the decision was made.
     pub decided_at: Timestamp,
-    /// When the approval ends (AT-DEC-18).
+    /// End of an approval (AT-DEC-18).
     pub expires_at: Option<Timestamp>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The unknown field of a decision that names what the call gets: the same for the same capability (AT-EXEC-13).
+/// An unknown field: the same for the same capability (AT-EXEC-13).
 pub const SANDBOX_REF: &str = "sandbox_ref";
 
 impl PermissionDecision {
-    /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and
-    /// said.
+    /// Removes what may repeat the arguments.
     pub fn hide_input(&mut self) {
         (self.updated_input, self.updated_input_ref) = (None, None);
         (self.blocked_path, self.accept_feedback) = (None, None);

@@ -15,31 +15,29 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// Not finished; refused.
+    /// Calls are refused.
     Draft,
-    /// Listed, and runs.
     Available,
-    /// Switched off; refused.
+    /// Calls are refused.
     Disabled,
-    /// Refused until it is set up.
+    /// Calls are refused until the setup.
     RequiresSetup,
-    /// Refused until its schema is loaded.
+    /// Calls are refused until its schema is loaded.
     Deferred,
-    /// Not listed; runs for callers that know its name.
+    /// The tool is not listed, but runs.
     Deprecated,
-    /// Withdrawn; refused.
+    /// Calls are refused.
     Retired,
 }
 
 impl Lifecycle {
-    /// Returns whether listings show the tool. A deprecated tool still runs for callers that know its name
-    /// (AT-LIFE-06); calls of a deferred one are refused, because its schema is not loaded.
+    /// Listings omit deprecated tools, which still run (AT-LIFE-06).
     pub fn is_offered(self) -> bool {
         self == Self::Available
     }
 }
 
-/// `tool_kind` (AT-KIND-01..17): an open word; the known ones have conservative defaults.
+/// An open word (AT-KIND-01..17); known ones have conservative defaults.
 ///
 /// ```
 /// use toolcell_spec::ToolKind;
@@ -76,7 +74,7 @@ impl ToolKind {
         Self::KNOWN.contains(&self.0.as_str())
     }
 
-    /// Returns whether a tool of this kind reaches beyond the host unless it is scoped (requirements 1.2.2).
+    /// `true` if unscoped tools reach beyond the host (requirements 1.2.2).
     pub fn is_open_world(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -111,49 +109,46 @@ impl ToolKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDeclaration {
     pub schema_version: SchemaVersion,
-    /// `namespace.name` if it is empty in a guest's description.
+    /// Empty in a description means `namespace.name`.
     #[serde(default)]
     pub tool_id: String,
-    /// First part of the qualified name (AT-DECL-03).
+    /// First part of the name (AT-DECL-03).
     pub namespace: String,
-    /// Second part of the qualified name (AT-DECL-04).
+    /// Second part (AT-DECL-04).
     pub name: String,
-    /// Other names by which the tool can be called (AT-DECL-05).
+    /// Further callable names (AT-DECL-05).
     #[serde(default)]
     pub aliases: Vec<String>,
     pub search_hint: Option<String>,
     pub title: Option<String>,
-    /// Description for a model (AT-DECL-08).
+    /// For a model (AT-DECL-08).
     pub description: String,
-    /// Controls whether the tool is listed and runs.
     pub lifecycle: Lifecycle,
-    /// Kind of the tool.
     pub tool_kind: ToolKind,
     #[serde(default)]
     pub capability_refs: Vec<String>,
-    /// Contract of the arguments; without one the tool takes only `{}`.
+    /// Without one, the tool takes only `{}`.
     pub input_contract: Option<InputContract>,
-    /// Contract of the output.
     pub output_contract: Option<OutputContract>,
     pub interface_ref: Option<String>,
     pub execution_profile_ref: Option<String>,
     pub permission_profile_ref: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,
-    /// Untrusted: stored, but never read by policy, scheduler or sandbox (AT-DECL-18).
+    /// Untrusted: never read by policy, scheduler or sandbox (AT-DECL-18).
     pub annotations: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 impl ToolDeclaration {
-    /// `namespace.name`: unique where a bare name may not be.
+    /// Unique where a bare name may not be.
     pub fn qualified_name(&self) -> String {
         format!("{}.{}", self.namespace, self.name)
     }
 }
 
-/// `argument_mode` (AT-IN-08). Calls of a tool with another one than `json` are refused.
+/// `argument_mode` (AT-IN-08). Only `json` is supported.
 ///
 /// ```
 /// use toolcell_spec::ArgumentMode;
@@ -164,21 +159,15 @@ impl ToolDeclaration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgumentMode {
-    /// One JSON object.
     Json,
-    /// A text. Not supported.
     Text,
-    /// A file. Not supported.
     File,
-    /// JSON with references. Not supported.
     Multipart,
-    /// A stream of bytes. Not supported.
     Stream,
-    /// Anything else. Not supported.
     Custom,
 }
 
-/// Right of one source to change a call's arguments, in a [`MutationPolicy`].
+/// One source's right in a [`MutationPolicy`].
 ///
 /// ```
 /// use toolcell_spec::MutationRight;
@@ -189,15 +178,13 @@ pub enum ArgumentMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MutationRight {
-    /// Everything, as far as the schema allows it.
+    /// As far as the schema allows it.
     Allow,
-    /// Nothing.
     Deny,
-    /// The internal-only fields.
     InternalOnly,
 }
 
-/// `mutation_policy` (AT-IN-09): who may change the arguments of a call on its way, and which of them.
+/// `mutation_policy` (AT-IN-09).
 ///
 /// ```
 /// use toolcell_spec::{MutationPolicy, MutationRight, MutationSource};
@@ -210,14 +197,13 @@ pub enum MutationRight {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MutationPolicy {
-    /// One word for all sources.
     All(MutationRight),
-    /// One word for each source, and the only fields that they may change.
+    /// One word for each source, and the only changeable fields.
     Each {
         /// Default: `allow`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hooks: Option<MutationRight>,
-        /// Approvers who edit the arguments. Default: `allow`.
+        /// Default: `allow`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         permission_prompt: Option<MutationRight>,
         /// JSON Pointers, or names at any depth. Default: every field.
@@ -227,7 +213,7 @@ pub enum MutationPolicy {
 }
 
 impl MutationPolicy {
-    /// Reads a policy; `None` if it has a word that is not known.
+    /// `None` if the policy has an unknown word.
     pub fn read(policy: &Value) -> Option<Self> {
         const KNOWN: [&str; 3] = ["hooks", "permission_prompt", "fields"];
         let is_known = policy
@@ -236,7 +222,7 @@ impl MutationPolicy {
         Self::deserialize(policy).ok().filter(|_| is_known)
     }
 
-    /// Right of `source`. Values set by the host, such as defaults, are the tool's own contract.
+    /// The host's values, such as defaults, are the tool's own contract.
     pub fn right(&self, source: MutationSource) -> MutationRight {
         match self {
             Self::All(right)
@@ -259,7 +245,7 @@ impl MutationPolicy {
         }
     }
 
-    /// The only fields that may be changed; empty: every field.
+    /// Empty: every field.
     pub fn fields(&self) -> &[String] {
         match self {
             Self::All(_) => &[],
@@ -280,29 +266,25 @@ impl MutationPolicy {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputContract {
-    /// JSON Schema of the arguments, for a model.
     pub model_input_schema: Option<Value>,
-    /// Schema of `call_input` after hooks and approval; default: the model schema.
+    /// Applies after hooks and approval; default: the model schema.
     pub runtime_input_schema: Option<Value>,
-    /// `true` if properties that the schema does not name are refused, even if the schema does not say so.
+    /// `true` refuses properties that the schema does not name.
     #[serde(default)]
     pub strict: bool,
-    /// Added to `call_input` where the caller gave no value; never to `model_input`.
+    /// Values for `call_input`, never for `model_input`.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub defaults: Extra,
-    /// Sample arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Value>,
     /// Arguments that are not recorded (AT-IN-06): JSON Pointers (`/a/b`, `*` for every item), or names at any depth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitive_fields: Vec<String>,
-    /// Fields that are never in a model-facing schema, and never accepted from a model (AT-N-10).
+    /// Fields that no model sees or sets (AT-N-10).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub internal_only_fields: Vec<String>,
-    /// How the arguments are passed.
     pub argument_mode: Option<ArgumentMode>,
-    /// Sources that may change the arguments, as [`MutationPolicy`] reads it (AT-IN-09). Default: hooks and approvers,
-    /// within the schema.
+    /// A [`MutationPolicy`] (AT-IN-09). Default: hooks and approvers, within the schema.
     pub mutation_policy: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
@@ -319,31 +301,29 @@ pub struct InputContract {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputContract {
-    /// JSON Schema of the structured output.
     pub structured_schema: Option<Value>,
-    /// The only block types that the tool may return; empty allows all of them.
+    /// Empty allows all block types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_types: Vec<String>,
-    /// Maximum size of inline output, in bytes (AT-OUT-05).
+    /// In bytes (AT-OUT-05).
     pub max_inline_bytes: Option<u64>,
-    /// Maximum length of inline output, in characters (AT-OUT-05).
+    /// In characters (AT-OUT-05).
     pub max_inline_chars: Option<u64>,
-    /// The parts of the output that only the tool may see (AT-OUT-08).
+    /// Hide parts from all but the tool (AT-OUT-08).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redaction_rules: Vec<RedactionRule>,
-    /// The artifacts without which an output is only partial (AT-OUT-04).
+    /// Without them, an output is only partial (AT-OUT-04).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifact_expectations: Vec<ArtifactExpectation>,
-    /// How the output is kept at most (AT-OUT-06). It only narrows what the operator allows.
+    /// Narrows what the operator allows (AT-OUT-06).
     pub persistence_policy_ref: Option<Strategy>,
-    /// Text for a model instead of an output that was dropped or redacted (AT-OUT-09).
+    /// Replaces a dropped or redacted output for a model (AT-OUT-09).
     pub fallback_summary: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// One of `artifact_expectations`: a block of type `artifact_ref` or `file` with this name and media type. A field that
-/// is absent matches any.
+/// An `artifact_ref` or `file` block with this name and media type; an absent field matches any.
 ///
 /// ```
 /// use serde_json::json;
@@ -364,7 +344,6 @@ pub struct ArtifactExpectation {
 }
 
 impl ArtifactExpectation {
-    /// Returns whether one of the blocks is the artifact.
     pub fn is_met(&self, content: &[Content]) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted
@@ -391,9 +370,9 @@ impl ArtifactExpectation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RedactionRule {
-    /// A field of the structured output: a JSON Pointer, or a name at any depth. `""` is all of the output.
+    /// JSON Pointer, or a name at any depth; `""` is all of the structured output.
     Field(String),
-    /// Every match of a regular expression, in all texts of the tool.
+    /// Applies to all texts of the tool.
     Pattern {
         pattern: String,
         #[serde(flatten)]

@@ -1,7 +1,7 @@
 use super::{AccessKind, PermissionProfile, SafetyFacts, ToolInterface, ToolKind, WriteEffect};
 
-/// Effects to assume for a tool (AT-N-03): missing statements count against it, and so does everything that its profile
-/// allows, despite its statements.
+/// Effects to assume (AT-N-03): missing statements count against a tool, and so does everything that its profile
+/// allows.
 ///
 /// ```
 /// use toolcell_spec::{Effects, PermissionProfile, ToolKind};
@@ -17,7 +17,6 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// The effects of a tool with these records.
     pub fn from_records(
         kind: &ToolKind,
         interface: Option<&ToolInterface>,
@@ -27,8 +26,7 @@ impl Effects {
         Self::claimed(kind, facts, profile, profile.wants_file_write())
     }
 
-    /// The effects of a tool, or of one call, of which `facts` are claimed. `changes`: whether it can change something, as
-    /// far as the host knows.
+    /// Based on claimed `facts`. `changes`: the host knows of possible changes.
     pub fn claimed(
         kind: &ToolKind,
         facts: SafetyFacts,
@@ -46,8 +44,8 @@ impl Effects {
     }
 }
 
-/// Returns whether a tool is open-world although its profile reaches nothing elsewhere. A profile that names access
-/// states the tool's reach, unless the tool's kind implies more (AT-KIND-02, 03, 05, 06, 09, 13).
+/// A profile that names access states the tool's reach, unless the tool's kind implies more (AT-KIND-02, 03, 05, 06,
+/// 09, 13).
 fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> bool {
     let is_closed =
         profile.network_scope.as_deref() == Some("none") || !profile.access_kinds.is_empty();
@@ -57,8 +55,7 @@ fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> 
     }
 }
 
-/// Returns whether a call may leave a trace elsewhere: a request can change its target, unless the profile excludes
-/// remote mutation.
+/// A request can change its target, unless the profile excludes remote mutation.
 fn changes_elsewhere(profile: &PermissionProfile) -> bool {
     let harmless = profile
         .write_effects

@@ -16,17 +16,17 @@ use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorClass {
-    /// No tool has this name, or several have (AT-EC-01).
+    /// No or several tools have this name (AT-EC-01).
     UnknownTool,
     /// The tool's own checks refuse the arguments (AT-EC-02).
     InvalidArguments,
-    /// The arguments do not satisfy the schema (AT-EC-03).
+    /// The schema refuses the arguments (AT-EC-03).
     SchemaValidationFailed,
     /// The tool is deferred (AT-EC-04).
     SchemaNotLoaded,
     /// A rule or a missing grant denies the call (AT-EC-05).
     PermissionDenied,
-    /// The approver denied the call, or did not answer in time (AT-EC-06).
+    /// A denial, or no answer in time (AT-EC-06).
     ApprovalRejected,
     /// The host's policy excludes the call, whatever is granted (AT-EC-07).
     PolicyBlocked,
@@ -34,25 +34,25 @@ pub enum ErrorClass {
     HookBlocked,
     /// The host cannot provide what the tool needs (AT-EC-09).
     CapabilityGap,
-    /// Something has to be set up first (AT-EC-10).
+    /// A setup is missing (AT-EC-10).
     SetupRequired,
-    /// A secret that the tool needs has no value (AT-EC-11).
+    /// A needed secret has no value (AT-EC-11).
     CredentialMissing,
-    /// The guest exceeded a limit, or did what the sandbox forbids (AT-EC-12).
+    /// A limit or a rule of the sandbox (AT-EC-12).
     SandboxViolation,
-    /// The wall time or the fuel is used up (AT-EC-13).
+    /// Wall time or fuel (AT-EC-13).
     Timeout,
-    /// Too much runs or waits already (AT-EC-14).
+    /// Too much runs or waits (AT-EC-14).
     RateLimited,
-    /// Something that the call depends on cannot be reached (AT-EC-15).
+    /// A dependency cannot be reached (AT-EC-15).
     DependencyUnavailable,
-    /// The guest failed, or its output is not valid (AT-EC-16).
+    /// The guest failed, or gave invalid output (AT-EC-16).
     ExecutionFailed,
-    /// The output is usable but not complete (AT-EC-17).
+    /// Usable, but incomplete output (AT-EC-17).
     PartialFailure,
-    /// The output exceeds a limit (AT-EC-18).
+    /// Output over a limit (AT-EC-18).
     ResultTooLarge,
-    /// The whole output is withheld (AT-EC-19).
+    /// Withheld output (AT-EC-19).
     ResultRedacted,
     /// A call beside it failed (AT-EC-20).
     SiblingCanceled,
@@ -63,7 +63,6 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// All classes, in the order of the specification.
     pub const ALL: [Self; 22] = [
         Self::UnknownTool,
         Self::InvalidArguments,
@@ -89,12 +88,11 @@ impl ErrorClass {
         Self::Canceled,
     ];
 
-    /// The specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns whether the host words every error of this class, except errors that a tool itself reports.
+    /// `true` if the host words every such error, except a tool's own.
     pub(crate) fn is_in_host_words(self) -> bool {
         use ErrorClass::*;
         matches!(
@@ -110,7 +108,7 @@ impl ErrorClass {
         )
     }
 
-    /// Why a call that ends so was asked to stop, as far as the class says it (AT-CAN-03).
+    /// As far as the class tells it (AT-CAN-03).
     fn abort_reason(self) -> Option<AbortReason> {
         match self {
             Self::Timeout => Some(AbortReason::Timeout),
@@ -143,8 +141,8 @@ impl ErrorClass {
         }
     }
 
-    /// Returns whether repeating the same call is harmless, as long as its guest changed nothing (requirements 1.17.3).
-    /// `false` also if a grant, an approval or a setup is needed first.
+    /// `true` if repeating is harmless where the guest changed nothing (requirements 1.17.3). `false` also if a grant,
+    /// an approval or a setup is needed first.
     fn is_repeatable(self) -> bool {
         use ErrorClass::*;
         !matches!(
@@ -162,7 +160,7 @@ impl ErrorClass {
         )
     }
 
-    /// The terminal status of an invocation that ends with this class before its guest ran.
+    /// Terminal status before the guest ran.
     pub fn refused_status(self) -> Status {
         use ErrorClass::*;
         match self {
@@ -175,7 +173,7 @@ impl ErrorClass {
         }
     }
 
-    /// The terminal status of an invocation that ends with this class after its guest started.
+    /// Terminal status after the guest started.
     pub fn ran_status(self) -> Status {
         match self {
             Self::Timeout => Status::TimedOut,
@@ -186,7 +184,7 @@ impl ErrorClass {
         }
     }
 
-    /// `tool_result.status` for this class (requirements 1.17.3).
+    /// `tool_result.status` (requirements 1.17.3).
     pub fn result_status(self) -> ResultStatus {
         use ErrorClass::*;
         match self {
@@ -204,7 +202,7 @@ impl ErrorClass {
     }
 }
 
-/// Change needed before the same call can succeed (AT-ERR-04).
+/// Condition for the same call to succeed (AT-ERR-04).
 ///
 /// ```
 /// use toolcell_spec::{Recoverability, ToolError};
@@ -217,25 +215,20 @@ impl ErrorClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recoverability {
-    /// Nothing helps.
     None,
-    /// Repeat the same call.
     RetrySame,
-    /// Repeat the same call after a while.
     RetryAfter,
-    /// Call with other arguments.
     ChangeArguments,
-    /// Call with other arguments, or get a grant or a rule.
+    /// Other arguments, a grant or a rule.
     ChangeArgumentsOrPolicy,
-    /// List the tools, or load the schema, first.
+    /// List the tools, or load the schema.
     DiscoverFirst,
-    /// Get an approval.
     Reapprove,
     /// Set up what the message names.
     SetupFirst,
 }
 
-/// The six facets of retry guidance (AT-ERR-09).
+/// Six facets (AT-ERR-09).
 ///
 /// ```
 /// use std::time::Duration;
@@ -249,13 +242,10 @@ pub enum Recoverability {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
-    /// `true` if repeating the same call is harmless: its guest never ran, or could change nothing that lasts.
+    /// `true` if the guest never ran, or could change nothing that lasts.
     pub safe: bool,
-    /// `true` if the same arguments fail again.
     pub arguments_must_change: bool,
-    /// `true` if the tools must be listed first.
     pub discovery_first: bool,
-    /// `true` if the call needs another approval.
     pub approval_again: bool,
     /// `true` if a sibling call is the cause.
     pub sibling_caused: bool,
@@ -263,8 +253,8 @@ pub struct Retry {
     pub retry_after: Option<f64>,
 }
 
-/// `needs_authorization`: access that the operator can give, so that the same call succeeds. An extension of the
-/// specification. The host alone writes it, and it holds names, never values.
+/// Something that the operator can give for the call to succeed. An extension, written only by the host; it holds
+/// names, never values.
 ///
 /// ```
 /// use toolcell_spec::{AccessKind, ErrorCode, Refusal};
@@ -276,15 +266,14 @@ pub struct Retry {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeedsAuthorization {
-    /// The kind of access that is missing.
     pub access_kind: AccessKind,
-    /// The secret or the hosts; `None` for folders, because a profile names none.
+    /// Secret or hosts; `None` for folders, which no profile names.
     pub subject: Option<String>,
-    /// The command or the option that gives it: `toolcell secrets set API_KEY`, `--allow-read=DIR`.
+    /// Command or option that gives it: `toolcell secrets set API_KEY`, `--allow-read=DIR`.
     pub next_action: String,
 }
 
-/// `tool_error` (AT-ERR-01..09). `message` may reach the model.
+/// `message` may reach the model (AT-ERR-01..09).
 ///
 /// ```
 /// use toolcell_spec::{ErrorCode, Refusal, ToolError};
@@ -300,33 +289,31 @@ pub struct ToolError {
     pub error_code: String,
     /// One of the 22 classes (AT-ERR-02).
     pub error_class: ErrorClass,
-    /// Failure and remedy, safe for the model and the user (AT-ERR-03).
+    /// Failure and remedy, safe for model and user (AT-ERR-03).
     pub message: String,
-    /// Change needed before the call can succeed (AT-ERR-04).
+    /// Needed change (AT-ERR-04).
     pub recoverability: Recoverability,
     /// Seconds (A-09).
     #[serialize_always]
     pub retry_after: Option<f64>,
     /// The underlying error, such as a trap (AT-ERR-06).
     pub native_error_ref: Option<Value>,
-    /// Why the call was asked to stop, if that is the error (AT-CAN-03).
+    /// Set if a request to stop is the error (AT-CAN-03).
     pub abort_reason: Option<AbortReason>,
-    /// Names of everything that refused the call: rules, grants, mode, hook, approval, the tool's profile (AT-ERR-07).
-    /// Empty if no policy did.
+    /// Rules, grants, mode, hook, approval or profile that refused the call (AT-ERR-07).
     #[serde(default)]
     pub policy_refs: Vec<String>,
-    /// Evidence of the error in the journal (AT-ERR-08): the record of the call, and the decision that refused it.
+    /// Evidence in the journal (AT-ERR-08): the record of the call, and the refusing decision.
     #[serde(default)]
     pub evidence_refs: Vec<String>,
-    /// How to retry.
     pub retry: Retry,
-    /// Grants that the operator can give; `None` if no grant and no secret helps.
+    /// `None` if no grant and no secret helps.
     pub needs_authorization: Option<Box<NeedsAuthorization>>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The error that a call ends in: every refusal, limit and failure is one of these.
+/// Error that a call ends in: every refusal, limit and failure.
 ///
 /// ```
 /// use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
@@ -338,7 +325,7 @@ pub struct ToolError {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// One of the 22 classes.
+    /// One of 22.
     pub class: ErrorClass,
     /// Stable, finer than the class.
     pub code: ErrorCode,
@@ -354,13 +341,11 @@ pub struct Refusal {
     pub native_error_ref: Option<Value>,
     /// Policies that refused the call, besides its decision.
     pub policy_refs: Vec<String>,
-    /// Why the call was asked to stop.
     pub abort_reason: Option<AbortReason>,
     /// Grants that would help; boxed, because few refusals have any.
     pub needs_authorization: Option<Box<NeedsAuthorization>>,
 }
 
-/// Shows the message, which is safe for the model and the user.
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
@@ -371,8 +356,7 @@ impl std::error::Error for Refusal {}
 
 // Cold, so that the code of refusals is not between the code of calls that succeed.
 impl Refusal {
-    /// Creates a refusal with the first class of `code`. `message` says what failed, the value that caused it, and what
-    /// to do.
+    /// Uses the first class of `code`. `message` says what failed, the value that caused it, and what to do.
     #[cold]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let class = *code
@@ -393,7 +377,6 @@ impl Refusal {
         }
     }
 
-    /// Sets the class, where a code has several, or where the class comes from elsewhere.
     #[cold]
     #[must_use]
     pub fn with_class(self, class: ErrorClass) -> Self {
@@ -414,20 +397,19 @@ impl Refusal {
         .detail(detail)
     }
 
-    /// Returns whether the guest wrote the message, because it reported the failure.
+    /// `true` if the guest wrote the message.
     pub fn is_guests(&self) -> bool {
         self.guest_code.is_some() || self.code == ErrorCode::ToolFailed
     }
 
-    /// Returns whether it may have text of the tool that ran: the tool's own failure, an error that quotes it, or a
-    /// detail that it printed.
+    /// `true` if it may have text of the tool: its own failure, a quotation, or a printed detail.
     pub fn may_quote(&self) -> bool {
         self.is_guests()
             || (self.code != ErrorCode::HostFault
                 && (!self.class.is_in_host_words() || self.detail.is_some()))
     }
 
-    /// The same error with `message`, and without any text that a tool may have written.
+    /// Drops all text that a tool may have written.
     #[cold]
     #[must_use]
     pub fn reworded(self, message: impl Into<String>) -> Self {
@@ -440,7 +422,7 @@ impl Refusal {
         }
     }
 
-    /// Sets what stays in the journal, and is neither for the model nor for the user.
+    /// For the journal, neither for the model nor for the user.
     #[cold]
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
@@ -448,19 +430,17 @@ impl Refusal {
         self
     }
 
-    /// Sets the underlying error.
     #[must_use]
     pub fn native(mut self, native: impl Into<Value>) -> Self {
         self.native_error_ref = Some(native.into());
         self
     }
 
-    /// Why the call was asked to stop; `None` for a failure that the guest itself reported.
+    /// `None` for a failure that the guest itself reported.
     pub fn why_aborted(&self) -> Option<AbortReason> {
         self.abort_reason.filter(|_| !self.is_guests())
     }
 
-    /// Sets why the call was asked to stop.
     #[cold]
     #[must_use]
     pub fn aborted(mut self, reason: AbortReason) -> Self {
@@ -468,7 +448,6 @@ impl Refusal {
         self
     }
 
-    /// Sets what refused the call.
     #[cold]
     #[must_use]
     pub fn by_policy(mut self, policy: String) -> Self {
@@ -476,7 +455,6 @@ impl Refusal {
         self
     }
 
-    /// Sets what the operator can give so that the same call succeeds.
     #[cold]
     #[must_use]
     pub fn needs(
@@ -494,7 +472,7 @@ impl Refusal {
         self
     }
 
-    /// Converts it into a record, for a call whose guest never ran, or could change nothing that lasts.
+    /// Only for a call whose guest never ran, or could change nothing that lasts.
     #[cold]
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();

@@ -4,7 +4,6 @@ use super::ErrorClass;
 
 include!(concat!(env!("OUT_DIR"), "/error_code.rs"));
 
-/// The facts of a code that the host applies.
 struct CodeEntry {
     classes: &'static [ErrorClass],
     problem: Option<u16>,
@@ -12,13 +11,12 @@ struct CodeEntry {
     http: Option<u16>,
 }
 
-/// The texts of a code, for `toolcell explain` and the book.
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation {
     pub code: ErrorCode,
-    /// The class of the error that the clients for Python and JavaScript raise; `None` if they raise none.
+    /// Class that the Python and JavaScript clients raise; `None` if they raise none.
     pub client: Option<ErrorClass>,
-    /// The command whose report has the code: `replay`, `schema validate`.
+    /// `replay` or `schema validate`.
     pub printed_by: Option<&'static str>,
     pub means: &'static str,
     pub cause: &'static str,
@@ -26,56 +24,52 @@ pub struct Explanation {
 }
 
 impl ErrorCode {
-    /// All codes with their texts, in alphabetical order.
     pub fn explanations() -> &'static [Explanation] {
         &EXPLANATIONS
     }
 
-    /// The code as records and messages have it: `not_granted`.
     pub const fn as_str(self) -> &'static str {
         name(self)
     }
 
-    /// Returns the code called `name`; `None` if toolcell has none, because a tool chose it.
+    /// `None` for a code that a tool chose.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = EXPLANATIONS.binary_search_by_key(&name, |known| known.code.as_str());
         Some(EXPLANATIONS.get(found.ok()?)?.code)
     }
 
-    /// The classes of errors with this code; none if only answers of the HTTP API, a client or a report have it.
+    /// Empty if only answers of the HTTP API, a client or a report have the code.
     pub const fn classes(self) -> &'static [ErrorClass] {
         entry(self).classes
     }
 
-    /// `true` if the code alone decides on an exit code or a status, and so no tool may choose it.
+    /// `true` if no tool may choose the code, because it alone decides on an exit code or a status.
     pub const fn is_reserved(self) -> bool {
         let entry = entry(self);
         entry.exit.is_some() || entry.http.is_some()
     }
 
-    /// The status of an answer of the HTTP API that has this code and is no call's.
+    /// Status of an HTTP API answer outside of any call.
     pub const fn problem_status(self) -> Option<u16> {
         entry(self).problem
     }
 
-    /// The exit code of a command that ends in an error of `class` with this code.
     pub fn exit_code(self, class: ErrorClass) -> u8 {
         entry(self).exit.unwrap_or_else(|| class.exit_code())
     }
 
-    /// The status of the plain HTTP API for an error of `class` with this code (requirements 3.4).
+    /// Status of the plain HTTP API (requirements 3.4).
     pub fn http_status(self, class: ErrorClass) -> u16 {
         entry(self).http.unwrap_or_else(|| class.http_status())
     }
 }
 
 impl ErrorClass {
-    /// The exit code of a command that ends in an error of this class.
     pub fn exit_code(self) -> u8 {
         exit_of_class(self)
     }
 
-    /// The status of the plain HTTP API for an error of this class (requirements 3.4).
+    /// Status of the plain HTTP API (requirements 3.4).
     pub fn http_status(self) -> u16 {
         status_of_class(self)
     }

@@ -20,12 +20,11 @@ macro_rules! event_types {
         }
 
         impl EventType {
-            /// Returns the specification's word.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
 
-            /// `true` if no event of the same call comes after one of this type.
+            /// `true` if no event of the same call follows.
             pub fn is_end(self) -> bool {
                 matches!(
                     self,
@@ -52,15 +51,15 @@ event_types! {
     PermissionDecided = "tool.permission.decided",
     Queued = "tool.invocation.queued",
     Started = "tool.invocation.started",
-    /// An attempt failed, and another one takes its place. An extension.
+    /// Another attempt takes its place. An extension.
     AttemptDiscarded = "tool.invocation.attempt_discarded",
     Progress = "tool.invocation.progress",
     PartialResult = "tool.invocation.partial_result",
-    /// The tool asked its caller's user for input, and waits. An extension.
+    /// A question to the caller's user. An extension.
     NeedsInput = "tool.invocation.needs_input",
-    /// The tool continues with the answers. An extension.
+    /// The tool goes on with the answers. An extension.
     Resumed = "tool.invocation.resumed",
-    /// The guest logged a line. An extension: sent while the tool runs, and kept as a block of the result.
+    /// A guest's line. An extension: sent while the tool runs, and kept as a block of the result.
     Logged = "tool.invocation.logged",
     PostHookStarted = "tool.hook.post.started",
     PostHookCompleted = "tool.hook.post.completed",
@@ -72,13 +71,13 @@ event_types! {
     PermissionDecisionHookCompleted = "tool.hook.permission_decision.completed",
     PersistenceHookStarted = "tool.hook.persistence.started",
     PersistenceHookCompleted = "tool.hook.persistence.completed",
-    /// The sandbox denied the tool an operation and returned an error to it. An extension.
+    /// An operation failed with an error to the tool. An extension.
     SandboxDenied = "tool.sandbox.denied",
     InputMutated = "tool.input.mutated",
     ResultPersisted = "tool.result.persisted",
     ResultRedacted = "tool.result.redacted",
     ResultCreated = "tool.result.created",
-    /// The outcome was handed to the batch of the call, at its place in the order of the calls.
+    /// The outcome went to the call's batch, in the order of the calls.
     Yielded = "tool.invocation.yielded",
     Succeeded = "tool.invocation.succeeded",
     Failed = "tool.invocation.failed",
@@ -105,21 +104,19 @@ event_types! {
 pub struct ToolEvent {
     pub schema_version: SchemaVersion,
     pub event_id: EventId,
-    /// Kind of event.
     pub event_type: EventType,
-    /// The emitter: always this host.
+    /// Always this host.
     pub source: Arc<str>,
-    /// Subject: the reference of the call's record, the tool's id, or the surface's id.
+    /// Reference of the call's record, id of the tool or of the surface.
     pub subject: Option<Arc<str>>,
-    /// When it happened.
     pub time: Timestamp,
-    /// The call; `None` for an event of a tool or of a surface.
+    /// `None` for an event of a tool or of a surface.
     pub invocation_id: Option<InvocationId>,
-    /// The tool, once the name of the call is resolved; `None` for an event of several tools.
+    /// `None` until the name is resolved, and for an event of several tools.
     pub tool_id: Option<Arc<str>>,
     /// A JSON object.
     pub data: Value,
-    /// The span of its call, if the call has a trace context.
+    /// Span of the call, if it has a trace context.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace_refs: Vec<Value>,
     #[serde(flatten)]
@@ -127,7 +124,7 @@ pub struct ToolEvent {
 }
 
 impl ToolEvent {
-    /// Removes what may repeat the arguments: why they are not valid, what hooks said of them, and hosts among them.
+    /// Removes what may repeat the arguments, such as hosts.
     pub fn hide_input(&mut self) {
         use EventType::{
             PermissionDecisionHookCompleted, PermissionRequestHookCompleted, PreHookCompleted,

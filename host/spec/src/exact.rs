@@ -1,28 +1,24 @@
-//! Numbers as they were written. A JSON value keeps about 16 digits of a number; written again, the others change.
+//! Numbers as they were written: a JSON value keeps only about 16 digits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
-/// Digits that tell all doubles apart.
 const DIGITS_MAX: usize = 17;
-/// Maximum length of a number in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 40;
-/// Levels that a text may be nested: as many as the reader of JSON takes.
 const DEPTH_MAX: usize = 128;
 
-/// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only paths to
-/// such numbers are kept, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
+/// Numbers that a value does not hold as they are written. Only paths to such numbers are kept, and each name once: a
+/// client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
 #[derive(Debug)]
 pub(super) enum ExactNumbers<'a> {
     Number(&'a str),
     Object(HashMap<Cow<'a, str>, ExactNumbers<'a>>),
-    /// Each item with its index, in order.
     Array(Vec<(usize, ExactNumbers<'a>)>),
 }
 
-/// Returns the numbers of `text` that a value does not hold as they are written; `None` if there are none.
+/// `None` if a value holds all numbers as they are written.
 pub(super) fn numbers(text: &str) -> Option<ExactNumbers<'_>> {
     // A value holds numbers with fewer digits and without an exponent exactly.
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
@@ -48,8 +44,8 @@ pub(super) fn numbers(text: &str) -> Option<ExactNumbers<'_>> {
     .flatten()
 }
 
-/// Fails on a number whose value changes when `text` is read: one that is not an integer of 64 bits and has more digits than
-/// a double, or one that is closer to zero than a double can be.
+/// Fails on a number whose value changes when `text` is read: too many digits, or too close to zero, for a double, and
+/// no integer of 64 bits.
 pub fn check_numbers(text: &str) -> Result<(), String> {
     let Some(number) = numbers(text).as_ref().and_then(lost) else {
         return Ok(());
@@ -78,14 +74,13 @@ fn is_lost(written: &str) -> bool {
     digits > DIGITS_MAX || (is_tiny && digits > 0)
 }
 
-/// Writes `value` as text. Each of `numbers` that is still there is written as it was.
 pub(super) fn write(value: &Value, numbers: &ExactNumbers<'_>) -> String {
     let mut text = String::new();
     put(value, Some(numbers), &mut text);
     text
 }
 
-/// Appends `value` to `text`. The recursion is as deep as `value` and `numbers` are both nested.
+/// Recurses as deep as `value` and `numbers` are both nested.
 fn put(value: &Value, numbers: Option<&ExactNumbers<'_>>, text: &mut String) {
     match (value, numbers) {
         (Value::Object(fields), Some(ExactNumbers::Object(numbers))) => {
@@ -128,7 +123,7 @@ struct ExactReader<'a> {
 }
 
 impl<'a> ExactReader<'a> {
-    /// Reads one value. `None` if it is not JSON, `Some(None)` if a value holds all of its numbers as they are written.
+    /// `None` if it is not JSON, `Some(None)` if a value holds all numbers exactly.
     fn value(&mut self) -> Option<Option<ExactNumbers<'a>>> {
         match self.next()? {
             b'{' => {
@@ -160,7 +155,6 @@ impl<'a> ExactReader<'a> {
         }
     }
 
-    /// Reads the name of a field, which is copied only if it has escapes.
     fn name(&mut self) -> Option<Cow<'a, str>> {
         let token = self.token()?;
         match serde_json::from_str::<&'a str>(token) {
@@ -192,7 +186,6 @@ impl<'a> ExactReader<'a> {
         self.take(end)
     }
 
-    /// Skips whitespace and returns the next byte.
     fn next(&mut self) -> Option<u8> {
         loop {
             match *self.text.as_bytes().get(self.at)? {
@@ -208,7 +201,6 @@ impl<'a> ExactReader<'a> {
         found.then_some(())
     }
 
-    /// Reads a string with its quotes, or a literal up to its delimiter.
     fn token(&mut self) -> Option<&'a str> {
         let quoted = self.next()? == b'"';
         let from = self.at;

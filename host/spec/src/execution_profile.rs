@@ -2,8 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ExternalMapping, Extra, SchemaVersion};
 
-/// `tool_execution_profile` (AT-EXEC-01..16). A tool's values are claims; the host writes the flags from what it
-/// observes.
+/// Claims of the tool, and flags that the host observed (AT-EXEC-01..16).
 ///
 /// ```
 /// use toolcell_spec::ExecutionProfile;
@@ -17,7 +16,7 @@ use super::{ExternalMapping, Extra, SchemaVersion};
 pub struct ExecutionProfile {
     pub schema_version: SchemaVersion,
     pub execution_profile_id: String,
-    /// Set by the host: `embedded_runtime` (AT-EXEC-03).
+    /// `embedded_runtime`, set by the host (AT-EXEC-03).
     pub execution_kind: String,
     pub supports_progress: Option<bool>,
     pub supports_cancel: Option<bool>,
@@ -25,14 +24,14 @@ pub struct ExecutionProfile {
     pub supports_retries: Option<bool>,
     pub supports_partial_results: Option<bool>,
     pub supports_background: Option<bool>,
-    /// `true` if the tool takes so long that a caller must ask for its result later. An extension of the specification.
+    /// `true` if callers must ask for the result later. An extension.
     pub requires_background: Option<bool>,
     pub supports_artifacts: Option<bool>,
     pub supports_context_modifiers: Option<bool>,
-    /// Set by the host: always `true` (AT-EXEC-12).
+    /// Always `true`, set by the host (AT-EXEC-12).
     pub sandboxed: Option<bool>,
     pub sandbox_profile: Option<String>,
-    /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-EXEC-14).
+    /// Wall time in milliseconds; the lowest limit of all counts (AT-EXEC-14).
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,

@@ -3,8 +3,7 @@ use serde_json::Value;
 
 use super::TypedFields;
 
-/// The kind of thing that an argument names, so that a rule can refer to it and a sandbox can be narrowed to it. An
-/// extension of the specification (AT-IF-07).
+/// Kind of subject for rules and sandboxes. An extension (AT-IF-07).
 ///
 /// ```
 /// use toolcell_spec::SubjectKind;
@@ -15,19 +14,17 @@ use super::TypedFields;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {
-    /// A path as the guest knows it: absolute, or from the caller's working directory. The guest gets it absolute.
+    /// Absolute, or from the caller's working directory. The guest gets it absolute.
     Path,
-    /// An absolute URL.
     Url,
-    /// Anything else with a name: an issue, a mailbox, a table.
+    /// An issue, a mailbox, a table, or anything else with a name.
     Resource,
-    /// A command line, or a list of a program and its arguments.
+    /// A command line, or a list of program and arguments.
     Command,
-    /// The id of an operation of another protocol, such as an `operation_id` of OpenAPI.
     NativeOperationId,
 }
 
-/// One argument that names a path, a URL, a command or another resource.
+/// An argument that names something.
 ///
 /// ```
 /// use serde_json::json;
@@ -39,11 +36,10 @@ pub enum SubjectKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectField {
-    /// JSON Pointer (RFC 6901); `*` stands for every item of an array.
+    /// RFC 6901; `*` stands for every item of an array.
     pub pointer: String,
-    /// The kind of thing that the argument names.
     pub kind: SubjectKind,
-    /// The value of an absent argument, if the schema has a default.
+    /// Default of the schema for an absent argument.
     pub default: Option<String>,
 }
 
@@ -52,12 +48,8 @@ const NO_ARGUMENT: &str =
 const REFERENCE: &str = "leads through a `$ref`, which is not followed here: write the schema out in its place in model_input_schema";
 
 impl SubjectField {
-    /// Returns the schema of the argument that the first step of `pointer` names; `schema` covers all arguments.
-    ///
-    /// # Errors
-    ///
-    /// A step that leads nowhere in `schema`, or through a `$ref`: such a subject would narrow nothing, unnoticed. A
-    /// deeper step is accepted where the schema does not describe it.
+    /// Schema of the argument that the first step names. Fails if a step leads nowhere in `schema`, or through a
+    /// `$ref`: such a subject would narrow nothing, unnoticed.
     pub fn argument<'a>(pointer: &str, schema: &'a Value) -> Result<&'a Value, String> {
         let fail = |why: &str| format!("permission_subjects: {pointer:?} {why}");
         let mut steps = pointer.split('/');
@@ -79,14 +71,13 @@ impl SubjectField {
     }
 }
 
-/// The schema that `properties` has for the field that a step names.
 fn field<'a>(schema: &'a Value, step: &str) -> Option<&'a Value> {
     let name = step.replace("~1", "/").replace("~0", "~");
     schema.get("properties")?.get(&name)
 }
 
-/// Returns the schema of the value that `step` leads to; `None` if `schema` does not describe it. Fails if `schema`
-/// excludes the step, has `properties` without it, or may describe it behind a `$ref`.
+/// `None` if `schema` does not describe the value. Fails if `schema` excludes the step, has `properties` without it, or
+/// may describe it behind a `$ref`.
 fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'static str> {
     let has = |name: &str| schema.get(name).is_some();
     let may_be = |kind: &str| match schema.get("type") {
@@ -119,7 +110,7 @@ fn inner<'a>(schema: &'a Value, step: &str) -> Result<Option<&'a Value>, &'stati
     }
 }
 
-/// The safety facts of a tool, or of one input (AT-IF-06). `None` means unstated, not `false`.
+/// Facts of a tool or an input (AT-IF-06). `None` means unstated, not `false`.
 ///
 /// ```
 /// use toolcell_spec::SafetyFacts;

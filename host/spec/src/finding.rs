@@ -2,12 +2,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Approximate maximum size of the place of a finding, in bytes. Place and message contain text of the tool author.
+/// Approximate: place and message contain text of the tool author.
 const PATH_BYTES_MAX: usize = 300;
-/// Approximate maximum size of the message of a finding, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// One thing in a component's description that is wrong, or that has no effect on this host.
+/// An error in a component's description, or a part without effect.
 ///
 /// ```
 /// use toolcell_spec::Finding;
@@ -17,14 +16,13 @@ const MESSAGE_BYTES_MAX: usize = 1_000;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// JSON Pointer (RFC 6901) from the top of the toolkit. Empty for the toolkit itself.
+    /// JSON Pointer (RFC 6901) in the toolkit; empty for all of it.
     pub path: String,
-    /// The error or ineffective part, and the fix.
     pub message: String,
 }
 
 impl Finding {
-    /// Creates a finding with bounded texts, in which control characters and invisible characters are escaped.
+    /// Bounds the texts, and escapes control and invisible characters.
     pub fn new(path: &str, message: &str) -> Self {
         Self {
             path: plain(path, PATH_BYTES_MAX),

@@ -1,10 +1,9 @@
-//! A switch for each guard of the boundary, for mutation tests: some test must fail when a guard is missing.
+//! Switches for guards of the boundary, for mutation tests: some test must fail when a guard is missing.
 //!
-//! Without the cargo feature `mutants`, `guard!` is the constant `true`. With it, which only an unoptimized build
-//! accepts, the environment variable `TOOLCELL_MUTANT` names one guard that is left out: `just mutants` runs the tests
-//! against each.
+//! Without the cargo feature `mutants`, which only an unoptimized build accepts, `guard!` is the constant `true`.
+//! `TOOLCELL_MUTANT` names the one guard that is left out.
 
-/// True if the guard of this name is active: always, except in a build for mutation tests.
+/// `false` only for the guard that a mutation test leaves out.
 #[cfg(not(feature = "mutants"))]
 #[macro_export]
 macro_rules! guard {
@@ -26,7 +25,6 @@ compile_error!(
     "the feature `mutants` takes guards out of the sandbox; it is for tests, never for a release"
 );
 
-/// Returns whether the environment leaves the guard `name` active.
 #[cfg(feature = "mutants")]
 pub fn is_enabled(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
@@ -36,7 +34,7 @@ pub fn is_enabled(name: &str) -> bool {
         != Some(name)
 }
 
-/// The environment that a process needs which is started without one, so that the same guard is left out there.
+/// Leaves out the same guard in a process started without an environment.
 pub fn inherited() -> Option<(&'static str, String)> {
     #[cfg(feature = "mutants")]
     return Some(("TOOLCELL_MUTANT", std::env::var("TOOLCELL_MUTANT").ok()?));

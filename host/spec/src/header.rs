@@ -1,6 +1,5 @@
-/// Headers that decide where a request goes, where it ends, or what becomes of the connection. toolcell writes them
-/// itself: a tool can neither set nor see them, and a credential in one of them would be request smuggling. In
-/// lowercase.
+/// Headers that decide where a request goes or ends, or what becomes of the connection. Tools neither set nor see them;
+/// a credential in one would be request smuggling. In lowercase.
 pub const CONNECTION_HEADERS: [&str; 16] = [
     "alt-svc",
     "alt-used",

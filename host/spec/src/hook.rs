@@ -16,22 +16,20 @@ use super::{Behavior, Content, Extra, InvocationId, SchemaVersion, Timestamp};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum HookEvent {
-    /// Before the tool runs, and before the decision whether it may.
+    /// Before the decision whether the tool runs.
     PreToolUse,
     /// Before the decision, on exactly the input that would run.
     PermissionRequest,
-    /// After the decision, whatever it is.
+    /// After any decision.
     PermissionDecision,
-    /// After the tool answered.
     PostToolUse,
-    /// After the tool ran and failed.
     PostToolUseFailure,
     /// Before the result of a tool that ran is stored.
     ResultPersistence,
 }
 
 impl HookEvent {
-    /// All events, in the order in which one call passes them.
+    /// In the order in which a call passes them.
     pub const ALL: [Self; 6] = [
         Self::PreToolUse,
         Self::PermissionRequest,
@@ -41,12 +39,10 @@ impl HookEvent {
         Self::ResultPersistence,
     ];
 
-    /// The specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns whether the event comes before the tool runs.
     pub fn is_before_the_tool(self) -> bool {
         matches!(
             self,
@@ -55,7 +51,7 @@ impl HookEvent {
     }
 }
 
-/// How one run of a hook ended. An extension of the specification.
+/// End of a hook's run. An extension.
 ///
 /// ```
 /// use toolcell_spec::{CallRecord, HookOutcome};
@@ -69,19 +65,16 @@ impl HookEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookOutcome {
-    /// The hook answered.
     Completed,
-    /// The hook reported a failure, crashed, or broke the contract.
+    /// Includes crashes and broken contracts.
     Failed,
-    /// The hook did not answer within its time limit.
     TimedOut,
-    /// The call was canceled meanwhile.
     Canceled,
-    /// The hook is configured but could not be loaded, so it never ran.
+    /// A configured hook that never ran.
     NotLoaded,
 }
 
-/// `permission_result` of a hook: its opinion, never the decision.
+/// Never the decision.
 ///
 /// ```
 /// use toolcell_spec::{Behavior, PermissionResult};
@@ -91,13 +84,12 @@ pub enum HookOutcome {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionResult {
-    /// Behavior that the hook wants. An `allow` overrules nothing.
+    /// An `allow` overrules nothing.
     pub behavior: Behavior,
-    /// Why, for the approver and the record.
     pub reason: String,
 }
 
-/// `tool_hook` (AT-HOOK-01..14): one run of one hook.
+/// One run of one hook (AT-HOOK-01..14).
 ///
 /// ```
 /// use toolcell_spec::ToolHook;
@@ -114,29 +106,22 @@ pub struct ToolHook {
     pub hook_event: HookEvent,
     pub invocation_id: InvocationId,
     pub tool_id: String,
-    /// Which calls the hook is configured for; empty means all.
+    /// Configured calls; empty means all.
     pub matcher: Value,
-    /// The hook's answers, in order, each with a `type`. Inputs and outputs have fields of their own below; an answer
-    /// that its event has no use for is marked `ignored`.
+    /// Answers in order, each with a `type`; `ignored` marks those without a use for the event.
     pub outputs: Vec<Value>,
-    /// The hook's opinion.
     pub permission_result: Option<PermissionResult>,
-    /// The input that replaced the call's.
     pub updated_input: Option<Value>,
-    /// Context for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_context: Vec<Value>,
-    /// Why the hook stopped the call.
     pub stop: Option<Value>,
-    /// The output that replaced the tool's.
     pub updated_output: Option<Value>,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
-    /// How the run ended.
     pub outcome: HookOutcome,
-    /// Why the hook failed. For the record only.
+    /// For the record only.
     pub error: Option<String>,
-    /// Output and logs of the hook, size-limited.
+    /// Output and logs, size-limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<Content>,
     #[serde(flatten)]

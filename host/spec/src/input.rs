@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{JSON_VALUES_MAX, exact, read_json};
 
-/// Returns `sha256:` and the hex digest of `bytes`: the form of every content reference.
+/// `sha256:` and the hex digest: the form of every content reference.
 pub fn digest(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");
@@ -25,7 +25,7 @@ pub fn short_id(kind: &str, text: &str, digits: usize) -> String {
     format!("{kind}:{hex:.digits$}")
 }
 
-/// One of the four inputs of a call (AT-INP-01..04): its text, its value, its reference. Immutable and cheap to clone.
+/// One of a call's four inputs (AT-INP-01..04): text, value and reference. Immutable and cheap to clone.
 ///
 /// ```
 /// use toolcell_spec::Input;
@@ -46,8 +46,8 @@ struct InputData {
 }
 
 impl Input {
-    /// Keeps the text exactly as it was sent. Text that is not valid JSON is kept with its error. A duplicate key is an
-    /// error, because the host would check one value, and the guest might read the other.
+    /// Invalid JSON is kept with its error. A duplicate key is an error, because the host would check one value, and
+    /// the guest might read the other.
     pub fn from_text(text: impl Into<String>) -> Self {
         let text = text.into();
         let value = read_json(&text, JSON_VALUES_MAX).map(|UniqueValue(value)| Arc::new(value));
@@ -58,7 +58,6 @@ impl Input {
         }))
     }
 
-    /// Creates an input whose text is `value` as compact JSON.
     pub fn from_value(value: Value) -> Self {
         Self(Arc::new(InputData {
             text: value.to_string(),
@@ -67,7 +66,7 @@ impl Input {
         }))
     }
 
-    /// Returns an input with `value` that writes numbers as this one does, where they are still at their places.
+    /// Numbers stay as written here, where they are still at their places.
     pub fn with_value(&self, value: Value) -> Self {
         let Some(numbers) = exact::numbers(&self.0.text) else {
             return Self::from_value(value);
@@ -80,17 +79,16 @@ impl Input {
         }))
     }
 
-    /// The text, byte for byte as it was sent.
+    /// Byte for byte as sent.
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// The value, or why the text is not valid.
     pub fn value(&self) -> Result<&Value, &str> {
         self.0.value.as_deref().map_err(String::as_str)
     }
 
-    /// The value for a record; the text itself if it is not valid JSON.
+    /// The text itself if it is not valid JSON.
     pub fn to_value(&self) -> Value {
         match &self.0.value {
             Ok(value) => Value::clone(value),
@@ -98,7 +96,6 @@ impl Input {
         }
     }
 
-    /// As [`Self::to_value`], without a copy of the value.
     pub fn shared_value(&self) -> Arc<Value> {
         match &self.0.value {
             Ok(value) => Arc::clone(value),
@@ -106,26 +103,22 @@ impl Input {
         }
     }
 
-    /// The digest of the text.
     pub fn reference(&self) -> &str {
         self.shared_reference()
     }
 
-    /// As [`Self::reference`], for records without a copy.
     pub fn shared_reference(&self) -> &Arc<str> {
         self.0
             .reference
             .get_or_init(|| digest(self.0.text.as_bytes()).into())
     }
 
-    /// Returns whether serializing the value gives the text again, byte for byte.
     pub(super) fn is_compact(&self) -> bool {
         let written = self.value().map(serde_json::to_string);
         matches!(written, Ok(Ok(text)) if text == self.0.text)
     }
 
-    /// Returns whether both have the same value, with all digits of each number. The order of an object's fields does
-    /// not matter, and invalid JSON equals nothing.
+    /// Compares all digits of numbers, but not the order of fields. Invalid JSON equals nothing.
     pub fn same(&self, other: &Self) -> bool {
         let (Ok(value), Ok(of_other)) = (self.value(), other.value()) else {
             return false;
@@ -146,7 +139,7 @@ impl Input {
         }
     }
 
-    /// Iterates over the numbers of the text as they are written; none if the text is not valid JSON.
+    /// Numbers as written; none if the text is not valid JSON.
     pub fn numbers(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.value().is_ok() {
             self.text()
@@ -170,7 +163,7 @@ impl Input {
         })
     }
 
-    /// Returns whether both are the same object, not merely equal.
+    /// `true` for the same object, not merely an equal one.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -188,7 +181,6 @@ impl From<&str> for Input {
     }
 }
 
-/// The text, as a string: byte for byte as it was sent.
 impl Serialize for Input {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.text())
@@ -201,7 +193,6 @@ impl<'de> Deserialize<'de> for Input {
     }
 }
 
-/// Returns the text after a JSON string whose opening quote was consumed.
 fn after_string(text: &str) -> Option<&str> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -212,7 +203,6 @@ fn after_string(text: &str) -> Option<&str> {
     text.get(end + 1..)
 }
 
-/// A JSON value without duplicate keys.
 pub(super) struct UniqueValue(pub(super) Value);
 
 impl<'de> Deserialize<'de> for UniqueValue {

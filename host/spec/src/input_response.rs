@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A person's answer to a tool that needs input, in the terms of MCP. The tool gets it as this JSON.
+/// A person's answer in the terms of MCP; the tool gets this JSON.
 ///
 /// ```
 /// use toolcell_spec::InputResponse;
@@ -15,15 +15,12 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "lowercase")]
 pub enum InputResponse {
-    /// The form, filled in.
     Accept { content: Map<String, Value> },
-    /// The person declined to answer.
     Decline,
-    /// The person closed the question.
     Cancel,
 }
 
-/// Answers, by the keys of the requests.
+/// By the keys of the requests.
 ///
 /// ```
 /// use toolcell_spec::{InputResponse, InputResponses};

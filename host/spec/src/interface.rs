@@ -9,7 +9,7 @@ use super::{
     SubjectKind,
 };
 
-/// `schema_visibility` (AT-IF-03): who gets the schema of a tool.
+/// `schema_visibility` (AT-IF-03).
 ///
 /// ```
 /// use toolcell_spec::SchemaVisibility;
@@ -20,13 +20,12 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaVisibility {
-    /// Listed with the tool.
     Loaded,
-    /// Listed without it: a caller loads the tool first, as with the lifecycle `deferred`.
+    /// A caller loads the tool first, as with the lifecycle `deferred`.
     Deferred,
-    /// No list has the tool, and only other tools can call it.
+    /// No list has the tool; only other tools can call it.
     Internal,
-    /// The tool has its schema from another protocol. The one in its records counts here, as with `loaded`.
+    /// Like `loaded`: of schemas, only the one in the tool's records counts here.
     NativeRef,
 }
 
@@ -43,7 +42,6 @@ pub enum SchemaVisibility {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum InterruptBehavior {
-    /// It ends.
     Cancel,
     /// It goes on. A tool's own wish counts not: this host stops every call that is canceled, and says so when the tool is
     /// loaded.
@@ -61,7 +59,7 @@ impl InterruptBehavior {
     }
 }
 
-/// How calls use a resource that their tools name.
+/// Use of a named resource.
 ///
 /// ```
 /// use toolcell_spec::LockMode;
@@ -71,14 +69,12 @@ impl InterruptBehavior {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LockMode {
-    /// Beside others that share it.
     Shared,
-    /// Beside no other.
     #[default]
     Exclusive,
 }
 
-/// One of `resource_locks` (AT-SCHED-10): a resource that calls in one host use, by name.
+/// A resource that calls in one host use (AT-SCHED-10).
 ///
 /// ```
 /// use toolcell_spec::{LockMode, ResourceLock};
@@ -89,7 +85,7 @@ pub enum LockMode {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceLock {
-    /// The name, which the tools of all components share.
+    /// Shared by the tools of all components.
     pub resource: String,
     /// Default: `exclusive`.
     #[serde(default)]
@@ -98,7 +94,6 @@ pub struct ResourceLock {
     pub extra: Extra,
 }
 
-/// Prefix of a predicate that is the safety fact with the name behind it.
 pub(crate) const SAME_AS: &str = "same_as:";
 
 /// `is_enabled` (AT-IF-04).
@@ -114,16 +109,14 @@ pub(crate) const SAME_AS: &str = "same_as:";
 #[serde(untagged)]
 pub enum EnabledState {
     Flag(bool),
-    /// `feature:NAME`: enabled where the operator opens the feature gate NAME. `same_as:FACT`: enabled if the interface
-    /// states that safety fact as `true`. Any other predicate is not evaluated, and the tool is not enabled.
+    /// `feature:NAME`: enabled where the operator opens this feature gate. `same_as:FACT`: enabled if the interface
+    /// states that safety fact as `true`. Any other predicate disables the tool.
     Gate(String),
 }
 
 impl EnabledState {
-    /// Prefix of a feature gate.
     pub const FEATURE: &'static str = "feature:";
 
-    /// The name of the feature gate, if there is one.
     pub fn feature(&self) -> Option<&str> {
         match self {
             Self::Flag(_) => None,
@@ -134,7 +127,7 @@ impl EnabledState {
     }
 }
 
-/// `tool_interface` (AT-IF-01..10): the guest's claims about one tool. Safety facts can only narrow.
+/// The guest's claims about one tool (AT-IF-01..10). Safety facts can only narrow.
 ///
 /// ```
 /// use serde_json::json;
@@ -151,55 +144,50 @@ pub struct ToolInterface {
     pub schema_version: SchemaVersion,
     pub interface_id: String,
     pub tool_id: String,
-    /// JSON Schema of the arguments, for a model.
     pub model_input_schema: Option<Value>,
-    /// JSON Schema of the arguments that run.
     pub runtime_input_schema: Option<Value>,
-    /// JSON Schema of the structured output.
     pub output_schema: Option<Value>,
-    /// `true` if properties that the schema does not name are refused, like `strict` of the input contract; the
-    /// stricter one applies.
+    /// Like `strict` of the input contract; the stricter one applies.
     pub strict: Option<bool>,
     pub schema_visibility: Option<SchemaVisibility>,
-    /// `false` has the same effect as the lifecycle `disabled`, and so has a feature gate that is not open.
+    /// `false`, or a closed gate, has the effect of the lifecycle `disabled`.
     pub is_enabled: Option<EnabledState>,
-    /// `true`, `false`, or a predicate; likewise in the next three fields. Of predicates, `same_as:FACT` is the fact of that
-    /// name, and any other one counts as unstated.
+    /// `true`, `false`, or a predicate; likewise in the next three fields. `same_as:FACT` is that fact; any other
+    /// predicate counts as unstated.
     pub is_read_only: Option<Value>,
     pub is_concurrency_safe: Option<Value>,
     pub is_destructive: Option<Value>,
     pub is_open_world: Option<Value>,
-    /// `true` defers the tool in every list of tools: its schema is not listed until it is loaded (AT-IF-02).
+    /// `true` leaves the schema out of every list until it is loaded (AT-IF-02).
     pub should_defer: Option<bool>,
-    /// `true` lists the tool even if the budget of the list is used up (AT-IF-02). Takes precedence over `should_defer`.
+    /// `true` lists the tool despite a used up budget, and despite `should_defer` (AT-IF-02).
     pub always_load: Option<bool>,
-    /// Wall time that the tool asks for, in milliseconds; the lowest limit of all counts (AT-IF-08).
+    /// Wall time in milliseconds; the lowest limit of all counts (AT-IF-08).
     pub timeout_ms: Option<u64>,
-    /// Handling of the tool's context modifiers (AT-IF-08); the policy of a batch applies too.
+    /// A batch's policy applies too (AT-IF-08).
     pub context_modifier_policy: Option<ContextModifierPolicy>,
-    /// Maximum length of inline output, in characters (AT-IF-10).
+    /// Maximum inline output, in characters (AT-IF-10).
     pub max_inline_chars: Option<u64>,
-    /// How the output is kept at most (AT-IF-10); the stricter of this and the output contract's counts.
+    /// The stricter of this and the output contract's counts (AT-IF-10).
     pub persistence_policy_ref: Option<Strategy>,
-    /// The profiles of the tool, if its declaration names none.
+    /// Applies if the declaration names none.
     pub execution_profile_ref: Option<String>,
     pub permission_profile_ref: Option<String>,
-    /// The arguments that hold permission subjects, by JSON Pointer. An extension of the specification.
+    /// By JSON Pointer. An extension.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permission_subjects: BTreeMap<String, SubjectKind>,
-    /// Subject that rules are compared with: a subject kind, or `tool`. With another word, each call needs an approval,
-    /// unless a rule allows the tool.
+    /// A subject kind, or `tool`. With another word, each call needs an approval, unless a rule allows the tool.
     pub permission_matcher: Option<String>,
     /// `true` if a user takes part in each call: it needs an approval.
     pub requires_user_interaction: Option<bool>,
-    /// The sandbox that the tool asks for, if its permission profile names none; the host writes the one that applies.
+    /// Applies if the permission profile names none; the host writes the applied one.
     pub sandbox_profile: Option<String>,
-    /// `true` if no other call of its component runs beside a call, and in a batch no other call at all.
+    /// `true` if no other call of the component, and in a batch no other call at all, runs beside a call.
     pub requires_exclusive_context: Option<bool>,
-    /// Resources that calls use and the host does not know.
+    /// Resources that the host does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_locks: Vec<ResourceLock>,
-    /// Preference of the tool for a canceled call. The host stops it anyway.
+    /// A preference only: the host stops canceled calls.
     pub interrupt_behavior: Option<InterruptBehavior>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_mappings: Vec<ExternalMapping>,
@@ -208,7 +196,7 @@ pub struct ToolInterface {
 }
 
 impl ToolInterface {
-    /// Returns whether the tool can be selected everywhere (AT-IF-04).
+    /// `true` if the tool can be selected everywhere (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
         match &self.is_enabled {
             None => true,
@@ -222,15 +210,15 @@ impl ToolInterface {
         }
     }
 
-    /// The sandbox that it asks for: `granted` is the host's word for what was declared and granted.
+    /// `granted` is the host's word for what was declared and granted, and asks for none.
     pub fn asked_sandbox(&self) -> Option<&str> {
         self.sandbox_profile
             .as_deref()
             .filter(|asked| !asked.is_empty() && *asked != "granted")
     }
 
-    /// Returns whether rules are compared with the subject in `permission_matcher` (AT-IF-07). `has_native_ids`: the
-    /// tool's `external_mappings` name operations of other protocols.
+    /// `true` if rules are compared with `permission_matcher` (AT-IF-07). `has_native_ids`: `external_mappings` name
+    /// operations of other protocols.
     pub fn is_matched(&self, has_native_ids: bool) -> bool {
         let matcher = self
             .permission_matcher
@@ -239,12 +227,10 @@ impl ToolInterface {
         matcher.is_none_or(|matcher| is_subject(matcher, &self.permission_subjects, has_native_ids))
     }
 
-    /// The feature gate on which it depends whether the tool can be selected.
     pub fn feature(&self) -> Option<&str> {
         self.is_enabled.as_ref().and_then(EnabledState::feature)
     }
 
-    /// The claim of the safety fact `name`.
     fn fact(&self, name: &str) -> Option<&Value> {
         let claim = match name {
             "is_read_only" => &self.is_read_only,
@@ -256,8 +242,7 @@ impl ToolInterface {
         claim.as_ref()
     }
 
-    /// The claims that are plain booleans, or `same_as:FACT` with the name of one that is; any other predicate counts as
-    /// unstated.
+    /// Plain booleans, or `same_as:FACT` of one; any other predicate counts as unstated.
     pub fn facts(&self) -> SafetyFacts {
         let plain = |claim: &Option<Value>| match claim.as_ref()? {
             Value::String(predicate) => self.fact(predicate.strip_prefix(SAME_AS)?)?.as_bool(),
@@ -272,7 +257,6 @@ impl ToolInterface {
     }
 }
 
-/// Returns whether rules are compared with `word`: a `permission_matcher`, or one of the `rule_matching_fields`.
 pub fn is_subject(
     word: &str,
     subjects: &BTreeMap<String, SubjectKind>,

@@ -9,15 +9,13 @@ use super::{
     Timestamp,
 };
 
-/// The text in place of arguments that may be on no disk.
+/// Replaces arguments that may be on no disk.
 pub(super) const HIDDEN: &str = "[redacted]";
 
-/// How the reference of a call begins.
 pub const EVIDENCE: &str = "toolcell:call/";
-/// The property that has the mappings of other protocols.
 const MAPPINGS: &str = "external_mappings";
 
-/// One entry of `status_transitions` (AT-INV-24).
+/// One of `status_transitions` (AT-INV-24).
 ///
 /// ```
 /// use toolcell_spec::ToolInvocation;
@@ -29,15 +27,12 @@ const MAPPINGS: &str = "external_mappings";
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
-    /// The status before.
     pub from: Status,
-    /// The status after.
     pub to: Status,
-    /// Later than every earlier transition of the same invocation.
+    /// Later than earlier transitions of the invocation.
     pub at: Timestamp,
-    /// Why, if there is more to say than the status.
     pub reason: Option<String>,
-    /// Why the call was asked to stop, if this ended it (AT-CAN-03).
+    /// Set if a request to stop ended the call (AT-CAN-03).
     pub abort_reason: Option<AbortReason>,
 }
 
@@ -59,7 +54,7 @@ pub struct IllegalTransition {
     pub to: Status,
 }
 
-/// `tool_invocation` (AT-INV-01..29). Its status changes through [`ToolInvocation::advance`] only.
+/// The status changes through [`ToolInvocation::advance`] only (AT-INV-01..29).
 ///
 /// ```
 /// use toolcell_spec::{Input, Status, ToolInvocation};
@@ -72,20 +67,18 @@ pub struct IllegalTransition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolInvocation {
     schema_version: SchemaVersion,
-    /// The host's id for this call.
     pub invocation_id: InvocationId,
-    /// The tool; `unresolved:<name>` if there is none (A-15).
+    /// `unresolved:<name>` if there is no tool (A-15).
     pub tool_id: String,
-    /// The surface through which the tool was called (AT-INV-04); `None` for a call without one.
+    /// `None` for a call without a surface (AT-INV-04).
     pub surface_id: Option<Arc<str>>,
-    /// The caller's own id for this call, verbatim.
     pub native_call_id: Option<String>,
     status: Status,
-    /// The arguments as the caller sent them (AT-INP-01).
+    /// The caller's arguments (AT-INP-01).
     pub model_input: Arc<Value>,
-    /// Digest of the text of `model_input`; concealed if the arguments are sensitive.
+    /// Digest of the text; concealed if the arguments are sensitive.
     pub model_input_ref: Arc<str>,
-    /// The text that was sent, if serializing `model_input` again would not give the same bytes (AT-INP-01).
+    /// Set if serializing `model_input` would not give the sent bytes (AT-INP-01).
     pub model_input_text: Option<String>,
     /// The arguments with defaults (AT-INP-02).
     pub observable_input: Option<Arc<Value>>,
@@ -96,23 +89,23 @@ pub struct ToolInvocation {
     /// The arguments that ran (AT-INP-04).
     pub call_input: Option<Arc<Value>>,
     pub call_input_ref: Option<Arc<str>>,
-    /// Name of the caller, if known (AT-INV-15).
+    /// The caller, if known (AT-INV-15).
     pub actor_ref: Option<String>,
-    /// The session of the call: a client's, or one with a name; else this run of the process. An extension.
+    /// A client's or a named session; else this run of the process. An extension.
     pub session_ref: Option<Arc<str>>,
-    /// Runtimes (AT-INV-16): `component:sha256:<hex>`, and `toolcell/<version>`, which has one version of the engine.
+    /// `component:sha256:<hex>`, and `toolcell/<version>` with its one engine version (AT-INV-16).
     #[serde(default)]
     pub runtime_refs: Vec<String>,
-    /// Names from the call's decisions, each once (AT-INV-17).
+    /// Names from the decisions, each once (AT-INV-17).
     #[serde(default)]
     pub policy_refs: Vec<String>,
-    /// `toolcell:call/<id>`, the record in the journal (AT-INV-20). Empty while the call runs, and if no record is kept.
+    /// `toolcell:call/<id>` (AT-INV-20). Empty while the call runs, and if no record is kept.
     #[serde(default)]
     pub evidence_refs: Vec<String>,
-    /// The decisions, in order (AT-INV-18).
+    /// In order (AT-INV-18).
     #[serde(default)]
     pub permission_decision_refs: Vec<DecisionId>,
-    /// The hooks that ran (AT-INV-19).
+    /// Hooks that ran (AT-INV-19).
     #[serde(default)]
     pub hook_refs: Vec<String>,
     #[serde(default)]
@@ -120,8 +113,7 @@ pub struct ToolInvocation {
     created_at: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    /// `true` if the arguments must not be on disk, because a tool that made the call may repeat another call's
-    /// unstorable output in them.
+    /// `true` if arguments must not be on disk, because they may repeat another call's unstorable output.
     #[serde(skip)]
     pub keeps_no_input: bool,
     #[serde(flatten)]
@@ -129,12 +121,10 @@ pub struct ToolInvocation {
 }
 
 impl ToolInvocation {
-    /// Sets a property that the record has beside its fields.
     pub fn note(&mut self, name: &str, value: impl Into<Value>) {
         self.extra.insert(name.to_owned(), value.into());
     }
 
-    /// Appends to such a property, which is a list.
     pub fn note_item(&mut self, name: &str, item: Value) {
         let list = self
             .extra
@@ -145,7 +135,7 @@ impl ToolInvocation {
         }
     }
 
-    /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved (A-15).
+    /// The id is `unresolved:<name>` until the name is resolved (A-15).
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let created_at = Timestamp::now();
         Self {
@@ -180,7 +170,6 @@ impl ToolInvocation {
         }
     }
 
-    /// The invocation as a disk may have it.
     pub fn for_disk(&self) -> Cow<'_, Self> {
         if !self.keeps_no_input {
             return Cow::Borrowed(self);
@@ -200,39 +189,35 @@ impl ToolInvocation {
         Cow::Owned(kept)
     }
 
-    /// The session of the call as one of its `runtime_refs` (AT-INV-16).
+    /// The session as one of the `runtime_refs` (AT-INV-16).
     pub fn session_runtime(&self) -> Option<String> {
         self.session_ref
             .as_deref()
             .map(|session| format!("session:{session}"))
     }
 
-    /// The current status.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// When the call was planned.
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
 
-    /// When the guest started; `None` if it never ran (AT-INV-26).
+    /// `None` if the guest never ran (AT-INV-26).
     pub fn started_at(&self) -> Option<Timestamp> {
         self.started_at
     }
 
-    /// When the call reached its final status.
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
     }
 
-    /// Every change of the status, in order.
     pub fn status_transitions(&self) -> &[Transition] {
         &self.status_transitions
     }
 
-    /// Moves to `to`. Fails, without a change, if the transition graph does not have that edge.
+    /// Fails, without a change, if the transition graph lacks the edge.
     pub fn advance(&mut self, to: Status, reason: Option<String>) -> Result<(), IllegalTransition> {
         let from = self.status;
         if !from.may_become(to) {
@@ -260,19 +245,19 @@ impl ToolInvocation {
         Ok(())
     }
 
-    /// Says why the call was asked to stop, in the last transition (AT-CAN-03).
+    /// Marks the last transition (AT-CAN-03).
     pub fn aborted(&mut self, reason: AbortReason) {
         if let Some(last) = self.status_transitions.last_mut() {
             last.abort_reason = Some(reason);
         }
     }
 
-    /// Adds a mapping to the call (AT-MAP-01..07).
+    /// Adds a mapping (AT-MAP-01..07).
     pub fn add_mapping(&mut self, mapping: &ExternalMapping) {
         self.note_item(MAPPINGS, json!(mapping));
     }
 
-    /// Adds what is known of the call only at its end to the mapping of its caller's protocol `source`.
+    /// Completes the mapping of its caller's protocol `source` at the end of the call.
     pub fn complete_mapping(
         &mut self,
         source: &str,
@@ -296,13 +281,12 @@ impl ToolInvocation {
         }
     }
 
-    /// The reference of the record of the call in the journal. `toolcell show` takes it (AT-INV-20).
+    /// Reference of the call's record, for `toolcell show` (AT-INV-20).
     pub fn evidence_ref(&self) -> String {
         evidence_ref(self.invocation_id)
     }
 }
 
-/// The reference of the record of the call `id`.
 pub fn evidence_ref(id: InvocationId) -> String {
     format!("{EVIDENCE}{id}")
 }

@@ -7,15 +7,14 @@ use serde_json::{Map, Value};
 
 use super::input::UniqueValue;
 
-/// Maximum number of values in the arguments or the output of one call. A value takes 30 to 200 bytes in memory, but as
-/// little as two in text: without a limit, 8 MiB of brackets become a gigabyte.
+/// Of arguments or output: a value takes 30 to 200 bytes in memory, but as little as two in text, so 8 MiB of brackets
+/// would become a gigabyte.
 pub const JSON_VALUES_MAX: usize = 100_000;
 
-/// Maximum depth of the arguments or the output of one call. Records hold them some levels further down, and readers of
-/// JSON commonly give up at 128.
+/// Records hold the value some levels further down, and readers of JSON commonly give up at 128.
 const DEPTH_MAX: usize = 120;
 
-/// The fields of a JSON object by their types. One of another type counts as absent.
+/// Typed fields of an object. One of another type counts as absent.
 ///
 /// ```
 /// use serde_json::json;
@@ -54,7 +53,7 @@ impl TypedFields for Map<String, Value> {
     }
 }
 
-/// Bytes and characters of JSON text that is not made, because it may be large and each call is measured.
+/// Measures JSON text without making it, because it may be large and each call is measured.
 #[derive(Default)]
 struct JsonLength {
     bytes: usize,
@@ -83,17 +82,15 @@ impl io::Write for JsonLength {
     }
 }
 
-/// Size of `value` as JSON text, in bytes.
 pub fn json_bytes(value: &impl Serialize) -> usize {
     JsonLength::new(value).bytes
 }
 
-/// Length of `value` as JSON text, in characters.
 pub fn json_chars(value: &impl Serialize) -> usize {
     JsonLength::new(value).chars
 }
 
-/// Parses untrusted JSON. Fails also if it holds more than `values_max` values.
+/// Parses untrusted JSON. Fails beyond `values_max` values, too.
 pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T, String> {
     // A value takes at least two bytes, so a text that is short enough need not be scanned.
     if text.len() / 2 >= values_max && values_at_most(text) > values_max {
@@ -105,7 +102,7 @@ pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// The object or array that `text` is as JSON; `None` for every other text.
+/// `None` unless `text` is a JSON object or array.
 pub fn decoded(text: &str) -> Option<Value> {
     let is_container = text.trim_start().starts_with(['{', '[']);
     is_container
@@ -180,14 +177,13 @@ pub fn pointed_mut<'v>(value: &'v mut Value, steps: &[String]) -> Vec<(String, &
     found
 }
 
-/// The letters and digits of the name of a field, in lower case: `apiKey`, `api_key` and `API-Key` are one name.
+/// Letters and digits in lower case: `apiKey`, `api_key` and `API-Key` are one name.
 pub fn plain_name(name: &str) -> impl Iterator<Item = char> {
     name.chars()
         .filter(|c| c.is_alphanumeric())
         .flat_map(char::to_lowercase)
 }
 
-/// Returns whether `text` is nested deeper than `depth_max`.
 fn is_deeper(text: &str, depth_max: usize) -> bool {
     let mut depth = 0_usize;
     outside_strings(text).any(|byte| {
@@ -200,18 +196,17 @@ fn is_deeper(text: &str, depth_max: usize) -> bool {
     })
 }
 
-/// Like [`read_json`], but fails also on a duplicate key, because one of its values would be lost.
+/// Like [`read_json`], but fails on a duplicate key, because one of its values would be lost.
 pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> {
     read_json(text, values_max).map(|UniqueValue(value)| value)
 }
 
-/// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.
+/// An upper bound: the commas and the opening brackets outside strings, plus one.
 fn values_at_most(text: &str) -> usize {
     let begins_value = |byte: &u8| matches!(byte, b',' | b'[' | b'{');
     1 + outside_strings(text).filter(begins_value).count()
 }
 
-/// The bytes of `text` that are in none of its strings.
 fn outside_strings(text: &str) -> impl Iterator<Item = u8> {
     let mut quoted = false;
     let mut escaped = false;

@@ -1,7 +1,7 @@
 //! NOUNS. The objects of Agent Tool 0.2.0 that a call touches: serde types without I/O.
 //!
-//! Records that a guest or a user writes keep unknown fields in `extra`, so that these survive a round trip (AT-N-31).
-//! Records that only the host writes are strictly typed, and an illegal status transition cannot be made.
+//! Records of a guest or a user keep unknown fields in `extra`, so that these survive a round trip (AT-N-31); only the
+//! host's own are strictly typed.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ pub use trace::{SpanId, TraceContext};
 pub use usage::{ArtifactUsage, FileUsage, MeteredUsage, NetworkUsage, Usage};
 pub use version::SchemaVersion;
 
-/// Fields of a record that this version does not know.
+/// Fields unknown to this version.
 ///
 /// ```
 /// use serde_json::json;
@@ -134,7 +134,7 @@ pub use version::SchemaVersion;
 /// ```
 pub type Extra = serde_json::Map<String, serde_json::Value>;
 
-/// Default time that a question to an approver stays open.
+/// Default time for an approver.
 pub const EXPIRE_DEFAULT: Duration = Duration::from_secs(600);
-/// Maximum time that a question can stay open.
+/// Maximum time for an approver.
 pub const EXPIRE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);

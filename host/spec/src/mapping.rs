@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Extra;
 
-/// `tool_external_mapping` (AT-MAP-01..07): native ids of another protocol, identified by `source` and stored verbatim.
+/// Native ids of another protocol, verbatim (AT-MAP-01..07).
 ///
 /// ```
 /// use serde_json::json;
@@ -14,17 +14,15 @@ use super::Extra;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExternalMapping {
-    /// The protocol, such as `mcp`.
     pub source: String,
     /// The protocol's own ids, verbatim.
     #[serde(flatten)]
     pub fields: Extra,
 }
 
-/// `source` of the mapping of a command-line program (AT-MAP-05).
+/// `source` of a command-line program (AT-MAP-05).
 pub const CLI: &str = "cli";
 
-/// The fields of mappings that hold the id of one operation, or of a tool, in its own protocol.
 const NATIVE_IDS: [&str; 6] = [
     "operation_id",
     "tool_name",
@@ -34,14 +32,13 @@ const NATIVE_IDS: [&str; 6] = [
     "action_id",
 ];
 
-/// `source` of the mapping of an operation of OpenAPI (AT-MAP-02), and its field with the names of security schemes.
+/// `source` for OpenAPI operations, and the field of their security schemes (AT-MAP-02).
 const OPENAPI: &str = "openapi";
 const SECURITY_SCHEMES: &str = "security_scheme_refs";
 
-/// Maximum number of protocols in a reference to a tool.
 const NATIVE_REFS_MAX: usize = 8;
 
-/// The ids that a tool has in other protocols, from the mappings of its records (AT-IF-01), each once.
+/// A tool's ids in other protocols (AT-IF-01), each once.
 ///
 /// ```
 /// use serde_json::json;
@@ -67,11 +64,7 @@ pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
 }
 
 impl ExternalMapping {
-    /// The security schemes of an OpenAPI operation, each of which is a secret that its tool needs (AT-MAP-02).
-    ///
-    /// # Errors
-    ///
-    /// A value that is not a list of names.
+    /// Each scheme is a secret that the tool needs (AT-MAP-02). Fails on a value that is not a list of names.
     pub fn security_schemes(&self) -> Result<Vec<&str>, &'static str> {
         let Some(named) = self.fields.get(SECURITY_SCHEMES) else {
             return Ok(Vec::new());
@@ -86,7 +79,7 @@ impl ExternalMapping {
     }
 }
 
-/// The same ids by the protocol and the field, as a `native_ref` has them (AT-DEF-11): of at most eight protocols.
+/// The ids by protocol and field, as in a `native_ref` (AT-DEF-11): of at most eight protocols.
 ///
 /// ```
 /// use serde_json::json;
@@ -114,8 +107,7 @@ pub fn native_ref<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
     refs
 }
 
-/// How often an output was mapped into a result: once for the tool's output, and once more for each hook that owns an
-/// update of it (AT-PIPE-10).
+/// One for the tool's output, and one for each hook that owns an update of it (AT-PIPE-10).
 ///
 /// ```
 /// use toolcell_spec::ResultMappings;
@@ -127,8 +119,7 @@ pub fn native_ref<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ResultMappings {
-    /// 1 if a tool's output was mapped, 0 if there was none.
+    /// 1 for a tool's output, or 0.
     pub tool: u32,
-    /// The hooks whose output was mapped, in order.
     pub hooks: Vec<String>,
 }

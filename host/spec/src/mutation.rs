@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Extra, Input, InvocationId, MutationId, SchemaVersion, Timestamp};
 
-/// `source_type`: who changed an input (AT-MUT-04).
+/// `source_type` (AT-MUT-04).
 ///
 /// ```
 /// use toolcell_spec::{InputMutation, MutationSource};
@@ -17,19 +17,16 @@ use super::{Extra, Input, InvocationId, MutationId, SchemaVersion, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MutationSource {
-    /// A hook.
     Hook,
-    /// An approver who edited the arguments.
     PermissionPrompt,
-    /// Adapter for a call of another protocol: it drops meaningless nulls.
+    /// Drops meaningless nulls in a call of another protocol.
     Adapter,
-    /// An upgrade of stored arguments. This host has none.
+    /// Never used by this host.
     Migration,
-    /// The host.
     Runtime,
 }
 
-/// `tool_input_mutation` (AT-MUT-01..10): one change from one input to the next; the chain has no gap.
+/// One change; the chain has no gap (AT-MUT-01..10).
 ///
 /// ```
 /// use toolcell_spec::InputMutation;
@@ -44,15 +41,12 @@ pub struct InputMutation {
     pub mutation_id: MutationId,
     pub invocation_id: InvocationId,
     pub source_type: MutationSource,
-    /// The hook, the approver, or the part of the host that changed the input.
+    /// The hook, the approver, or the part of the host.
     pub source_ref: String,
-    /// Digest of the input before.
     pub from_input_ref: String,
-    /// Digest of the input after.
     pub to_input_ref: String,
     /// JSON Pointers.
     pub changed_fields: Vec<String>,
-    /// Why it was changed.
     pub reason: String,
     pub created_at: Timestamp,
     #[serde(flatten)]
@@ -60,7 +54,6 @@ pub struct InputMutation {
 }
 
 impl InputMutation {
-    /// Records the change from one input to the next, now.
     pub fn new(
         invocation_id: InvocationId,
         source_type: MutationSource,
@@ -85,7 +78,7 @@ impl InputMutation {
     }
 }
 
-/// Returns JSON Pointers to the values that differ: the deepest ones that objects lead to.
+/// JSON Pointers to differing values: the deepest ones that objects lead to.
 pub fn changed_fields(from: &Value, to: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", from, to, &mut found);

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::{CallRecord, Content};
 
-/// Why a call has no output of the expected type.
+/// Reason why a call has no output of the expected type.
 ///
 /// ```
 /// use toolcell_spec::{CallRecord, OutputError};
@@ -38,7 +38,7 @@ pub enum OutputError {
 }
 
 impl CallRecord {
-    /// Reads the structured output of the tool, or else its text as JSON.
+    /// Reads the structured output, or else the text as JSON.
     ///
     /// # Errors
     ///

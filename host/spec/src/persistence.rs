@@ -3,8 +3,7 @@ use serde_json::Value;
 
 use super::{Extra, InvocationId, PersistenceId, ResultId, SchemaVersion, Timestamp};
 
-/// Limits on keeping a tool's output, set by the operator, the tool and the hooks. What one of them forbids stays
-/// forbidden.
+/// Limits of operator, tool and hooks on keeping output. Anything that one forbids stays forbidden.
 ///
 /// ```
 /// use toolcell_spec::{OutputRetention, Strategy};
@@ -16,11 +15,11 @@ use super::{Extra, InvocationId, PersistenceId, ResultId, SchemaVersion, Timesta
 pub struct OutputRetention {
     /// `true` if any of it may leave the host.
     pub output: bool,
-    /// `true` if the result may have it or a preview of it; otherwise the result has a reference.
+    /// `true` if the result may have it or a preview; otherwise, a reference.
     pub inline: bool,
-    /// `true` if it may be stored as a payload.
+    /// `true` if it may be a payload.
     pub payload: bool,
-    /// `true` if the call log may have it.
+    /// `true` if it may be in the call log.
     pub journal: bool,
 }
 
@@ -37,7 +36,7 @@ impl Default for OutputRetention {
 }
 
 impl OutputRetention {
-    /// Limits of a strategy. `inline` and `preview_and_persist` forbid nothing: the size selects one of them.
+    /// `inline` and `preview_and_persist` forbid nothing: the size selects one.
     pub fn by(strategy: Strategy) -> Self {
         let all = Self::default();
         match strategy {
@@ -62,7 +61,6 @@ impl OutputRetention {
         }
     }
 
-    /// Intersection.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -73,7 +71,6 @@ impl OutputRetention {
         }
     }
 
-    /// Returns whether an output can become a payload.
     pub fn can_persist(self) -> bool {
         self.output && self.payload
     }
@@ -90,21 +87,21 @@ impl OutputRetention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// All of the output is in the result (AT-STRAT-01).
+    /// All output in the result (AT-STRAT-01).
     Inline,
-    /// The result has a preview, and a payload has all of it (AT-STRAT-02).
+    /// A preview in the result, all in a payload (AT-STRAT-02).
     PreviewAndPersist,
-    /// The result has only a reference to the payload (AT-STRAT-03).
+    /// A payload alone (AT-STRAT-03).
     RefOnly,
-    /// A hook redacted the output, and what is left is in the result; or all of it is withheld (AT-STRAT-04).
+    /// A hook redacted the output, or all of it is withheld (AT-STRAT-04).
     Redact,
-    /// The output does not fit into the result and may not be stored, and is gone (AT-STRAT-05).
+    /// The output is gone: too large for the result, and not to be stored (AT-STRAT-05).
     DropWithReason,
     /// The output is in the result, and on no disk (AT-STRAT-06).
     NeverPersist,
 }
 
-/// Reference to the bytes of a payload, by their digest.
+/// Names a payload by its digest.
 ///
 /// ```
 /// use toolcell_spec::{CallRecord, PersistedRef};
@@ -120,9 +117,8 @@ pub struct PersistedRef {
     pub uri: String,
     /// `sha256:<hex>`.
     pub digest: String,
-    /// Media type of the payload.
     pub media_type: String,
-    /// Size of the payload, in bytes.
+    /// In bytes.
     pub size_bytes: u64,
 }
 
@@ -145,18 +141,13 @@ pub struct ResultPersistence {
     pub decision_id: PersistenceId,
     pub invocation_id: InvocationId,
     pub result_id: ResultId,
-    /// Stored form.
     pub strategy: Strategy,
     pub threshold: Value,
-    /// Size of the whole output, in bytes.
     pub original_size_bytes: u64,
-    /// Size of what stayed in the result, in bytes.
     pub preview_size_bytes: u64,
-    /// The payload, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persisted_ref: Option<PersistedRef>,
     pub redaction_state: String,
-    /// Why this strategy was chosen.
     pub reason: String,
     pub created_at: Timestamp,
     #[serde(flatten)]

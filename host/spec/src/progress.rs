@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::{Extra, InvocationId, ProgressId, SchemaVersion, Timestamp};
 
-/// `status` of a progress record (AT-PSTAT-01..10). A guest's own updates are `running` or `partial_result`.
+/// AT-PSTAT-01..10. Guests report `running` or `partial_result`.
 ///
 /// ```
 /// use toolcell_spec::ProgressStatus;
@@ -53,7 +53,7 @@ impl ToolProgress {
     }
 }
 
-/// `tool_progress` (AT-PROG-01..17). The guest gives the facts; the host adds identity, order and time.
+/// Facts of the guest, with identity, order and time of the host (AT-PROG-01..17).
 ///
 /// ```
 /// use toolcell_spec::ToolProgress;
@@ -72,27 +72,22 @@ pub struct ToolProgress {
     /// From 1, without gaps.
     pub sequence: u64,
     pub status: ProgressStatus,
-    /// The tool's activity, in its words.
     pub message: Option<String>,
-    /// 0 to 100.
     pub percent: Option<f64>,
-    /// The step that the tool is at.
     pub current_step: Option<String>,
-    /// Number of steps, if the tool knows it.
     pub total_steps: Option<u32>,
-    /// Milliseconds since the call began.
     pub elapsed_ms: u64,
     pub bytes_read: Option<u64>,
     pub bytes_written: Option<u64>,
     pub line_count: Option<u64>,
-    /// The id of the call, once it goes on without its caller, who asks for it by this id (AT-PROG-14).
+    /// The call's id, once the call goes on without its caller (AT-PROG-14).
     pub task_id: Option<InvocationId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial_result_refs: Vec<String>,
-    /// The artifacts among the blocks of a partial result (AT-PROG-16). They are kept if the answer refers to them.
+    /// Artifacts of a partial result, kept if the answer refers to them (AT-PROG-16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifact_refs: Vec<Value>,
-    /// The blocks of a partial result. An extension of the specification.
+    /// Blocks of a partial result. An extension.
     pub partial_content: Option<Value>,
     pub timestamp: Timestamp,
     #[serde(flatten)]

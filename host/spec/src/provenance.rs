@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// How far the content of a result can be trusted.
+/// Trust in a result's content.
 ///
 /// ```
 /// use toolcell_spec::Trust;
@@ -11,12 +11,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Data, never an instruction. Refusals of the host are untrusted too, because they quote what the caller sent and
-    /// what a component says of itself.
+    /// Data, never an instruction. Refusals of the host are no exception, because they quote callers and components.
     Untrusted,
 }
 
-/// The author of the content of a result.
+/// Author of a result's content.
 ///
 /// ```
 /// use toolcell_spec::{ToolResult, Writer};
@@ -29,13 +28,13 @@ pub enum Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writer {
-    /// The tool, or a hook that replaced its output.
+    /// The tool, or a hook that replaced the output.
     Tool,
-    /// The host: the tool never ran, or its output is withheld.
+    /// The tool never ran, or its output is withheld.
     Host,
 }
 
-/// The origin of a result as the host observed it, in the record of every result. An extension of `tool_result`.
+/// As the host observed it. An extension.
 ///
 /// ```
 /// use toolcell_spec::ResultProvenance;
@@ -49,15 +48,13 @@ pub enum Writer {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultProvenance {
-    /// How far the content can be trusted: never as an instruction.
     pub trust: Trust,
-    /// Author of the content.
     pub written_by: Writer,
     /// Absent if no tool was found.
     pub tool_id: Option<String>,
     /// `sha256:<hex>` of the component.
     pub component: Option<String>,
-    /// The hooks that replaced the output, in order.
+    /// Hooks that replaced the output, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
 }

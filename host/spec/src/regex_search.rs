@@ -1,6 +1,5 @@
-//! Searches untrusted text with untrusted regular expressions, within a budget. A search is linear in the text, but
-//! each byte may cost as much as the automaton has states, and a search for all matches may scan the rest of the text
-//! for each.
+//! Searches untrusted text with untrusted regular expressions, within a budget. Each byte may cost as much as the
+//! automaton has states, and each match may scan the rest of the text.
 
 use std::time::{Duration, Instant};
 
@@ -11,32 +10,25 @@ use regex_automata::hybrid::regex::{Cache, Regex as Lazy};
 use regex_automata::nfa::thompson::NFA;
 use regex_automata::{Input, Match};
 
-/// Maximum size of the automaton of one pattern, in bytes: about 80,000 states, which `^[\\w-]{1,255}$` has.
+/// In bytes: about 80,000 states, which `^[\\w-]{1,255}$` has.
 const PATTERN_BYTES_MAX: usize = 2 << 20;
-/// Maximum size of each automaton that an engine makes of one pattern, in bytes: of a pattern that is backwards as well, which
-/// may take some times as much.
+/// In bytes, for each of the automata of a pattern: the one for backwards may take some times as much.
 pub const ENGINE_BYTES_MAX: usize = 4 * PATTERN_BYTES_MAX;
-/// Maximum number of states of the automaton of one pattern whose matches are replaced.
 const STATES_MAX: usize = 10_000;
 
-/// A lazy automaton has to be set up, once for each meter. Shorter texts are searched without one, until the searches
-/// of the meter together take this many steps: some 250 us, which the set-up may take as well.
+/// Shorter texts are searched without a lazy automaton, until the searches of a meter take this many steps: some 250
+/// us, as its set-up may.
 const LAZY_BYTES_MIN: usize = 1 << 10;
 const LAZY_STEPS_MIN: u64 = 50_000;
-/// How often a lazy automaton may restart before it gives up, and how many bytes it must search for each of its states.
+/// Also the bytes per state that a restarted automaton must search.
 const LAZY_RESTARTS_MAX: usize = 3;
 const LAZY_BYTES_PER_STATE_MIN: usize = 10;
 
-/// Maximum steps (states times bytes) and time, for a small text that is searched in place, and for a whole result on a
-/// thread of its own. A step takes some 5 ns.
+/// Maximum steps (states times bytes, some 5 ns each) and time.
 const INLINE: (u64, Duration) = (2_000_000, Duration::from_millis(100));
 const ASIDE: (u64, Duration) = (200_000_000, Duration::from_secs(2));
 
-/// Returns the number of states of the automaton of `pattern`.
-///
-/// # Errors
-///
-/// An invalid pattern, or an automaton that takes more than `PATTERN_BYTES_MAX`.
+/// Fails on an invalid pattern, or an automaton over `PATTERN_BYTES_MAX`.
 pub fn states(pattern: &str) -> anyhow::Result<usize> {
     let config = NFA::config().nfa_size_limit(Some(PATTERN_BYTES_MAX));
     Ok(NFA::compiler()
@@ -46,16 +38,14 @@ pub fn states(pattern: &str) -> anyhow::Result<usize> {
         .len())
 }
 
-/// A pattern whose matches are replaced in texts.
 #[derive(Clone, Debug)]
 pub struct SearchPattern {
     regex: Regex,
-    /// A faster engine, which gives up where it would be slow. `None` for a pattern that it does not support.
+    /// Faster, but gives up where it would be slow. `None` for unsupported patterns.
     lazy: Option<std::sync::Arc<Lazy>>,
     states: u64,
 }
 
-/// The remaining budget of searches.
 pub struct SearchMeter {
     steps: u64,
     spent: u64,
@@ -64,17 +54,15 @@ pub struct SearchMeter {
     caches: Vec<(usize, Cache)>,
 }
 
-/// A search would have exceeded its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchExhausted;
 
 impl SearchMeter {
-    /// The budget for text that is searched while other calls wait.
+    /// For text that is searched while other calls wait.
     pub fn inline() -> Self {
         Self::new(INLINE)
     }
 
-    /// The budget on a thread of its own.
     pub fn aside() -> Self {
         Self::new(ASIDE)
     }
@@ -89,12 +77,10 @@ impl SearchMeter {
         }
     }
 
-    /// Stops the clock until [`Self::go_on`].
     pub fn pause(&mut self) {
         self.paused = Some(Instant::now());
     }
 
-    /// Starts the clock again.
     pub fn go_on(&mut self) {
         if let Some(since) = self.paused.take() {
             self.until += since.elapsed();
@@ -113,11 +99,6 @@ impl SearchMeter {
 }
 
 impl SearchPattern {
-    /// Compiles `pattern`.
-    ///
-    /// # Errors
-    ///
-    /// An invalid pattern, or an automaton that is too large.
     pub fn compile(pattern: &str) -> anyhow::Result<Self> {
         let states = states(pattern)?;
         ensure!(
@@ -143,7 +124,7 @@ impl SearchPattern {
         })
     }
 
-    /// Returns `text` with `label` for every match; `None` if nothing is replaced.
+    /// Puts `label` for matches; `None` if nothing is replaced.
     pub fn replace(
         &self,
         text: &str,

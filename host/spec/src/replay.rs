@@ -5,12 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::InvocationId;
 
-/// Maximum number of readings of one clock that are kept for a replay.
 const READINGS_MAX: usize = 4_096;
-/// Size of a random seed, in bytes.
 const SEED_BYTES: usize = 32;
 
-/// The readings of one clock in one call, in nanoseconds: at most 4,096. An extension of the specification.
+/// One clock's readings in one call, in nanoseconds: at most 4,096. An extension.
 ///
 /// ```
 /// use toolcell_spec::ClockReadings;
@@ -22,7 +20,7 @@ const SEED_BYTES: usize = 32;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredReadings", into = "StoredReadings")]
 pub struct ClockReadings {
-    /// The difference of each reading from the one before it: zigzag LEB128, because most take two or three bytes.
+    /// Differences as zigzag LEB128, because most take two or three bytes.
     steps: Vec<u8>,
     count: usize,
     last: u64,
@@ -30,7 +28,7 @@ pub struct ClockReadings {
 }
 
 impl ClockReadings {
-    /// Adds a reading. The first one beyond the limit drops all of them.
+    /// The first reading beyond the limit drops all.
     pub fn push(&mut self, nanoseconds: u64) {
         if self.count == READINGS_MAX {
             *self = Self {
@@ -54,7 +52,6 @@ impl ClockReadings {
         self.last = nanoseconds;
     }
 
-    /// The readings, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut at = 0;
         let mut last = 0;
@@ -65,17 +62,15 @@ impl ClockReadings {
         })
     }
 
-    /// Returns whether the clock was not read.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && !self.exceeded
     }
 
-    /// Returns whether there were more readings than are kept; then none is.
+    /// `true` if there were too many; then none is kept.
     pub fn is_exceeded(&self) -> bool {
         self.exceeded
     }
 
-    /// The reading after `last`, whose step begins at the byte `at`, and where the next step begins.
     fn read(&self, at: usize, last: u64) -> Option<(u64, usize)> {
         let mut step = 0_u64;
         let mut end = at;
@@ -92,7 +87,6 @@ impl ClockReadings {
     }
 }
 
-/// [`ClockReadings`] as they are written.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredReadings {
@@ -137,8 +131,7 @@ impl TryFrom<StoredReadings> for ClockReadings {
     }
 }
 
-/// The seed of all random numbers of one call. Who knows it knows those numbers, so `Debug` does not show it. An
-/// extension of the specification.
+/// Seed of a call's random numbers, which reveals them, so `Debug` does not show it. An extension.
 ///
 /// ```
 /// use toolcell_spec::RandomSeed;
@@ -153,12 +146,10 @@ impl TryFrom<StoredReadings> for ClockReadings {
 pub struct RandomSeed([u8; SEED_BYTES]);
 
 impl RandomSeed {
-    /// A seed of these bytes.
     pub fn new(bytes: [u8; SEED_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes of the seed.
     pub fn bytes(&self) -> &[u8; SEED_BYTES] {
         &self.0
     }
@@ -190,8 +181,7 @@ impl TryFrom<String> for RandomSeed {
     }
 }
 
-/// `replay` of an invocation: what a replay of the call needs, or why there can be none. An extension of the
-/// specification.
+/// An extension.
 ///
 /// ```
 /// use toolcell_spec::{ReplayBlocker, ReplayData};
@@ -203,20 +193,16 @@ impl TryFrom<String> for RandomSeed {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayData {
-    /// The file that the component was loaded from, if it was loaded from one.
     pub component_file: Option<String>,
-    /// Unrecorded inputs that the call could use. If there are any, the other fields are empty.
+    /// Unrecorded inputs that the call could use. If any, other fields are empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<ReplayBlocker>,
-    /// Absent if the guest asked for no random number.
     pub random_seed: Option<RandomSeed>,
-    /// Absent if the guest did not read the clock.
     pub wall_clock: Option<ClockReadings>,
-    /// Absent if the guest did not read the clock.
     pub monotonic_clock: Option<ClockReadings>,
 }
 
-/// A call as the replay of another one.
+/// A call as the replay of another.
 ///
 /// ```
 /// use toolcell_spec::{InvocationId, Replay, ReplayData};
@@ -226,13 +212,12 @@ pub struct ReplayData {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replay {
-    /// The call that is replayed. The guest sees this id as its own, because its output may contain it.
+    /// The guest sees this id as its own, because its output may contain it.
     pub of: InvocationId,
-    /// Recorded data of the call.
     pub data: ReplayData,
 }
 
-/// Why a call cannot be replayed, or why a replay says nothing. An extension of the specification.
+/// An extension.
 ///
 /// ```
 /// use toolcell_spec::ReplayBlocker;
@@ -242,60 +227,40 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayBlocker {
-    /// The call had folders of the host.
     FilesUsed,
-    /// The call had a folder for drafts.
     DraftsUsed,
-    /// The call could send requests.
     NetworkUsed,
-    /// The call's requests could carry secrets.
     SecretsUsed,
-    /// The call saw environment variables.
     EnvironmentUsed,
-    /// Arguments are sensitive, and so not recorded.
+    /// Sensitive arguments are not recorded.
     InputRedacted,
-    /// The recorded arguments are not byte for byte those that ran.
+    /// The recorded arguments are not byte for byte what ran.
     InputNotExact,
-    /// The call could call other tools.
     ToolsUsed,
-    /// The operator gave the tool settings.
     SettingsUsed,
-    /// The tool asked its user.
     QuestionsAsked,
     /// The output may be on no disk, so there is nothing to compare with.
     OutputNotKept,
-    /// An attempt failed, and another one replaced it.
     AttemptRepeated,
-    /// The guest read a clock more often than is recorded.
     ClockReadingsExceeded,
-    /// The call was canceled, or its process was killed.
     Canceled,
-    /// The call, or its replay, ran out of wall time.
+    /// Call or replay ran out of wall time.
     StoppedByClock,
-    /// The call ended before its tool ran.
     NeverRan,
-    /// The call has not ended.
     StillRunning,
-    /// The call is a replay itself.
     IsAReplay,
-    /// The call was made while `[log] replay` was off.
+    /// `[log] replay` was off.
     NotRecorded,
-    /// The record is not as it was written.
     LogDamaged,
-    /// The component is not where it was.
     ComponentMissing,
-    /// Another component is where it was.
     ComponentChanged,
-    /// The replay was refused before its tool ran.
     RefusedNow,
-    /// The replay was canceled.
     CanceledNow,
-    /// A hook, or a default of the contract, gave the replay another input.
+    /// A hook, or a default of the contract, changed it.
     InputChanged,
 }
 
 impl ReplayBlocker {
-    /// Meaning, and the remedy if there is one.
     pub fn message(self) -> &'static str {
         match self {
             Self::FilesUsed => "the call could use files, which are not recorded",

@@ -1,22 +1,16 @@
-//! The representations of a result beside those that its record holds anyway (AT-REND-01..08). They are made from the
-//! redacted result on request: the path of a plain call does not make them.
+//! Further representations of a result (AT-REND-01..08), made from the redacted result on request only.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{Content, PersistedRef, ToolResult, TypedFields};
 
-/// Maximum size of a text for people, in bytes.
 const RENDERING_BYTES_MAX: usize = 16 << 10;
-/// Maximum size of a text for a search, in bytes.
 const SEARCH_BYTES_MAX: usize = 8 << 10;
-/// Maximum length of a summary, in characters.
 const SUMMARY_CHARS_MAX: usize = 200;
-/// Maximum depth at which a search sees the values of structured output.
 const SEARCH_DEPTH_MAX: usize = 32;
 
-/// Forms of a result for user interfaces, transcript searches and programs. A model gets only
-/// [`ToolResult::model_facing_content`].
+/// Forms for user interfaces, searches and programs. A model gets only [`ToolResult::model_facing_content`].
 ///
 /// ```
 /// use toolcell_spec::ToolResult;
@@ -30,24 +24,23 @@ const SEARCH_DEPTH_MAX: usize = 32;
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Representations {
-    /// Text for people: the summary of the tool, its content, and the error; at most 16 KiB (AT-REND-02). It holds the
-    /// text of the tool as it is: escape it before a terminal shows it.
+    /// Summary, content and error for people; at most 16 KiB (AT-REND-02). Escape it before a terminal shows the tool's
+    /// text.
     pub ui_facing_rendering: String,
-    /// The words of the result in one line, without control characters; at most 8 KiB (AT-REND-03).
+    /// All words in one line, without control characters; at most 8 KiB (AT-REND-03).
     pub transcript_search_text: String,
-    /// The first line of what the model gets; at most 200 characters. `None` if the record has a summary of its own
-    /// (AT-RES-16).
+    /// First line for the model; at most 200 characters. `None` if the record has a summary (AT-RES-16).
     pub summary: Option<String>,
-    /// The first payload that the result refers to (AT-REND-04).
+    /// The first payload of the result (AT-REND-04).
     pub persisted_payload_ref: Option<PersistedRef>,
-    /// All payloads that the result refers to, in the order of its content, if there are several.
+    /// All payloads in order, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted_payload_refs: Vec<PersistedRef>,
-    /// Return value of the tool, in the terms of the contract `toolcell:tool` (AT-REND-07).
+    /// In the terms of the contract `toolcell:tool` (AT-REND-07).
     pub native_output: Option<NativeOutput>,
 }
 
-/// The shape of what a tool returned. Its text is not repeated here: it was redacted and stored on its way.
+/// Its text is not repeated here: it was redacted and stored.
 ///
 /// ```
 /// use toolcell_spec::NativeOutput;
@@ -58,16 +51,13 @@ pub struct Representations {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NativeOutput {
-    /// The types of its blocks, in order; a block that was moved to a payload counts as what it was.
+    /// In order; a block in a payload counts as it was.
     pub content_types: Vec<String>,
-    /// `true` if it returned structured output.
     pub structured: bool,
-    /// Bytes of content and structured output that left the sandbox.
     pub output_bytes: u64,
 }
 
 impl ToolResult {
-    /// The representations of the result that its record does not hold.
     pub fn representations(&self) -> Representations {
         let persisted: Vec<PersistedRef> = self.content.iter().filter_map(persisted_ref).collect();
         Representations {
@@ -85,7 +75,7 @@ impl ToolResult {
     }
 }
 
-/// The first line with words that the model gets, if the result has no summary. Derived from the redacted text, it says no more.
+/// Derived from the redacted text, so it says no more.
 fn summary(result: &ToolResult) -> Option<String> {
     let text = |block: &Content| {
         if block.is_persisted() {
@@ -117,7 +107,7 @@ fn persisted_ref(block: &Content) -> Option<PersistedRef> {
     serde_json::from_value(reference.clone()).ok()
 }
 
-/// The type of the block that the tool wrote; `None` for what the host added or moved as a whole.
+/// `None` if the host added or moved the block as a whole.
 fn original_type(block: &Content) -> Option<&str> {
     let kind = if block.is_persisted() {
         block.fields.text("of")?
@@ -150,7 +140,6 @@ fn native(result: &ToolResult) -> Option<NativeOutput> {
     })
 }
 
-/// A text that stops to grow at its limit.
 struct LimitedText {
     text: String,
     bytes_max: usize,
@@ -177,7 +166,6 @@ impl LimitedText {
         }
     }
 
-    /// Adds a part on lines of its own.
     fn line(&mut self, text: &str) {
         if !self.text.is_empty() {
             self.push("\n");
@@ -219,7 +207,6 @@ fn rendering(result: &ToolResult) -> String {
     shown.text
 }
 
-/// A block in words: texts as they are, everything else by its type and its labels.
 fn described(block: &Content) -> String {
     if let Some(text) = block.as_text() {
         return text.to_owned();
@@ -272,7 +259,7 @@ fn search_text(result: &ToolResult) -> String {
     words.text
 }
 
-/// Adds the words of `text`, with one blank between them, and without control characters.
+/// Puts one blank between words, and drops control characters.
 fn add_words(words: &mut LimitedText, text: &str) {
     for word in text
         .split(|c: char| c.is_whitespace() || c.is_control())
@@ -288,7 +275,6 @@ fn add_words(words: &mut LimitedText, text: &str) {
     }
 }
 
-/// Adds the names and the values of structured output.
 fn add_values(words: &mut LimitedText, value: &Value, depth: usize) {
     if words.is_full() || depth > SEARCH_DEPTH_MAX {
         return;

@@ -17,31 +17,23 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
-    /// The tool succeeded.
     Succeeded,
-    /// The output is usable but not complete; `error` says what is missing.
+    /// `error` says what is missing.
     PartialSucceeded,
-    /// The call failed.
     Failed,
-    /// The call was not permitted.
     Denied,
-    /// The approver denied the call.
     Rejected,
-    /// The whole output is withheld.
     Redacted,
-    /// The output exceeds a limit.
     TooLarge,
-    /// The call was canceled.
     Canceled,
-    /// The wall time or the fuel is used up.
+    /// Wall time or fuel is used up.
     TimedOut,
     /// The host ended the call because of another one.
     SyntheticError,
-    /// Another attempt replaced this one.
     Discarded,
 }
 
-/// `tool_result` (AT-RES-01..20): the one envelope in which every call ends.
+/// The one envelope in which every call ends (AT-RES-01..20).
 ///
 /// ```
 /// use toolcell_spec::ToolResult;
@@ -60,55 +52,49 @@ pub struct ToolResult {
     pub schema_version: SchemaVersion,
     pub result_id: ResultId,
     pub invocation_id: InvocationId,
-    /// How the call ended.
     pub status: ResultStatus,
-    /// `true` if a model should read the result as an error.
+    /// `true` if a model should read it as an error.
     pub is_error: bool,
-    /// All content blocks, including logs.
     pub content: Vec<Content>,
-    /// The structured output, checked against the output contract.
+    /// Checked against the output contract.
     pub structured_content: Option<Value>,
-    /// `true` if the call succeeded without output, as opposed to a missing output (requirements 1.15.4).
+    /// `true` if the call succeeded without output (requirements 1.15.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_result: bool,
-    /// The blocks for a model: without logs, and with previews of what is too large.
+    /// Without logs, and with previews of what is too large.
     pub model_facing_content: Vec<Content>,
-    /// A summary for people, never for a model.
     pub ui_facing_summary: Option<String>,
-    /// The author's replacement for an output that was dropped or redacted (AT-RES-16, AT-OUT-09).
+    /// A replacement for a dropped or redacted output (AT-RES-16, AT-OUT-09).
     pub summary: Option<String>,
     #[serde(default)]
     pub resource_refs: Vec<Value>,
     #[serde(default)]
     pub artifact_refs: Vec<Value>,
-    /// Evidence of the result in the journal (AT-RES-12): the record of the call, and the payloads with its output.
+    /// The call's record and payloads in the journal (AT-RES-12).
     #[serde(default)]
     pub evidence_refs: Vec<String>,
-    /// Names of what decided, from the invocation (AT-RES-13).
+    /// From the invocation (AT-RES-13).
     #[serde(default)]
     pub policy_refs: Vec<String>,
-    /// The span of the call, from the invocation (AT-RES-14). Empty without a trace.
+    /// The call's span (AT-RES-14). Empty without a trace.
     #[serde(default)]
     pub telemetry_refs: Vec<Value>,
-    /// The decisions on what was stored of the result (AT-RES-15).
+    /// Storage decisions (AT-RES-15).
     #[serde(default)]
     pub persistence_refs: Vec<PersistenceId>,
-    /// `none`, `partial` or `full`: whether parts of the result were removed.
+    /// `none`, `partial` or `full`.
     pub redaction_state: String,
-    /// Why the call was asked to stop, if that ended it (AT-CAN-03).
+    /// Set if a request to stop ended the call (AT-CAN-03).
     pub abort_reason: Option<AbortReason>,
-    /// The error, if the call ended in one.
     pub error: Option<ToolError>,
-    /// The origin of the result, as the host observed it.
     pub provenance: ResultProvenance,
-    /// The changes of the input between the caller and the tool (AT-N-11).
+    /// Changes between caller and tool (AT-N-11).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_mutations: Vec<InputMutation>,
-    /// Context that hooks add for the model.
+    /// Context that hooks add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_context: Vec<Value>,
-    /// Changes to its caller's context that the tool wants, sorted by key. Empty for a call that failed, and for one
-    /// whose batch hands them out later. An extension of the specification.
+    /// Sorted by key. Empty for a failed call, and if the batch hands them out later. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context_modifiers: Vec<ContextModifier>,
     /// Absent if no guest ran.
@@ -119,7 +105,7 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// The text that a model sees: its text blocks, each on lines of its own. Empty if there is none.
+    /// A model's text blocks, each on lines of its own.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .model_facing_content
@@ -129,7 +115,6 @@ impl ToolResult {
         texts.join("\n")
     }
 
-    /// A result without output, of a call that ended in `error` before its tool answered.
     pub fn failed(
         invocation_id: InvocationId,
         error: ToolError,
@@ -166,7 +151,6 @@ impl ToolResult {
         }
     }
 
-    /// The class of the error, if the call ended in one.
     pub fn error_class(&self) -> Option<ErrorClass> {
         self.error.as_ref().map(|error| error.error_class)
     }

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ErrorClass, Extra, Refusal, SchemaVersion, SchemaVisibility, SurfaceReason};
 
-/// `loading_state` (AT-DEF-07, AT-DEF-12): what a caller can do with a tool. The tools of a component are known once it was
-/// loaded: of a new one, only [`ToolSearchResult::pending_providers`] says that they are to come.
+/// Use of a tool by a caller (AT-DEF-07, AT-DEF-12). Of a new component, only [`ToolSearchResult::pending_providers`]
+/// says that its tools are to come.
 ///
 /// ```
 /// use toolcell_spec::LoadingState;
@@ -14,15 +14,14 @@ use super::{ErrorClass, Extra, Refusal, SchemaVersion, SchemaVisibility, Surface
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadingState {
-    /// Listed with its schema.
     Loaded,
-    /// Found by a search; a call is refused until the tool is loaded.
+    /// Refused until loaded.
     Deferred,
-    /// Not listed, but can be called by its name: a deprecated tool (AT-LIFE-06).
+    /// A deprecated tool, which can be called by name (AT-LIFE-06).
     Discoverable,
-    /// Deferred, and its component is being loaded anew: a schema that is loaded now is about to be replaced.
+    /// Deferred, with a component that is being loaded anew: its schema is about to be replaced.
     PendingProvider,
-    /// Cannot be called, see [`SurfaceReason`].
+    /// See [`SurfaceReason`].
     Unavailable,
 }
 
@@ -37,9 +36,7 @@ pub enum LoadingState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryType {
-    /// `select:NAME,NAME`: exactly these tools.
     Select,
-    /// Words, ranked by relevance.
     Keyword,
 }
 
@@ -54,18 +51,16 @@ pub enum QueryType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NextAction {
-    /// Call a match; none of them has to be loaded.
+    /// No match has to be loaded.
     Call,
-    /// Load a match that is deferred, then call it.
+    /// A deferred match has to be loaded first.
     Load,
-    /// Nothing was found: search with other words. Or what was found is being loaded: search later.
+    /// Search with other words; or later, for what is being loaded.
     SearchAgain,
-    /// No match can be called.
     None,
 }
 
 impl NextAction {
-    /// Next step of a caller with `matches`.
     pub fn after(matches: &[ToolRef]) -> Self {
         let any = |state| {
             matches
@@ -82,7 +77,7 @@ impl NextAction {
     }
 }
 
-/// `deferred_tool_ref` (AT-DEF-01..10): a tool without its schemas, as a search finds it.
+/// A tool without its schemas (AT-DEF-01..10).
 ///
 /// ```
 /// use toolcell_spec::{LoadingState, ToolRef};
@@ -98,11 +93,10 @@ impl NextAction {
 pub struct ToolRef {
     pub schema_version: SchemaVersion,
     pub tool_id: String,
-    /// The name by which the caller loads and calls the tool.
     pub name: String,
     pub namespace: String,
     pub title: Option<String>,
-    /// The beginning of the description.
+    /// Its beginning.
     pub description: String,
     pub search_hint: Option<String>,
     /// `sha256:<hex>` of the component.
@@ -110,18 +104,17 @@ pub struct ToolRef {
     pub schema_visibility: SchemaVisibility,
     pub loading_state: LoadingState,
     pub reason: Option<SurfaceReason>,
-    /// The component of the tool, while a server loads it anew. What it had before can still be called.
+    /// A component that is being loaded anew; its earlier tools can still be called.
     pub pending_provider_or_server: Option<String>,
-    /// The query that finds exactly this tool.
     pub selection_ref: String,
-    /// The tool's equivalents, by the name of each protocol.
+    /// Equivalents by protocol.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub native_ref: Extra,
-    /// Relevance of a match of words, by BM25; higher is better.
+    /// BM25; higher is better.
     pub score: Option<f64>,
 }
 
-/// A component that could not be loaded, so that no search finds its tools. An extension of the specification.
+/// An extension.
 ///
 /// ```
 /// use toolcell_spec::{ErrorCode, Refusal, UnavailableProvider};
@@ -132,14 +125,12 @@ pub struct ToolRef {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnavailableProvider {
-    /// The component.
     pub provider: String,
     pub error_class: ErrorClass,
     pub error_code: String,
 }
 
 impl UnavailableProvider {
-    /// The component `provider`, which was refused.
     pub fn new(provider: String, refusal: &Refusal) -> Self {
         Self {
             provider,
@@ -161,19 +152,17 @@ impl UnavailableProvider {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSearchResult {
     pub schema_version: SchemaVersion,
-    /// The query as it was given.
     pub query: String,
     pub query_type: QueryType,
-    /// The best match first.
+    /// Best first.
     pub matches: Vec<ToolRef>,
-    /// Number of tools that the caller would have to load first.
+    /// Counts tools to load before a call.
     pub total_deferred_tools: usize,
-    /// The components that are being loaded: a later search can find their tools (AT-DEF-15).
+    /// A later search can find their tools (AT-DEF-15).
     pub pending_providers: Vec<String>,
-    /// The components that could not be loaded.
     #[serde(default)]
     pub unavailable_providers: Vec<UnavailableProvider>,
-    /// The selected names that no tool has.
+    /// Selected names that no tool has.
     pub missing_names: Vec<String>,
     pub next_action: NextAction,
 }

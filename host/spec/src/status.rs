@@ -36,7 +36,6 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns whether the status is final; every invocation reaches exactly one final status.
     pub fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -49,7 +48,7 @@ impl Status {
         )
     }
 
-    /// The transition graph: whether `self` may be followed by `next` (requirements 1.9.2).
+    /// The transition graph (requirements 1.9.2).
     pub fn may_become(self, next: Self) -> bool {
         use Status::*;
         match next {
@@ -87,7 +86,6 @@ impl Status {
         }
     }
 
-    /// The specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -6,9 +6,8 @@ use strum::IntoStaticStr;
 
 use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 
-/// `scope` of a surface (AT-SCOPE-01..09): how long it lasts, and for whom. toolcell builds surfaces of a command, of a
-/// session, of a workspace and of a role. The other words are read. `peer-agent` and `model-request`, which the
-/// specification writes too, are read as well.
+/// Lifetime and users of a surface (AT-SCOPE-01..09). toolcell builds those of a command, a session, a workspace and a
+/// role. `peer-agent` and `model-request`, as the specification also spells, are read as well.
 ///
 /// ```
 /// use toolcell_spec::SurfaceScope;
@@ -21,23 +20,21 @@ use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 #[serde(rename_all = "snake_case")]
 pub enum SurfaceScope {
     Turn,
-    /// One command, which names its tools.
+    /// A command, which names its tools.
     Task,
-    /// One client of a server: a session of MCP, or, where the protocol has none, what one principal sends.
+    /// A client's session of MCP, or what one principal sends.
     Session,
     Tenant,
     Skill,
     #[serde(alias = "peer-agent")]
     PeerAgent,
-    /// The tools that the settings files list.
     Workspace,
-    /// The callers with one role.
     Role,
     #[serde(alias = "model-request")]
     ModelRequest,
 }
 
-/// Why a tool cannot be called through a surface, or not yet (AT-REASON-01..08).
+/// Reason against a call through a surface (AT-REASON-01..08).
 ///
 /// ```
 /// use toolcell_spec::SurfaceReason;
@@ -48,32 +45,28 @@ pub enum SurfaceScope {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum SurfaceReason {
-    /// A rule denies every call of the tool.
+    /// A rule denies every call.
     PolicyBlocked,
-    /// A secret that was granted to the tool is not set.
+    /// A granted secret is not set.
     CredentialMissing,
-    /// The tool has to be set up first.
     SetupRequired,
-    /// The model lacks what the tool needs, or the tool lacks a capability that the surface requires.
+    /// The model lacks a need of the tool, or the tool a required capability.
     ModelUnsupported,
-    /// The caller is a call of the same tool.
+    /// The caller is the same tool.
     RecursiveToolForbidden,
-    /// The role of the caller does not have the tool.
     RoleNotAllowed,
-    /// The tool is disabled, by its lifecycle, by its interface, or by a feature gate. A draft and a retired tool are.
+    /// Lifecycle, interface or feature gate disables the tool; also drafts and retired tools.
     FeatureDisabled,
-    /// The tool is not listed, and the caller has not loaded it: a deferred or a deprecated one.
+    /// A deferred or deprecated tool that the caller has not loaded.
     DeferredUntilDiscovered,
 }
 
 impl SurfaceReason {
-    /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns whether a surface lists such a tool as blocked, because its caller may not have it now. Other tools are
-    /// excluded, because they are not for this surface, or are deferred.
+    /// `true` if surfaces list the tool as blocked for its caller, not as excluded or deferred.
     pub fn blocks(self) -> bool {
         match self {
             Self::PolicyBlocked
@@ -86,7 +79,7 @@ impl SurfaceReason {
     }
 }
 
-/// `default_tool_choice` (AT-SURF-11): what a caller may call.
+/// `default_tool_choice` (AT-SURF-11).
 ///
 /// ```
 /// use toolcell_spec::ToolChoice;
@@ -98,15 +91,13 @@ impl SurfaceReason {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// Any tool of the surface.
     #[default]
     Auto,
-    /// No tool: every call is refused.
+    /// Every call is refused.
     None,
-    /// Any tool of the surface, and the model has to call one. That is the word of the operator to the client, which asks
-    /// the model: a host only answers calls.
+    /// The client must make the model call one: a host only answers calls.
     Required,
-    /// The tool with this name: every other call is refused.
+    /// Every other call is refused.
     Tool(String),
 }
 
@@ -123,11 +114,9 @@ pub enum ToolChoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithheldTool {
     pub tool_id: String,
-    /// The name by which the caller would call it.
     pub name: String,
     pub reason: SurfaceReason,
     pub lifecycle: Lifecycle,
-    /// The rules, secrets or settings behind it.
     pub policy_refs: Vec<String>,
 }
 
@@ -142,16 +131,16 @@ pub struct WithheldTool {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectionPolicy {
-    /// Always `budget`: tools are loaded in their order, until `max_listed` are.
+    /// Always `budget`: tools load in order, up to `max_listed`.
     pub mode: String,
     pub max_listed: usize,
-    /// Always `true`: an alias calls its tool.
+    /// Always `true`.
     pub allow_aliases: bool,
-    /// `true` if several calls of one message or batch may run concurrently.
+    /// For calls of one message or batch.
     pub allow_parallel: bool,
 }
 
-/// `model_capabilities` (AT-SURF-13): what the model can take.
+/// A model's limits (AT-SURF-13).
 ///
 /// ```
 /// use toolcell_spec::ModelCapabilities;
@@ -160,14 +149,12 @@ pub struct SelectionPolicy {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelCapabilities {
-    /// The types of content; `None` if it takes all.
+    /// `None` if the model takes all types.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub media: Option<BTreeSet<String>>,
-    /// Schemas that its API holds it to.
     pub strict_schemas: bool,
-    /// Several calls in one message.
     pub parallel_calls: bool,
-    /// Tools that it has to find and load first.
+    /// `true` for tools that the model has to find and load.
     pub deferred_refs: bool,
 }
 
@@ -182,7 +169,7 @@ impl Default for ModelCapabilities {
     }
 }
 
-/// `tool_surface` (AT-SURF-00..17): the tools that a caller can select, and why it cannot select others.
+/// Selectable tools, and reasons against others (AT-SURF-00..17).
 ///
 /// ```
 /// use toolcell_spec::ToolSurface;
@@ -194,31 +181,26 @@ impl Default for ModelCapabilities {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolSurface {
     pub schema_version: SchemaVersion,
-    /// The same for the same tools under the same settings, and another one after a change.
+    /// Changes with the tools or settings.
     pub surface_id: String,
     pub scope: SurfaceScope,
     pub created_at: Timestamp,
     /// `toolcell/<version>`.
     pub producer: Arc<str>,
-    /// The ids of all tools that were considered.
     pub tool_refs: Vec<String>,
-    /// The ids of the tools whose schemas a model sees.
     pub loaded_tools: Vec<String>,
     pub deferred_tools: Vec<ToolRef>,
     pub blocked_tools: Vec<WithheldTool>,
     pub excluded_tools: Vec<WithheldTool>,
     pub selection_policy: SelectionPolicy,
     pub default_tool_choice: ToolChoice,
-    /// Capabilities that every tool has to declare.
     pub capability_requirements: Vec<String>,
     pub model_capabilities: ModelCapabilities,
     #[serde(serialize_with = "role")]
     pub role_constraints: Option<RoleConstraints>,
-    /// The rules that block tools.
     pub policy_refs: Vec<String>,
-    /// Runtimes: `component:sha256:<hex>`.
+    /// `component:sha256:<hex>`.
     pub runtime_refs: Vec<String>,
-    /// Why the surface was built, or what changed since the one before.
     pub surface_reason: String,
 }
 
@@ -232,13 +214,11 @@ pub struct ToolSurface {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RoleConstraints {
-    /// The role of the caller.
     pub role: String,
-    /// Patterns of the tools that the role has.
+    /// Patterns.
     pub tools: Vec<String>,
 }
 
-/// Writes an empty object for a caller without a role.
 fn role<S: Serializer>(
     constraints: &Option<RoleConstraints>,
     serializer: S,

@@ -1,17 +1,16 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// How [`visible`] treats line breaks and tabs.
+/// Treatment of line breaks and tabs by [`visible`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whitespace {
-    /// Kept: for text of several lines.
     Kept,
-    /// Escaped, so that a value cannot begin a line of its own.
+    /// A value cannot begin a line of its own.
     WrittenOut,
 }
 
-/// Escapes every character of `text` that would control a terminal, reorder the text, or be invisible: control and
-/// bidirectional characters, zero-width ones, variation selectors, tags, fillers.
+/// Escapes characters that control a terminal, reorder text, or are invisible: control and bidirectional characters,
+/// zero-width ones, variation selectors, tags, fillers.
 pub fn visible(text: &str, whitespace: Whitespace) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut shown, c| {
@@ -25,8 +24,8 @@ pub fn visible(text: &str, whitespace: Whitespace) -> String {
         })
 }
 
-/// Returns whether a character controls a terminal or misleads the reader: control, default ignorable, bidirectional
-/// and line-separator characters of Unicode, and private use characters, whose look depends on the font.
+/// `true` for control, default ignorable, bidirectional and line-separator characters, and for private use, whose look
+/// depends on the font.
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -37,8 +36,7 @@ pub fn deceives(c: char) -> bool {
         | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
 }
 
-/// Returns the JSON `text` with the same meaning, in which nothing controls a terminal or misleads: such characters
-/// occur only in strings, where JSON can escape them.
+/// JSON with the same meaning: deceptive characters occur only in strings, where they can be escaped.
 pub fn visible_json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| deceives(c) && !is_layout(c)) {
         return Cow::Borrowed(text);
@@ -61,7 +59,7 @@ pub fn visible_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Line breaks and tabs between the values of JSON, where no escape is allowed.
+/// Line breaks and tabs between JSON values, where no escape is allowed.
 fn is_layout(c: char) -> bool {
     matches!(c, '\n' | '\t')
 }

@@ -22,7 +22,6 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The current time of the system's clock.
     pub fn now() -> Self {
         Self {
             at: SystemTime::now(),
@@ -42,26 +41,26 @@ impl Timestamp {
         now
     }
 
-    /// Returns this moment plus `duration`; the moment itself if the sum is out of range.
+    /// Unchanged if the sum is out of range.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         self.at.checked_add(duration).map_or(self, Self::from)
     }
 
-    /// Returns this moment minus `duration`; the moment itself if the difference is out of range.
+    /// Unchanged if the difference is out of range.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         self.at.checked_sub(duration).map_or(self, Self::from)
     }
 
-    /// The moment so many milliseconds after the beginning of 1970; that beginning for a negative number.
+    /// The beginning of 1970 for a negative number.
     pub fn of_unix_millis(millis: i64) -> Self {
         Self::from(
             SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
         )
     }
 
-    /// Milliseconds since 1970; 0 for an earlier moment.
+    /// 0 before 1970.
     pub fn unix_millis(self) -> i64 {
         let since = self
             .at
@@ -70,7 +69,7 @@ impl Timestamp {
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
+    /// 0 if the clock went back.
     pub fn millis_since(self, earlier: Self) -> u64 {
         let elapsed = self.at.duration_since(earlier.at).unwrap_or_default();
         u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)

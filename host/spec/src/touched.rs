@@ -1,8 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of entries that are listed of the files of one run, and of its requests.
 const LISTED_MAX: usize = 64;
-/// Maximum bytes of their names together.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
 /// Action on a file or a server.
@@ -16,20 +14,14 @@ const NAMES_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Touch {
-    /// Opened a file for reading.
     Read,
-    /// Listed a folder.
     Listed,
-    /// Opened a file for writing, or made or changed what has the name.
+    /// The thing was opened for writing, made or changed.
     Written,
-    /// Removed a file or a folder, or gave it another name.
     Removed,
-    /// Sent a request.
     Requested,
 }
 
-/// One thing that a tool touched.
-///
 /// ```
 /// use toolcell_spec::{Touch, TouchList};
 ///
@@ -40,14 +32,14 @@ pub enum Touch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedThing {
     pub how: Touch,
-    /// The path that the guest sees, or method, origin and path of a request, without its query.
+    /// Guest path, or method, origin and path without the query.
     pub what: String,
-    /// Status code of the response to a request; `None` if there was none.
+    /// `None` without a response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
-/// Files and servers that a call touched, as the sandbox saw it.
+/// Files and servers of a call, as the sandbox saw it.
 ///
 /// ```
 /// use toolcell_spec::{Touch, TouchList};
@@ -60,15 +52,14 @@ pub struct TouchedThing {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchList {
-    /// The first things, in their order: files, then requests.
+    /// The first files, then requests.
     pub listed: Vec<TouchedThing>,
-    /// How often the call touched something that is not listed.
+    /// Number of unlisted touches.
     pub more: u64,
 }
 
 impl TouchList {
-    /// Adds what a guest did, and returns the place of a request in the list. A file is listed once for each thing that was
-    /// done to it.
+    /// Lists a file once per action; returns the place of a request.
     pub fn note(&mut self, how: Touch, what: String) -> Option<usize> {
         let is_file = how != Touch::Requested;
         if is_file
@@ -96,14 +87,12 @@ impl TouchList {
         self.listed.len().checked_sub(1)
     }
 
-    /// Adds the status code of the response to the request at `place`.
     pub fn answered(&mut self, place: usize, status: u16) {
         if let Some(thing) = self.listed.get_mut(place) {
             thing.status = Some(status);
         }
     }
 
-    /// Adds what was touched later, as far as there is room for it.
     pub fn append(&mut self, later: Self) {
         let room = (2 * LISTED_MAX).saturating_sub(self.listed.len());
         let left_out = later.listed.len().saturating_sub(room) as u64;
@@ -121,7 +110,6 @@ impl TouchList {
             .saturating_add(std::mem::take(&mut self.listed).len() as u64);
     }
 
-    /// `None` if nothing was touched.
     pub fn into_some(self) -> Option<Self> {
         (!self.listed.is_empty() || self.more > 0).then_some(self)
     }

@@ -6,17 +6,14 @@ use serde_json::{Value, json};
 
 use super::{InvocationId, ToolInvocation, TypedFields};
 
-/// Length of a `traceparent` of version 00, in bytes.
 const PARENT_BYTES: usize = 55;
-/// Maximum length of a `tracestate`, in bytes, and maximum number of its members: no vendor may cut what is shorter.
+/// In bytes, and also of members: no vendor may cut what is shorter.
 const STATE_BYTES_MAX: usize = 512;
 const STATE_MEMBERS_MAX: usize = 32;
-/// The property of an invocation that has the context.
 const REFERENCES: &str = "telemetry_refs";
-/// Flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
 
-/// Where a call belongs in a distributed trace (W3C Trace Context): the trace, and the span that the call is part of.
+/// Trace and span of a call (W3C Trace Context).
 ///
 /// ```
 /// use toolcell_spec::TraceContext;
@@ -34,7 +31,7 @@ pub struct TraceContext {
     state: Option<Arc<str>>,
 }
 
-/// The id of a span, written as 16 hexadecimal digits.
+/// 16 hexadecimal digits.
 ///
 /// ```
 /// use toolcell_spec::{InvocationId, SpanId};
@@ -45,7 +42,7 @@ pub struct TraceContext {
 pub struct SpanId(u64);
 
 impl SpanId {
-    /// The span of a call: the random part of its id, so that a record and a span name each other.
+    /// The random part of the call's id, so that record and span name each other.
     pub fn from_invocation(call: InvocationId) -> Self {
         let [.., random] = parts(call.bits());
         // Zero is the id of no span.
@@ -60,8 +57,8 @@ impl fmt::Display for SpanId {
 }
 
 impl TraceContext {
-    /// Parses what a caller sent. `None` if `traceparent` is malformed in any way, because a guess would join traces that
-    /// do not belong together. A malformed `tracestate` is left out.
+    /// `None` if `traceparent` is malformed, because a guess would join traces that do not belong together. A malformed
+    /// `tracestate` is left out.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let (known, rest) = traceparent.split_at_checked(PARENT_BYTES)?;
         let mut fields = known.split('-');
@@ -87,7 +84,6 @@ impl TraceContext {
         })
     }
 
-    /// Begins a trace that is recorded, without a parent.
     pub fn begin() -> Self {
         Self {
             trace_id: InvocationId::new().bits(),
@@ -97,12 +93,10 @@ impl TraceContext {
         }
     }
 
-    /// The context that is on record; `None` for a call without one.
     pub fn recorded(invocation: &ToolInvocation) -> Option<Self> {
         Self::read(invocation.extra.get(REFERENCES)?.get(0)?)
     }
 
-    /// Reads what [`Self::fields`] wrote.
     fn read(fields: &Value) -> Option<Self> {
         let word = |name: &str| fields.text(name);
         let parent = hex(word("parent_span_id"), 16).and_then(|parent| u64::try_from(parent).ok());
@@ -114,7 +108,6 @@ impl TraceContext {
         })
     }
 
-    /// The same trace, below the span `parent`.
     #[must_use]
     pub fn below(&self, parent: SpanId) -> Self {
         Self {
@@ -123,27 +116,25 @@ impl TraceContext {
         }
     }
 
-    /// The id of the trace: 32 hexadecimal digits.
+    /// 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace_id)
     }
 
-    /// The span that the call is part of; `None` for the first one of a trace.
+    /// `None` for the first span of a trace.
     pub fn parent(&self) -> Option<SpanId> {
         self.parent
     }
 
-    /// Vendor data: `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// Returns whether the trace is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// Puts the context on record, as `telemetry_refs` (AT-INV-21).
+    /// As `telemetry_refs` (AT-INV-21).
     pub fn put_into(&self, invocation: &mut ToolInvocation) {
         let reference = self.reference(invocation.invocation_id);
         invocation
@@ -151,7 +142,7 @@ impl TraceContext {
             .insert(REFERENCES.to_owned(), Value::Array(vec![reference]));
     }
 
-    /// `telemetry_refs` of the invocation; empty without a trace.
+    /// `telemetry_refs`; empty without a trace.
     pub fn references(invocation: &ToolInvocation) -> Vec<Value> {
         invocation
             .extra
@@ -161,13 +152,13 @@ impl TraceContext {
             .unwrap_or_default()
     }
 
-    /// `trace_refs` of the events of the invocation (AT-EVF-10).
+    /// `trace_refs` of events (AT-EVF-10).
     pub fn spans(invocation: &ToolInvocation) -> Vec<Value> {
         let span = |reference: Value| json!({ "trace_id": reference.get("trace_id"), "span_id": reference.get("span_id") });
         Self::references(invocation).into_iter().map(span).collect()
     }
 
-    /// Adds to `telemetry_refs` what is known at the end of the call, whose output has this size as JSON (AT-MAP-07).
+    /// Adds final facts to `telemetry_refs`; the output has this size as JSON (AT-MAP-07).
     pub fn complete(invocation: &mut ToolInvocation, result_size_bytes: u64) {
         if !invocation.extra.contains_key(REFERENCES) {
             return;
@@ -234,13 +225,11 @@ impl TryFrom<Value> for TraceContext {
     }
 }
 
-/// The upper and the lower half.
 fn parts(bits: u128) -> [u64; 2] {
     let lower = bits & u128::from(u64::MAX);
     [bits >> 64, lower].map(|half| u64::try_from(half).unwrap_or_default())
 }
 
-/// Parses so many hexadecimal digits, all in lowercase.
 fn hex(text: Option<&str>, digits: usize) -> Option<u128> {
     let text = text.filter(|text| text.len() == digits)?;
     let is_hex = text
@@ -251,7 +240,7 @@ fn hex(text: Option<&str>, digits: usize) -> Option<u128> {
         .flatten()
 }
 
-/// Returns whether `text` is a list of members, `key=value`, of allowed characters.
+/// Members `key=value` of allowed characters.
 fn is_state(text: &str) -> bool {
     let is_key = |key: &str| {
         let known = |byte: u8| {

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TouchList;
 
-/// One meter of a call: what it used, and its limit.
+/// Use, and its limit.
 ///
 /// ```
 /// use toolcell_spec::MeteredUsage;
@@ -14,14 +14,10 @@ use super::TouchList;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeteredUsage {
-    /// Amount used.
     pub used: u64,
-    /// Amount allowed.
     pub limit: u64,
 }
 
-/// File writes of a call.
-///
 /// ```
 /// use toolcell_spec::{FileUsage, MeteredUsage};
 ///
@@ -30,14 +26,12 @@ pub struct MeteredUsage {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileUsage {
-    /// Bytes written to files, or by which files grew.
+    /// Bytes written, or by which files grew.
     pub disk_bytes: MeteredUsage,
-    /// Files, folders and links that were created.
+    /// Includes folders and links.
     pub files_created: MeteredUsage,
 }
 
-/// Network usage of a call.
-///
 /// ```
 /// use toolcell_spec::{NetworkUsage, Usage};
 ///
@@ -48,17 +42,17 @@ pub struct FileUsage {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkUsage {
-    /// Requests, including refused ones.
+    /// Includes refused ones.
     pub requests: MeteredUsage,
-    /// Bytes on the wire, including TLS and headers.
+    /// On the wire, with TLS and headers.
     pub sent_bytes: MeteredUsage,
-    /// Bytes received on the wire, including TLS and headers.
+    /// Likewise.
     pub received_bytes: MeteredUsage,
-    /// Maximum number of open connections; further requests wait. The number in use is not measured.
+    /// Open connections; further requests wait. The number in use is not measured.
     pub connections_limit: u64,
 }
 
-/// Artifact writes of a call, kept or not.
+/// Artifacts, kept or not.
 ///
 /// ```
 /// use toolcell_spec::{ArtifactUsage, MeteredUsage};
@@ -68,14 +62,11 @@ pub struct NetworkUsage {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactUsage {
-    /// Bytes of all artifacts together, as the tool wrote them.
     pub bytes: MeteredUsage,
-    /// Artifacts that were created.
     pub created: MeteredUsage,
 }
 
-/// Usage of a call, even if it failed. An extension of `tool_result`. Fuel, files, network and artifacts include the
-/// calls that it made.
+/// Usage even of a failed call. Fuel, files, network and artifacts include calls below. An extension.
 ///
 /// ```
 /// use toolcell_spec::ToolResult;
@@ -89,40 +80,38 @@ pub struct ArtifactUsage {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Units of wasmtime fuel: deterministic for the same component, input and grants, as long as the guest reads no
-    /// clock and no random numbers. A lower bound if a guest was stopped during a computation.
+    /// wasmtime fuel: deterministic for the same component, input and grants, without clock and random numbers. A lower
+    /// bound if a guest was stopped during a computation.
     pub fuel: MeteredUsage,
-    /// Wall time, in milliseconds.
     pub wall_ms: MeteredUsage,
-    /// Peak size of all linear memories together, in bytes.
+    /// Peak of all linear memories together.
     pub memory_bytes: MeteredUsage,
-    /// Peak number of elements of all tables together.
+    /// Peak of all tables together.
     pub table_elements: MeteredUsage,
-    /// Bytes of content and structured output that the guest returned.
+    /// Returned content and structured output.
     pub output_bytes: MeteredUsage,
-    /// Bytes of stdout, stderr and log messages; `used` includes dropped bytes.
+    /// Stdout, stderr and log messages; `used` includes dropped bytes.
     pub log_bytes: MeteredUsage,
-    /// Maximum number of core instances of one component; more are refused. The number in use is not measured.
+    /// Core instances; more are refused. The number in use is not measured.
     pub instances_limit: u64,
-    /// Maximum number of open host handles (files, streams, pollables).
+    /// Open files, streams and pollables.
     pub handles_limit: u64,
-    /// Maximum number of open files and folders of the host.
+    /// Open files and folders of the host.
     pub descriptors_limit: u64,
-    /// Present if the guest changed files, or tried to.
+    /// Present if the guest tried to change files.
     pub files: Option<FileUsage>,
-    /// Present if the guest sent a request, or tried to.
+    /// Present if the guest tried to send a request.
     pub network: Option<NetworkUsage>,
-    /// Present if the guest created an artifact, or tried to.
+    /// Present if the guest tried to create an artifact.
     pub artifacts: Option<ArtifactUsage>,
-    /// Present if the guest opened or changed a file, listed a folder, or sent a request. What calls that it made touched is
-    /// in their own results.
+    /// Present if anything was touched; calls below have their own.
     pub touched: Option<TouchList>,
-    /// Maximum size of the wasm stack, in bytes; overflow is a trap. The depth in use is not measured.
+    /// Wasm stack; overflow is a trap. The depth in use is not measured.
     pub stack_bytes_limit: u64,
 }
 
 impl MeteredUsage {
-    /// Adds the use of `earlier` and takes its limit, which applied to both.
+    /// Takes the limit of `earlier`, which applied to both.
     fn add(&mut self, earlier: Self) {
         *self = Self {
             used: self.used.saturating_add(earlier.used),
@@ -130,7 +119,6 @@ impl MeteredUsage {
         };
     }
 
-    /// Adds the use of a call `below` this one, and keeps the limit.
     fn charge(&mut self, below: Self) {
         self.used = self
             .used
@@ -144,8 +132,7 @@ impl MeteredUsage {
 }
 
 impl Usage {
-    /// Adds what `earlier` instances of the same call consumed, which left only the rest of each limit. For a peak, the
-    /// highest value of all counts.
+    /// Adds `earlier` instances of the call, which left only the rest of each limit; peaks take the maximum.
     pub fn add(&mut self, earlier: &Self) {
         self.fuel.add(earlier.fuel);
         self.wall_ms.add(earlier.wall_ms);
@@ -172,7 +159,7 @@ impl Usage {
         }
     }
 
-    /// Adds what a call consumed that this one made, as far as it counts for both.
+    /// Adds a call below, as far as it counts for both.
     pub fn charge(&mut self, below: &Self) {
         self.fuel.charge(below.fuel);
         // A call that consumed nothing itself passed its whole limit on.

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// `schema_version`: the specification that a record follows. Written as `0.2.0`; a version that was read is kept.
+/// Specification of a record. A version that was read is kept.
 ///
 /// ```
 /// use toolcell_spec::SchemaVersion;
@@ -16,16 +16,14 @@ use serde::{Deserialize, Serialize};
 pub struct SchemaVersion(Cow<'static, str>);
 
 impl SchemaVersion {
-    /// The version that toolcell implements.
     pub const CURRENT: &'static str = "0.2.0";
 
-    /// Returns whether this host can read the record: same major version (AT-DECL-01).
+    /// Requires the same major version (AT-DECL-01).
     pub fn is_supported(&self) -> bool {
         let major = |version: &str| version.split('.').next().map(str::to_owned);
         major(&self.0) == major(Self::CURRENT)
     }
 
-    /// The version as it is written, such as `0.2.0`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 
-/// Opens the file of a component, and returns its size. Fails if it is not a regular file, or too large.
+/// Returns the size too. Fails for an irregular or too large file.
 pub fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
     // Without NONBLOCK, a named pipe would block the reader. Reading a regular file ignores it.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -31,7 +31,7 @@ pub fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
     Ok((open, size))
 }
 
-/// The refusal of a component that has `size` bytes, or had them when it was read no further.
+/// `size` can be the size where reading stopped.
 fn too_large(file: &Path, size: u64) -> Refusal {
     let message = format!(
         "the component {} has {size} bytes, {}",
@@ -41,17 +41,17 @@ fn too_large(file: &Path, size: u64) -> Refusal {
     Refusal::new(ErrorCode::ComponentTooLarge, message).with_class(ErrorClass::SandboxViolation)
 }
 
-/// Reads the file of a component, of at most 64 MiB unless the user allowed more.
+/// Reads at most 64 MiB unless the user allowed more.
 ///
 /// # Errors
 ///
-/// `setup_required`/`component_unreadable` if the file cannot be read or is not a regular file, and
+/// `setup_required`/`component_unreadable` for an unreadable or irregular file, and
 /// `sandbox_violation`/`component_too_large`. The message names the file.
 pub fn read_component(file: &Path) -> Result<Vec<u8>, Refusal> {
     read_open(file, open_component(file)?.0)
 }
 
-/// Reads the component in `file`, which is open. The file may have grown since, so its size is looked at again.
+/// The file may have grown since it was opened, so its size is checked again.
 pub fn read_open(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
     open.take(component_bytes_max().saturating_add(1))
@@ -65,7 +65,6 @@ pub fn read_open(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// The refusal of a component whose file cannot be read.
 pub fn unreadable(file: &Path, error: &std::io::Error) -> Refusal {
     let message = format!(
         "cannot read the component {}: {error}; name a .wasm file that you may read",

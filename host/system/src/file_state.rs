@@ -1,4 +1,4 @@
-//! The state of a file, which shows whether the file has changed since it was read, without reading it again.
+//! The state of a file, which shows changes since it was read, without reading it again.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -6,28 +6,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// A file that changed less than this ago could change again and show the same time.
+/// A more recently changed file could change again and show the same time.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Identity and state of a file. Writing to the file, replacing it or setting its times changes the state, because only
-/// the kernel sets the time of a change. A state that is taken *before* the file is read stands for what was read.
+/// Identity and state of a file: device, inode, size, and the times of the last change of content and of state. Any
+/// write, replacement or setting of times changes it, because only the kernel sets the time of a change. A state taken
+/// *before* reading stands for what was read.
 ///
-/// A write through a memory mapping changes that time too, but only if it is the first to a page since that page was
-/// written to the disk, and only in some file systems: see [`FileState::lasting`].
-///
-/// Device, inode, size, and the times of the last change of content and of state, each in seconds and nanoseconds.
+/// A write through a memory mapping changes it only in some file systems, and only as the first to a page since that
+/// was written to disk: see [`FileState::lasting`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileState([u64; 7]);
 
 impl FileState {
-    /// Returns the state of an open file; `None` if its metadata cannot be read.
+    /// `None` if the metadata cannot be read.
     pub fn from_file(file: &File) -> Option<Self> {
         file.metadata().ok().map(|metadata| Self::from(&metadata))
     }
 
-    /// Returns the state of `file`, if every later change will show in it: no write through a mapping goes unnoticed,
-    /// and its last change is long enough ago. May block on the disk.
+    /// `None` if a later change might not show: a write through a mapping, or one too soon after the last. May block on
+    /// the disk.
     pub fn lasting(file: &File) -> Option<Self> {
         let began = SystemTime::now();
         if guard!("mapped_writes") {
@@ -40,7 +39,7 @@ impl FileState {
         Self::from_file(file).filter(|state| state.is_settled(began))
     }
 
-    /// Returns whether a change after `at` would produce a different state.
+    /// Returns whether a change after `at` would show.
     pub fn is_settled(&self, at: SystemTime) -> bool {
         let [.., seconds, nanoseconds] = self.0;
         // A time before 1970 is a huge number here, and the addition fails.
@@ -66,9 +65,8 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// Returns whether the file system updates a file's change time at the first write to a mapped page after that page was
-/// written to the disk. File systems on a disk of this machine do; memory (tmpfs), FUSE and network file systems may
-/// not.
+/// Returns whether the first write to a mapped page after a write to disk updates the change time. It does on local
+/// disks; tmpfs, FUSE and network file systems may not.
 #[cfg(target_os = "linux")]
 fn dates_mapped_writes(file: &File) -> bool {
     const EXT4: u64 = 0xEF53;

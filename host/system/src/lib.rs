@@ -1,5 +1,5 @@
-//! What the host asks of this machine: private files, paths that are resolved name by name, the state of a file, and
-//! bounded pools of threads for work that blocks.
+//! Access to this machine: private files, paths resolved name by name, file states, and bounded thread pools for
+//! blocking work.
 
 #[macro_use(guard)]
 extern crate toolcell_spec;
@@ -17,5 +17,5 @@ pub mod resolved_path;
 use std::future::Future;
 use std::pin::Pin;
 
-/// A boxed future, for traits that are used as trait objects.
+/// For traits that are used as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

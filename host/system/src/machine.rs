@@ -1,20 +1,18 @@
-//! The memory of this machine, or of the control group of this process.
+//! The memory of this machine or of the process's control group.
 
 use std::fs;
 use std::path::Path;
 
-/// Assumed memory if the system reports none, in bytes.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
-/// A control group without a limit reports a number of this size, or larger (version 1).
+/// Reported, or exceeded, by a version 1 group without a limit.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Returns the default for the memory that all calls together get, in bytes: half of [`memory_bytes`].
+/// Default memory of all calls, in bytes: half of [`memory_bytes`].
 pub fn share_bytes() -> u64 {
     memory_bytes() / 2
 }
 
-/// Returns the memory that this process may have, in bytes: this machine's, or the limit of the control group if that is
-/// lower.
+/// In bytes: the machine's, or the control group's limit if lower.
 pub fn memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()
@@ -30,7 +28,7 @@ pub fn memory_bytes() -> u64 {
         .unwrap_or(MEMORY_UNKNOWN)
 }
 
-/// Parses the line `MemTotal: 123 kB`; returns bytes.
+/// Parses `MemTotal: 123 kB`; returns bytes.
 fn of_machine(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -43,8 +41,8 @@ fn of_machine(meminfo: &str) -> Option<u64> {
         .checked_mul(1 << 10)
 }
 
-/// Returns the lowest limit of the process's groups and of their parents, in bytes. `groups` is /proc/self/cgroup,
-/// which has lines such as `0::/system.slice/x` (version 2) and `5:memory:/docker/x` (version 1).
+/// The lowest limit of the process's groups and their parents, in bytes. `groups` is /proc/self/cgroup, with
+/// `0::/system.slice/x` (version 2) or `5:memory:/docker/x` (version 1).
 fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let limit = |file: &Path| {
         read(file)?

@@ -1,5 +1,5 @@
-//! Files that a command or a file of settings names. Only a regular file is read, and no more than a bound: a device has no
-//! end, and a named pipe blocks its reader.
+//! Files named by commands or settings. Only a bounded regular file is read: a device has no end, and a named pipe
+//! blocks its reader.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -8,11 +8,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens `path` for reading.
-///
-/// # Errors
-///
-/// A path that cannot be opened, and what is not a regular file.
+/// Fails for what is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // Without NONBLOCK, a named pipe would block here. It changes nothing for a regular file.
     let file = OpenOptions::new()
@@ -26,11 +22,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the content of the file `path`.
-///
-/// # Errors
-///
-/// Those of [`open`], and more than `bytes_max` bytes.
+/// Fails as [`open`], and for more than `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?
@@ -44,11 +36,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the text of the file `path`.
-///
-/// # Errors
-///
-/// Those of [`read`], and what is not UTF-8.
+/// Fails as [`read`], and for what is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read(path, bytes_max)?;
     String::from_utf8(bytes)

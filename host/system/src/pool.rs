@@ -1,5 +1,5 @@
-//! Bounded thread pools for blocking work, one for each kind of it, so that work that blocks in one pool delays no
-//! other kind: a name server that does not answer must not keep the journal from its disk.
+//! Bounded thread pools, one for each kind of blocking work: a name server that does not answer must not keep the
+//! journal from its disk.
 
 use std::cell::Cell;
 use std::io;
@@ -10,27 +10,26 @@ use std::time::Duration;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::sync::Semaphore;
 
-/// Stack of a thread that reads and writes files, in bytes. SQLite and the file system calls of WASI need a part of it.
+/// In bytes; SQLite and the file system calls of WASI need a part.
 const STACK_BYTES: usize = 1 << 20;
 
-/// Returns how many of `total` places one of `callers` may have; up to eight callers never take each other's places.
+/// Up to eight callers never take each other's places.
 pub fn share(total: usize, callers: usize) -> usize {
     (total / callers.max(1)).max(total / 8).max(1)
 }
 
-/// File operations of guests. There are enough threads that a few calls on file systems that hang (a dead network
-/// mount) do not take all of them. Few operations wait for a thread at the same time, because a guest waits for each of
-/// its operations.
+/// So many threads that a few calls on hanging file systems (a dead network mount) do not take all. Few operations
+/// wait, because a guest waits for each of its own.
 pub static GUEST_FILES: PoolState = PoolState::new("guest-files", 128, 4_096);
-/// The host's own store: the journal, payloads, secrets.
+/// The journal, payloads, secrets.
 pub static STORE: PoolState = PoolState::new("store", 8, 4_096);
-/// Looks at the files that a server watches, several times a second. Apart from the store, whose threads would never be idle
-/// otherwise: the memory that one used for a large record goes back when it ends.
+/// Looks at watched files several times a second. Apart from the store, whose idle threads end and free the memory of
+/// large records.
 pub static WATCHED: PoolState = PoolState::new("watched", 1, 64);
-/// Reads of the system's resolver configuration. Names themselves are looked up without a thread.
+/// Reads the resolver configuration; lookups need no thread.
 pub static NAMES: PoolState = PoolState::new("names", 2, 1_024);
 
-/// A pool that all hosts of this process share, created when it is first needed.
+/// Shared by all hosts of this process, created when first needed.
 pub struct PoolState {
     name: &'static str,
     threads: usize,
@@ -49,7 +48,7 @@ impl PoolState {
         }
     }
 
-    /// Returns the pool; `None` if the operating system has no resources for it.
+    /// `None` if the operating system lacks resources.
     fn pool(&self) -> Option<&Pool> {
         self.pool
             .get_or_init(|| Pool::new(self.name, self.threads, self.waiting, STACK_BYTES).ok())
@@ -69,7 +68,6 @@ impl PoolState {
         self.pool().and_then(Pool::enter)
     }
 
-    /// Polls `future` inside [`PoolState::enter`].
     pub async fn within<F: Future>(&'static self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
@@ -80,15 +78,14 @@ impl PoolState {
     }
 }
 
-/// A pool of threads for one kind of blocking work. Threads start when they are needed, and end after `IDLE`.
+/// Threads for one kind of blocking work, started when needed, and ended after `IDLE`.
 pub struct Pool {
-    /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    /// Permits for work that runs or waits.
+    /// For work that runs or waits.
     places: Arc<Semaphore>,
 }
 
-/// How long an idle thread waits for more work. Short, so that a burst of work leaves no threads behind.
+/// Short, so that a burst of work leaves no idle threads behind.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The pool already has as much work as it accepts.
@@ -108,11 +105,7 @@ thread_local! {
     static STARTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `begin`, which starts threads through tokio.
-///
-/// # Errors
-///
-/// The system has no more threads: tokio panics then, and that is not shown.
+/// `begin` starts threads through tokio. Fails if the system has no more: tokio's panic is hidden.
 pub fn starting_threads<T>(begin: impl FnOnce() -> T) -> Result<T, NoThreads> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -129,7 +122,6 @@ pub fn starting_threads<T>(begin: impl FnOnce() -> T) -> Result<T, NoThreads> {
     begun.map_err(|_| NoThreads)
 }
 
-/// Why work has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfinishedJob {
     #[error(transparent)]
@@ -141,12 +133,7 @@ pub enum UnfinishedJob {
 }
 
 impl Pool {
-    /// Creates a pool with at most `threads` threads with stacks of `stack` bytes, in which at most `waiting` pieces of
-    /// work wait for a thread.
-    ///
-    /// # Errors
-    ///
-    /// The operating system's error, if it has no resources for a runtime.
+    /// `stack` is in bytes. Fails with the operating system's error if it has no resources for a runtime.
     pub fn new(
         name: &'static str,
         threads: usize,
@@ -165,8 +152,7 @@ impl Pool {
         })
     }
 
-    /// Runs `work` on a thread of this pool. Dropping the future removes work that has not begun from the queue; work
-    /// that has begun goes on to its end, and keeps its thread until then.
+    /// Dropping the future removes waiting work; begun work keeps its thread to its end.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -190,8 +176,8 @@ impl Pool {
         done
     }
 
-    /// Directs blocking work that this thread gives to its runtime to this pool until the guard is dropped, even if a
-    /// library does it. Neither timers nor sockets work meanwhile. Such work is not counted as waiting.
+    /// Directs this thread's blocking work, even a library's, to this pool while the guard lives. No timers or sockets
+    /// work meanwhile; the work does not count as waiting.
     fn enter(&self) -> Option<EnterGuard<'_>> {
         self.runtime.as_ref().map(Runtime::enter)
     }

@@ -1,5 +1,5 @@
-//! Files and folders of this user's own state. They are created with the modes 0600 and 0700, so that there is no
-//! moment at which another user could open them.
+//! This user's own files and folders, created with modes 0600 and 0700, so that no other user could open them at any
+//! moment.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,8 +14,8 @@ use toolcell_spec::{ErrorCode, Refusal};
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The refusal for a state of toolcell at `path` that cannot be written, because of its file system or the rights on it;
-/// `None` for any other error. A key that others can read is such another one.
+/// For state that its file system or rights make unwritable; `None` for other errors, such as a key that others can
+/// read.
 pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
     let what_to_do = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
@@ -35,25 +35,23 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
 /// State on disk when a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisk {
-    /// Perhaps nothing yet: for what can be made again.
+    /// Perhaps nothing yet: for reproducible content.
     Later,
-    /// The content. A crash of the machine may take its name.
+    /// The name may be lost in a crash of the machine.
     Content,
     /// The content and its name.
     Name,
 }
 
-/// Access of other users to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OthersAccess {
-    /// Nothing: they could know or have written its content.
+    /// They could know or have written the content.
     Nothing,
-    /// Read it: only what they could have written matters.
+    /// Only what they could have written matters.
     Read,
 }
 
-/// Creates `dir`, and the folders above it that do not exist. Only this user can enter them. A folder that exists keeps
-/// its mode.
+/// Creates missing folders for this user alone; an existing one keeps its mode.
 pub fn create_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -61,14 +59,14 @@ pub fn create_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// Does what [`create_dir`] does, and closes `dir` to other users if it existed. Fails if it belongs to another user.
+/// As [`create_dir`], but closes an existing `dir` to others. Fails if it belongs to another user.
 pub fn close_dir(dir: &Path) -> io::Result<()> {
     create_dir(dir)?;
     close(&File::open(dir)?, FOLDER_MODE)
 }
 
-/// Opens the file `path` for reading and writing; creates it if it does not exist, and closes it to other users if it
-/// does. Fails for a symbolic link, and for a file of another user.
+/// Opens for reading and writing, and closes an existing file to others. Fails for a symbolic link or another user's
+/// file.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
@@ -82,9 +80,8 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates the file `path`, empty, if it is missing; otherwise closes it to other users. Fails as [`open_or_create`]
-/// does. It opens no existing file, because closing a file releases all locks of its process on it (POSIX), even the
-/// locks of a database that another thread is writing.
+/// Creates an empty file, or closes an existing one to others; fails as [`open_or_create`]. Never opens it, because
+/// closing a file releases all locks of its process on it (POSIX), even of a database being written.
 pub fn create_missing(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -112,8 +109,8 @@ pub fn create_missing(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the file `path` for reading. Fails for a symbolic link, for what is not a regular file, for a file of another
-/// user, and for one with which `others` may do more.
+/// Opens for reading. Fails for a symbolic link, an irregular file, another user's, or one with more access than
+/// `others`.
 pub fn open(path: &Path, others: OthersAccess) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -139,19 +136,19 @@ pub fn open(path: &Path, others: OthersAccess) -> io::Result<File> {
     Ok(file)
 }
 
-/// Replaces the file `path` with the bytes of `parts`: a reader sees the old or the new content, never a part.
+/// A reader sees the old or the new content, never a part.
 pub fn write_atomically(path: &Path, parts: &[&[u8]], on_disk: OnDisk) -> io::Result<()> {
     draft(path, parts, on_disk)?.persist(path)?;
     sync_name(path, on_disk)
 }
 
-/// Does what [`write_atomically`] does. Fails, and changes nothing, if `path` exists.
+/// As [`write_atomically`], but fails and changes nothing if `path` exists.
 pub fn create_atomically(path: &Path, parts: &[&[u8]], on_disk: OnDisk) -> io::Result<()> {
     draft(path, parts, on_disk)?.persist_noclobber(path)?;
     sync_name(path, on_disk)
 }
 
-/// A temporary file beside `path`, with its content. Its name begins with a dot.
+/// A temporary file beside `path`; its name begins with a dot.
 fn draft(path: &Path, parts: &[&[u8]], on_disk: OnDisk) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .permissions(Permissions::from_mode(FILE_MODE))
@@ -176,8 +173,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Sets the mode of `file` if other users have any rights. Fails if the file belongs to one of them, who could change
-/// that again.
+/// Removes other users' rights. Fails if one of them owns the file, who could change that again.
 fn close(file: &File, mode: u32) -> io::Result<()> {
     let metadata = file.metadata()?;
     if metadata.uid() != rustix::process::geteuid().as_raw() {

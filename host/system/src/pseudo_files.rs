@@ -1,10 +1,10 @@
-//! File systems that hold no files: what is read there is made by the kernel at that moment, such as the memory and the
-//! variables of a process, and what is written there changes the machine. No grant reaches them.
+//! File systems whose content the kernel makes at that moment, such as a process's memory and variables; writes change
+//! the machine. No grant reaches them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Fails if the open `file` is in such a file system. `O_PATH` is enough for it.
+/// `O_PATH` is enough.
 ///
 /// # Errors
 ///
@@ -20,12 +20,11 @@ pub fn refuse(file: &impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Returns whether `path` is in such a file system; `false` if unknown.
+/// `false` if unknown.
 pub fn contain(path: &Path) -> bool {
     imp::contain(path) && guard!("pseudo_files")
 }
 
-/// The places in `folders`, or above them, where such a file system is mounted now. They are canonical.
 pub fn mounted_in<'a>(folders: impl Iterator<Item = &'a Path> + Clone) -> Vec<PathBuf> {
     // Most calls have no folders, and the table need not be read for them.
     if folders.clone().next().is_none() || !guard!("pseudo_files") {
@@ -73,8 +72,8 @@ mod imp {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::{FsWord, fstatfs, statfs};
 
-    /// Their names in the table of mounts, and their numbers in `statfs`. File systems in memory (`tmpfs`, which `/dev` is,
-    /// too), in layers, of networks and of users (FUSE) hold files, and are not among them.
+    /// Names in the mount table, and numbers in `statfs`. Without memory (`tmpfs`, also `/dev`), layered, network and
+    /// user (FUSE) file systems, which hold files.
     const KINDS: [(&str, FsWord); 31] = [
         ("proc", 0x9fa0),
         ("sysfs", 0x6265_6572),
@@ -109,7 +108,7 @@ mod imp {
         ("anon_inodefs", 0x0904_1934),
     ];
 
-    /// The table of mounts, kept open because the kernel tells when it changes. It can have thousands of rows.
+    /// Kept open, because the kernel tells when the table changes. It can have thousands of rows.
     struct MountTable {
         file: File,
         places: Arc<[PathBuf]>,
@@ -126,7 +125,7 @@ mod imp {
         statfs(path).is_ok_and(|found| KINDS.iter().any(|(_, number)| *number == found.f_type))
     }
 
-    /// Where they are mounted. Nothing, where the table cannot be read: then what is opened is checked alone.
+    /// Empty if the table is unreadable: then only opened files are checked.
     pub(super) fn places() -> Arc<[PathBuf]> {
         let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
         match table.as_mut().map(MountTable::refresh) {
@@ -149,7 +148,6 @@ mod imp {
             Ok(table)
         }
 
-        /// Reads the table again if it has changed.
         fn refresh(&mut self) -> io::Result<()> {
             let mut polled = [PollFd::new(&self.file, PollFlags::PRI)];
             poll(&mut polled, Some(&Timespec::default()))?;
@@ -172,7 +170,7 @@ mod imp {
         }
     }
 
-    /// The places of the table `text`. Of several mounts at one place, the last one is seen.
+    /// The last of several mounts at one place counts.
     pub(super) fn places_in(text: &[u8]) -> Vec<PathBuf> {
         let mut places = BTreeMap::new();
         for row in text.split(|byte| *byte == b'\n') {
@@ -192,7 +190,7 @@ mod imp {
             .collect()
     }
 
-    /// The path of a row, in which the kernel writes blanks and backslashes as three octal digits.
+    /// Blanks and backslashes are three octal digits.
     fn unescaped(word: &[u8]) -> PathBuf {
         let mut path = Vec::with_capacity(word.len());
         let mut rest = word;

@@ -1,5 +1,4 @@
-//! Resolves a path name by name, and records each link on the way by its own name, so that callers can judge who may
-//! change it.
+//! Resolves a path name by name and records each link, so that callers can judge who may change it.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -8,10 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Maximum number of links on one path: no more than Linux itself follows.
 pub const LINKS_MAX: usize = 40;
-/// Maximum number of names that are looked up for one path, including those in the targets of links. Each costs a
-/// system call.
+/// Names looked up per path, including link targets; each costs a system call.
 const STEPS_MAX: usize = 4_096;
 
 /// A path continues with `..` from a folder that does not exist. The kernel does not open such a path.
@@ -19,15 +16,14 @@ const STEPS_MAX: usize = 4_096;
 #[error("{}: the path may not lead through a missing folder with `..`", .0.display())]
 pub struct ThroughMissing(PathBuf);
 
-/// Where a path leads, and the places that determine it: a process that can change one of them can redirect the path.
+/// A path's end and the places that determine it: a process that can change one of them can redirect the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// Absolute and without links, as far as it exists. Another process may put a link there at any moment, so it must
-    /// be opened without following links.
+    /// Absolute and without links as far as it exists. Open it without following links: another process may put one
+    /// there at any moment.
     pub end: PathBuf,
-    /// Every link on the way, by its own name.
     pub links: Vec<PathBuf>,
-    /// Every folder that the path leaves again through `..`.
+    /// Folders left again through `..`.
     pub left: Vec<PathBuf>,
 }
 
@@ -38,7 +34,7 @@ enum PathStep {
 }
 
 impl ResolvedPath {
-    /// Follows `full`, which is absolute and need not exist.
+    /// Follows the absolute path `full`, which need not exist.
     ///
     /// # Errors
     ///
@@ -49,12 +45,8 @@ impl ResolvedPath {
         Self::within(full, &mut steps)
     }
 
-    /// Follows `full` as [`Self::resolve`] does, and counts each name that is looked up against `steps`, which several
-    /// paths share.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::resolve`], and more names than `steps` has left, which is 0 then.
+    /// As [`Self::resolve`], with lookups counted against `steps`, which paths share. Fails also for more names than
+    /// `steps`, which is 0 then.
     pub fn within(full: &Path, steps: &mut usize) -> anyhow::Result<Self> {
         let mut resolved = Self::default();
         resolved.walk(full, steps)?;
@@ -62,7 +54,7 @@ impl ResolvedPath {
         Ok(resolved)
     }
 
-    /// Follows `full` as far as possible: where [`Self::resolve`] fails, `end` is the place that cannot be passed.
+    /// Where [`Self::resolve`] fails, `end` is the impassable place.
     pub fn so_far(full: &Path) -> Self {
         let mut resolved = Self::default();
         let mut steps = STEPS_MAX;
@@ -108,7 +100,6 @@ impl ResolvedPath {
         )
     }
 
-    /// Looks up the name that was entered, and puts its target `ahead` if it is a link. Returns whether it exists.
     fn follow(&mut self, ahead: &mut Vec<PathStep>) -> anyhow::Result<bool> {
         match std::fs::read_link(&self.end) {
             Ok(target) => {
@@ -135,8 +126,7 @@ impl ResolvedPath {
     }
 }
 
-/// Returns the parts of `path`, the last one first, and at most [`STEPS_MAX`] + 1 of them, which is more than can be
-/// followed.
+/// The last part comes first, at most [`STEPS_MAX`] + 1, which is more than can be followed.
 fn steps(path: &Path) -> Vec<PathStep> {
     let steps = path.components().rev().filter_map(|part| match part {
         Component::RootDir => Some(PathStep::Root),
@@ -147,8 +137,7 @@ fn steps(path: &Path) -> Vec<PathStep> {
     steps.take(STEPS_MAX + 1).collect()
 }
 
-/// Returns `path` as the file system spells it, because on systems other than Linux upper and lower case can name the
-/// same file.
+/// As the file system spells it: beside Linux, upper and lower case can name the same file.
 fn spelled(path: PathBuf) -> PathBuf {
     if cfg!(target_os = "linux") {
         return path;

@@ -25,7 +25,6 @@ use crate::{Home, Host};
 
 /// How long a tool may still run after its cancellation or its deadline, if it imports the cancellation interface.
 const CANCEL_GRACE: Duration = Duration::from_millis(100);
-/// Default number of calls that wait at once.
 const CALLS_WAITING: u32 = 4_096;
 
 /// Configuration of a host. [`Host::builder`] begins one.
@@ -36,7 +35,7 @@ const CALLS_WAITING: u32 = 4_096;
 /// ```
 pub struct HostBuilder {
     home: Option<Home>,
-    /// `true` for a host that keeps nothing: without a home, it has a temporary folder.
+    /// Keeps nothing: without a home, the host has a temporary folder.
     in_memory: bool,
     calls_at_once: u32,
     callers: usize,
@@ -92,7 +91,6 @@ impl Default for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Defaults of a host that keeps nothing.
     pub(crate) fn in_memory() -> Self {
         Self {
             in_memory: true,
@@ -105,51 +103,51 @@ impl HostBuilder {
         }
     }
 
-    /// Default number of calls that run at once in a host that serves many.
+    /// Default for a host that serves many.
     pub const CALLS_AT_ONCE: u32 = 64;
 
-    /// Default maximum size of the cache of compiled components, in bytes: a large tool takes 30 MiB.
+    /// Default size of the cache of compiled components: a large tool takes 30 MiB.
     pub const CACHE_BYTES: u64 = 2 << 30;
 
-    /// Default CPU time limit of one compilation, in seconds. A component that contains Python takes 22 s on a server,
-    /// and a small machine is four times slower.
+    /// Default CPU time of one compilation. A component that contains Python takes 22 s on a server, and a small
+    /// machine is four times slower.
     pub const COMPILE_CPU_SECONDS: u64 = 120;
 
-    /// Default address space limit of one compilation, in bytes.
+    /// Default address space of one compilation.
     pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 
-    /// Sets the folder of all state, in place of [`Home::find`] or of a temporary folder.
+    /// Folder of all state, in place of [`Home::find`] or of a temporary folder.
     #[must_use]
     pub fn home(mut self, home: impl Into<Home>) -> Self {
         self.home = Some(home.into());
         self
     }
 
-    /// Sets the program that compiles components: one whose `main` begins with
-    /// [`compile_if_asked`](crate::compile_if_asked), such as `toolcell`. Default: this program, if its `main` does.
+    /// The program that compiles: one whose `main` begins with [`compile_if_asked`](crate::compile_if_asked), such as
+    /// `toolcell`. Default: this program, if its `main` does.
     #[must_use]
     pub fn compiler(mut self, program: impl Into<PathBuf>) -> Self {
         self.compiler = Some(program.into());
         self
     }
 
-    /// Sets the maximum size that the memory limit of a call may have, in bytes. Default, and the least: 1 GiB.
+    /// Highest memory limit of a call. Default, and the least: 1 GiB.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = self.memory_bytes_max.max(bytes);
         self
     }
 
-    /// Sets the memory budget of all calls, shared with other hosts that use the same budget. A call waits for free
-    /// memory until its deadline, and is then refused as `rate_limited`. Default: half of this machine's memory for a
-    /// pooled host, and no limit for one that makes one call after another.
+    /// A call waits for free memory until its deadline, and is then refused as `rate_limited`; other hosts can share
+    /// the budget. Default: half of this machine's memory for a pooled host, and no limit for one that makes one call
+    /// after another.
     #[must_use]
     pub fn memory(mut self, memory: MemoryBudget) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Sets what is told when a component is compiled because its code is not cached. It must not block.
+    /// Told when a component is compiled because its code is not cached. It must not block.
     #[must_use]
     pub fn compile_watch(mut self, watch: CompileWatch) -> Self {
         self.compile_watch = Some(watch);
@@ -170,7 +168,7 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a hook around every call that it matches; [`Host::add_hook`] adds more.
+    /// Runs around every call that it matches; [`Host::add_hook`] adds more.
     #[must_use]
     pub fn hook(mut self, hook: Registration) -> Self {
         self.hooks.push(hook);
@@ -193,90 +191,88 @@ impl HostBuilder {
         self
     }
 
-    /// Sets how many calls run at once; others wait. Default: [`Self::CALLS_AT_ONCE`].
+    /// Other calls wait. Default: [`Self::CALLS_AT_ONCE`].
     #[must_use]
     pub fn calls_at_once(mut self, calls_at_once: u32) -> Self {
         self.calls_at_once = calls_at_once;
         self
     }
 
-    /// Sets the number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of
-    /// the capacity for nested calls. Default: 1.
+    /// Callers are distinguished by `actor_ref`. Each gets at most its share of the call slots and of the capacity for
+    /// nested calls. Default: 1.
     #[must_use]
     pub fn callers(self, callers: usize) -> Self {
         Self { callers, ..self }
     }
 
-    /// Sets whether instance memory is pooled: faster calls, slower startup. If not, each call allocates its own.
-    /// Default: `true`.
+    /// Pools instance memory: faster calls, slower startup. If not, each call allocates its own. Default: `true`.
     #[must_use]
     pub fn pooled(self, pooled: bool) -> Self {
         Self { pooled, ..self }
     }
 
-    /// Sets how many calls wait for their turn or for a place; more are refused as `rate_limited`. With several
-    /// callers, each has its share. Default: 4,096.
+    /// Calls that wait for their turn or for a place; more are refused as `rate_limited`. Several callers have shares.
+    /// Default: 4,096.
     #[must_use]
     pub fn calls_waiting(mut self, calls_waiting: u32) -> Self {
         self.calls_waiting = calls_waiting;
         self
     }
 
-    /// Sets the locks that serialize conflicting calls, also across hosts that share them.
+    /// Serializes conflicting calls, also across hosts that share the locks.
     #[must_use]
     pub fn locks(self, locks: ResourceLocks) -> Self {
         Self { locks, ..self }
     }
 
-    /// Sets whether compiled components are kept on disk. Default: `true`.
+    /// Keeps compiled components on disk. Default: `true`.
     #[must_use]
     pub fn cached(self, cached: bool) -> Self {
         Self { cached, ..self }
     }
 
-    /// Sets the maximum size of the cache of compiled components, in bytes; the least recently used entry is evicted
-    /// first. Default: [`Self::CACHE_BYTES`].
+    /// Size of the cache of compiled components; the least recently used entry is evicted first. Default:
+    /// [`Self::CACHE_BYTES`].
     #[must_use]
     pub fn cache_bytes_max(mut self, cache_bytes_max: u64) -> Self {
         self.cache_bytes_max = cache_bytes_max;
         self
     }
 
-    /// Sets the CPU time limit of one compilation, in seconds; the wall time limit is twice as long. Default:
-    /// [`Self::COMPILE_CPU_SECONDS`].
+    /// CPU time of one compilation; the wall time limit is twice as long. Default: [`Self::COMPILE_CPU_SECONDS`].
     #[must_use]
     pub fn compile_cpu_seconds(mut self, compile_cpu_seconds: u64) -> Self {
         self.compile_cpu_seconds = compile_cpu_seconds;
         self
     }
 
-    /// Sets the address space limit of one compilation, in bytes. Default: [`Self::COMPILE_MEMORY_BYTES`].
+    /// Address space of one compilation. Default: [`Self::COMPILE_MEMORY_BYTES`].
     #[must_use]
     pub fn compile_memory_bytes(mut self, compile_memory_bytes: u64) -> Self {
         self.compile_memory_bytes = compile_memory_bytes;
         self
     }
 
-    /// Sets the maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
+    /// Output that stays inside a result; more is kept as a payload. Default: 64 KiB.
     #[must_use]
     pub fn inline_bytes_max(mut self, inline_bytes_max: u64) -> Self {
         self.inline_bytes_max = inline_bytes_max;
         self
     }
 
-    /// Sets how outputs may be stored; tools and hooks can only restrict it. Default: decided by size.
+    /// Storage of outputs; tools and hooks can only restrict it. Default: decided by size.
     #[must_use]
     pub fn keeping(self, keeping: OutputRetention) -> Self {
         Self { keeping, ..self }
     }
 
-    /// Sets how tools that may use the network reach it.
+    /// Network access of tools that may use it.
     #[must_use]
     pub fn network(self, network: NetworkSettings) -> Self {
         Self { network, ..self }
     }
 
-    /// Sets which calls the log keeps. Default: all.
+    /// The calls that the log keeps. Default: all.
     #[cfg(feature = "journal")]
     #[must_use]
     pub fn journal(self, journal: LogSettings) -> Self {
@@ -295,8 +291,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// No folder for state or no program that compiles, a state folder that cannot be used, two hooks with one id, or an
-    /// engine that does not work on this machine.
+    /// No folder for state or no program that compiles, a state folder that cannot be used, two hooks with one id, or
+    /// an engine that does not work on this machine.
     pub fn build(self) -> Result<Host, SetupError> {
         self.set_up().map_err(SetupError)
     }
@@ -372,7 +368,6 @@ impl HostBuilder {
     }
 }
 
-/// Where a host keeps its state, and the folder if it is removed with the host.
 fn state_folder(home: Option<Home>, in_memory: bool) -> anyhow::Result<(Home, Option<TempDir>)> {
     if let Some(home) = home {
         return Ok((home, None));
@@ -384,7 +379,7 @@ fn state_folder(home: Option<Home>, in_memory: bool) -> anyhow::Result<(Home, Op
     Ok((Home::at(folder.path()), Some(folder)))
 }
 
-/// Why a host could not be set up.
+/// A host could not be set up.
 ///
 /// ```
 /// let home = std::env::temp_dir().join("toolcell");

@@ -10,8 +10,8 @@ use toolcell_journal::Listener;
 use toolcell_policy::secret::Secrets;
 use toolcell_spec::{ExternalMapping, Input, Refusal, Replay, TraceContext};
 
-/// One call as its caller asks for it: plain data, which can cross a wire. It holds no authority: grants, rules, limits
-/// and secrets are those of the [`ToolSet`](crate::ToolSet) that makes the call.
+/// One call as its caller asks for it: plain data without authority. Grants, rules, limits and secrets are those of the
+/// [`ToolSet`](crate::ToolSet) that makes the call.
 ///
 /// ```
 /// use toolcell::CallSpec;
@@ -25,37 +25,37 @@ use toolcell_spec::{ExternalMapping, Input, Refusal, Replay, TraceContext};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallSpec {
-    /// The tool's name: qualified, bare, or an alias.
+    /// Qualified name, bare name, or alias.
     pub tool: String,
-    /// Digest of the component that has the tool, `sha256:<hex>`; `None` for whichever has a tool of that name.
+    /// Digest of the component that has the tool, `sha256:<hex>`; `None` for any.
     pub component: Option<Arc<str>>,
-    /// The arguments. Text is kept as it was sent.
+    /// Text is kept as it was sent.
     pub input: Input,
     /// Name of the caller. An approver with this name cannot approve the call.
     pub actor_ref: Option<String>,
-    /// The session that an approval "for the rest of the session" is for.
+    /// An approval "for the rest of the session" is for it.
     pub session: Session,
     /// The caller's own id for the call, verbatim.
     pub native_call_id: Option<String>,
-    /// Time limit of the call; the lower of this and the limits of the tool set counts.
+    /// The lower of this and the limits of the tool set counts.
     pub timeout: Option<Duration>,
     /// `true` if the caller has the tool's schema; `None`: unless its lifecycle is `deferred`.
     pub is_loaded: Option<bool>,
-    /// The caller's own surface, if it has loaded tools; `None` for the surface of the tool set.
+    /// The caller's own surface, if it has loaded tools; `None` for the tool set's.
     pub surface_id: Option<Arc<str>>,
-    /// How the protocol that carried the call identifies it, for the record (AT-MAP-01).
+    /// Names the call in the protocol that carried it, for the record (AT-MAP-01).
     pub mapping: Option<ExternalMapping>,
-    /// Where the call belongs in a distributed trace, for the record (AT-INV-21).
+    /// Place in a distributed trace, for the record (AT-INV-21).
     pub trace: Option<TraceContext>,
-    /// The call that this one replays; `None` for a call of its own.
+    /// The call that this one replays, if any.
     pub replay: Option<Replay>,
 }
 
 impl CallSpec {
-    /// The `_meta` key of a timeout that a request asks for, in milliseconds: a process that resumes the call finds it there.
+    /// The `_meta` key of a requested timeout, in milliseconds: a process that resumes the call finds it there.
     pub const TIMEOUT_KEY: &'static str = "toolcell/timeout_ms";
 
-    /// A call of the tool with this name, with `input`: JSON text, kept as it is, or a value.
+    /// `input`: JSON text, kept as it is, or a value.
     pub fn new(tool: impl Into<String>, input: impl Into<Input>) -> Self {
         Self {
             tool: tool.into(),
@@ -83,7 +83,7 @@ impl CallSpec {
         }
     }
 
-    /// A call of the tool that `callee` means, by the same name.
+    /// The call has the same name.
     pub fn from_callee(callee: &Callee, input: impl Into<Input>) -> Self {
         Self {
             component: callee.tool().map(|tool| Arc::clone(tool.component())),
@@ -92,7 +92,6 @@ impl CallSpec {
         }
     }
 
-    /// Names the caller.
     #[must_use]
     pub fn actor(mut self, actor: Option<String>) -> Self {
         self.actor_ref = actor;
@@ -100,7 +99,7 @@ impl CallSpec {
     }
 }
 
-/// A call that another process stored, as it was asked for there.
+/// The call as it was asked for in another process.
 impl From<StoredCallRef<'_>> for CallSpec {
     fn from(stored: StoredCallRef<'_>) -> Self {
         let plan = stored.plan();
@@ -124,7 +123,7 @@ impl From<StoredCallRef<'_>> for CallSpec {
     }
 }
 
-/// The part of a call that stays in the process that makes it: who is asked, who listens, and what cancels the call.
+/// The part of a call that stays in its process: who is asked, who listens, and what cancels the call.
 ///
 /// ```
 /// use toolcell::{AbortReason, CallContext};
@@ -135,20 +134,19 @@ impl From<StoredCallRef<'_>> for CallSpec {
 /// ```
 #[derive(Clone, Default)]
 pub struct CallContext {
-    /// Cancels the call.
     pub cancellation: Cancellation,
-    /// The approver that is asked first; `None` for the host's own.
+    /// Asked first; `None` for the host's own.
     pub approver: Option<Arc<dyn Approver>>,
     /// Answers the tool's questions during the call; `None` if they cannot be answered.
     pub respondent: Option<Arc<dyn Respondent>>,
-    /// Receives the events of this call, in addition to the host's listeners.
+    /// The host's listeners hear of the call, too.
     pub listener: Option<Arc<dyn Listener>>,
     /// Keeps the records of the calls that the tool makes.
     pub keeper: Option<Arc<dyn RecordKeeper>>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
-    /// Values of secrets for this call and those that its tool makes. They are in memory only.
+    /// Secrets for this call and those that its tool makes, in memory only.
     pub secrets: Secrets,
-    /// Ends the call instead of a run: for one whose tool cannot be loaded, or that there is no room for.
+    /// Ends the call instead of a run: its tool cannot be loaded, or there is no room.
     pub refusal: Option<Refusal>,
 }

@@ -7,17 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use toolcell_sandbox::compile_worker;
 
-/// The first argument of a process that is to compile one component.
 pub(crate) const COMPILE_COMMAND: &str = "compile-component";
-/// Exit status of a process that was started with other arguments than a host gives.
+/// The process was started with other arguments than a host gives.
 const USAGE: i32 = 64;
 
-/// If `true`, [`compile_if_asked`] ran in this process.
+/// [`compile_if_asked`] ran in this process.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// Compiles a component and exits, if a [`Host`](crate::Host) started this process as its compiler; otherwise returns
-/// at once. Call it first in `main`. The host compiles untrusted components in a child process with time and memory
-/// limits and a system call filter; that child is this program.
+/// Call it first in `main`: the host compiles untrusted components in a child process, this program, with time and
+/// memory limits and a system call filter. Compiles and exits in that child; otherwise returns at once.
 ///
 /// ```
 /// toolcell::compile_if_asked();
@@ -51,7 +49,7 @@ pub fn compile_if_asked() {
     OFFERED.store(true, Ordering::Relaxed);
 }
 
-/// This program, if it compiles when asked.
+/// Fails if this program does not compile when asked.
 pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     anyhow::ensure!(
         OFFERED.load(Ordering::Relaxed),

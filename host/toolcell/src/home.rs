@@ -21,17 +21,17 @@ impl<P: Into<PathBuf>> From<P> for Home {
 }
 
 impl Home {
-    /// The environment variable that names the folder of all state.
+    /// The environment variable that names the folder.
     pub const VARIABLE: &str = "TOOLCELL_HOME";
 
-    /// Name of the user's own file of settings.
+    /// The user's own settings.
     pub const SETTINGS_FILE: &str = "toolcell.toml";
 
     /// Returns the folder that `TOOLCELL_HOME` names, or else `toolcell` in the platform's data folder.
     ///
     /// # Errors
     ///
-    /// A platform that names no data folder, for example because `HOME` is not set.
+    /// The platform names no data folder, for example because `HOME` is not set.
     pub fn find() -> anyhow::Result<Self> {
         if let Some(home) = std::env::var_os(Self::VARIABLE).filter(|home| !home.is_empty()) {
             let home = std::path::absolute(&home)
@@ -42,12 +42,11 @@ impl Home {
         Ok(Self(base.data_dir().join("toolcell")))
     }
 
-    /// Keeps all state in `folder`, which is created when it is needed.
+    /// `folder` is created when it is needed.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
-    /// The folder itself.
     pub fn folder(&self) -> &Path {
         &self.0
     }
@@ -57,7 +56,7 @@ impl Home {
     ///
     /// # Errors
     ///
-    /// A platform that names no configuration folder.
+    /// The platform names no configuration folder.
     pub fn user_file(&self) -> anyhow::Result<PathBuf> {
         if std::env::var_os(Self::VARIABLE).is_some_and(|home| !home.is_empty()) {
             return Ok(self.0.join(Self::SETTINGS_FILE));
@@ -66,7 +65,7 @@ impl Home {
         Ok(base.config_dir().join("toolcell").join(Self::SETTINGS_FILE))
     }
 
-    /// The folders of toolcell's own state and of the user's own configuration, canonical: no grant may reach them.
+    /// The folders of state and of the user's configuration, canonical: no grant may reach them.
     pub fn protected(&self) -> Vec<PathBuf> {
         let config = self
             .user_file()
@@ -80,18 +79,16 @@ impl Home {
         folders
     }
 
-    /// Data that can be created again: compiled components, the toolchain for guests.
+    /// Can be created again: compiled components, the toolchain for guests.
     pub fn cache(&self) -> PathBuf {
         self.0.join("cache")
     }
 
-    /// The cache of compiled components.
     pub fn components(&self) -> PathBuf {
         self.cache().join("components")
     }
 
-    /// Where cargo compiles tools: not beside their sources, where a tool with a grant could replace a compiled build
-    /// script.
+    /// Not beside the sources of tools, where a tool with a grant could replace a compiled build script.
     pub fn compiling(&self) -> PathBuf {
         self.cache().join("builds")
     }
@@ -101,12 +98,12 @@ impl Home {
         self.0.join("builds")
     }
 
-    /// The key that authenticates compiled components; kept apart from them.
+    /// Authenticates compiled components; kept apart from them.
     pub fn component_key(&self) -> PathBuf {
         self.0.join("keys").join("components")
     }
 
-    /// The calls for which an approval was requested.
+    /// Calls for which an approval was requested.
     pub fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
@@ -116,12 +113,12 @@ impl Home {
         self.journal().join("calls")
     }
 
-    /// The key that links the lines of the log of calls; kept apart from it.
+    /// Links the lines of the log of calls; kept apart from it.
     pub fn calls_key(&self) -> PathBuf {
         self.0.join("keys").join("calls")
     }
 
-    /// The key that seals what calls in the journal would run with; kept apart from it.
+    /// Seals what calls in the journal would run with; kept apart from it.
     pub fn journal_key(&self) -> PathBuf {
         self.0.join("keys").join("journal")
     }
@@ -131,17 +128,17 @@ impl Home {
         self.0.join("scratch")
     }
 
-    /// Which project files the user has trusted.
+    /// Project files that the user has trusted.
     pub fn trusted(&self) -> PathBuf {
         self.0.join("trusted")
     }
 
-    /// The secrets, sealed.
+    /// The secrets are sealed.
     pub fn secrets(&self) -> PathBuf {
         self.0.join("secrets").join("store")
     }
 
-    /// The key that seals the secrets; kept apart from them.
+    /// Seals the secrets; kept apart from them.
     pub fn secret_key(&self) -> PathBuf {
         self.0.join("keys").join("secrets")
     }

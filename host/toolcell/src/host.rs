@@ -43,22 +43,21 @@ use crate::recall::{self, RecalledComponent};
 pub struct Host {
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) services: Services,
-    /// The events of tools that were loaded since the last surface was announced.
+    /// Events of tools that were loaded since the last surface was announced.
     pub(crate) declared: Mutex<Vec<ToolEvent>>,
-    /// The temporary folder of a host in memory, removed after everything that could use it.
+    /// The folder of a host in memory, removed after everything that could use it.
     pub(crate) _folder: Option<TempDir>,
 }
 
 impl Host {
-    /// Returns a builder with defaults for a long-running host.
+    /// A builder with defaults for a long-running host.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// Returns a builder for a host that keeps nothing, for tests and for programs that have a log of their own: no log
-    /// of calls, no cache of compiled code and no home. What must be a file while a call runs (its scratch folder, an
-    /// output that is too large for its result, a call that waits for an approval) is in a private temporary folder,
-    /// which is removed with the host.
+    /// A host that keeps nothing, for tests and for programs with a log of their own: no log of calls, no cache of
+    /// compiled code and no home. What must be a file during a call is in a private temporary folder, which is removed
+    /// with the host.
     ///
     /// ```
     /// let host = toolcell::Host::in_memory().compiler("toolcell").build();
@@ -68,12 +67,12 @@ impl Host {
         HostBuilder::in_memory()
     }
 
-    /// Loads the component `bytes`, and puts its tools into the catalog. Loading it again changes nothing.
+    /// Loads a component, and puts its tools into the catalog. Loading it again changes nothing.
     ///
     /// # Errors
     ///
-    /// Fails if `bytes` is not a component, if compilation exceeds its time or memory limit, if the description is
-    /// invalid, if no tool declares an import, or if another component has a tool with the same name or id.
+    /// `bytes` are not a component, compilation exceeds its time or memory limit, the description is invalid, no tool
+    /// declares an import, or another component has a tool with the same name or id.
     pub async fn load(&self, bytes: &[u8]) -> Result<ComponentTools, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let limits = Limits::default();
@@ -82,8 +81,8 @@ impl Host {
         self.declare(component, &digest, read).await
     }
 
-    /// Loads the component in `file`. A cached component is not read into memory, and not read at all if it was read
-    /// before and has not changed since.
+    /// Loads a file. A cached component is not read into memory, and not read at all if it was read before and has not
+    /// changed since.
     ///
     /// # Errors
     ///
@@ -120,12 +119,12 @@ impl Host {
         Ok(loaded)
     }
 
-    /// Does what [`Self::load_file`] does for many files, in their order; those that were loaded before and have not
-    /// changed are recalled at once. Fails with the index of the first file that cannot be loaded.
+    /// Does what [`Self::load_file`] does for many files, in their order; those loaded before and unchanged are
+    /// recalled at once.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::load_file`].
+    /// Those of [`Self::load_file`], with the index of the first file that fails.
     pub async fn load_files(
         &self,
         files: &[PathBuf],
@@ -143,8 +142,8 @@ impl Host {
         Ok(loaded)
     }
 
-    /// Does what [`Self::load_files`] does, and goes on after a file that cannot be loaded. Returns the outcome of each
-    /// file, in their order, with the errors of [`Self::load_file`].
+    /// Goes on after a failure, unlike [`Self::load_files`]. Returns the outcomes in order, with the errors of
+    /// [`Self::load_file`].
     pub async fn load_each(&self, files: &[PathBuf]) -> Vec<Result<ComponentTools, Refusal>> {
         // If they cannot be recalled together, each is recalled at its turn.
         let mut recalled = recall::all(&self.sandbox, files).await.unwrap_or_default();
@@ -212,14 +211,13 @@ impl Host {
         Ok(ComponentTools { tools, component })
     }
 
-    /// Adds a hook, which runs around every call that it matches. Fails, and adds nothing, if another hook has the same
-    /// id.
+    /// Adds a hook around every call that it matches. Fails, and adds nothing, if another hook has the same id.
     pub fn add_hook(&mut self, hook: Registration) -> Result<(), String> {
         self.services.hooks.add(hook)
     }
 
-    /// Loads the component `bytes` as the hook `id`. Each run of it takes at most `wall`, under `grants`: folders and
-    /// variables alone, because a hook has no network and no secrets.
+    /// Loads a hook. Each run of it takes at most `wall`, under `grants`: folders and variables alone, because a hook
+    /// has no network and no secrets.
     ///
     /// # Errors
     ///
@@ -241,8 +239,7 @@ impl Host {
         Ok(Arc::new(hook))
     }
 
-    /// Loads the component `bytes` as a judge of agents' runs. Each question to it takes at most `wall`, in an empty
-    /// world, with the limits of a hook.
+    /// Loads a judge of agents' runs. Each question takes at most `wall`, in an empty world, with the limits of a hook.
     ///
     /// # Errors
     ///
@@ -252,13 +249,12 @@ impl Host {
         self.sandbox.load_judge(bytes, permit).await
     }
 
-    /// The tools that were loaded.
     pub fn catalog(&self) -> &Catalog {
         &self.services.catalog
     }
 
-    /// Publishes an event that belongs to no call, such as that a deferred tool was loaded, and writes it to the log of
-    /// calls. `tool_id` is `None` if it is not about one tool; `data` is an object.
+    /// The event belongs to no call; it is also written to the log of calls. `tool_id` is `None` if it is not about one
+    /// tool; `data` is an object.
     pub(crate) async fn announce(
         &self,
         event_type: EventType,
@@ -272,12 +268,11 @@ impl Host {
         let _ = self.services.calls.announced(vec![event], session).await;
     }
 
-    /// How this host retains the outputs of its tools.
     pub fn keeping(&self) -> OutputRetention {
         self.services.keeping
     }
 
-    /// Returns the payload that a result refers to by its digest, `sha256:<hex>`.
+    /// Returns the payload with the digest `sha256:<hex>` that a result refers to.
     ///
     /// # Errors
     ///
@@ -286,8 +281,7 @@ impl Host {
         self.services.payloads.fetch(digest, bytes_max).await
     }
 
-    /// Returns at most `bytes_max` bytes of a payload from `offset` on; none after its end. They are not checked against
-    /// its digest.
+    /// Returns at most `bytes_max` bytes from `offset` on; none after the end. They are not checked against the digest.
     ///
     /// # Errors
     ///
@@ -304,16 +298,18 @@ impl Host {
             .await
     }
 
-    /// Copies a payload of any size to `target`, in chunks.
+    /// Copies a payload of any size, in chunks.
     ///
     /// # Errors
     ///
-    /// A payload that is missing or was changed on disk, and a `target` that cannot be written. It may then hold a part.
+    /// A payload that is missing or was changed on disk, and a `target` that cannot be written. `target` may then hold
+    /// a part.
     pub async fn copy_payload(&self, digest: &str, target: File) -> anyhow::Result<()> {
         self.services.payloads.copy(digest, target).await
     }
 
-    /// Returns the decision on a call and its reasons, without running the tool. Only the tool's description and argument checks run.
+    /// Returns the decision on a call and its reasons, without running the tool. Only the tool's description and
+    /// argument checks run.
     ///
     /// # Errors
     ///
@@ -327,25 +323,25 @@ impl Host {
         *pipeline::call(&self.services, request).await
     }
 
-    /// Runs a batch of calls: in parallel where they cannot conflict, otherwise in order. This also holds across
-    /// concurrent batches of this host. Each call of a batch ends in one terminal
-    /// result, which the batch's listener gets. Dropping the future cancels the calls that run, without a result.
+    /// Runs calls in parallel where they cannot conflict, otherwise in order, also across concurrent batches of this
+    /// host. The batch's listener gets one terminal result of each. Dropping the future cancels the calls that run,
+    /// without a result.
     ///
     /// # Errors
     ///
-    /// Calls that are no batch: too many, unknown or duplicate ids, or ids that depend on each other. Nothing runs then.
+    /// Too many calls, unknown or duplicate ids, or ids that depend on each other. Nothing runs then.
     pub async fn batch(self: &Arc<Self>, batch: Batch) -> Result<(), PlanError> {
         pipeline::batch(Arc::clone(self), Self::services, batch).await
     }
 
-    /// Requests cancellation of call `id`; its result says how it ended. If the id is unknown, or the call has ended or
-    /// runs in another process, the log gets a `tool.invocation.cancel_failed` event.
+    /// Requests cancellation; the call's result says how it ended. If the id is unknown, or the call has ended or runs
+    /// in another process, the log gets a `tool.invocation.cancel_failed` event.
     pub async fn cancel(&self, id: InvocationId, reason: AbortReason) -> CancelOutcome {
         self.cancel_noting(id, reason, || true).await
     }
 
-    /// Does what [`cancel`](Self::cancel) does, and puts a request that changes nothing on record only if `notes` returns
-    /// `true`: each such request takes two lines of the log, so that a host bounds how many a client causes.
+    /// Puts a request that changes nothing on record only if `notes` returns `true`, unlike [`cancel`](Self::cancel):
+    /// each takes two lines of the log, so that a host bounds how many a client causes.
     pub async fn cancel_noting(
         &self,
         id: InvocationId,
@@ -364,8 +360,8 @@ impl Host {
         *pipeline::refuse(&self.services, request, refusal).await
     }
 
-    /// Fails with what is wrong with `edit`, the arguments that should run instead of those that were asked about. `Ok`
-    /// if the tool was not loaded, or has another component by now, because such a call does not run anyway.
+    /// Fails with what is wrong with `edit`, the arguments that should run instead of those asked about. `Ok` if the
+    /// tool was not loaded, or has another component by now, because such a call does not run anyway.
     pub async fn check_edit(&self, approval: &Approval, edit: &str) -> Result<(), String> {
         pipeline::check_edit(&self.services, approval, edit).await
     }
@@ -382,13 +378,13 @@ impl Host {
 /// }
 /// ```
 pub struct ComponentTools {
-    /// The component's tools, in the order in which it declares them.
+    /// The tools are in the order of declaration.
     pub tools: Vec<Arc<Tool>>,
     component: Arc<LoadedComponent>,
 }
 
 impl ComponentTools {
-    /// Returns what of the records of `tools` has no effect on this host, without duplicates.
+    /// Parts of the records of `tools` that have no effect on this host, without duplicates.
     pub fn notes(tools: &[Arc<Tool>]) -> Vec<&Finding> {
         let mut notes: Vec<&Finding> = Vec::new();
         for note in tools.iter().flat_map(|tool| tool.notes()) {
@@ -399,12 +395,11 @@ impl ComponentTools {
         notes
     }
 
-    /// The interfaces that the component imports.
     pub fn imports(&self) -> &[String] {
         self.component.imports()
     }
 
-    /// `true` if the tools are the component's functions, by their types and their documentation.
+    /// The tools are the component's functions, by their types and their documentation.
     pub fn is_of_plain_functions(&self) -> bool {
         self.component.is_of_plain_functions()
     }
@@ -429,7 +424,7 @@ pub(crate) fn facts(component: &LoadedComponent) -> ComponentFacts {
     }
 }
 
-/// Lists everything that keeps a component from being loaded, each on a line of its own.
+/// Lists everything that keeps a component from being loaded, one a line.
 fn unusable(errors: &[Finding]) -> Refusal {
     let listed: String = errors.iter().map(|error| format!("\n  {error}")).collect();
     let message = format!(
@@ -442,7 +437,6 @@ fn unusable(errors: &[Finding]) -> Refusal {
 enum ReadComponent {
     /// Its compiled code is in the cache.
     Cached(Arc<LoadedComponent>),
-    /// Its digest, and its bytes.
     Bytes(Arc<str>, Vec<u8>),
 }
 

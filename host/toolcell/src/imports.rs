@@ -10,11 +10,10 @@ use toolcell_spec::{AccessKind, ErrorCode, Refusal};
 /// are empty, and say nothing of what a tool needs. Only components that use HTTP import it.
 const HTTP: &str = "wasi:http/";
 
-/// The interface through which tools call others. A profile declares it in `tool_calls`, not as an access kind.
+/// Tools call others through it. A profile declares it in `tool_calls`, not as an access kind.
 const TOOLS: &str = "toolcell:tool/tools@";
 
-/// Refuses a component that imports an interface that none of its tools declares (requirements T-21), and lists such
-/// interfaces.
+/// Refuses a component with imported interfaces that none of its tools declares (requirements T-21).
 pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<(), Refusal> {
     let imports = component.imports();
     let calls = imports.iter().find(|import| import.starts_with(TOOLS));

@@ -1,5 +1,5 @@
-//! Components that were loaded before: their records are read from notes, on several threads, because a server may offer
-//! thousands.
+//! Components that were loaded before: their records are read from notes, on several threads, because a server may
+//! offer thousands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +14,19 @@ use toolcell_system::component_file::open_component;
 
 use crate::host::{absolute, facts};
 
-/// Minimum number of components for one thread; fewer take less time than a thread takes to start.
+/// Fewer components take less time than a thread takes to start.
 const PART_MIN: usize = 32;
-/// Maximum number of threads.
 const THREADS_MAX: usize = 8;
-/// Stack of each thread, in bytes, because the records come from guests, and may be nested a thousand deep. Only the part
-/// in use takes memory.
+/// The records come from guests, and may be nested a thousand deep. Only the part in use takes memory.
 const STACK_BYTES: usize = 64 << 20;
 
-/// A component that was accepted before, and its tools.
 pub(crate) struct RecalledComponent {
     pub(crate) component: Arc<LoadedComponent>,
     pub(crate) tools: Vec<Arc<Tool>>,
-    /// The absolute path of its file.
     pub(crate) path: PathBuf,
 }
 
-/// Recalls the components in `files`, in their order; `None` for a file that has to be loaded.
+/// `None` for a file that has to be loaded.
 pub(crate) async fn all(
     sandbox: &Arc<Sandbox>,
     files: &[PathBuf],
@@ -86,7 +82,6 @@ fn one(sandbox: &Sandbox, file: &Path) -> Option<RecalledComponent> {
     })
 }
 
-/// The tools of the component in `file`, which was accepted before.
 pub(crate) fn tools(
     component: &LoadedComponent,
     file: &Path,

@@ -12,7 +12,7 @@ use toolcell_system::pool::STORE;
 
 use crate::Host;
 
-/// Maximum length of a client's id in an event, in characters, because a client may send one of 16 MiB.
+/// A client may send an id of 16 MiB.
 const NATIVE_ID_CHARS_MAX: usize = 128;
 
 impl Host {
@@ -21,7 +21,7 @@ impl Host {
         &self.services.source
     }
 
-    /// The secrets that `grants` give to tools, and that are not set. None, if the store cannot be read: then each call
+    /// Secrets that `grants` give to tools, and that are not set. None, if the store cannot be read: then each call
     /// that needs one says so.
     pub async fn missing_secrets(&self, grants: &Grants) -> BTreeSet<String> {
         let granted: BTreeSet<String> = grants
@@ -42,8 +42,8 @@ impl Host {
             .collect()
     }
 
-    /// Announces that `surface` was built: created, or updated, if it differs from the surface `before`. Returns the
-    /// reason, such as `updated: policy, tools`; `None` if nothing differs.
+    /// Announces that `surface` was created, or updated from `before`. Returns the reason, such as `updated: policy,
+    /// tools`; `None` if nothing differs.
     pub async fn announce_surface(
         &self,
         surface: &Surface,
@@ -82,16 +82,15 @@ impl Host {
         Some(reason)
     }
 
-    /// Writes to the log which tools the component `digest` declares, which was compiled just now (AT-EV-01).
+    /// Logs the tools of a component that was compiled just now (AT-EV-01).
     pub(crate) async fn log_new(&self, digest: &str) {
         let declared = self.take_declared(|event| component_of(event) == Some(digest));
         // As in `announce`.
         let _ = self.services.calls.announced(declared, None).await;
     }
 
-    /// Writes to the log which tools were loaded, but for those that the surface `before` has from the same component
-    /// (AT-EV-01). A command that makes single calls announces no surface, and writes only of components that are new to
-    /// this home: the log would hold more about tools than about calls.
+    /// All but those that the surface `before` has from the same component (AT-EV-01). A command that makes single
+    /// calls writes only of components that are new to this home: the log would hold more about tools than about calls.
     async fn log_declared(&self, before: Option<&Surface>) {
         let mut declared = self.take_declared(|_| true);
         if let Some(before) = before {
@@ -108,13 +107,12 @@ impl Host {
         let _ = self.services.calls.announced(declared, None).await;
     }
 
-    /// Takes the declarations that are not in the log yet, as far as `is_wanted`.
     fn take_declared(&self, is_wanted: impl Fn(&ToolEvent) -> bool) -> Vec<ToolEvent> {
         let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
         declared.extract_if(.., |event| is_wanted(event)).collect()
     }
 
-    /// Announces which deferred tools a search through the surface `surface_id` found, if it found any.
+    /// Only if a search through the surface `surface_id` found deferred tools.
     pub async fn announce_discovered(
         &self,
         surface_id: &str,
@@ -136,7 +134,7 @@ impl Host {
         }
     }
 
-    /// Announces that the schema of a deferred tool was loaded into the surface `surface_id`.
+    /// The schema of a deferred tool was loaded into the surface `surface_id`.
     pub async fn announce_loaded(
         &self,
         surface_id: &str,
@@ -149,8 +147,8 @@ impl Host {
             .await;
     }
 
-    /// Announces that a client wanted to cancel a request, and that there is no call of it: it was never sent, or it is
-    /// answered (AT-CAN-01). `native_call_id` is the client's id of the request, of which 128 characters are kept.
+    /// A client wanted to cancel a request of which there is no call: it was never sent, or it is answered (AT-CAN-01).
+    /// `native_call_id` is the client's id of the request, of which 128 characters are kept.
     pub async fn announce_unknown_cancel(&self, native_call_id: &str, session: Option<String>) {
         let id: String = native_call_id.chars().take(NATIVE_ID_CHARS_MAX).collect();
         let reason = AbortReason::UserInterruption;
@@ -164,7 +162,6 @@ impl Host {
     }
 }
 
-/// The component that declares the tool of a `tool.declared`.
 fn component_of(declared: &ToolEvent) -> Option<&str> {
     declared.data.get("component").and_then(Value::as_str)
 }

@@ -16,8 +16,8 @@ use toolcell_system::BoxFuture;
 
 use crate::{CallContext, CallSpec, Cancellation, Host};
 
-/// The tools that a caller may call, and with what: grants, rules and limits. It does not change: new settings make
-/// another one, and a call keeps the one that it began with.
+/// The tools that a caller may call, with grants, rules and limits. It does not change: new settings make another one,
+/// and a call keeps the one that it began with.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -38,35 +38,31 @@ use crate::{CallContext, CallSpec, Cancellation, Host};
 #[derive(Clone)]
 pub struct ToolSet {
     pub host: Arc<Host>,
-    /// Grants. A tool gets only those that it also declares. Default: none.
+    /// A tool gets only grants that it also declares. Default: none.
     pub grants: Arc<Grants>,
     /// Mode and rules.
     pub policy: Arc<Policy>,
     /// Limits of each call.
     pub limits: Limits,
-    /// How long a question about a call stays open.
+    /// Time for which a question about a call stays open.
     pub expire: Duration,
-    /// `None` if all tools that the host has loaded can be called.
     offer: Option<Arc<ToolOffers>>,
 }
 
-/// The tools that can be called through a surface.
 struct ToolOffers {
     surface: Arc<Surface>,
-    /// By their qualified names.
     tools: HashMap<String, OfferedTool>,
-    /// The tools that a tool may call, if it was granted them, by their ids, with their time limits.
+    /// Tools that a tool may call, if granted, by id, with their time limits.
     callable: Arc<HashMap<String, Option<Duration>>>,
 }
 
 struct OfferedTool {
     tool: Arc<Tool>,
     terms: ToolTerms,
-    /// Why it cannot be called.
     refusal: Option<Refusal>,
 }
 
-/// The settings for the calls of one tool, beside those for all.
+/// The settings for the calls of one tool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,9 +74,9 @@ struct OfferedTool {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ToolTerms {
-    /// Wall time limit of a call; the lower of this and the limit of all calls counts.
+    /// Wall time limit; the lower of this and the limit of all calls counts.
     pub wall: Option<Duration>,
-    /// The data with which another process can repeat a call of the tool, see [`Terms`].
+    /// Data with which another process can repeat a call of the tool, see [`Terms`].
     pub origin: Option<Arc<Value>>,
 }
 
@@ -97,27 +93,26 @@ impl ToolSet {
         }
     }
 
-    /// Sets the grants, for every call alike.
+    /// The grants hold for every call alike.
     #[must_use]
     pub fn grants(mut self, grants: impl Into<Arc<Grants>>) -> Self {
         self.grants = grants.into();
         self
     }
 
-    /// Sets mode and rules.
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
         self.policy = policy.into();
         self
     }
 
-    /// Sets the limits of each call.
+    /// Limits of each call.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Sets how long a question about a call stays open.
+    /// Sets for how long a question about a call stays open.
     #[must_use]
     pub fn expire(self, expire: Duration) -> Self {
         Self { expire, ..self }
@@ -157,7 +152,7 @@ impl ToolSet {
         }
     }
 
-    /// Calls a tool. Every call ends in one terminal result. It makes progress only while the handle is polled.
+    /// Calls a tool. Every call ends in one terminal result, and makes progress only while the handle is polled.
     pub fn call(self: &Arc<Self>, spec: CallSpec, context: CallContext) -> CallHandle {
         let tools = Arc::clone(self);
         let cancellation = context.cancellation.clone();
@@ -181,7 +176,7 @@ impl ToolSet {
         BatchCall::new(id, self.request(spec, context)).refusal(refusal)
     }
 
-    /// Returns the decision on a call and its reasons, without running the tool.
+    /// The decision on a call and its reasons, without running the tool.
     ///
     /// # Errors
     ///
@@ -228,7 +223,7 @@ impl ToolSet {
         request
     }
 
-    /// The tool that `spec` means. One that is not resolved here is looked up by the host, which says why there is none.
+    /// A tool that is not resolved here is looked up by the host, which says why there is none.
     fn find(&self, spec: &CallSpec) -> Callee {
         let known = self
             .offer
@@ -266,8 +261,7 @@ impl ToolSet {
         offered.filter(|offered| Arc::ptr_eq(&offered.tool, tool))
     }
 
-    /// Has `callee` called through the surface, which the caller knows by the id `own`. A call that `is_refused` anyway is
-    /// not judged by it.
+    /// The caller knows the surface by the id `own`. A call that `is_refused` anyway is not judged by it.
     fn placed(&self, callee: Callee, own: Option<Arc<str>>, is_refused: bool) -> Callee {
         let Some(offer) = &self.offer else {
             return callee;
@@ -293,7 +287,7 @@ impl ToolSet {
     }
 }
 
-/// A call that was begun. It has ended once the record is there.
+/// A begun call, ended once the record is there.
 ///
 /// ```
 /// use toolcell::{AbortReason, CallHandle, CallRecord};

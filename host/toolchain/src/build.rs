@@ -1,6 +1,5 @@
-//! `toolcell build`: runs cargo for the guest's target, then puts the component into the tool's own folder and beside
-//! the record of its sources. Cargo runs build scripts and macros as the user, so this is called only when the user
-//! asked for a build.
+//! `toolcell build`: runs cargo for the guest's target. Cargo runs build scripts and macros as the user, so this is
+//! called only when the user asked for a build.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,29 +19,26 @@ use super::sources::{SourceListing, SourceScope};
 use super::workspace::{CargoPackage, SDK, Workspace, manifest, setting};
 use super::{ProgressSink, TARGET, build_cache, c_code};
 
-/// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
+/// In bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
-/// Spare initial memory of a module with larger static data, in bytes, and the unit that sizes are rounded up to.
+/// Added for larger static data, in bytes; sizes are rounded up to it.
 const SPARE_MEMORY: u64 = 1 << 20;
 
-/// How a tool is built.
 pub struct BuildSettings {
-    /// How to find a toolchain. The build overwrites its `dir`.
+    /// The build overwrites its `dir`.
     pub search: ToolchainSearch,
-    /// The folder of build records: see [`super::standing`].
+    /// See [`super::standing`].
     pub records: PathBuf,
-    /// Where cargo compiles, in a subfolder named after the toolchain. Default: `toolcell` in the target folder of the
-    /// tool's workspace, so that the tools of a workspace share dependencies, but no lock with the user's own cargo.
+    /// Cargo compiles here, in a subfolder named after the toolchain. Default: `toolcell` in the target folder of the
+    /// workspace, so that its tools share dependencies, but no lock with the user's own cargo.
     pub target_dir: Option<PathBuf>,
-    /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
+    /// A local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
     pub sdk: Option<PathBuf>,
-    /// Reads the metadata of a tool's folder: names of custom sections, such as `version`, and their texts, which the
-    /// build puts into the component. Default: nothing.
+    /// Names and texts of custom sections for a tool's folder. Default: nothing.
     pub sections: fn(&Path) -> Vec<(&'static str, String)>,
 }
 
 impl BuildSettings {
-    /// Settings with the defaults of their fields.
     pub fn new(search: ToolchainSearch, records: impl Into<PathBuf>) -> Self {
         let records = records.into();
         let sections = |_: &Path| Vec::new();
@@ -55,7 +51,6 @@ impl BuildSettings {
         }
     }
 
-    /// The search for the toolchain of the project in `dir`.
     pub(super) fn search_in(&self, dir: &Path) -> ToolchainSearch {
         ToolchainSearch {
             dir: dir.to_owned(),
@@ -63,8 +58,7 @@ impl BuildSettings {
         }
     }
 
-    /// Keeps the component in the file `wasm` that a compilation in the folder `work` made, with what the manifest says of
-    /// it: the user's copy, and the record `made`.
+    /// Keeps the component of a compilation in the folder `work`: the user's copy, and the record `made`.
     pub(super) fn finish(
         &self,
         wasm: &Path,
@@ -89,21 +83,18 @@ impl BuildSettings {
     }
 }
 
-/// The outcome of a build.
 #[derive(Debug)]
 pub struct BuildOutcome {
     /// `<tool>/target/toolcell/<package>.wasm`
     pub wasm: PathBuf,
-    /// The package's name.
     pub name: String,
     /// `true` if nothing had to be compiled.
     pub fresh: bool,
-    /// A digest of all its sources, in hex.
+    /// A digest, in hex.
     pub sources: String,
 }
 
 impl BuildOutcome {
-    /// Writes the user's copy of the component.
     pub(super) fn keep(record: &BuildRecord, component: &[u8]) -> Result<Self> {
         let wasm = output_folder(&record.dir)?.join(&record.component);
         let found = named_file::read(&wasm, component.len() as u64);
@@ -119,7 +110,7 @@ impl BuildOutcome {
     }
 }
 
-/// Builds the tool whose Cargo.toml is in `dir`, which is canonical.
+/// `dir` is canonical.
 pub(super) fn build(
     dir: &Path,
     settings: &BuildSettings,
@@ -168,8 +159,7 @@ pub(super) fn build(
     Ok(BuildOutcome { fresh, ..built })
 }
 
-/// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
-/// in a workspace this is not the `target` that git already ignores.
+/// The folder has its own `.gitignore`, because in a workspace this is not the `target` that git already ignores.
 fn output_folder(dir: &Path) -> Result<PathBuf> {
     let folder = dir.join("target").join("toolcell");
     std::fs::create_dir_all(&folder)
@@ -189,7 +179,6 @@ fn enough_for(bytes: u64) -> u64 {
         .saturating_mul(SPARE_MEMORY)
 }
 
-/// One package, and how to build it.
 struct PackageBuild<'a> {
     dir: &'a Path,
     settings: &'a BuildSettings,
@@ -197,18 +186,17 @@ struct PackageBuild<'a> {
     workspace: &'a Workspace,
     package: &'a CargoPackage,
     sdk: Option<PathBuf>,
-    /// Folder of a compiler for C, if the package wants one.
+    /// Its folder, if the package wants one.
     c_compiler: Option<PathBuf>,
 }
 
 enum CompileOutcome {
     /// The component's file, and whether nothing had to be compiled for it.
     Done(PathBuf, bool),
-    /// The linker needs this many bytes of initial memory.
+    /// The linker needs these bytes of initial memory.
     NeedsMemory(u64),
 }
 
-/// The fields that are used of a line of `cargo --message-format=json`.
 #[derive(Deserialize)]
 struct CargoMessage {
     reason: String,
@@ -286,7 +274,6 @@ impl PackageBuild<'_> {
         Some((wasm, message.fresh))
     }
 
-    /// The parent of the target folders of all toolchains.
     fn compiling(&self) -> PathBuf {
         match &self.settings.target_dir {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
@@ -319,8 +306,8 @@ impl PackageBuild<'_> {
         }
     }
 
-    /// Everything that the build read: the sources that cargo lists, the manifests of their packages, and what steers
-    /// cargo. The whole folder of a package with a build script counts, because a script can read any file of it.
+    /// Everything that the build read. The whole folder of a package with a build script counts, because a script can
+    /// read any file of it.
     fn scope(&self, wasm: &Path) -> Result<SourceScope> {
         let list = wasm.with_extension("d");
         let text = std::fs::read_to_string(&list)
@@ -356,14 +343,12 @@ fn has_build_script(folder: &Path) -> bool {
     }
 }
 
-/// The folder of the package that has the file `source`.
 fn package_of(source: &Path) -> Option<&Path> {
     let mut folders = source.ancestors().skip(1);
     folders.find(|folder| folder.join("Cargo.toml").is_file())
 }
 
-/// The setting that makes cargo take the SDK from `sdk` instead of the registry. The SDK's macros are a path dependency
-/// of it.
+/// Makes cargo take the SDK from `sdk` instead of the registry. The SDK's macros are a path dependency of it.
 fn patch(sdk: &Path) -> Result<String> {
     let folder = sdk.join("guest-sdk").join("rust");
     if !folder.join("Cargo.toml").is_file() {
@@ -373,7 +358,7 @@ fn patch(sdk: &Path) -> Result<String> {
     Ok(format!("patch.crates-io.{SDK}.path={path}"))
 }
 
-/// The files after the colon of a make rule; a space in a name is escaped.
+/// A space in a name is escaped.
 fn sources_in(rule: &str) -> Vec<PathBuf> {
     let line = rule.lines().next().unwrap_or_default();
     let files = line.split_once(".wasm: ").map_or("", |(_, files)| files);
@@ -383,8 +368,7 @@ fn sources_in(rule: &str) -> Vec<PathBuf> {
     names.map(|name| name.replace('\0', " ").into()).collect()
 }
 
-/// Runs cargo, and passes its status lines to `say`, and each line of its standard output to `on_out`. Returns what else
-/// it printed.
+/// Status lines go to `say`, standard output to `on_out`. Returns what else cargo printed.
 pub(super) fn run_cargo(
     command: Command,
     on_out: &mut dyn FnMut(&str),
@@ -399,7 +383,7 @@ pub(super) fn run_cargo(
     Ok((status, lines.join("\n").trim_end().to_owned()))
 }
 
-/// `true` if a line is a status line of cargo: a verb, right-aligned in twelve columns.
+/// A status line is a verb, right-aligned in twelve columns.
 fn is_status(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(12) else {
         return false;
@@ -410,7 +394,6 @@ fn is_status(line: &str) -> bool {
         && verb.chars().all(char::is_alphabetic)
 }
 
-/// The bytes that the linker asks for if the initial memory is too small for the module's data.
 fn memory_wanted(complaint: &str) -> Option<u64> {
     let (_, after) = complaint.split_once("initial memory too small, ")?;
     after.split_whitespace().next()?.parse().ok()

@@ -1,5 +1,5 @@
-//! The size of the folders in which cargo compiles. Each toolchain has one, which all tools share and which only grows,
-//! because cargo never removes what it compiled of an earlier version.
+//! The size of the folders in which cargo compiles. Each toolchain has one, which only grows, because cargo never
+//! removes what it compiled of an earlier version.
 
 use std::ffi::OsStr;
 use std::fs::{DirEntry, File};
@@ -7,20 +7,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum size of all of these folders together, in bytes; one with all of the example tools takes a tenth.
+/// All folders together, in bytes; one with all of the example tools takes a tenth.
 pub(super) const BYTES_MAX: u64 = 5 << 30;
 
-/// The beginning of the names of these folders, and of one that is being removed.
+/// Prefix of the names of these folders, and of one that is being removed.
 pub(super) const BUILD: &str = "build-";
 const REMOVED: &str = "removed-";
 
-/// Notes that `folder` was used now. A folder whose note cannot be written is removed earlier, which costs time alone.
+/// Notes that `folder` was used. Without the note it is removed earlier, which costs time alone.
 pub(super) fn touch(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.set_modified(SystemTime::now()));
 }
 
-/// Removes the least recently used folders of `parent` until the rest takes at most `bytes_max`. The caller holds the
-/// lock of all builds below `parent`, so that none of them is in use.
+/// Removes the least recently used folders of `parent`. The caller holds the lock of all builds below it, so that none
+/// of them is in use.
 pub(super) fn prune(parent: &Path, bytes_max: u64) {
     let mut kept = Vec::new();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -44,14 +44,12 @@ pub(super) fn prune(parent: &Path, bytes_max: u64) {
     }
 }
 
-/// The name of a folder; `None` for a file or a link.
 fn folder_name(entry: &DirEntry) -> Option<String> {
     let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
     is_folder.then(|| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// Removes `folder`, which gets another name first: if the program is killed meanwhile, cargo must not find a part of
-/// it.
+/// Renames `folder` first: if the program is killed meanwhile, cargo must not find a part of it.
 fn discard(folder: &Path) {
     let name = folder
         .file_name()
@@ -68,8 +66,7 @@ fn remove(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
 }
 
-/// The bytes of the files in `folder`. Links are not followed, and a file with several names counts once if all of them
-/// are in `folder`, as cargo makes them.
+/// In bytes. Links are not followed, and a file with several names counts once if all of them are in `folder`.
 fn size(folder: &Path) -> u64 {
     let mut bytes = 0_u64;
     let mut waiting: Vec<PathBuf> = vec![folder.to_owned()];
@@ -96,7 +93,7 @@ mod tests {
 
     const FILE: usize = 1 << 20;
 
-    /// A parent with the folders `build-0`, used first, to `build-2`, used last, of one file each.
+    /// Folders with a file each: `build-0`, used first, to `build-2`, used last.
     fn parent() -> tempfile::TempDir {
         let parent = tempfile::tempdir().unwrap();
         for at in 0..3 {

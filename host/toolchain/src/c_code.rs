@@ -1,5 +1,5 @@
-//! C in the dependencies of a tool in Rust. Their build scripts look for a compiler with the crate `cc`, and most machines
-//! have none for WASI. A package that says so in its manifest gets Zig's:
+//! C in the dependencies of a tool in Rust, whose build scripts look for a compiler with the crate `cc`. A package that
+//! says so in its manifest gets Zig's:
 //!
 //! ```toml
 //! [package.metadata.toolcell]
@@ -18,13 +18,12 @@ use super::toolchain_cache::program;
 use super::workspace::{manifest, setting};
 use super::{ProgressSink, record};
 
-/// The variables by which the crate `cc` finds a compiler and an archiver, and the subcommand of Zig that is one.
+/// The crate `cc` finds a compiler and an archiver by these, each of which is a subcommand of Zig.
 const PROGRAMS: [(&str, &str); 2] = [(COMPILER, "cc"), ("AR_wasm32_wasip2", "ar")];
 const COMPILER: &str = "CC_wasm32_wasip2";
-/// Output of build scripts that found no compiler.
 const COMPLAINT: &str = "error occurred in cc-rs";
 
-/// `true` if a build of the package in `dir` gets a compiler from toolcell. The user's own one comes first.
+/// The user's own compiler comes first.
 pub(super) fn is_wanted(dir: &Path) -> bool {
     std::env::var_os(COMPILER).is_none() && asks(&manifest(dir))
 }
@@ -34,15 +33,15 @@ fn asks(manifest: &toml::Table) -> bool {
     wanted.and_then(toml::Value::as_bool).unwrap_or_default()
 }
 
-/// The folder of the compiler, which is fetched if it is not there; `None` if the package asks for none.
+/// Fetched if it is not there; `None` if the package asks for none.
 pub(super) fn compiler(search: &ToolchainSearch, say: ProgressSink) -> Result<Option<PathBuf>> {
     is_wanted(&search.dir)
         .then(|| ZIG.ready(search, say))
         .transpose()
 }
 
-/// Makes `cargo` compile C with the compiler in `part`. `target_dir`: where it compiles; the scripts that it calls stay
-/// there, because another path of the compiler would have everything compiled again.
+/// The scripts that cargo calls stay in `target_dir`, because another path of the compiler would have everything
+/// compiled again.
 pub(super) fn use_in(cargo: &mut Command, part: &Path, target_dir: &Path) -> Result<()> {
     let zig = program(part, ZIG_PROGRAM)?;
     let folder = target_dir.join("c-compiler");
@@ -61,7 +60,7 @@ pub(super) fn use_in(cargo: &mut Command, part: &Path, target_dir: &Path) -> Res
     Ok(())
 }
 
-/// A script that is a compiler or an archiver to the crate `cc`, which gives a compiler the target in Rust's words.
+/// The crate `cc` gives the script the target in Rust's words.
 fn script_of(zig: &Path, subcommand: &str) -> Result<String> {
     let zig = utf8(zig)?.replace('\'', r"'\''");
     Ok(match subcommand {
@@ -73,7 +72,6 @@ fn script_of(zig: &Path, subcommand: &str) -> Result<String> {
     })
 }
 
-/// The remedy for a build that failed for the lack of a compiler.
 pub(super) fn advice(complaint: &str) -> Option<&'static str> {
     complaint.contains(COMPLAINT).then_some(
         "A dependency has C in it. Add to Cargo.toml:\n[package.metadata.toolcell]\nc-compiler = true\n\

@@ -10,15 +10,14 @@ use toolcell_system::private;
 
 use super::ProgressSink;
 
-/// Maximum length of what is read of a lock file.
 const WORDS_BYTES_MAX: u64 = 4096;
 
-/// A lock that is held until this is dropped.
+/// Held until dropped.
 pub(super) struct FileLock(File);
 
 impl FileLock {
-    /// Takes the lock of the file `path`, and says `occupied` if it has to wait for it, with what its holder is busy with.
-    /// Writes `busy_with` into the file for those that wait next.
+    /// Says `occupied` if it has to wait, with what the holder is busy with. Writes `busy_with` into the file for those
+    /// that wait next.
     pub(super) fn take(
         path: &Path,
         occupied: &str,

@@ -12,20 +12,17 @@ use sha2::{Digest, Sha256};
 use super::process;
 use super::{ProgressSink, TARGET, packages};
 
-/// The environment variable that forces one way.
+/// Forces one way.
 pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 
-/// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
+/// A compiler answers at once, unless a rustup proxy tries to download first.
 pub(super) const PROBE: Duration = Duration::from_secs(20);
 
-/// Download size of `rustup target add`, for people.
 pub(super) const TARGET_SIZE: &str = "some 30 MB";
 
-/// Time limit of `rustup target add`, over a slow connection. Without a network, rustup's own retries take
-/// most of it.
+/// Allows for a slow connection. Without a network, rustup's own retries take most of it.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
-/// The ways to a toolchain that may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
     /// The first way that works.
@@ -57,7 +54,7 @@ impl FromStr for Preference {
 }
 
 impl Preference {
-    /// Reads `TOOLCELL_GUEST_TOOLCHAIN`. Fails on an unknown value.
+    /// Fails on an unknown value of `TOOLCELL_GUEST_TOOLCHAIN`.
     pub fn from_env() -> Result<Self> {
         let value = std::env::var_os(PREFERENCE_VARIABLE).unwrap_or_default();
         value.to_string_lossy().parse()
@@ -68,16 +65,16 @@ impl Preference {
 #[derive(Clone, Debug)]
 pub struct ToolchainSearch {
     pub preference: Preference,
-    /// The toolchain that toolcell sets up is kept below `<cache_dir>/toolchain`.
+    /// Holds `toolchain`, which toolcell sets up.
     pub cache_dir: PathBuf,
     /// The tool's folder, because rustup selects a toolchain by the current directory.
     pub dir: PathBuf,
-    /// The PATH in which programs are looked up, and which they inherit.
+    /// Programs are looked up in this PATH, and inherit it.
     pub path: OsString,
 }
 
 impl ToolchainSearch {
-    /// Creates a search with the PATH and the current directory of this process.
+    /// Takes the PATH and the current directory of this process.
     pub fn new(preference: Preference, cache_dir: impl Into<PathBuf>) -> Self {
         ToolchainSearch {
             preference,
@@ -91,7 +88,6 @@ impl ToolchainSearch {
         process::which(name, &self.path)
     }
 
-    /// The program `name` on PATH.
     pub(super) fn program(&self, name: &str) -> Result<PathBuf> {
         self.which(name)
             .with_context(|| format!("no {name} on PATH"))
@@ -104,14 +100,14 @@ impl ToolchainSearch {
     }
 }
 
-/// How to call the cargo that can build a guest.
+/// The cargo that can build a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Toolchain {
     /// A hash that changes with the standard library. It is part of the target folder's name, because cargo does not
     /// detect such a change.
     pub(super) id: String,
     pub(super) cargo: PathBuf,
-    /// Passed to cargo as `RUSTC`; `None` if cargo finds the right rustc itself.
+    /// `None` if cargo finds the right rustc itself.
     pub(super) rustc: Option<PathBuf>,
     path: OsString,
 }
@@ -131,7 +127,6 @@ impl Toolchain {
         }
     }
 
-    /// A cargo command that builds with this toolchain, in `dir`.
     pub(super) fn cargo(&self, dir: &Path) -> Command {
         let mut command = process::command(&self.cargo, &self.path);
         command.current_dir(dir);
@@ -148,8 +143,7 @@ pub(super) fn short_hash(text: &str) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
-/// standard library.
+/// The first way that works, or the forced one. This may download, install packages and compile a standard library.
 pub(super) fn find(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     let (what, word) = match search.preference {
         Preference::Any => return first_of_all(search, say),
@@ -186,7 +180,7 @@ fn first_of_all(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain
     })
 }
 
-/// The command that fixes the problem on this system.
+/// The fix on this system.
 pub(super) fn remedy(search: &ToolchainSearch) -> String {
     if search.which("rustup").is_some() {
         return format!("Run: rustup target add {TARGET}");
@@ -222,7 +216,6 @@ pub(super) fn installed(search: &ToolchainSearch) -> Result<Toolchain> {
     ))
 }
 
-/// `libstd-<hash>.rlib` in a target's library folder; its name changes with the toolchain's version.
 pub(super) fn standard_library(folder: &Path) -> Option<PathBuf> {
     let mut files = std::fs::read_dir(folder).ok()?.flatten();
     let library = files.find(|file| {
@@ -250,10 +243,8 @@ mod tests {
     use super::super::shim::ShimPrograms;
     use super::*;
 
-    /// A rustc whose target folder is `lib` beside it.
     const RUSTC: &str = r#"echo "${0%/*}/lib""#;
 
-    /// A rustup that adds the target: it makes the library appear.
     const RUSTUP: &str = r#"[ "$*" = "target add wasm32-wasip2" ] || exit 9
         echo "info: downloading component 'rust-std'" >&2; mkdir "${0%/*}/lib"; : > "${0%/*}/lib/libstd-1.rlib""#;
 

@@ -52,5 +52,5 @@ pub use watch::SourceWatch;
 /// The one target that guests are built for.
 const TARGET: &str = "wasm32-wasip2";
 
-/// Receives progress: one sentence, or one line of another program's progress, without a line feed.
+/// One sentence, or one line of another program's progress, without a line feed.
 pub type ProgressSink<'a> = &'a mut dyn FnMut(&str);

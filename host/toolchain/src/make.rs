@@ -1,5 +1,4 @@
-//! Builds a project of a language other than Rust: the toolchain's parts, the lock, the digest of the sources, the
-//! component and its record. The language adds the compilation.
+//! Builds a project of a language other than Rust; the language adds the compilation.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -16,10 +15,9 @@ use super::sources::SourceListing;
 use super::toolchain_cache::ToolchainPart;
 use super::{ProgressSink, build_cache, process, project};
 
-/// Makes the component of a [`CompileJob`], and returns its file.
 pub(super) type CompileFn<'a> = &'a dyn Fn(&CompileJob, ProgressSink) -> Result<PathBuf>;
 
-/// Output of a step: its first lines, because compilers name the cause there, and the number of the others.
+/// The first lines, because compilers name the cause there.
 #[derive(Default)]
 struct StepOutput {
     lines: Vec<String>,
@@ -51,40 +49,35 @@ impl StepOutput {
     }
 }
 
-/// One compilation.
 pub(super) struct CompileJob<'a> {
-    /// The word for the language.
     pub(super) language: &'static str,
-    /// The project's folder, canonical.
+    /// Canonical.
     pub(super) dir: &'a Path,
-    /// The project's name: its folder's name.
+    /// The name of the project's folder.
     pub(super) name: &'a str,
-    /// A folder for what the compilation makes, kept for the next build of this project.
+    /// Kept for the next build of this project.
     pub(super) work: PathBuf,
-    /// The folder with `guest-sdk/LANG` and `wit`.
+    /// Holds `guest-sdk/LANG` and `wit`.
     pub(super) sdk: &'a Path,
     pub(super) search: &'a ToolchainSearch,
 }
 
 impl CompileJob<'_> {
-    /// The folder of a part of the language's toolchain.
     pub(super) fn part_folder(&self, part: &ToolchainPart) -> PathBuf {
         part.folder(self.search)
     }
 
-    /// A command in the project's folder.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = process::command(program, &self.search.path);
         command.current_dir(self.dir);
         command
     }
 
-    /// A command of the program `name` on PATH, in the project's folder.
     pub(super) fn on_path(&self, name: &str) -> Result<Command> {
         Ok(self.command(&self.search.program(name)?))
     }
 
-    /// Runs a step, and says what it printed: its failure has that instead, because it is the reason.
+    /// A failure has what the step printed, because that is the reason.
     pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
         let mut printed = StepOutput::default();
         let status = process::run(command, None, &mut |_, line| printed.add(line))?;
@@ -96,7 +89,6 @@ impl CompileJob<'_> {
         Ok(())
     }
 
-    /// Runs a program, and returns what it printed.
     pub(super) fn output(&self, command: Command) -> Result<String> {
         let printed = process::output(command, Some(PROBE))?.text();
         printed.with_context(|| format!("{} does not build", self.name))
@@ -125,8 +117,7 @@ impl CompileJob<'_> {
         Ok(())
     }
 
-    /// Writes the project's local files that are missing or of another version of toolcell, so that its tests use the
-    /// SDK of the build.
+    /// Writes local files that are missing or of another version of toolcell, so that tests use the SDK of the build.
     pub(super) fn refresh(&self, files: Vec<(String, String)>) -> Result<()> {
         for (path, text) in files {
             let file = self.dir.join(path);
@@ -137,9 +128,8 @@ impl CompileJob<'_> {
         Ok(())
     }
 
-    /// Writes the component of a core module, which uses WASI preview 1 or nothing, into `work`. `world`: the world of
-    /// the WIT that the module implements, such as `Some((super::sdk::CONTRACT, "tool"))`; `None` if the compiler
-    /// already wrote it into the module.
+    /// The core module uses WASI preview 1 or nothing. `world` is `None` if the compiler already wrote it into the
+    /// module.
     pub(super) fn componentize(
         &self,
         module: &Path,
@@ -154,7 +144,6 @@ impl CompileJob<'_> {
     }
 }
 
-/// Builds the project in `dir`, and keeps the record of what was built from which sources.
 pub(super) fn build(
     (language, toolchain): (&LanguageRow, &FetchedToolchain),
     dir: &Path,
@@ -232,7 +221,6 @@ pub(super) fn build(
     settings.finish(&made, result, &job.work)
 }
 
-/// A digest of everything that decides what a build makes: the sources, the SDK, the toolchain and this program.
 fn key(job: &CompileJob, before: &SourceListing) -> String {
     let parts = [
         before.digest(),
@@ -263,7 +251,6 @@ mod tests {
         set_up: |set_up, say| set_up.run(set_up.command("fetch")?, say),
     };
 
-    /// A language of the tests: its compiler copies the source.
     static COPIED: LanguageRow = LanguageRow {
         name: "copied",
         title: "Copied",
@@ -294,7 +281,6 @@ mod tests {
         Ok(job.work.join("made.wasm"))
     }
 
-    /// Makes the part's one program, which has only the built-in commands of the shell.
     const FETCH: &str = r#"echo fetched >&2; [ -e "${0%/*}/broken" ] && exit 3
         printf '#!/bin/sh\nread -r all < "$1" && printf %%s "$all" > "$2"\n' > copy; /bin/chmod +x copy"#;
 

@@ -15,8 +15,6 @@ use super::find::{Toolchain, ToolchainSearch, standard_library};
 use super::toolchain_cache::{SetUp, ToolchainPart};
 use super::{ProgressSink, TARGET, process};
 
-/// The compiler, its cargo, the sources of the standard library, the component linker, and the CA certificates for
-/// cargo.
 pub(super) const NAMES: [&str; 5] = [
     "rustc-web",
     "cargo-web",
@@ -41,8 +39,8 @@ pub(super) static PART: ToolchainPart = ToolchainPart {
 };
 const ON_DEBIAN: &str = "this way exists on Debian and its kin only";
 
-/// The release whose wasi-libc is new enough. Bookworm's own claims memory that is already in use, so that every file
-/// operation of a guest linked with it fails. The package is for all architectures and depends on nothing.
+/// Bookworm's wasi-libc claims memory that is already in use, so that every file operation of a guest linked with it
+/// fails.
 const WASI_LIBC_SUITE: &str = "trixie-backports";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Paths of the distribution's packages. PATH is not searched, because rustup's proxies usually come first there.
@@ -51,7 +49,6 @@ const SYSTEM_CARGO: &str = "/usr/bin/cargo";
 /// A symbolic link to the linker of the LLVM version that this rustc uses.
 const SYSTEM_LINKER: &str = "/usr/bin/rust-lld";
 const QUESTION: Duration = Duration::from_secs(60);
-/// Time limit for an index of 310 KB, or a package of 1.1 MB.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 /// Limits for what would otherwise hang: a silent mirror, or another package manager at work. Times are in seconds.
 const WAITS: [&str; 9] = [
@@ -97,7 +94,6 @@ pub(super) fn ready(search: &ToolchainSearch) -> Result<Toolchain> {
     ))
 }
 
-/// Installs what is missing and returns the toolchain; returns at once if an earlier run did so.
 pub(super) fn find(search: &ToolchainSearch, say: ProgressSink) -> Result<Toolchain> {
     PART.ready(search, say)?;
     ready(search)
@@ -253,7 +249,7 @@ fn wasi_libc(part: &SetUp) -> Result<PathBuf> {
     Ok(root.join("usr/lib").join(TARGET))
 }
 
-/// Debian's main archive among apt's sources; security updates and other projects have mirrors of their own.
+/// Security updates and other projects have mirrors of their own.
 fn mirror_in(uris: &str) -> Option<&str> {
     let mut uris = uris.lines().map(|line| line.trim_end_matches('/'));
     uris.find(|uri| {
@@ -342,7 +338,6 @@ fn ask(part: &SetUp, args: &[&str]) -> Result<String> {
     text(question)
 }
 
-/// Runs a short command and returns what it prints. A failing command is an error.
 fn text(mut command: Command) -> Result<String> {
     command.env("LC_ALL", "C.UTF-8");
     let shown = process::shown(&command);
@@ -357,7 +352,6 @@ mod tests {
     use super::super::shim::ShimPrograms;
     use super::*;
 
-    /// A Debian with only cargo-web installed, and a sudo for tests that do not run as root.
     fn debian() -> ShimPrograms {
         ShimPrograms::new()
             .with("dpkg-deb", "exit 1")

@@ -14,13 +14,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::ProgressSink;
 
-/// Interval at which a wait checks whether the child has exited or its time is up.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long a child's output is read after it exited: a daemon that it left behind holds the pipe open for ever.
+/// A daemon that a child left behind holds the pipe open for ever.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time between SIGTERM and SIGKILL, in which a program can clean up.
+/// The program can clean up before SIGKILL.
 const STOP: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,6 @@ pub struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Returns what a program printed that succeeded. The error is its reason.
     pub(super) fn text(self) -> Result<String> {
         if self.status.success() {
             Ok(self.out.trim().to_owned())
@@ -46,7 +44,6 @@ impl ProgramOutput {
         }
     }
 
-    /// Returns the last line that the program printed, where most programs put their reason.
     pub(super) fn reason(&self) -> String {
         last_line(&self.err)
             .or_else(|| last_line(&self.out))
@@ -74,7 +71,7 @@ pub fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
         })
 }
 
-/// A command with `path` as its PATH, and without the variables of a cargo that may have started this process.
+/// Variables of a cargo that may have started this process are removed.
 pub(super) fn command(program: &Path, path: &OsStr) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -140,8 +137,8 @@ pub fn output(command: Command, limit: Option<Duration>) -> Result<ProgramOutput
     Ok(ProgramOutput { status, out, err })
 }
 
-/// Runs `command`, and passes what it prints on standard error to `say`. Its failure is the last line of that; of apt's,
-/// the last one that begins as its errors do, because advice follows.
+/// The failure is the last line of standard error; of apt, the last that begins as its errors do, because advice
+/// follows.
 pub(super) fn follow(command: Command, limit: Option<Duration>, say: ProgressSink) -> Result<()> {
     let mut last = String::new();
     let status = run(command, limit, &mut |stream, line| {
@@ -159,8 +156,7 @@ pub(super) fn follow(command: Command, limit: Option<Duration>, say: ProgressSin
     }
 }
 
-/// Runs `command` and passes each line to `on_line` as it arrives. With a `limit`, the program gets a process group of
-/// its own, which is stopped as a whole when the time is up.
+/// A `limit` gives the program a process group, which is stopped as a whole.
 pub(super) fn run(
     mut command: Command,
     limit: Option<Duration>,
@@ -217,7 +213,7 @@ fn has_ended(child: &mut Child) -> Result<bool> {
         .is_some())
 }
 
-/// Stops a child that leads its own process group, and the rest of the group.
+/// Stops the whole process group.
 fn stop(child: &mut Child) -> Result<()> {
     let group = Pid::from_child(child);
     kill_process_group(group, Signal::TERM).ok();
@@ -274,7 +270,6 @@ fn read_from(
     });
 }
 
-/// The command as a person would type it.
 pub(super) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let words = [program

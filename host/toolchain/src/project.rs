@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 
 use super::language::{Language, write_local_files};
 
-/// The kind of a new project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProjectKind {
     #[default]
@@ -14,7 +13,7 @@ pub enum ProjectKind {
     Hook,
 }
 
-/// Writes a new project into `<parent>/<name>`, whole or not at all. `sdk` is the folder that `write_sdk` returned.
+/// Whole or not at all. `write_sdk` returned `sdk`.
 pub fn new_project(
     parent: &Path,
     name: &str,
@@ -68,7 +67,7 @@ pub(super) fn write(file: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Checks a name that becomes a folder, a package and the first part of every tool's id.
+/// The name becomes a folder, a package and the first part of every tool's id.
 fn check_name(name: &str) -> Result<()> {
     const RULE: &str = "a name begins with a lower-case letter and goes on with lower-case letters, digits, `-` and `_`";
     let fits = |letter: char| {

@@ -1,5 +1,5 @@
-//! Records of builds that the user agreed to: the sources, and the resulting component. Both are kept in toolcell's
-//! data folder, which no grant reaches, so that a tool cannot replace what is run.
+//! Records of builds that the user agreed to, with the component. They are in toolcell's data folder, which no grant
+//! reaches, so that a tool cannot replace what is run.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
@@ -15,7 +15,7 @@ use super::{ProgressSink, language};
 
 const FORMAT: u32 = 2;
 const FILE: &str = "record.json";
-/// Maximum size of a record, in bytes; 100,000 files with long paths take less.
+/// In bytes; 100,000 files with long paths take less.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// One build.
@@ -28,30 +28,27 @@ pub(super) struct BuildRecord {
     pub(super) component: PathBuf,
     /// The digest of the component, which is all that a call runs of the folder.
     pub(super) made: SourceListing,
-    /// The initial memory of this component, in bytes; the next build begins with it.
+    /// In bytes; the next build begins with it.
     pub(super) initial_memory: u64,
     /// Digest of everything that decided what this build made; empty if a build is never skipped.
     #[serde(default)]
     pub(super) key: String,
-    /// The files that the build read, or would have read if they existed.
     pub(super) scope: SourceScope,
     pub(super) sources: SourceListing,
     /// Everything that can decide what the next build runs.
     pub(super) around: SourceScope,
 }
 
-/// A source folder's build state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildState {
-    /// The component: it was built, and no source has changed since.
+    /// No source has changed since.
     Built(PathBuf),
-    /// The component that was built, and how its sources differ now, such as `src/lib.rs has changed since it was built`.
+    /// The component, and how its sources differ now, such as `src/lib.rs has changed since it was built`.
     Outdated(PathBuf, String),
-    /// Why it has to be built: no component was made of it here, or another took its place.
+    /// No component was made here, or another took its place.
     NotBuilt(String),
 }
 
-/// The folder of the record of the tool in `dir`, which is canonical.
 fn folder(records: &Path, dir: &Path) -> PathBuf {
     records.join(
         blake3::hash(dir.as_os_str().as_encoded_bytes())
@@ -60,8 +57,7 @@ fn folder(records: &Path, dir: &Path) -> PathBuf {
     )
 }
 
-/// Returns the component that was built from the tool in `dir`, and whether its sources are unchanged. Runs nothing of
-/// the folder: calls stat on each file, and reads a file if its state has changed.
+/// Runs nothing of the folder: calls stat on each file, and reads a file if its state has changed.
 pub fn standing(dir: &Path, records: &Path) -> BuildState {
     check(dir, records).unwrap_or_else(BuildState::NotBuilt)
 }
@@ -104,8 +100,8 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<BuildState, String> 
     Ok(BuildState::Built(component))
 }
 
-/// Returns every place that a build of the tool in `dir` reads, as far as it is known without running cargo. Write
-/// access to one of them decides what the next build runs.
+/// Every place, as far as it is known without running cargo. Write access to one of them decides what the next build
+/// runs.
 pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let (read, around) = read(records, &dir)
@@ -119,8 +115,7 @@ pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     places.into_iter().collect()
 }
 
-/// Reads the record of the tool in `dir`; `None` for one of another version of toolcell, or one that another user could
-/// have written.
+/// `None` for a record of another version of toolcell, or one that another user could have written.
 pub(super) fn read(records: &Path, dir: &Path) -> Option<BuildRecord> {
     let file = private::open(&folder(records, dir).join(FILE), OthersAccess::Read).ok()?;
     if file.metadata().ok()?.len() > RECORD_BYTES_MAX {
@@ -132,8 +127,7 @@ pub(super) fn read(records: &Path, dir: &Path) -> Option<BuildRecord> {
     (record.format == FORMAT && record.dir == dir).then_some(record)
 }
 
-/// Takes the lock of builds in the folder `compiling`, and says so if it has to wait for it: without the lock, two tools
-/// of one name could take each other's output.
+/// Two tools of one name could otherwise take each other's output.
 pub(super) fn lock(compiling: &Path, dir: &Path, say: ProgressSink) -> Result<FileLock> {
     make_folder(compiling)?;
     let busy_with = format!("{} (process {})", dir.display(), std::process::id());
@@ -157,7 +151,6 @@ impl BuildRecord {
     }
 }
 
-/// Writes the component, and then the record that vouches for it.
 pub(super) fn write(records: &Path, mut made: BuildRecord, component: &[u8]) -> Result<()> {
     let folder = folder(records, &made.dir);
     make_folder(&folder)?;
@@ -183,7 +176,7 @@ fn keep(records: &Path, record: &BuildRecord) -> Result<()> {
     replace(&folder(records, &record.dir).join(FILE), &text)
 }
 
-/// Removes the records of folders that are gone.
+/// Records of folders that are gone.
 fn remove_orphans(records: &Path) {
     #[derive(Deserialize)]
     struct RecordedFolder {
@@ -198,8 +191,8 @@ fn remove_orphans(records: &Path) {
     }
 }
 
-/// Replaces `file` by a rename, so that a reader sees the old or the new bytes, never a part. An unchanged file keeps
-/// its time, so that what was derived from it stays valid.
+/// Renames, so that a reader never sees a part. An unchanged file keeps its time, so that what was derived from it
+/// stays valid.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
     let same = || {
         std::fs::symlink_metadata(file)
@@ -221,7 +214,7 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The mode of an ordinary new file, before the umask; a temporary file would be private.
+/// A temporary file would be private; the umask applies.
 fn readable() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

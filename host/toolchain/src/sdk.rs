@@ -6,14 +6,13 @@ use anyhow::{Context, Result};
 
 use super::language::{EmbeddedFile, LANGUAGES};
 
-/// The files of the repository at these paths.
 macro_rules! files {
     ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../", $path)))),*] };
 }
 
 pub(super) use files;
 
-/// The contract. Each SDK reads it from `../../wit`, so the layout is the repository's.
+/// Each SDK reads it from `../../wit`, so the layout is the repository's.
 pub(super) const CONTRACT: &[EmbeddedFile] = files![
     "wit/deps/io/poll.wit",
     "wit/hook.wit",
@@ -21,7 +20,6 @@ pub(super) const CONTRACT: &[EmbeddedFile] = files![
     "wit/tool.wit"
 ];
 
-/// Path and text of each source, of every language.
 fn carried() -> impl Iterator<Item = &'static EmbeddedFile> {
     LANGUAGES
         .iter()
@@ -29,8 +27,8 @@ fn carried() -> impl Iterator<Item = &'static EmbeddedFile> {
         .chain(CONTRACT)
 }
 
-/// Returns the folder of this version's SDK below `data_dir`; writes it first if it does not exist. Its name is a hash
-/// of its contents, so that versions of toolcell coexist and an existing folder never changes.
+/// The folder's name is a hash of its contents, so that versions of toolcell coexist and an existing folder never
+/// changes.
 pub fn write_sdk(data_dir: &Path) -> Result<PathBuf> {
     // Absolute, because tools in other folders refer to it.
     let parent = std::path::absolute(data_dir)

@@ -1,4 +1,4 @@
-//! A folder of stand-in programs for tests: small shell scripts that are found as if they were on PATH.
+//! Stand-in programs for tests: small shell scripts that are found as if they were on PATH.
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::ffi::OsString;
@@ -30,13 +30,12 @@ impl ShimPrograms {
         self.folder.path()
     }
 
-    /// A command whose script finds the system's programs, such as `sleep`; `which` still finds only the stand-ins.
+    /// The script finds the system's programs, such as `sleep`; `which` still finds only the stand-ins.
     pub(super) fn command(&self, name: &str) -> Command {
         let path = OsString::from("/usr/bin:/bin");
         process::command(&self.dir().join(name), &path)
     }
 
-    /// A search that sees only these programs, with a cache of its own.
     pub(super) fn search(&self, preference: Preference) -> ToolchainSearch {
         ToolchainSearch {
             preference,

@@ -1,5 +1,5 @@
-//! The files that a build of a tool reads, with a digest of each. A stat call tells whether a file is unchanged since:
-//! only the kernel sets the change time, so a tool that restores size and modification time is noticed.
+//! The files that a build of a tool reads, with a digest of each. A stat call tells whether a file is unchanged: only
+//! the kernel sets the change time, so a tool that restores size and modification time is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,20 +14,17 @@ use serde::{Deserialize, Serialize};
 use toolcell_system::file_state::FileState;
 use toolcell_system::named_file;
 
-/// Maximum number of files and folders of one tool, and of entries of one folder.
+/// Files and folders of one tool, and entries of one folder.
 const FILES_MAX: usize = 100_000;
-/// Maximum length of a chain of symbolic links, as in Linux.
 const LINKS_MAX: usize = 40;
-/// Maximum size of one file, in bytes. Reading a larger one, or one that never ends, would delay every command.
+/// In bytes. Reading a larger file, or one that never ends, would delay every command.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Maximum depth of cargo configuration files that include one another.
 const INCLUDES_MAX: u32 = 8;
-/// Maximum size, in bytes, of a file that is read for the files that it names: a project is looked at before its user
-/// agreed to anything. A larger one is refused, because what it names behind a cut would not count.
+/// In bytes: a project is looked at before its user agreed to anything. A larger file is refused, because what it names
+/// behind a cut would not count.
 const NAMING_BYTES_MAX: u64 = 1 << 20;
 
-/// Files that configure cargo and rustup, in a tool's folder and in every folder above it. A manifest above can make
-/// the tool part of a workspace.
+/// Each counts in a tool's folder and every folder above it. A manifest above can make the tool part of a workspace.
 const STEERING: [&str; 5] = [
     "Cargo.toml",
     ".cargo/config.toml",
@@ -36,7 +33,7 @@ const STEERING: [&str; 5] = [
     "rust-toolchain",
 ];
 
-/// Folders that no build reads, wherever they are: documents, tests, and what other programs write.
+/// No build reads them: documents, tests, and what other programs write.
 const IDLE_FOLDERS: [&str; 19] = [
     ".git",
     ".github",
@@ -58,7 +55,6 @@ const IDLE_FOLDERS: [&str; 19] = [
     "tests",
     "venv",
 ];
-/// Ends of the names of files that no build reads.
 const IDLE_ENDS: [&str; 9] = [
     ".md",
     ".log",
@@ -71,24 +67,18 @@ const IDLE_ENDS: [&str; 9] = [
     ".gitignore",
 ];
 
-/// Files of a folder that end alike. A new one of them is a part of the next build.
+/// They end alike. A new one is a part of the next build.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct FileGroup {
     pub(super) folder: PathBuf,
-    /// Ends of their names, such as `.c`.
     pub(super) ends: Vec<String>,
-    /// The end of the names of tests, which do not count.
     pub(super) tests: String,
-    /// `true` if files in subfolders count, except in hidden folders, in `target` and in [`IDLE_FOLDERS`].
+    /// `true` if subfolders count, except hidden ones, `target` and [`IDLE_FOLDERS`].
     pub(super) deep: bool,
 }
 
 impl FileGroup {
-    /// The files, sorted.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be read, or more than [`FILES_MAX`] files and folders.
+    /// Sorted. Fails on more than [`FILES_MAX`] files and folders.
     pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.clone()];
@@ -125,7 +115,6 @@ impl FileGroup {
     }
 }
 
-/// `true` if no build reads a file or a folder of this name.
 fn is_idle(name: &str, is_folder: bool) -> bool {
     if is_folder {
         IDLE_FOLDERS.contains(&name)
@@ -134,40 +123,36 @@ fn is_idle(name: &str, is_folder: bool) -> bool {
     }
 }
 
-/// The places that a build reads. All paths are absolute.
+/// The places that a build reads, as absolute paths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SourceScope {
-    /// Folders whose content counts, except what no build reads ([`is_idle`]), and `target` beside a manifest.
+    /// Their content counts, except what no build reads ([`is_idle`]), and `target` beside a manifest.
     pub(super) folders: BTreeSet<PathBuf>,
-    /// Groups of files.
     #[serde(default)]
     pub(super) groups: BTreeSet<FileGroup>,
-    /// Single files, whether they exist or not.
+    /// They need not exist.
     pub(super) files: BTreeSet<PathBuf>,
-    /// Folders below `folders` that do not count, because a build writes them.
+    /// A build writes them.
     #[serde(default)]
     pub(super) skipped: BTreeSet<PathBuf>,
-    /// Names of such folders, wherever they are.
     #[serde(default)]
     pub(super) skipped_names: BTreeSet<String>,
-    /// Why some places are not known, so that no listing is made.
+    /// Some places are not known, so no listing is made.
     #[serde(skip)]
     pub(super) refused: Option<String>,
 }
 
 impl SourceScope {
-    /// Adds a folder with everything below it, and the files that configure cargo in it and above it.
+    /// Adds everything below `folder`, and the files that configure cargo in it and above it.
     pub(super) fn add(&mut self, folder: &Path) {
         self.folders.insert(folder.to_owned());
         self.add_steering(folder);
     }
 
-    /// Adds the files that configure cargo in `folder` and in the folders above it.
     pub(super) fn add_steering(&mut self, folder: &Path) {
         self.add_above(folder, &STEERING);
     }
 
-    /// Adds the files with these names in `folder` and in the folders above it.
     pub(super) fn add_above(&mut self, folder: &Path, names: &[&str]) {
         for folder in folder.ancestors() {
             names
@@ -176,7 +161,7 @@ impl SourceScope {
         }
     }
 
-    /// Adds the user's own configuration of cargo.
+    /// The user's own configuration of cargo.
     pub(super) fn add_cargo_home(&mut self) {
         let home = std::env::var_os("CARGO_HOME")
             .filter(|home| !home.is_empty())
@@ -213,7 +198,6 @@ impl SourceScope {
         self.refused.get_or_insert_with(|| format!("{why:#}"));
     }
 
-    /// Single files.
     pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
         Self {
             files: files.into_iter().collect(),
@@ -221,21 +205,17 @@ impl SourceScope {
         }
     }
 
-    /// The folder of a project that cargo builds, before any build of it.
     pub(super) fn of_cargo(dir: &Path) -> Self {
         let mut scope = Self::default();
         scope.add(dir);
         scope
     }
 
-    /// Every place of this scope.
     pub(super) fn places(&self) -> impl Iterator<Item = &PathBuf> {
         self.folders.iter().chain(&self.files)
     }
 }
 
-/// Returns the files that a cargo configuration includes: `include = "a.toml"`, a list of paths, or a list of tables
-/// with a `path`.
 fn included(config: &Path) -> Result<Vec<PathBuf>> {
     let Some(text) = naming_text(config)? else {
         return Ok(Vec::new());
@@ -258,11 +238,7 @@ fn included(config: &Path) -> Result<Vec<PathBuf>> {
     Ok(read().unwrap_or_default())
 }
 
-/// The text of a file that can name others; `None` if it is no regular file that can be read.
-///
-/// # Errors
-///
-/// More than [`NAMING_BYTES_MAX`] bytes.
+/// `None` if it is no regular file that can be read. Fails on more than [`NAMING_BYTES_MAX`] bytes.
 pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
     let mut bytes = Vec::new();
     let read = named_file::open(path)
@@ -279,13 +255,10 @@ pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// The content at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PathContent {
-    /// The BLAKE3 digest of a regular file, in hex.
     File(String),
-    /// The target of a symbolic link, as it is written.
     Link(PathBuf),
     /// A socket, a named pipe, a device, or a folder in place of a file.
     Other,
@@ -295,23 +268,19 @@ pub(super) enum PathContent {
 struct ListedPath {
     #[serde(flatten)]
     content: PathContent,
-    /// The file has this content while it is in this state; `None` if it must be read again.
+    /// The content is valid in this state; `None` if it must be read again.
     state: Option<FileState>,
 }
 
 const CHANGED: &str = "has changed";
 
-/// Every file of a scope, by its path. A missing file has no entry.
+/// A missing file has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SourceListing(BTreeMap<PathBuf, ListedPath>);
 
 impl SourceListing {
-    /// Lists all files of `scope`; reads those whose state differs from `known`.
-    ///
-    /// # Errors
-    ///
-    /// A scope whose places are not all known, more than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
-    /// read, or a chain of more than [`LINKS_MAX`] links.
+    /// Reads the files whose state differs from `known`. Fails on a scope with unknown places, and more than
+    /// [`FILES_MAX`] files and folders, [`FILE_BYTES_MAX`] bytes or [`LINKS_MAX`] links.
     pub(super) fn read(scope: &SourceScope, known: &Self) -> Result<Self> {
         if let Some(why) = &scope.refused {
             bail!("{why}");
@@ -347,13 +316,11 @@ impl SourceListing {
         self.0.is_empty()
     }
 
-    /// A file whose content differs from that in `earlier`, which knows it; `None` if there is none.
     pub(super) fn edited(&self, earlier: &Self) -> Option<PathBuf> {
         let mut changes = self.changes(earlier).into_iter();
         changes.find_map(|(path, what)| (what == CHANGED).then_some(path))
     }
 
-    /// Returns the paths whose content differs from `earlier`, each with what happened to it.
     pub(super) fn changes(&self, earlier: &Self) -> Vec<(PathBuf, &'static str)> {
         let mut changes = Vec::new();
         for (path, seen) in &self.0 {
@@ -375,7 +342,6 @@ impl SourceListing {
         changes
     }
 
-    /// A digest of all paths and contents, in hex.
     pub(super) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {
@@ -401,9 +367,9 @@ struct SourceWalk<'a> {
     scope: &'a SourceScope,
     known: &'a SourceListing,
     found: BTreeMap<PathBuf, ListedPath>,
-    /// Visited folders, by device and inode, because links can form a cycle.
+    /// Devices and inodes, because links can form a cycle.
     walked: BTreeSet<(u64, u64)>,
-    /// Number of folders found, including those not walked yet.
+    /// Includes folders that are not walked yet.
     folders: usize,
 }
 
@@ -459,8 +425,8 @@ impl SourceWalk<'_> {
             && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
     }
 
-    /// Records one path and follows its links. Returns the folder to walk if the path is or leads to one. `within` is
-    /// false for a single file's path, where a folder is not walked.
+    /// Returns the folder to walk if the path leads to one. `within` is false for a single file's path, where a folder
+    /// is not walked.
     fn one(&mut self, path: &Path, within: bool) -> Result<Option<PathBuf>> {
         let mut at = path.to_owned();
         for _ in 0..=LINKS_MAX {
@@ -545,7 +511,7 @@ fn too_many() -> anyhow::Error {
     )
 }
 
-/// Returns `None` if the path does not exist.
+/// `None` if the path does not exist.
 fn there(metadata: std::io::Result<Metadata>, path: &Path) -> Result<Option<Metadata>> {
     match metadata {
         Ok(metadata) => Ok(Some(metadata)),

@@ -8,25 +8,21 @@ use super::find::{PREFERENCE_VARIABLE, PROBE, TARGET_SIZE, ToolchainSearch, inst
 use super::packages::{self, NAMES, PART};
 use super::{Preference, TARGET, process};
 
-/// Readiness of a part of a toolchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartState {
-    /// Works as it is.
     Ready,
-    /// Not set up: it is not needed, or the first build that needs it sets it up.
+    /// Not needed, or set up by the first build that needs it.
     Absent,
-    /// Not available. As the verdict: tools cannot be built until this is fixed.
+    /// Tools cannot be built until this is fixed.
     Missing,
 }
 
-/// A row of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SurveyFinding {
     pub subject: String,
     pub state: PartState,
     pub detail: String,
-    /// The command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -45,7 +41,6 @@ impl SurveyFinding {
         Self::new(subject, PartState::Ready, detail)
     }
 
-    /// A problem, and the command that fixes it.
     pub fn missing(
         subject: impl Into<String>,
         detail: impl Into<String>,
@@ -54,7 +49,6 @@ impl SurveyFinding {
         Self::new(subject, PartState::Missing, detail).fixed_by(fix)
     }
 
-    /// The same with the command that fixes it.
     #[must_use]
     pub fn fixed_by(self, fix: impl Into<String>) -> Self {
         let fix = Some(fix.into());
@@ -62,7 +56,6 @@ impl SurveyFinding {
     }
 }
 
-/// All ways to a toolchain, in the order in which a build tries them, and the indices of those that the user allows.
 fn ways(search: &ToolchainSearch) -> ([SurveyFinding; 3], std::ops::Range<usize>) {
     let installed = match installed(search) {
         Ok(toolchain) => SurveyFinding::ready(INSTALLED, toolchain.cargo.display().to_string()),
@@ -78,7 +71,7 @@ fn ways(search: &ToolchainSearch) -> ([SurveyFinding; 3], std::ops::Range<usize>
     ([installed, rustup, by_packages(search)], allowed)
 }
 
-/// The download of a build, with the size, if no way is ready yet; `None` if one is, or if there is none.
+/// `None` if a way is ready, or if there is none.
 pub(super) fn fetches(search: &ToolchainSearch) -> Option<String> {
     let (ways, allowed) = ways(search);
     let allowed = ways.get(allowed).unwrap_or_default();
@@ -98,7 +91,7 @@ pub(super) fn fetches(search: &ToolchainSearch) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", or else "))
 }
 
-/// Returns the verdict first, then each way to a toolchain.
+/// The verdict comes first, then each way to a toolchain.
 pub(super) fn survey(search: &ToolchainSearch) -> Vec<SurveyFinding> {
     const SUBJECT: &str = "building tools";
     let (ways, allowed) = ways(search);
@@ -119,18 +112,17 @@ pub(super) fn survey(search: &ToolchainSearch) -> Vec<SurveyFinding> {
     std::iter::once(verdict).chain(ways).collect()
 }
 
-/// A way that is not there, of which the verdict says how to get one.
 fn missing(subject: &str, detail: String) -> SurveyFinding {
     SurveyFinding::new(subject, PartState::Missing, detail)
 }
 
-/// The part that each way needs beyond installed programs: a Rust without the target is not a missing Rust.
+/// A Rust without the target is not a missing Rust.
 const INSTALLED: &str = "the installed Rust's target";
 const RUSTUP: &str = "the target from rustup";
 const PACKAGES: &str = "the target from the system's packages";
 
-/// Reports if rustup has the target. If it has not, only a build tells whether its download works. `installed`: whether
-/// the rustc on PATH builds with a target; it is not rustup's if it does not see what rustup has.
+/// Only a build tells whether rustup's download works. `installed`: the rustc on PATH builds with a target; it is not
+/// rustup's if it does not see what rustup has.
 fn by_rustup(search: &ToolchainSearch, installed: PartState) -> SurveyFinding {
     let Some(rustup) = search.which("rustup") else {
         return missing(RUSTUP, "no rustup on PATH".to_owned());
@@ -152,7 +144,7 @@ fn by_rustup(search: &ToolchainSearch, installed: PartState) -> SurveyFinding {
     }
 }
 
-/// Asks rustup, which answers without a network. It is kept from installing a toolchain that a file names.
+/// Rustup answers without a network, and is kept from installing a toolchain that a file names.
 fn rustup_has_target(search: &ToolchainSearch, rustup: &Path) -> bool {
     let mut question = search.command(rustup);
     question

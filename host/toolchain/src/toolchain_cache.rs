@@ -1,5 +1,5 @@
-//! Parts of toolchains that toolcell keeps in its cache, each fetched from the registry of its language, in a pinned
-//! version. A part is native code of others: only a build that the user agreed to sets one up.
+//! Parts of toolchains, each fetched in a pinned version. A part is native code of others: only a build that the user
+//! agreed to sets one up.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ use super::survey::{PartState, SurveyFinding};
 /// Written into a part's folder as its last file. Its content is the part's stamp.
 const COMPLETE: &str = "toolcell-complete";
 
-/// Time limit for one program that fetches: some 100 MB over a slow connection.
 const FETCH: Duration = Duration::from_secs(15 * 60);
 
 /// The folder of everything that `toolcell` sets up itself.
@@ -25,28 +24,21 @@ fn home(cache_dir: &Path) -> PathBuf {
     cache_dir.join("toolchain")
 }
 
-/// One part of a toolchain, which several languages may share.
 pub(super) struct ToolchainPart {
-    /// The name of its folder, which contains all versions, such as `ziglang-0.17.0`. Another content needs another
-    /// name.
+    /// The name contains all versions, such as `ziglang-0.17.0`. Another content needs another name.
     pub(super) name: &'static str,
-    /// Its contents, for people: `Zig 0.17.0`.
     pub(super) contents: &'static str,
-    /// Where it comes from: `PyPI`.
     pub(super) registry: &'static str,
     pub(super) download_mb: u32,
     pub(super) disk_mb: u32,
-    /// Programs that set it up, each with what to do if it is not on PATH: `("npm", "install Node.js 20 or later")`.
+    /// Each with what to do if it is not on PATH: `("npm", "install Node.js 20 or later")`.
     pub(super) needs: &'static [(&'static str, &'static str)],
     /// The state of what else it is made of: it is set up again when that is another.
     pub(super) made_of: fn() -> String,
-    /// Fills the folder of `SetUp`, which is empty.
     pub(super) set_up: fn(&SetUp, ProgressSink) -> Result<()>,
 }
 
-/// Inputs of the function that fills a part.
 pub(super) struct SetUp<'a> {
-    /// The part's final folder.
     pub(super) folder: &'a Path,
     pub(super) search: &'a ToolchainSearch,
 }
@@ -65,7 +57,6 @@ impl ToolchainPart {
         format!("{}{}", self.name, (self.made_of)())
     }
 
-    /// A build's download: `Zig 0.17.0 from PyPI: 80 MB, 438 MB on disk`.
     pub(super) fn sentence(&self) -> String {
         format!(
             "{} from {}: {} MB, {} MB on disk",
@@ -81,8 +72,7 @@ impl ToolchainPart {
             .find(|(program, _)| search.which(program).is_none())
     }
 
-    /// Returns the part's folder; fetches its content first if it is not complete. Says what is fetched, and its size,
-    /// before it begins.
+    /// Says what is fetched, and its size, before it begins.
     pub(super) fn ready(&self, search: &ToolchainSearch, say: ProgressSink) -> Result<PathBuf> {
         let folder = self.folder(search);
         if self.is_ready(search) {
@@ -123,7 +113,6 @@ impl ToolchainPart {
 }
 
 impl SetUp<'_> {
-    /// A command for the program `name` on PATH, in the part's folder.
     pub(super) fn command(&self, name: &str) -> Result<Command> {
         let program = self.search.program(name)?;
         let mut command = process::command(&program, &self.search.path);
@@ -131,7 +120,6 @@ impl SetUp<'_> {
         Ok(command)
     }
 
-    /// Runs a program that fetches, and passes what it prints to `say`. Its failure has the last lines of that.
     pub(super) fn run(&self, command: Command, say: ProgressSink) -> Result<()> {
         const LINES_MAX: usize = 60;
         let shown = process::shown(&command);
@@ -153,9 +141,8 @@ impl SetUp<'_> {
         Ok(())
     }
 
-    /// Installs pinned packages of PyPI into `python/` of the part: `requirements` has a line
-    /// `NAME==VERSION --hash=sha256:HEX` for each package and each of its files. Wheels only, because a source package
-    /// would run its own code here.
+    /// `requirements` has a line `NAME==VERSION --hash=sha256:HEX` for each file of a package. Wheels only, because a
+    /// source package would run its own code here.
     pub(super) fn pip(&self, requirements: &str, say: ProgressSink) -> Result<()> {
         let list = self.folder.join("requirements.txt");
         std::fs::write(&list, requirements).context("cannot write the list of packages")?;
@@ -188,8 +175,7 @@ impl SetUp<'_> {
         })
     }
 
-    /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the part. Scripts
-    /// of packages do not run.
+    /// The lock file pins the hash of each package. Scripts of packages do not run.
     pub(super) fn npm(&self, package: &str, lock: &str, say: ProgressSink) -> Result<()> {
         for (name, text) in [("package.json", package), ("package-lock.json", lock)] {
             std::fs::write(self.folder.join(name), text)
@@ -208,7 +194,6 @@ impl SetUp<'_> {
     }
 }
 
-/// The program at `path` in the folder `part`.
 pub(super) fn program(part: &Path, path: &str) -> Result<PathBuf> {
     let program = part.join(path);
     if !program.is_file() {
@@ -221,7 +206,6 @@ pub(super) fn program(part: &Path, path: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The report of `toolcell doctor` on a language whose toolchain is `part`.
 pub(super) fn finding(
     title: &str,
     part: &ToolchainPart,

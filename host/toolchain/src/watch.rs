@@ -9,17 +9,15 @@ use super::language;
 use super::record;
 use super::sources::{SourceListing, SourceScope};
 
-/// Polling interval. A change counts once two polls see the same sources, so that half an edit is not built.
+/// A change counts once two polls see the same sources, so that half an edit is not built.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The sources of a project, and the state of them that was built or could not be built.
 pub struct SourceWatch {
     scope: SourceScope,
     seen: SourceListing,
 }
 
 impl SourceWatch {
-    /// Begins with the sources as they are now.
     pub fn now(dir: &Path, records: &Path) -> Result<Self> {
         let dir = std::fs::canonicalize(dir)
             .with_context(|| format!("cannot find the folder {}", dir.display()))?;
@@ -31,8 +29,7 @@ impl SourceWatch {
         Ok(Self { scope, seen })
     }
 
-    /// Begins with the sources that the last build of the project read. A build may write some itself, such as a lock
-    /// file, and they must not be the reason of another build.
+    /// A build may write some sources itself, such as a lock file, and they must not be the reason of another build.
     pub fn built(dir: &Path, records: &Path) -> Option<Self> {
         let record = record::read(records, &std::fs::canonicalize(dir).ok()?)?;
         Some(Self {
@@ -41,7 +38,7 @@ impl SourceWatch {
         })
     }
 
-    /// Waits until the sources differ, and are not being written. Returns a path that changed, and what happened to it.
+    /// Waits until the sources differ, and are not being written. Says what happened.
     pub fn wait(&mut self) -> (PathBuf, &'static str) {
         let mut before: Option<SourceListing> = None;
         loop {

@@ -9,10 +9,8 @@ use super::find::Toolchain;
 use super::process;
 use super::sources::{SourceListing, SourceScope};
 
-/// The package of the SDK.
 pub(super) const SDK: &str = "toolcell-guest";
 
-/// The output of `cargo metadata --no-deps`, which resolves nothing and uses no network.
 #[derive(Deserialize)]
 pub(super) struct Workspace {
     packages: Vec<CargoPackage>,
@@ -39,7 +37,6 @@ struct CargoTarget {
 struct CargoDependency {
     name: String,
     source: Option<String>,
-    /// The folder of a path dependency.
     path: Option<PathBuf>,
 }
 
@@ -93,8 +90,8 @@ impl Workspace {
         }
     }
 
-    /// Everything that decides what a build of the tool in `dir` runs, as far as it is known before: the whole workspace,
-    /// its path dependencies, and the configuration of cargo.
+    /// Everything that decides what a build runs: the whole workspace, its path dependencies, and the configuration of
+    /// cargo.
     pub(super) fn around(&self, dir: &Path) -> SourceScope {
         let mut scope = SourceScope::of_cargo(dir);
         scope.add(&self.workspace_root);
@@ -110,8 +107,7 @@ impl Workspace {
         scope
     }
 
-    /// The files that a build of `package` in `dir` is expected to read: its folders, the folders of the workspace's
-    /// packages that it depends on and of other path dependencies, and the configuration of cargo.
+    /// Includes the workspace's packages that `package` depends on, and other path dependencies.
     pub(super) fn near(&self, package: &CargoPackage, dir: &Path) -> SourceScope {
         let mut scope = self.steering(dir);
         let mut open = vec![package];
@@ -150,8 +146,8 @@ impl Workspace {
         self.workspace_root.join("Cargo.lock")
     }
 
-    /// Refuses a build that read a file which changed meanwhile, because it is unknown which content it contains. Cargo
-    /// itself may write the lock file.
+    /// Refuses a file that changed meanwhile, because it is unknown which content the build read. Cargo itself may
+    /// write the lock file.
     pub(super) fn refuse_changes(
         &self,
         before: &SourceListing,
@@ -185,20 +181,18 @@ impl Workspace {
     }
 }
 
-/// The manifest in `folder`, as far as it can be read.
 pub(super) fn manifest(folder: &Path) -> toml::Table {
     let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
     toml::from_str(&text).unwrap_or_default()
 }
 
-/// The value at `path` in a manifest.
 pub(super) fn setting<'m>(manifest: &'m toml::Table, path: &[&str]) -> Option<&'m toml::Value> {
     let (first, rest) = path.split_first()?;
     rest.iter()
         .try_fold(manifest.get(*first)?, |value, key| value.get(key))
 }
 
-/// `true` if a manifest patches the registry's SDK. A patch on the command line would override it.
+/// A patch on the command line would override the manifest's.
 fn patches_sdk(manifest: &toml::Table) -> bool {
     setting(manifest, &["patch", "crates-io", SDK]).is_some()
 }

@@ -15,7 +15,7 @@ use super::{calls, wrap};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
-/// Maximum size of a text that is printed on a terminal, in bytes.
+/// In bytes.
 const TERMINAL_BYTES_MAX: u64 = 16 << 20;
 
 /// Fetches what the references in records refer to: large results, artifacts, partial results and inputs.
@@ -37,30 +37,27 @@ pub(crate) struct Artifact {
     json: bool,
 }
 
-/// The state of the artifact that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Available,
-    /// A call on record refers to it, and it was removed.
+    /// A call on record refers to it.
     Gone,
-    /// A call on record refers to it, and it was redacted before it was stored.
+    /// A call on record refers to it.
     Redacted,
-    /// No call on record refers to it, and older calls were removed from the log.
+    /// Older calls were removed from the log.
     Expired,
-    /// Its bytes on disk do not match its digest.
+    /// Its bytes do not match its digest.
     Damaged,
     /// No call ever referred to it.
     Unknown,
 }
 
-/// The bytes that a reference refers to.
 enum Content {
     File(File, u64),
     Text(String),
 }
 
 impl State {
-    /// Its word for programs, the exit code, and why there is no content.
     fn facts(self) -> (&'static str, Exit, &'static str) {
         match self {
             Self::Available => ("available", Exit::Succeeded, "it is there"),
@@ -89,7 +86,6 @@ impl State {
     }
 }
 
-/// The facts about a reference, for programs.
 #[derive(Serialize)]
 struct Document<'a> {
     reference: &'a str,
@@ -118,7 +114,7 @@ impl Content {
         }
     }
 
-    /// The content as text; `None` if it is none, or too large for a terminal.
+    /// `None` if it is no text, or too large for a terminal.
     fn text(self) -> io::Result<Option<String>> {
         match self {
             Self::Text(text) => Ok(Some(text)),
@@ -174,7 +170,7 @@ impl Artifact {
     }
 }
 
-/// Finds what `reference` refers to. The records of calls are searched if it is not a payload on disk, or to `describe` it.
+/// Searches the records of calls if it is not a payload on disk, or to `describe` it.
 fn find(
     home: &Home,
     reference: &Reference,
@@ -207,7 +203,7 @@ fn find(
     Ok((state, content, known.unwrap_or_default()))
 }
 
-/// Prints the content: on a terminal only text, in which nothing acts on it.
+/// A terminal gets only text, in which nothing acts on it.
 fn print_content(content: Content) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     let size = content.size();

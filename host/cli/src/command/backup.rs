@@ -14,7 +14,6 @@ use super::{calls, log};
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
-/// Mode of the folders of a copy.
 const MODE: u32 = 0o700;
 
 /// Copies all of toolcell's state: settings, keys, secrets, installed tools, payloads, and the journal. Other processes may go on.
@@ -90,8 +89,7 @@ impl Backup {
     }
 }
 
-/// Copies files, folders and links of `from` into the new folder `to`, but for `left_out` and for the ends of the log, which
-/// are copied with it. A folder of all state `has_parts`, which may be links to other disks.
+/// Leaves out `left_out` and the ends of the log. A folder of all state `has_parts`, which may be links to other disks.
 fn copy_folder(from: &Path, to: &Path, left_out: &[PathBuf], has_parts: bool) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(to)?;
     for entry in fs::read_dir(from)? {

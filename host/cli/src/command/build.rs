@@ -43,7 +43,7 @@ impl Build {
         Ok(self.report(&home, &built)?.unwrap_or(Exit::Succeeded))
     }
 
-    /// Builds, and again after each change. Ends only if it cannot print, or if the folder is no project.
+    /// Builds again after each change. Ends only if it cannot print, or if the folder is no project.
     fn follow(&self, home: &Home) -> anyhow::Result<Exit> {
         if Language::detect(&self.dir).is_none() {
             return Err(BadRequest(no_project(&self.dir)).into());
@@ -76,7 +76,7 @@ impl Build {
         }
     }
 
-    /// Prints what was built, and what the component says of itself. `None` if the reader of the output is gone.
+    /// `None` if the reader of the output is gone.
     fn report(&self, home: &Home, built: &BuildOutcome) -> anyhow::Result<Option<Exit>> {
         let loaded = notes::of_component(home, &built.wasm)?;
         let refusal = loaded.as_ref().err();

@@ -147,7 +147,6 @@ impl Call {
         self.finish(runtime, tools, &record, artifacts.as_ref())
     }
 
-    /// Saves the artifacts of the call, and shows its result.
     fn finish(
         &self,
         runtime: Runtime,
@@ -167,7 +166,6 @@ impl Call {
         saved.map(|()| exit)
     }
 
-    /// Finds the components of the tool and of the tools that it may call.
     fn locate(
         &self,
         home: &Home,
@@ -213,15 +211,13 @@ impl Call {
     }
 }
 
-/// The listeners of a call: its telemetry, and the progress on the terminal.
 fn listeners(exporting: &TelemetryGuard, bar: Option<&Arc<Bar>>) -> Vec<Arc<dyn Listener>> {
     let mut listeners = exporting::listeners(exporting.0.as_ref());
     listeners.extend(bar.map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>));
     listeners
 }
 
-/// Loads the component, chooses the tool, and loads the tools that it may call, unless the call is canceled. The files
-/// that name them give them their settings.
+/// Stops if the call is canceled. The files that name the tools give them their settings.
 async fn prepare(
     host: &Host,
     located: Result<(PathBuf, Callables), Refusal>,

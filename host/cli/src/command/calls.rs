@@ -1,4 +1,4 @@
-//! Lists calls, and shows one: what the journal knows of it.
+//! Lists calls, and shows one.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn status(text: &str) -> Result<Status, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|_| wrong())
 }
 
-/// The log of this user's calls. Its questions end the calls of killed processes before they answer.
+/// Its questions end the calls of killed processes before they answer.
 pub(super) fn log(home: &Home) -> anyhow::Result<CallLog> {
     Ok(CallLog::new(
         home.journal(),
@@ -133,7 +133,7 @@ impl Calls {
     }
 }
 
-/// Says how many calls are not on record any more; `None` if none.
+/// `None` if all calls are still on record.
 pub(super) fn evicted(calls: u64) -> Option<String> {
     let calls = match calls {
         0 => return None,
@@ -145,7 +145,7 @@ pub(super) fn evicted(calls: u64) -> Option<String> {
     ))
 }
 
-/// One call in one row. The names come from tools and callers, so each stays in its row.
+/// Words of tools and callers stay in their row.
 fn row(call: &CallSummary) -> String {
     let elapsed = call.elapsed_ms.map(|ms| format!("{ms} ms"));
     let error = call.error_code.as_ref().map(|code| format!("  {code}"));
@@ -188,7 +188,6 @@ impl Show {
     }
 }
 
-/// The id of the call that began last.
 fn latest(log: &CallLog) -> anyhow::Result<String> {
     let latest = log
         .calls(&CallQuery {
@@ -200,7 +199,6 @@ fn latest(log: &CallLog) -> anyhow::Result<String> {
     Ok(latest.ok_or_else(none)?.invocation_id)
 }
 
-/// Prints the progress of a call from the sequence number `from` on.
 fn progress(record: &Value, from: u64) -> std::io::Result<()> {
     let said = record["progress"].as_array().into_iter().flatten();
     let rest = said.filter(|update| {

@@ -1,5 +1,5 @@
-//! Checks whether the servers in the configuration of an MCP client start. The file is untrusted, because it may come
-//! from a repository: a server is started only if it is this program, offering tools and doing nothing else.
+//! Checks whether the servers in the configuration of an MCP client start. A repository may have brought the file, so a
+//! server is started only if it is this program, offering tools and doing nothing else.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,19 +16,16 @@ use super::ask::ACTOR_VARIABLE;
 use super::exit::BadRequest;
 use super::options::SESSION_VARIABLE;
 
-/// Maximum size of a client's configuration, in bytes.
+/// In bytes.
 const CLIENT_BYTES_MAX: u64 = 4 << 20;
-/// How long a server may take to start and to end.
 const START: Duration = Duration::from_secs(120);
 /// Options of `toolcell mcp` that do more than load and offer tools.
 const ACTING: [&str; 2] = ["--build", "--record-to"];
-/// Environment variables that a file may set for a server: names for the record. Others could make the dynamic loader,
-/// the toolchain or this program run what the file names.
+/// Names for the record. Others could make the dynamic loader, the toolchain or this program run what the file names.
 const VARIABLES: [&str; 2] = [SESSION_VARIABLE, ACTOR_VARIABLE];
 
-/// Starts every toolcell server that the configuration in `file` names, as the client would, and checks that it offers
-/// its tools. Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`,
-/// because the state holds compiled code and the key that vouches for it.
+/// Refuses a program that is neither this one nor `named`, and a server whose state is not in `home`, because the state
+/// holds compiled code and the key that vouches for it.
 pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Result<Vec<Check>> {
     let servers = servers(file).map_err(BadRequest::from_error)?;
     let mut checks = Vec::new();
@@ -91,8 +88,7 @@ fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
         .collect())
 }
 
-/// Returns the program that the client would start. Fails unless it is this one, a copy of it, or the one that the user
-/// `named`.
+/// Fails unless the program is this one, a copy of it, or the one that the user `named`.
 fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let found =
         found(command).with_context(|| format!("the command {command} leads to no program"))?;
@@ -113,7 +109,6 @@ fn program(command: &str, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Resolves `command` as a client does: by its path, or by the search path.
 fn found(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
         // Clients start programs in a folder of their own choice.
@@ -139,7 +134,7 @@ fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
     Ok(read(one)? == read(other)?)
 }
 
-/// Refuses a server whose state is not in `home`, because it would run the native code in its state folder.
+/// The server would run the native code in its state folder.
 fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
     let Some(said) = said else { return Ok(()) };
     let said = Path::new(said.as_str().unwrap_or_default());
@@ -157,7 +152,7 @@ fn check_home(said: Option<&Value>, home: &Home) -> anyhow::Result<()> {
     )
 }
 
-/// Starts a server with empty input: it exits successfully only after it has loaded its tools.
+/// The server gets empty input, and exits successfully only after it has loaded its tools.
 fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let arguments = server

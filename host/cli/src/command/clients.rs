@@ -21,7 +21,6 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// The configuration file of the client.
     pub(super) fn file(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude_desktop_config.json (Settings, Developer, Edit Config)",
@@ -32,14 +31,12 @@ impl Client {
     }
 }
 
-/// Options that take no value.
 const FLAGS: [&str; 2] = ["--no-config", "--no-elicitation"];
 /// Options whose value is a path, beside the grants.
 const PATHS: [&str; 3] = ["--tls-ca", "--config", "--record-to"];
 const PRINT: &str = "--print-config";
 
-/// The configuration with which `client` runs the `typed` command of `folder`, without `--print-config`, followed by
-/// `extra`.
+/// Leaves out `--print-config`, and appends `extra`.
 pub(super) fn config(
     client: Client,
     typed: &[String],
@@ -83,7 +80,6 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
     json!({ key: { "toolcell": entry } })
 }
 
-/// Returns `typed` with every path made absolute, and without `--print-config`.
 fn arguments(
     typed: &[String],
     folder: &Path,
@@ -123,8 +119,7 @@ fn arguments(
     Ok(arguments)
 }
 
-/// Returns whether `option` takes paths. Clients start programs in a folder of their own choice, so paths must be
-/// absolute.
+/// Clients start programs in a folder of their own choice, so paths must be absolute.
 fn takes_paths(option: &str) -> bool {
     PATHS.contains(&option)
         || GrantWord::ALL
@@ -132,8 +127,7 @@ fn takes_paths(option: &str) -> bool {
             .any(|word| word.is_path() && word.option() == option)
 }
 
-/// Makes the path of a tool absolute, and keeps the name behind it and the name of an installed tool. Fails if the path
-/// does not exist.
+/// Keeps the name behind the path, and the name of an installed tool. Fails if the path does not exist.
 fn tool(typed: &str, folder: &Path, names: &InstalledNames) -> anyhow::Result<String> {
     if names
         .find(typed.split('#').next().unwrap_or_default())
@@ -153,8 +147,7 @@ fn tool(typed: &str, folder: &Path, names: &InstalledNames) -> anyhow::Result<St
     Ok(name.map_or(path.clone(), |name| format!("{path}#{name}")))
 }
 
-/// Makes `HOST` absolute in `HOST` or `HOST=GUEST`, or in several with commas between, unless it is a pattern with a
-/// leading `*`.
+/// Makes `HOST` absolute in `HOST` or `HOST=GUEST`, also in a list with commas, but not a pattern with a leading `*`.
 fn paths(value: &str, folder: &Path) -> anyhow::Result<String> {
     let whole = |spec: &str| -> anyhow::Result<String> {
         let (host, guest) = spec

@@ -1,4 +1,4 @@
-//! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
+//! Checks a configuration: what is wrong with it, and how to fix it.
 
 use crate::runtime::Runtime;
 use toolcell::{ComponentTools, Home};
@@ -15,8 +15,6 @@ use super::options::{PolicyOptions, Settings};
 use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 
-/// Checks the configuration files of this folder: whether they can be used, and whether everything that they name
-/// exists.
 pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Vec<Check>> {
     let settings = match policy.settings(home) {
         Ok(settings) => settings,
@@ -65,7 +63,6 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     Ok(checks)
 }
 
-/// The memory of all calls of a server, and how many calls run at once with it.
 fn memory(settings: &Settings) -> Check {
     let each = settings.limits.host_bytes();
     let said = settings.layers.memory_total();
@@ -111,8 +108,7 @@ fn memory(settings: &Settings) -> Check {
     Check::ready("memory", detail)
 }
 
-/// Checks whether a tool of a file can be offered, and which parts of its description have no effect. Does not build
-/// it.
+/// Does not build it.
 fn tool(
     home: &Home,
     layer: &ConfigLayer,
@@ -151,7 +147,6 @@ fn tool(
         .collect())
 }
 
-/// Checks whether a name of `[tools]` is installed.
 fn declared(home: &Home, layer: &ConfigLayer, name: &str, names: &InstalledNames) -> Check {
     match Target::declared(layer, name, names).locate(home, BuildPermission::No) {
         Ok(_) => Check::ready("tool", format!("{name}: installed")),
@@ -163,7 +158,6 @@ fn declared(home: &Home, layer: &ConfigLayer, name: &str, names: &InstalledNames
     }
 }
 
-/// Reports the secrets that a file grants and that are not set.
 fn secrets(home: &Home, layer: &ConfigLayer) -> Vec<Check> {
     let granted = layer
         .file

@@ -1,5 +1,5 @@
-//! A subcommand whose options are built only when it is called or its help is shown, because building all subcommands'
-//! options takes longer than parsing the command line.
+//! A subcommand whose options are built only when they are needed, because building all takes longer than parsing the
+//! command line.
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};

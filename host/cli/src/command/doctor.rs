@@ -103,7 +103,6 @@ fn writable(home: &Home) -> Check {
     }
 }
 
-/// The size of the cache of compiled code, and its limit.
 fn cache(home: &Home) -> Check {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     match configured_compilation(home) {
@@ -126,7 +125,6 @@ fn cache(home: &Home) -> Check {
     }
 }
 
-/// Which calls stay on record, and how much of the disk they may take.
 fn journal(home: &Home) -> Check {
     match configured_journal(home) {
         Ok(settings) => {
@@ -162,8 +160,7 @@ fn journal(home: &Home) -> Check {
     }
 }
 
-/// Optional kernel features: without them toolcell is slower, runs fewer calls at once, or has one layer of defense
-/// less.
+/// Missing features make toolcell slower, let it run fewer calls at once, or cost a layer of defense.
 fn kernel() -> Vec<Check> {
     vec![
         openat2(),
@@ -232,7 +229,7 @@ fn map_count() -> Check {
     )
 }
 
-/// Checks the limit on open files of the process, which all calls share.
+/// All calls share the process's limit.
 fn open_files() -> Check {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .current
@@ -245,7 +242,7 @@ fn open_files() -> Check {
     check("open files", limit > each, detail)
 }
 
-/// Checks for a seccomp filter around this process: the second layer of defense if the sandbox has a hole.
+/// A filter is the second layer of defense if the sandbox has a hole.
 fn seccomp() -> Check {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status

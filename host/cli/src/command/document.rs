@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens `file`, or standard input if it is `-`. The error says what is wrong, and with which file.
+/// Standard input if `file` is `-`. The error names the file.
 pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, String> {
     if file == Path::new("-") {
         return Ok(Box::new(io::stdin()));
@@ -15,8 +15,7 @@ pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, String> {
     }
 }
 
-/// Reads the text that [`open`] gives. The error says what is wrong, and with which file; `too_large` says it of a file with
-/// this name that has more than `bytes_max` bytes.
+/// The error names the file; `too_large` is for one of more than `bytes_max` bytes.
 pub(super) fn read(
     file: &Path,
     bytes_max: usize,
@@ -34,7 +33,6 @@ pub(super) fn read(
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
 }
 
-/// The name of `file` for an error.
 pub(super) fn name(file: &Path) -> String {
     if file == Path::new("-") {
         "standard input".to_owned()

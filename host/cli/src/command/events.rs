@@ -18,15 +18,11 @@ use crate::exit::{BadRequest, Exit};
 use crate::serving::interrupted;
 use crate::show;
 
-/// Time between two looks at the journal.
 const TICK: Duration = Duration::from_millis(100);
-/// Time between two looks for calls of processes that were killed.
+/// Between two looks for calls of processes that were killed.
 const BEAT: Duration = Duration::from_secs(1);
-/// Maximum number of characters of the details of one event.
 const DETAILS_MAX: usize = 160;
-/// Number of letters at the end of an id that stand for it.
 const SHORT_ID: usize = 8;
-/// The fields of an event's data that a line shows, in order.
 const TELLING: [&str; 22] = [
     "requested",
     "via",
@@ -124,7 +120,7 @@ impl Events {
         }
     }
 
-    /// Prints what happens until an interrupt. Each line is written whole.
+    /// Each line is written whole.
     fn follow(&self, log: &CallLog, reader: &mut EventReader) -> anyhow::Result<Exit> {
         Runtime::on_this_thread()?.block_on(async {
             let mut stopped = interrupted();
@@ -198,7 +194,7 @@ impl Events {
     }
 }
 
-/// Returns whether the reader closed standard output.
+/// The reader closed standard output.
 fn is_closed() -> bool {
     let out = std::io::stdout();
     let mut fds = [PollFd::new(&out, PollFlags::empty())];
@@ -210,7 +206,7 @@ fn is_closed() -> bool {
     poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
 }
 
-/// Returns whether `text` is `wanted`, or a name below it, or begins with the text before its `*`.
+/// `text` is `wanted`, or a name below it, or begins with the text before its `*`.
 pub(super) fn matches(wanted: &str, text: &str) -> bool {
     let is_below = || {
         text.strip_prefix(wanted)
@@ -233,7 +229,7 @@ fn document(logged: &LoggedEvent) -> Value {
     }
 }
 
-/// One event in one line. Its words come from tools and callers, so each stays in the line.
+/// Words of tools and callers stay in the line.
 fn line(logged: &LoggedEvent) -> String {
     let LoggedEvent {
         sequence, event, ..
@@ -254,7 +250,6 @@ fn line(logged: &LoggedEvent) -> String {
     visible(line.trim_end(), Whitespace::WrittenOut)
 }
 
-/// The fields that tell what happened.
 fn details(event: &ToolEvent) -> String {
     let mut details = String::new();
     if let Some(progress) = event.data.get("progress") {

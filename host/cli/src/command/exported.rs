@@ -1,4 +1,4 @@
-//! The tools of a command under their names in a dialect. `toolcell export` describes them, `toolcell respond` calls them.
+//! The tools of a command under their names in a dialect.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use toolcell_engine::catalog::{Surface, ToolAvailability, ToolSelection};
 use toolcell_server::{ExposedTools, ToolOffer};
 use toolcell_spec::{ErrorCode, LoadingState, Refusal};
 
-/// Maximum number of names in an error.
 const NAMES_MAX: usize = 20;
 
 /// Which of the tools a model gets. Both commands need the same options, because they decide on the names.
@@ -33,13 +32,11 @@ impl SurfaceOptions {
         self.role.as_deref()
     }
 
-    /// Which tools can be selected, by these options and the files.
     pub(super) fn selection(&self, layers: &ConfigLayers) -> Result<ToolSelection, Refusal> {
         config::selection(layers, self.max_listed, self.role.as_deref())
     }
 }
 
-/// Parses the name of a dialect that `is_meant`.
 pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Value = Dialect> {
     let names = Dialect::ALL
         .iter()
@@ -49,7 +46,6 @@ pub(super) fn dialect(is_meant: fn(Dialect) -> bool) -> impl TypedValueParser<Va
         .try_map(|name| Dialect::named(&name).ok_or("there is no dialect of this name"))
 }
 
-/// Tools with their names in a dialect.
 pub(super) struct DialectTools {
     tools: Vec<Arc<Tool>>,
     offers: ExposedTools,
@@ -58,7 +54,6 @@ pub(super) struct DialectTools {
 }
 
 impl DialectTools {
-    /// Names `offered`, in their order; a duplicate counts once.
     pub(super) async fn build(
         host: &Host,
         offered: Vec<ToolOffer>,
@@ -100,7 +95,6 @@ impl DialectTools {
         self.names.find(name).or_else(|| self.offers.position(name))
     }
 
-    /// The description of the tool with this name.
     pub(super) fn description(&self, name: &str) -> Option<Value> {
         let describe = |listed: ListedTool<'_>, standing: ToolAvailability| {
             self.dialect.tool(
@@ -111,7 +105,7 @@ impl DialectTools {
         self.offers.describe_one(self.position(name)?, describe)
     }
 
-    /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
+    /// The flag says whether a model that calls the tool has its schema. Where the API can search, it has.
     pub(super) fn find(&self, name: &str) -> Option<(&Arc<Tool>, bool)> {
         let at = self.position(name)?;
         let (_, standing) = self.surface().tools().nth(at)?;
@@ -119,7 +113,6 @@ impl DialectTools {
         Some((self.tools.get(at)?, is_loaded))
     }
 
-    /// The refusal of a call by a name that no tool has.
     pub(super) fn unknown(&self, name: &str) -> Refusal {
         let listed = self
             .surface()
@@ -136,7 +129,7 @@ impl DialectTools {
         Refusal::new(ErrorCode::UnknownTool, message)
     }
 
-    /// The descriptions of the tools that a model can select, and the number of those that are deferred where the API has no
+    /// The descriptions of the tools that a model can select, and the number of deferred ones where the API has no
     /// search.
     pub(super) fn described(&self) -> (Vec<Value>, usize) {
         let mut described = Vec::new();

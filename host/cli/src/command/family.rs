@@ -1,15 +1,14 @@
-//! The calls above and below one call: what its tool was called by, and what it called.
+//! The calls above and below one call.
 
 use serde_json::Value;
 use toolcell_engine::approval::PromptSheet;
 use toolcell_journal::CallLog;
 use toolcell_spec::text::{Whitespace, visible};
 
-/// Maximum depth and number of calls that are shown. A record that was not edited has less of both.
+/// Depth and number of calls shown. A record that was not edited has less of both.
 const DEPTH_MAX: usize = 8;
 const CALLS_MAX: usize = 300;
 
-/// Adds the call that made this one, and those that it made with the ones below them.
 pub(super) fn show(log: &CallLog, invocation: &Value, sheet: &mut PromptSheet) {
     if let Some(id) = invocation["parent_invocation_id"].as_str() {
         sheet.host(&format!("made by {}", line(log, id).0));
@@ -47,7 +46,7 @@ fn below(
     }
 }
 
-/// A call in one line, and its record; null if the log does not have it any more.
+/// The record is null if the log does not have it any more.
 fn line(log: &CallLog, id: &str) -> (String, Value) {
     let record = log.record(id).ok().flatten().unwrap_or_default();
     let word = |name: &str| {

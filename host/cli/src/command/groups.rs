@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Each group with its commands, in the order of the help.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Call tools", &["call", "batch", "describe", "search"]),
     (
@@ -46,12 +45,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["explain", "doctor", "schema", "completions", "man", "help"],
     ),
 ];
-/// Help of the command that clap adds.
 const HELP: &str = "Print the help of a command";
-/// Columns of a name.
 const NAME_COLUMNS: usize = 12;
 
-/// `command`, whose own help lists its commands in groups.
 pub(super) fn shown(command: Command) -> Command {
     let mut list = String::new();
     for (group, names) in GROUPS {

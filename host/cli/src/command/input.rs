@@ -1,4 +1,4 @@
-//! The arguments of a call, as they are typed: JSON, `@FILE`, `-` for standard input, or one by one.
+//! The arguments of a call as typed: JSON, `@FILE`, `-` for standard input, or one by one.
 
 use std::path::Path;
 
@@ -9,17 +9,16 @@ use super::document;
 use super::exit::BadRequest;
 use super::named_arguments::NamedArguments;
 
-/// Maximum size of the arguments, and of a message, in bytes; larger ones are refused.
+/// In bytes.
 const INPUT_BYTES_MAX: usize = 16 << 20;
 
-/// The arguments of a call, before its tool is known.
 pub(super) enum CallArguments {
     Whole(Input),
     Named(NamedArguments),
 }
 
 impl CallArguments {
-    /// The arguments for `tool`, which says the types of those that were typed one by one; `None` if it is not known.
+    /// `tool` says the types of arguments typed one by one.
     pub(super) fn input(&self, tool: Option<&Tool>) -> Input {
         match self {
             Self::Whole(input) => input.clone(),
@@ -28,7 +27,6 @@ impl CallArguments {
     }
 }
 
-/// Reads the arguments that `typed` holds or names: one word, or one for each argument.
 pub(super) fn read(typed: &[String]) -> Result<CallArguments, BadRequest> {
     match typed {
         [] => Ok(CallArguments::Whole(Input::from_text("{}"))),
@@ -48,12 +46,11 @@ fn read_whole(typed: &str) -> Result<Input, BadRequest> {
     bounded("arguments", Path::new(file)).map(Input::from_text)
 }
 
-/// Reads the message of a model in `file`, or on standard input if it is `-`. It is as large as arguments can be.
+/// Standard input if `file` is `-`.
 pub(super) fn message(file: &Path) -> Result<String, BadRequest> {
     bounded("message", file)
 }
 
-/// Reads the `subject` of a command in `file`, or on standard input if it is `-`.
 fn bounded(subject: &str, file: &Path) -> Result<String, BadRequest> {
     let too_large = |name: &str| {
         format!("cannot read the {subject} from {name}: more than {INPUT_BYTES_MAX} bytes")

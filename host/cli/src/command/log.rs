@@ -61,7 +61,6 @@ impl Log {
     }
 }
 
-/// The result of a check of the log or of a copy in `folder`, for programs.
 pub(super) fn report(folder: &Path, verified: &Result<VerifiedLog, Vec<Damage>>) -> Value {
     match verified {
         Ok(verified) => json!({ "folder": folder, "sound": true, "verified": verified }),

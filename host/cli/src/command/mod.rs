@@ -178,7 +178,6 @@ enum Command {
     Man(DeferredArgs<man::ManPages>),
 }
 
-/// Parses and runs the command line, and returns the exit code.
 pub(super) fn run() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
@@ -247,15 +246,13 @@ pub(super) fn run() -> ExitCode {
     }
 }
 
-/// Prints the error that ends a command, and returns its exit code.
 fn failed(error: &anyhow::Error) -> ExitCode {
     // The error may quote a file or an argument, and may be read on a terminal later.
     show::say(&show::printable(&format!("error: {error:#}"), true));
     exit::of_error(error).into()
 }
 
-/// Parses the command line. Not inlined, because its stack frame would then be held while the command runs, and the
-/// command would touch new stack pages instead of reusing them.
+/// Not inlined, because its stack frame would then be held while the command runs.
 #[inline(never)]
 fn parse() -> Result<Cli, clap::Error> {
     // Left to itself, clap colours errors wherever the variable CI is set, whatever TERM says.

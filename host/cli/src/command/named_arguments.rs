@@ -5,30 +5,24 @@ use toolcell_spec::Input;
 
 use super::exit::BadRequest;
 
-/// Maximum depth of the schemas that are looked into for the type of one argument.
 const DEPTH_MAX: usize = 8;
 
-/// The arguments of one call, by their names.
 pub(super) struct NamedArguments(Vec<Argument>);
 
 struct Argument {
     name: String,
-    /// As it was typed, each time.
     values: Vec<String>,
     is_json: bool,
 }
 
 impl NamedArguments {
-    /// Returns whether `word` is one argument, not all of them as JSON, a file, or standard input.
+    /// `false` for all arguments as JSON, a file, or standard input.
     pub(super) fn is_one(word: &str) -> bool {
         !word.trim_start().starts_with(['{', '[', '"', '@']) && word.contains('=')
     }
 
-    /// Reads `NAME=VALUE` and `NAME:=JSON`.
-    ///
-    /// # Errors
-    ///
-    /// A word that is neither, text that is not JSON, and an argument that is given as JSON and once more.
+    /// Reads `NAME=VALUE` and `NAME:=JSON`. Fails on other words, invalid JSON, and an argument that is given as JSON
+    /// and once more.
     pub(super) fn read(words: &[String]) -> Result<Self, BadRequest> {
         let mut arguments: Vec<Argument> = Vec::new();
         for word in words {
@@ -66,7 +60,6 @@ impl NamedArguments {
         Ok(Self(arguments))
     }
 
-    /// The arguments as one object, with the types that `schema` gives them.
     pub(super) fn input(&self, schema: Option<&Value>) -> Input {
         let written = |argument: &Argument| {
             let described = schema.and_then(|schema| schema.get("properties")?.get(&argument.name));
@@ -82,7 +75,6 @@ impl NamedArguments {
 }
 
 impl Argument {
-    /// The value as JSON text. Numbers keep the digits that were typed.
     fn written(&self, schema: Option<&Value>) -> String {
         match self.values.as_slice() {
             [one] if self.is_json => one.clone(),
@@ -99,8 +91,7 @@ impl Argument {
     }
 }
 
-/// `text` as JSON of a type that `schema` accepts. A text that fits none stays a text, which the host then refuses with
-/// the type that it expects.
+/// A text that fits no accepted type stays a text, which the host then refuses with the type that it expects.
 fn fitted(schema: Option<&Value>, text: &str, depth: usize) -> String {
     let quoted = || Value::from(text).to_string();
     let Some(schema) = schema.filter(|schema| !accepts(schema, "string", 0)) else {
@@ -123,7 +114,6 @@ fn fitted(schema: Option<&Value>, text: &str, depth: usize) -> String {
     }
 }
 
-/// The schema of the items of an array.
 fn items(schema: &Value, depth: usize) -> Option<&Value> {
     let branches = || {
         ["anyOf", "oneOf", "allOf"]
@@ -141,7 +131,6 @@ fn items(schema: &Value, depth: usize) -> Option<&Value> {
     })
 }
 
-/// `true` if a value of the type `kind` can satisfy `schema`.
 fn accepts(schema: &Value, kind: &str, depth: usize) -> bool {
     let Value::Object(words) = schema else {
         return schema != &Value::Bool(false);

@@ -62,7 +62,6 @@ impl New {
         )
     }
 
-    /// The folder as a shell takes it.
     fn quoted(&self) -> String {
         show::quoted(self.path.trim_end_matches('/'))
     }

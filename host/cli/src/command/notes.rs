@@ -10,11 +10,9 @@ use toolcell_system::component_file::read_component;
 
 use super::target;
 
-/// Time limit of a run of the hook that is loaded here. It never runs.
 const WALL: Duration = Duration::from_secs(1);
 
-/// Returns the notes on the component in `file`, or why it can be loaded neither as a tool nor as a hook. A hook has no
-/// notes, because its configuration describes it.
+/// Fails if `file` loads neither as a tool nor as a hook. A hook has no notes, because its configuration describes it.
 pub(super) fn of_component(
     home: &Home,
     file: &Path,

@@ -1,4 +1,4 @@
-//! One call as a page for people: what was asked for, one line an event, what it touched, and how it ended.
+//! One call as a page for people.
 
 use serde_json::Value;
 use toolcell_engine::approval::PromptSheet;
@@ -9,12 +9,9 @@ use toolcell_spec::text::{Whitespace, visible, visible_json};
 use super::family;
 use crate::show;
 
-/// Maximum number of rows for one value.
 const ROWS_MAX: usize = 8;
-/// Maximum number of characters of the line of one event.
 const LINE_MAX: usize = 200;
 
-/// Renders the record of one call.
 pub(super) fn render(log: &CallLog, record: &Value) -> String {
     let mut sheet = PromptSheet::new(show::columns());
     head(log, record, &mut sheet);
@@ -33,7 +30,6 @@ pub(super) fn render(log: &CallLog, record: &Value) -> String {
     sheet.into_text()
 }
 
-/// Adds the tool, the caller, the arguments, and the calls around it.
 fn head(log: &CallLog, record: &Value, sheet: &mut PromptSheet) {
     let invocation = &record["invocation"];
     let status = plain(&invocation["status"]);
@@ -68,7 +64,7 @@ fn head(log: &CallLog, record: &Value, sheet: &mut PromptSheet) {
     family::show(log, invocation, sheet);
 }
 
-/// `line`, which has words of tools and callers, as one line of a terminal.
+/// Words of tools and callers, as one line of a terminal.
 fn cut(line: &str) -> String {
     let line = visible(line, Whitespace::WrittenOut);
     let mut cut: String = line.chars().take(LINE_MAX).collect();
@@ -78,7 +74,6 @@ fn cut(line: &str) -> String {
     cut
 }
 
-/// Adds the reads, writes, removals and requests, one line each.
 fn touched(touched: &Value, sheet: &mut PromptSheet) {
     for thing in touched["listed"].as_array().into_iter().flatten() {
         let answer = match (text(&thing["how"]), &thing["status"]) {
@@ -97,7 +92,6 @@ fn touched(touched: &Value, sheet: &mut PromptSheet) {
     }
 }
 
-/// The error, and the content that a model got.
 fn end(result: &Value, sheet: &mut PromptSheet) {
     let error = &result["error"];
     let message = error["message"].as_str();
@@ -123,7 +117,7 @@ fn end(result: &Value, sheet: &mut PromptSheet) {
     }
 }
 
-/// The sentence for one event. Words of tools and callers are in it, so the caller shows it as foreign text.
+/// Holds words of tools and callers, so the caller shows it as foreign text.
 fn line(event: &Value) -> String {
     let event_type = text(&event["event_type"]);
     let data = &event["data"];
@@ -194,7 +188,6 @@ fn line(event: &Value) -> String {
     }
 }
 
-/// Hooks, ends, and events of later versions.
 fn other(rest: &str, data: &Value) -> String {
     if let Some(hook) = rest.strip_prefix("hook.") {
         let (event, step) = hook.rsplit_once('.').unwrap_or((hook, ""));
@@ -251,7 +244,7 @@ fn started(data: &Value) -> String {
     format!("started{again}: at most {seconds} s, {mebibytes} MiB of memory")
 }
 
-/// The words of a progress update: percent, message or step, counters.
+/// Percent, message or step, counters.
 fn progress(update: &Value) -> String {
     let mut words = Vec::new();
     if let Some(percent) = update["percent"].as_f64() {
@@ -293,7 +286,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A word of the host that was read back, without what could place other words on a terminal.
+/// Keeps out what could place other words on a terminal.
 fn plain(value: &Value) -> String {
     visible(text(value), Whitespace::WrittenOut)
 }

@@ -164,7 +164,7 @@ fn to_json(told: &CallExplanation, in_full: bool) -> Value {
     value
 }
 
-/// The access that the call would get. It names variables and secrets, and never holds their values.
+/// Names variables and secrets, and never holds their values.
 fn capability(explained: &Explanation) -> Value {
     let capability = &explained.capability;
     let mounts = capability.mounts.iter().map(
@@ -190,7 +190,6 @@ fn capability(explained: &Explanation) -> Value {
     })
 }
 
-/// A name or pattern that the tool declares, and the grant that covers some of its names.
 fn tool_call((declared, grant): (&str, &ToolGrant)) -> Value {
     json!({ "declared": declared, "pattern": grant.pattern, "grant": grant.rule, "source": grant.source })
 }
@@ -262,7 +261,6 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         .collect()
 }
 
-/// The access that the call would get, one line each.
 fn world(capability: &Capability) -> Vec<String> {
     let mut lines = Vec::new();
     for mount in &capability.mounts {

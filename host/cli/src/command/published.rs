@@ -15,9 +15,7 @@ use super::exit::Stop;
 use super::show;
 use super::target::{self, BuildPermission, Target};
 
-/// A tool that was loaded and checked.
 pub(super) struct CheckedTool {
-    /// The bytes of the component.
     pub(super) bytes: Vec<u8>,
     pub(super) component: ComponentFile,
     pub(super) digest: Digest,
@@ -28,7 +26,6 @@ pub(super) struct CheckedTool {
 }
 
 impl CheckedTool {
-    /// Loads and checks the tool at `path`.
     pub(super) fn examine(
         home: &Home,
         path: &Path,
@@ -88,7 +85,6 @@ impl CheckedTool {
     }
 }
 
-/// The line of a finding. Its place quotes the tool.
 pub(super) fn line(found: &CheckFinding) -> String {
     let severity = show::word(&found.severity);
     show::printable(

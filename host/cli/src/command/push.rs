@@ -24,7 +24,7 @@ use super::reproduce::Again;
 use super::target::BuildPermission;
 use super::{reproduce, show, sign};
 
-/// When a component counts as created, because the time is a part of its digest: the same component has the same one.
+/// Fixed, because the time is a part of the digest: the same component has the same one.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
 /// Publishes a tool in a registry.
@@ -61,7 +61,6 @@ pub(super) struct Push {
     json: bool,
 }
 
-/// The report on a push, also a refused one.
 #[derive(Default, Serialize)]
 struct Report {
     pushed: Option<String>,
@@ -73,12 +72,9 @@ struct Report {
     size: Option<u64>,
     /// `true` if a second build gave the same; `None` if unknown.
     reproducible: Option<bool>,
-    /// Digest of the attached bill of materials.
     sbom: Option<Digest>,
-    /// Number of dependencies that it lists.
     dependencies: Option<usize>,
     signer: Option<Signer>,
-    /// Digest of the attached signature.
     signature: Option<Digest>,
     findings: Vec<CheckFinding>,
     error: Option<ToolError>,
@@ -228,7 +224,7 @@ fn is_reproducible(
     None
 }
 
-/// The tag of a reference that has none: the version, in the characters that a tag can have.
+/// The version, in the characters that a tag can have.
 fn tag(published: &CheckedTool) -> Result<String, Refusal> {
     let missing = || {
         let message =
@@ -277,7 +273,7 @@ fn artifact(published: &CheckedTool) -> ComponentArtifact {
     }
 }
 
-/// The bill of materials; `None` if it is too large to be read by those who pull it.
+/// `None` if it is too large to be read by those who pull it.
 fn bill(published: &CheckedTool, report: &mut Report) -> Option<Attachment> {
     let bill = Sbom::new(
         &published.package,

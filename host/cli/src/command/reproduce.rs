@@ -10,7 +10,7 @@ use toolcell_toolchain::{self as toolchain, BuildSettings};
 
 use super::{show, target};
 
-/// Folders that a build makes, and that are no sources, beside [`OUTPUT`].
+/// No sources.
 const MADE: [&str; 7] = [
     ".git",
     ".venv",
@@ -20,32 +20,24 @@ const MADE: [&str; 7] = [
     ".zig-cache",
     ".toolcell",
 ];
-/// Made in the tool's folder, and beside a manifest of cargo. Elsewhere a folder of this name has sources.
+/// Elsewhere a folder of this name has sources.
 const OUTPUT: &str = "target";
-/// Maximum number and size of the files that are copied.
 const FILES_MAX: usize = 100_000;
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Result of a second build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
-    /// The same component.
     Same,
-    /// The same code with another snapshot of memory, in a language whose toolchain takes a different one each time.
+    /// The code is the same, in a language whose toolchain takes a different snapshot of memory each time.
     SameCode,
-    /// Another component.
     Another,
 }
 
-/// Languages whose toolchain takes a snapshot of a running program that depends on its clock, its random numbers and the
-/// numbers of its files. componentize-py has no setting for them.
+/// Their snapshot depends on the clock, random numbers and the numbers of files. componentize-py has no setting for
+/// them.
 const SNAPSHOTS_DIFFER: [&str; 1] = ["python"];
 
-/// Builds a copy of `folder`, and compares the result with `built`.
-///
-/// # Errors
-///
-/// A copy that does not build where it is, for example because it needs files outside of its folder.
+/// Fails if the copy does not build where it is, for example because it needs files outside of its folder.
 pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<Again> {
     let folder = folder
         .canonicalize()
@@ -84,7 +76,6 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     })
 }
 
-/// `top`: whether `from` is the tool's own folder.
 fn copy_folder(
     from: &Path,
     to: &Path,

@@ -100,7 +100,7 @@ impl Respond {
     }
 }
 
-/// The call as a line of a batch. Its place is its id there, because a model can give two calls the same one.
+/// The call's place is its id, because a model can give two calls the same one.
 fn line((at, call): (usize, ModelCall)) -> Line {
     Line {
         id: at.to_string(),

@@ -13,19 +13,18 @@ use toolcell::{CallRecord, Host};
 use super::exit::BadRequest;
 use super::show;
 
-/// Maximum size of a file's name, in bytes. File systems take 255.
+/// In bytes. File systems take 255.
 const NAME_BYTES_MAX: usize = 100;
-/// Maximum number of names that are tried for one file.
 const NAMES_MAX: usize = 1_000;
 
-/// The folder for the files. It is open from before the call on, because the tool could put a link in its place.
+/// Open from before the call on, because the tool could put a link in its place.
 pub(super) struct Folder {
     path: PathBuf,
     open: OwnedFd,
 }
 
 impl Folder {
-    /// Creates the folder before the call, because a tool with effects must not run in vain.
+    /// A tool with effects must not run in vain, so this comes before the call.
     pub(super) fn make(path: &Path) -> anyhow::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let made = fs::create_dir_all(path);
@@ -42,7 +41,6 @@ impl Folder {
         })
     }
 
-    /// The folder `name` in this one, which is created if it does not exist.
     fn enter(&self, name: &str) -> anyhow::Result<Self> {
         let path = self.path.join(name);
         let made = match rustix::fs::mkdirat(&self.open, name, Mode::from_raw_mode(0o777)) {
@@ -57,8 +55,7 @@ impl Folder {
     }
 }
 
-/// Copies the artifacts of `record` to new files in `folder`, in the folders of their names, and prints their paths on standard
-/// error.
+/// New files in the folders of their names.
 pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> anyhow::Result<()> {
     for artifact in &record.result.artifact_refs {
         let text = |field: &str| {
@@ -87,8 +84,7 @@ pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> a
     Ok(())
 }
 
-/// Creates a new file for the artifact `name`, and its folders where they are missing; never opens an existing file, and
-/// follows no link. Returns the folder of the file and its name there.
+/// Never opens an existing file, and follows no link. Returns also the file's folder and its name there.
 fn create(folder: &Folder, name: &str) -> anyhow::Result<(Folder, String, File)> {
     let mut parts: Vec<&str> = name
         .split(['/', '\\'])
@@ -126,7 +122,7 @@ fn create(folder: &Folder, name: &str) -> anyhow::Result<(Folder, String, File)>
     )
 }
 
-/// A file name made of the tool's name for an artifact: one segment of a path, not hidden, and no option of a program.
+/// One segment of a path, not hidden, and no option of a program.
 fn file_name(name: &str) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || "._-".contains(c) {

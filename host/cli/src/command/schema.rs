@@ -1,4 +1,4 @@
-//! The JSON Schemas of the records and listings that toolcell prints. They are part of the program.
+//! The JSON Schemas of the records and listings that toolcell prints, which are part of the program.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ macro_rules! schemas {
     };
 }
 
-/// Name and text of each schema: the folder `schemas` of the repository.
 const SCHEMAS: &[(&str, &str)] = schemas![
     "agentool-eval-case",
     "agentool-eval-result",
@@ -83,13 +82,12 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "verify",
     "wrap",
 ];
-/// The schema that holds what the others share. It describes no document.
+/// It describes no document.
 const COMMON: &str = "common";
-/// Maximum size of a document, in bytes.
+/// In bytes.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
-/// Maximum number of values in a document: a value takes some 100 bytes, and its violation some 300.
+/// A value takes some 100 bytes, and its violation some 300.
 const DOCUMENT_VALUES_MAX: usize = 500_000;
-/// Maximum number of violations that are printed.
 const VIOLATIONS_MAX: usize = 100;
 
 /// The JSON Schemas (2020-12) of the records and listings that toolcell prints.
@@ -135,7 +133,6 @@ impl Schema {
     }
 }
 
-/// The text of the schema `name`.
 fn text(name: &str) -> Result<&'static str, BadRequest> {
     let found = SCHEMAS
         .iter()
@@ -148,7 +145,6 @@ fn text(name: &str) -> Result<&'static str, BadRequest> {
     })
 }
 
-/// All schemas, in the order of [`SCHEMAS`].
 fn parsed() -> anyhow::Result<Vec<Value>> {
     let parse = |(name, text): &(&str, &str)| {
         let parsed: serde_json::Result<Value> = serde_json::from_str(text);
@@ -206,7 +202,7 @@ fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
     show::done(printed, exit)
 }
 
-/// Reads a JSON document without duplicate keys. An error says what is wrong, and with which file.
+/// Refuses duplicate keys. An error names the file.
 fn read(file: &Path) -> Result<Value, String> {
     let too_large = |name: &str| {
         format!("{name} is larger than {DOCUMENT_BYTES_MAX} bytes; check a part of it")
@@ -216,7 +212,7 @@ fn read(file: &Path) -> Result<Value, String> {
         .map_err(|error| format!("{} cannot be read as JSON: {error}", document::name(file)))
 }
 
-/// Prints the violations, whose texts are escaped, and a summary on standard error.
+/// Escapes the texts of violations.
 fn for_people(name: &str, found: &[Finding], more: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if found.is_empty() {

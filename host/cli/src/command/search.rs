@@ -49,7 +49,6 @@ fn limit(text: &str) -> Result<usize, String> {
     limit.ok_or_else(|| format!("{text:?} is not a number from 1 to {RESULTS_MAX}"))
 }
 
-/// The tools found, and each one's name on the command line, by its id.
 struct FoundTools {
     result: ToolSearchResult,
     typed: HashMap<String, String>,
@@ -120,8 +119,7 @@ impl Search {
         })
     }
 
-    /// The tools of the command line, else of the configuration files, and the settings of these files, which are read
-    /// only for that.
+    /// The settings of the files are read only if the files name the tools.
     fn named(&self, home: &Home) -> Result<(Vec<NamedTool>, Settings), Stop> {
         let settings = match self.tools.as_slice() {
             [] => self.policy.settings(home)?,
@@ -134,8 +132,7 @@ impl Search {
     }
 }
 
-/// Loads the component of each of `named`, all together, because there may be thousands. One that cannot be loaded does not
-/// keep the others from being searched.
+/// Loads all together, because there may be thousands. A failure does not keep the others from being searched.
 async fn load<'n>(
     host: &Host,
     home: &Home,
@@ -156,7 +153,7 @@ async fn load<'n>(
     named.iter().zip(outcomes).collect()
 }
 
-/// `line` in at most `columns` characters: cut after a word, which is then marked, or within one that is longer than that.
+/// Cut after a word, which is then marked.
 fn at_word(line: &str, columns: usize) -> String {
     let Some((end, _)) = line.char_indices().nth(columns) else {
         return line.to_owned();
@@ -171,7 +168,7 @@ fn at_word(line: &str, columns: usize) -> String {
 }
 
 impl FoundTools {
-    /// Prints each match with the command that describes it. What is missing is said on standard error.
+    /// Standard error says what is missing.
     fn for_people(&self) -> std::io::Result<()> {
         let columns = show::columns();
         let mut text = String::new();

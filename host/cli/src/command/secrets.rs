@@ -81,8 +81,8 @@ impl Secrets {
     }
 }
 
-/// Reads the value: typed without echo on a terminal, else all of standard input without the line end that a pipe adds.
-/// It is never an argument, because every process on the machine can read arguments.
+/// Typed without echo, else read from standard input without its line end. Never an argument, because every process on
+/// the machine can read arguments.
 fn read_value(name: &str) -> anyhow::Result<SecretValue> {
     let stdin = io::stdin();
     if stdin.is_terminal() {

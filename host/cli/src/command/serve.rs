@@ -88,7 +88,7 @@ pub(super) struct Serve {
     log_level: LogLevel,
 }
 
-/// Where tokens come from, again at each SIGHUP.
+/// Tokens are read again at each SIGHUP.
 struct TokenSource {
     /// The callers of the start, where no file names them.
     callers: Tokens,
@@ -189,7 +189,7 @@ impl Serve {
         ))
     }
 
-    /// The lines about calls and refused access. As JSON, every other line is one of them, too.
+    /// If the lines are JSON, every other line is one of the log, too.
     fn log(&self) -> anyhow::Result<Arc<OperatorLog>> {
         let form = self.log;
         let log = OperatorLog::new(form, self.log_level, std::io::stderr())
@@ -257,7 +257,7 @@ impl TokenSource {
     }
 }
 
-/// Reads the tokens and the configuration again at each SIGHUP. What cannot be read changes nothing.
+/// Unreadable files change nothing.
 async fn read_again(
     mut hangups: Signal,
     source: TokenSource,
@@ -278,8 +278,7 @@ async fn read_again(
     }
 }
 
-/// Maximum number of connections that the system keeps until they are accepted. With fewer, a burst is accepted seconds
-/// later.
+/// A burst of more is accepted seconds later.
 const BACKLOG: u32 = 1_024;
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -294,7 +293,6 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The name as a URL has it.
 fn named(authority: &Authority) -> String {
     match authority.port {
         Some(port) => format!("{}:{port}", authority.host),
@@ -302,7 +300,7 @@ fn named(authority: &Authority) -> String {
     }
 }
 
-/// Parses `NAME` or `NAME:PORT`, with at most a `/` after it. A name that no request could have would never match.
+/// `NAME` or `NAME:PORT`, with at most a `/` after it. A name that no request could have would never match.
 fn host(text: &str) -> Result<Authority, String> {
     let host = Authority::parse(text.strip_suffix('/').unwrap_or(text));
     host.map_err(|why| format!("{why}; give NAME or NAME:PORT, such as tools.example.com"))

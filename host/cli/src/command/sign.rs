@@ -52,9 +52,7 @@ pub(super) struct Sign {
     json: bool,
 }
 
-/// A signature.
 struct NewSignature {
-    /// Path of the signature, or the reference of its manifest.
     signed: String,
     digest: Digest,
     key: SigningKey,
@@ -116,7 +114,6 @@ impl Sign {
         })
     }
 
-    /// Signs the manifest in a registry, and attaches the signature to it, or writes it into a file.
     fn sign_artifact(&self, reference: &ComponentReference) -> Result<NewSignature, Stop> {
         let home = Home::find()?;
         let key = self.key()?;
@@ -160,7 +157,7 @@ impl Sign {
     }
 }
 
-/// Reads the secret key in `file`. Its password is never an argument, because every process on the machine can read those.
+/// The password is never an argument, because every process on the machine can read those.
 pub(super) fn key(file: &Path, password_file: Option<&Path>) -> Result<SigningKey, Stop> {
     let text = Zeroizing::new(signed::small_text(file)?);
     let password = || {

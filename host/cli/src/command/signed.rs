@@ -1,4 +1,4 @@
-//! The input of `toolcell sign` and `toolcell verify`: the bytes that a signature covers, and the existing signatures.
+//! The bytes that a signature covers, and the existing signatures.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,14 +14,12 @@ use toolcell_system::component_size::component_bytes_max;
 
 use super::exit::BadRequest;
 
-/// Signed bytes.
 pub(super) struct Artifact {
     pub(super) digest: Digest,
     pub(super) bytes: Vec<u8>,
     pub(super) signatures: Vec<Referrer>,
 }
 
-/// Gets what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
 pub(super) async fn artifact(
     reference: &ComponentReference,
     sources: &ComponentSources,
@@ -48,7 +46,6 @@ pub(super) async fn artifact(
     })
 }
 
-/// Reads the file of a key or of a password.
 pub(super) fn small_text(file: &Path) -> Result<String, BadRequest> {
     let unreadable =
         |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));

@@ -90,7 +90,6 @@ impl ShowSurface {
     }
 }
 
-/// One line for each tool.
 fn for_people(surface: &ToolSurface) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: {} loaded, {} deferred, {} blocked, {} excluded",

@@ -31,8 +31,7 @@ impl TrustProject {
     }
 }
 
-/// Trusts the current state of the project's files in `dir` and of the hooks that they name; a change needs new trust. Says
-/// what was trusted, and how it differs from what was trusted before.
+/// A change of the files, or of the hooks that they name, needs new trust.
 fn trust(dir: &Path) -> anyhow::Result<Exit> {
     let home = Home::find()?;
     let project = project_files(dir)?;
@@ -65,7 +64,6 @@ fn trust(dir: &Path) -> anyhow::Result<Exit> {
     show::lines(lines)
 }
 
-/// Ends the trust in the project's files in `dir`.
 fn revoke(dir: &Path) -> anyhow::Result<Exit> {
     let trust = TrustStore::at(Home::find()?.trusted());
     let project = project_files(dir)?;
@@ -84,7 +82,6 @@ fn revoke(dir: &Path) -> anyhow::Result<Exit> {
     show::lines(lines)
 }
 
-/// The files of the project in `dir`, or in the nearest folder above it.
 fn project_files(dir: &Path) -> anyhow::Result<ProjectFiles> {
     let folder = dir
         .canonicalize()
@@ -100,7 +97,7 @@ fn project_files(dir: &Path) -> anyhow::Result<ProjectFiles> {
     Ok(ProjectFiles::find(&folder).ok_or_else(missing)?)
 }
 
-/// The settings of a file, one line a word, in its own words: no setting can be left out.
+/// One line a word, in the file's own words: no setting can be left out.
 fn settings(bytes: &[u8]) -> Vec<String> {
     let table: Table = str::from_utf8(bytes)
         .ok()
@@ -120,7 +117,6 @@ fn settings(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-/// One line for each element of `value`, which is called `name`.
 fn each(name: &str, value: &Value) -> Vec<String> {
     match value {
         Value::Array(values) => values
@@ -131,7 +127,7 @@ fn each(name: &str, value: &Value) -> Vec<String> {
     }
 }
 
-/// The settings of a file that was trusted as `before`, marked with `+` and `-` where they differ from it.
+/// Marks with `+` and `-` where the settings differ from those trusted as `before`.
 fn marked(before: Option<Vec<u8>>, now: &[u8]) -> Vec<String> {
     let now = settings(now);
     let before = before.map_or_else(|| now.clone(), |before| settings(&before));

@@ -61,7 +61,6 @@ pub(super) struct Verify {
     sources: SourceOptions,
 }
 
-/// The findings.
 #[derive(Default)]
 struct Report {
     reference: Option<ComponentReference>,
@@ -172,7 +171,6 @@ fn public_key(file: &Path) -> anyhow::Result<TrustedSigner> {
         .map_err(|why| BadRequest(format!("the key {} cannot be used: {why}", file.display())))?)
 }
 
-/// The moment `seconds` after the beginning of 1970.
 fn moment(seconds: i64) -> Timestamp {
     Timestamp::of_unix_millis(seconds.saturating_mul(1000))
 }

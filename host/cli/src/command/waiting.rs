@@ -1,4 +1,4 @@
-//! Calls that wait for an approval: they have not started, and so the log has nothing of them yet.
+//! Calls that wait for an approval: they have not started, so the log has nothing of them yet.
 
 use toolcell::Home;
 use toolcell_journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
@@ -6,7 +6,6 @@ use toolcell_spec::{ApprovalState, Status, Timestamp};
 
 use super::events;
 
-/// Adds those that `query` finds to `calls`, the newest first.
 pub(super) fn add(
     calls: &mut Vec<CallSummary>,
     query: &CallQuery,

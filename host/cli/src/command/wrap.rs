@@ -22,13 +22,10 @@ use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::{show, target};
 
-/// Maximum size of all WIT files that are read, in bytes.
+/// All files that are read, in bytes.
 const WIT_BYTES_MAX: u64 = 8 << 20;
-/// Depth of folders in which WIT files are looked for: a package, `deps`, and a package in it.
 const WIT_DEPTH_MAX: usize = 3;
-/// Version of the section that holds the documentation.
 const DOCS_VERSION: u8 = 1;
-/// Source of the external mapping that each tool of a manifest has.
 const MANIFEST_SOURCE: &str = "near:agent";
 
 /// Writes into a copy of a component what its file does not say: a namespace. For plain functions also the documentation of its
@@ -101,7 +98,6 @@ impl Wrap {
         show::outcome(refusal, record.as_ref(), &made)
     }
 
-    /// Writes the copy, if it can be loaded with what was written into it.
     fn wrap(&self) -> Result<ComponentTools, Stop> {
         if [&self.wit, &self.profile, &self.policy, &self.manifest]
             .iter()
@@ -138,7 +134,6 @@ impl Wrap {
         Ok(loaded)
     }
 
-    /// The component with its new sections.
     fn wrapped(&self, mut component: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let section = |component: &[u8], name: &str, content: &[u8]| {
             let refused =
@@ -194,7 +189,6 @@ fn is_of_manifest(tool: &Tool) -> bool {
         .any(|mapping| mapping.source == MANIFEST_SOURCE)
 }
 
-/// The profile of a component; empty if it has none.
 fn written(component: &[u8]) -> Result<Profile, String> {
     match custom(component, PROFILE_SECTION)? {
         Some(content) => Profile::read(&String::from_utf8_lossy(content)),
@@ -202,7 +196,6 @@ fn written(component: &[u8]) -> Result<Profile, String> {
     }
 }
 
-/// Reads a small file of text.
 fn text(file: &Path) -> Result<String, BadRequest> {
     named_file::read_text(file, SECTION_BYTES_MAX as u64).map_err(|error| {
         let next = match error.kind() {
@@ -213,7 +206,7 @@ fn text(file: &Path) -> Result<String, BadRequest> {
     })
 }
 
-/// The documentation of a WIT package, and of the interfaces of others that its worlds export, as a section has it.
+/// Includes the foreign interfaces that its worlds export.
 fn documentation(wit: &Path) -> anyhow::Result<Vec<u8>> {
     let mut left = WIT_BYTES_MAX;
     take(wit, &mut left, 0)?;
@@ -259,7 +252,7 @@ fn docs_of(resolve: &Resolve, package: PackageId) -> anyhow::Result<Value> {
         .context("cannot encode the documentation")
 }
 
-/// Adds what is said of the interface `name`, unless the package itself has one of this name.
+/// Adds nothing if the package itself has an interface of this name.
 fn add(docs: &mut Value, name: &str, found: &Value) {
     let Some(fields) = docs.as_object_mut() else {
         return;
@@ -270,7 +263,6 @@ fn add(docs: &mut Value, name: &str, found: &Value) {
     }
 }
 
-/// Takes the size of the WIT files at `path` off `left`, before they are parsed.
 fn take(path: &Path, left: &mut u64, depth: usize) -> anyhow::Result<()> {
     let unreadable =
         |error: io::Error| BadRequest(format!("cannot read {}: {error}", path.display()));
@@ -296,7 +288,6 @@ fn take(path: &Path, left: &mut u64, depth: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder that `file` is in.
 pub(super) fn folder_of(file: &Path) -> &Path {
     let parent = file.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
@@ -307,7 +298,7 @@ pub(super) fn exists(file: &Path) -> BadRequest {
     BadRequest(format!("{} exists; --force replaces it", file.display()))
 }
 
-/// Writes `file`, which appears whole or not at all, with the permissions of any new file.
+/// The file appears whole or not at all, with the permissions of any new file.
 pub(super) fn write(file: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     write_with(file, force, 0o666, |draft| draft.write_all(bytes))
 }

@@ -13,17 +13,13 @@ use crate::ask::elsewhere;
 
 use super::{Display, EDIT_BYTES_MAX, Keyboard, write};
 
-/// Maximum number of rows for edited arguments, or for what is wrong with them.
 const EDIT_ROWS_MAX: usize = 14;
 
-/// The dialog that asks whether a call may run.
 pub(super) struct Dialog {
     keyboard: Keyboard,
     prompt: Prompt,
     edit: Option<String>,
-    /// An edit that the tool rejected, to be corrected.
     draft: Option<String>,
-    /// `true` if all of the call was shown.
     seen: bool,
 }
 
@@ -83,13 +79,11 @@ impl Dialog {
         }
     }
 
-    /// Returns whether "always" is offered. After an edit it is not, because the question says what it covers for the
-    /// original call.
+    /// An edit rules out "always", because the question says what it covers for the original call.
     fn can_remember(&self) -> bool {
         self.prompt.can_remember() && self.edit.is_none()
     }
 
-    /// The choices, and the time that is left: each time anew.
     fn choices(&self) -> String {
         let (before, after) = if self.seen {
             ("y yes", ", v view all")
@@ -105,8 +99,7 @@ impl Dialog {
         format!("[{before}, n no{always}, e edit{after}] ({left}; add a note after y or n) ")
     }
 
-    /// Shows all of the call, a page at a time. Skipping to the end counts as shown, because the approver chose not to
-    /// read.
+    /// Skipping to the end counts as shown: the approver chose not to read.
     fn view(&mut self) -> anyhow::Result<()> {
         let display = Display::of_terminal();
         let text = self.prompt.full_text(display.columns);
@@ -139,7 +132,7 @@ impl Dialog {
         Ok(None)
     }
 
-    /// Lets the approver change the arguments. What the tool rejects stays a draft, which the next edit begins with.
+    /// A rejected edit stays a draft, which the next edit begins with.
     fn edit(&mut self) -> anyhow::Result<()> {
         let new = match self.typed() {
             Ok(new) => new,
@@ -162,7 +155,6 @@ impl Dialog {
         Ok(())
     }
 
-    /// The arguments as the approver changes them, in an editor or on one line.
     fn typed(&self) -> anyhow::Result<String> {
         let editor = ["VISUAL", "EDITOR"]
             .iter()
@@ -177,8 +169,7 @@ impl Dialog {
         Ok(new.trim().to_owned())
     }
 
-    /// The text that an edit begins with. The arguments of the call are escaped, because an editor shows them as they
-    /// are.
+    /// The arguments are escaped, because an editor shows them as they are.
     fn start(&self) -> String {
         let changed = self.draft.as_ref().or(self.edit.as_ref());
         changed
@@ -186,7 +177,6 @@ impl Dialog {
             .unwrap_or_else(|| pretty(&visible_json(self.prompt.arguments().text())).into_owned())
     }
 
-    /// Checks whether the tool can be called with `new`. The error says why not.
     fn check(&self, new: &str) -> Result<(), String> {
         Input::from_text(new)
             .value()
@@ -196,7 +186,7 @@ impl Dialog {
     }
 }
 
-/// Prints `words`, and `text` behind the gutter.
+/// `text` is behind the gutter.
 fn tell(words: &str, text: &str) -> anyhow::Result<()> {
     let mut sheet = PromptSheet::new(Display::of_terminal().columns);
     sheet.host(words);

@@ -6,16 +6,12 @@ use toolcell_spec::{InputResponse, InputResponses};
 use super::{Display, Keyboard, write};
 use crate::command::describe::properties;
 
-/// Maximum number of rows for a tool's text about one field.
 const FIELD_ROWS_MAX: usize = 6;
-/// Maximum number of rows for the default of a field.
 const DEFAULT_ROWS_MAX: usize = 2;
 
-/// The line that declines a form.
 const DECLINE: &str = "/decline";
 
-/// Asks for each field of each form, line by line. Returns `None` if the terminal is too narrow or the answers are not
-/// needed any more.
+/// `None` if the terminal is too narrow or nobody needs the answers any more.
 pub(super) fn fill(
     keyboard: &Keyboard,
     inquiry: &Inquiry,
@@ -67,13 +63,12 @@ fn one(keyboard: &Keyboard, request: &RequestedInput) -> anyhow::Result<Option<I
     }
 }
 
-/// The end of the input cancels the question; `None` if the answer is not needed any more.
+/// `None` if nobody needs the answer any more. The end of the input cancels.
 fn ended(keyboard: &Keyboard) -> anyhow::Result<Option<InputResponse>> {
     write("\n")?;
     Ok((!keyboard.is_over()).then_some(InputResponse::Cancel))
 }
 
-/// One field of a form.
 struct Field<'a> {
     name: &'a str,
     schema: &'a Value,
@@ -90,7 +85,6 @@ fn fields(schema: &Value) -> Vec<Field<'_>> {
 }
 
 impl Field<'_> {
-    /// The tool's text about the field: its name, its choices, and its default.
     fn about(&self, columns: usize) -> String {
         let mut sheet = PromptSheet::new(columns);
         let word = |key: &str| self.schema[key].as_str().map(str::to_owned);
@@ -118,7 +112,7 @@ impl Field<'_> {
         sheet.into_text()
     }
 
-    /// The input row: the host's words alone, because the row has no gutter.
+    /// The host's words alone, because the row has no gutter.
     fn question(&self) -> String {
         let kind = match self.schema["type"].as_str() {
             Some("boolean") => "yes or no",
@@ -151,7 +145,7 @@ impl Field<'_> {
         options.into_iter().flatten().filter_map(option).collect()
     }
 
-    /// Converts the typed line to a value. Invalid input stays a string, which the check of the whole form rejects.
+    /// Invalid input stays a string, which the check of the whole form rejects.
     fn value(&self, line: &str) -> Option<Value> {
         if line.is_empty() {
             return self.schema.get("default").cloned();

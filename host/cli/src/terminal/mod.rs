@@ -16,18 +16,16 @@ use toolcell_engine::approval::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS};
 use toolcell_spec::InputResponses;
 use toolcell_system::BoxFuture;
 
-/// How often a read of the terminal checks whether the answer came from elsewhere.
+/// A read checks at this interval for an answer from elsewhere.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Maximum size of a typed line or an edited input, in bytes.
 const EDIT_BYTES_MAX: u64 = 16 << 20;
 
-/// The terminal that this program runs in.
 pub(crate) struct Terminal {
     principal: String,
 }
 
 impl Terminal {
-    /// Returns the terminal if a user can see the question and type an answer to it.
+    /// `None` if no user can see the question and type an answer.
     pub(crate) fn if_there(principal: String) -> Option<Self> {
         let seen = io::stdin().is_terminal() && io::stderr().is_terminal();
         // Reading would only stop a process in the background (SIGTTIN).
@@ -66,13 +64,11 @@ impl Respondent for Terminal {
     }
 }
 
-/// Returns whether the terminal can show a question.
 pub(crate) fn is_there() -> bool {
     Terminal::if_there(String::new()).is_some() && Display::of_terminal().is_wide_enough()
 }
 
-/// Asks the user at the terminal `question`, after the rows that `fill` adds. Returns true only for a clear yes, and
-/// false without a terminal or on one that is too narrow.
+/// `true` only for a clear yes.
 pub(crate) fn agrees(question: &str, fill: impl FnOnce(&mut PromptSheet)) -> bool {
     let display = Display::of_terminal();
     if !is_there() {
@@ -90,7 +86,7 @@ pub(crate) fn agrees(question: &str, fill: impl FnOnce(&mut PromptSheet)) -> boo
     matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// Runs `dialog` on a thread of its own, because reading blocks. Returns `None` if the terminal fails.
+/// On a thread of its own, because reading blocks.
 async fn read<T: Send + 'static>(
     dialog: impl FnOnce(Keyboard) -> anyhow::Result<Option<T>> + Send + 'static,
 ) -> Option<T> {
@@ -103,7 +99,7 @@ async fn read<T: Send + 'static>(
         .ok()?
 }
 
-/// State that a question shares with the thread that reads its answer.
+/// Shared by a question and the thread that reads its answer.
 #[derive(Default)]
 struct QuestionState {
     /// If `true`, the answer is no longer needed.
@@ -113,7 +109,6 @@ struct QuestionState {
 }
 
 impl QuestionState {
-    /// Ends the line of an open question with `why` there is no answer to it.
     fn close(&self, why: &str) -> io::Result<()> {
         if self.is_open.swap(false, Ordering::Relaxed) {
             write(&format!("\n({why})\n"))
@@ -123,8 +118,8 @@ impl QuestionState {
     }
 }
 
-/// Tells the [`Keyboard`], when dropped, that the answer is not needed any more. It ends the line of the question, because
-/// the result of the call is printed before the thread notices.
+/// Ends the line of the question for the [`Keyboard`], because the result of the call is printed before its thread
+/// notices.
 #[derive(Default)]
 struct Over(Arc<QuestionState>);
 
@@ -135,7 +130,6 @@ impl Drop for Over {
     }
 }
 
-/// Reads lines until the answer is not needed any more.
 struct Keyboard(Arc<QuestionState>);
 
 impl Keyboard {
@@ -143,7 +137,7 @@ impl Keyboard {
         self.0.is_over.load(Ordering::Relaxed)
     }
 
-    /// Asks `question`, and returns the line that follows; `None` as for [`Self::line`].
+    /// `None` as for [`Self::line`].
     fn answer(&self, question: &str) -> anyhow::Result<Option<String>> {
         // Input that was typed before the question was visible is not an answer to it.
         tcflush(io::stdin(), QueueSelector::IFlush)?;
@@ -156,7 +150,7 @@ impl Keyboard {
         Ok(line)
     }
 
-    /// Returns the next line; `None` at the end of the input, or when the answer is not needed any more.
+    /// `None` at the end of the input, or when the answer is not needed any more.
     fn line(&self) -> anyhow::Result<Option<String>> {
         let stdin = io::stdin();
         let mut text = Vec::new();
@@ -186,7 +180,6 @@ impl Keyboard {
     }
 }
 
-/// The size of the terminal.
 #[derive(Clone, Copy, Debug)]
 struct Display {
     columns: usize,
@@ -194,7 +187,7 @@ struct Display {
 }
 
 impl Display {
-    /// Returns the terminal's size; 78 columns and 24 rows if it is unknown.
+    /// 78 columns and 24 rows if unknown.
     fn of_terminal() -> Self {
         let size = tcgetwinsize(io::stderr()).ok();
         let said = |count: Option<u16>| count.filter(|count| *count > 0).map(usize::from);
@@ -207,7 +200,7 @@ impl Display {
         }
     }
 
-    /// Returns whether a question fits: a row that wraps by itself could be forged.
+    /// A row that wraps by itself could be forged.
     fn is_wide_enough(self) -> bool {
         self.columns >= COLUMNS_MIN
     }

@@ -11,15 +11,13 @@ use super::{
 };
 use crate::{DialectNames, NameRule};
 
-/// Name of an agent that neither said who it is, nor was known when it called.
 const UNKNOWN_AGENT: &str = "unknown";
 
-/// The detectors of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detectors {
-    /// A loop is so many calls of one tool with equal arguments.
+    /// Number of equal calls that are a loop.
     pub loop_after: u32,
-    /// An overflow is more tokens than this, in all or in the context of one step.
+    /// More tokens, in all or in one step's context, are an overflow.
     pub token_budget: Option<u64>,
 }
 
@@ -32,30 +30,25 @@ impl Default for Detectors {
     }
 }
 
-/// Makes the trace of a session from its calls and from what the caller posted, in any order.
+/// Makes a session's trace from its calls and posts, in any order.
 #[derive(Debug)]
 pub struct TraceBuilder {
     session: String,
     detectors: Detectors,
     steps: Vec<(Timestamp, TraceStep)>,
     call_ids: HashSet<String>,
-    /// How often each tool was called with which arguments.
     equal_calls: HashMap<blake3::Hash, u32>,
-    /// A tool that was called too often with equal arguments, and the digest of these calls.
     looping: Option<(String, blake3::Hash)>,
     caller: Option<String>,
     start: Option<(Timestamp, TraceStart)>,
     end: Option<(Timestamp, TraceEnd)>,
     is_running: bool,
     has_failed: bool,
-    /// When the last call ended, and with which error.
     last_end: Option<(Timestamp, Option<ErrorClass>)>,
-    /// The number of the latest calls that the trace has, if it lacks earlier ones.
     latest_calls: Option<u32>,
 }
 
 impl TraceBuilder {
-    /// Begins the trace of `session`, without calls.
     pub fn new(session: &str, detectors: Detectors) -> Self {
         Self {
             session: session.to_owned(),
@@ -74,8 +67,7 @@ impl TraceBuilder {
         }
     }
 
-    /// Adds a call; `result` is `None` while it runs. A call that a tool made is no step of the agent: the result of the
-    /// tool's own call names it.
+    /// `result` is `None` while the call runs. A tool's call is no step of the agent: the tool's own result names it.
     pub fn call(&mut self, invocation: &ToolInvocation, result: Option<&record::ToolResult>) {
         if invocation.extra.contains_key("parent_invocation_id") {
             return;
@@ -126,7 +118,6 @@ impl TraceBuilder {
         self.consequences(at, result);
     }
 
-    /// Adds the steps that a result proposes: handoffs, and changes of the context.
     fn consequences(&mut self, at: Timestamp, result: &record::ToolResult) {
         for block in result
             .model_facing_content
@@ -147,7 +138,6 @@ impl TraceBuilder {
         }
     }
 
-    /// Adds what the caller posted.
     pub fn post(&mut self, post: TracePost) {
         let TracePost { at, what } = post;
         match what {
@@ -158,7 +148,6 @@ impl TraceBuilder {
         }
     }
 
-    /// Says that the trace has the latest calls only, so many, because there are too many.
     pub fn leave_out_earlier(&mut self, latest: u32) {
         self.latest_calls = Some(latest);
     }
@@ -167,7 +156,7 @@ impl TraceBuilder {
         self.steps.push((at, step));
     }
 
-    /// Counts calls with equal arguments. Arguments that are in no record cannot be compared, so such a call equals none.
+    /// Unrecorded arguments cannot be compared, so such a call equals none.
     fn count(&mut self, invocation: &ToolInvocation) {
         if is_concealed(invocation) {
             return;
@@ -182,7 +171,7 @@ impl TraceBuilder {
         }
     }
 
-    /// The trace; `None` without any call or post.
+    /// `None` without any call or post.
     pub fn finish(mut self) -> Option<ReasoningTrace> {
         // Stable, so that what a result proposes stays behind it.
         self.steps.sort_by_key(|(at, _)| *at);
@@ -225,8 +214,7 @@ impl TraceBuilder {
         })
     }
 
-    /// Numbers the steps, and names the tools: by the bare name if no other tool of the trace has it, else by the qualified
-    /// one. Returns the names by the tools' ids.
+    /// Numbers the steps; tools get the bare name if it is unique in the trace, else the qualified one.
     fn name_steps(&mut self) -> BTreeMap<String, String> {
         let tool_id = |call: &ToolCall| call.extra.text("tool_id").unwrap_or_default().to_owned();
         let calls = self
@@ -285,8 +273,7 @@ impl TraceBuilder {
         }
     }
 
-    /// The status, and what explains it. A loop or an overflow that was found takes precedence over what the caller posted,
-    /// because an agent that loops may well call that a success.
+    /// A found loop or overflow overrules the caller's post, because an agent that loops may call that a success.
     fn status(
         &self,
         metrics: &TraceMetrics,
@@ -331,7 +318,6 @@ impl TraceBuilder {
         (found.or(posted).or_else(|| is_over.then(observed)), noted)
     }
 
-    /// Merges the posted metadata; `toolcell` has the program's notes.
     fn metadata(&self, noted: Extra) -> Extra {
         let start = self
             .start

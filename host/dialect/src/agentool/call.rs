@@ -9,7 +9,7 @@ use super::{snake_case, to_value};
 use crate::block;
 use crate::parts::native_id;
 
-/// Prefix of the digest of arguments some of which are in no record.
+/// For arguments that are not all recorded.
 const CONCEALED: &str = "blake3-keyed:";
 
 /// `tool_call` (AO-TC-01..05).
@@ -19,7 +19,7 @@ pub struct ToolCall {
     pub name: String,
     /// An object.
     pub arguments: Value,
-    /// Absent in a step, which has a time of its own.
+    /// Absent in a step, which has its own time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     #[serde(flatten)]
@@ -32,7 +32,7 @@ pub struct ToolResult {
     /// The `id` of the call.
     pub call_id: String,
     pub output: Value,
-    /// `class: message`; `None` if the call succeeded.
+    /// `class: message`; `None` after success.
     pub error: Option<String>,
     pub duration_ms: u64,
     pub cost_tokens: u64,
@@ -41,8 +41,7 @@ pub struct ToolResult {
 }
 
 impl ToolCall {
-    /// The call of an invocation. Its name is the last part of the tool's id; `tool_id` and `invocation_id` say which tool
-    /// and which call it was.
+    /// The name is the last part of the tool's id; `tool_id` and `invocation_id` identify tool and call.
     pub fn from_invocation(invocation: &ToolInvocation) -> Self {
         let mut extra = Extra::new();
         extra.insert("tool_id".to_owned(), invocation.tool_id.as_str().into());
@@ -69,7 +68,7 @@ impl ToolCall {
 }
 
 impl ToolResult {
-    /// The result of an invocation: the output as the caller got it, with previews of what is too large.
+    /// The output as the caller got it, with previews.
     pub fn from_record(invocation: &ToolInvocation, result: &record::ToolResult) -> Self {
         let begun = invocation
             .started_at()
@@ -91,17 +90,14 @@ impl ToolResult {
     }
 }
 
-/// The `tool_result` of an invocation as JSON.
 pub fn result(invocation: &ToolInvocation, result: &record::ToolResult) -> Value {
     to_value(&ToolResult::from_record(invocation, result))
 }
 
-/// Returns whether a record omits arguments that the tool's contract marks as sensitive.
 pub(super) fn is_concealed(invocation: &ToolInvocation) -> bool {
     invocation.model_input_ref.starts_with(CONCEALED)
 }
 
-/// The arguments that a record may show.
 pub(crate) fn arguments(invocation: &ToolInvocation) -> &Value {
     match &invocation.observable_input {
         Some(observable) if is_concealed(invocation) => observable,
@@ -109,7 +105,7 @@ pub(crate) fn arguments(invocation: &ToolInvocation) -> &Value {
     }
 }
 
-/// The name of a tool without its namespace, and the requested name if there was no such tool.
+/// Without the namespace; the requested name for an unknown tool.
 pub(super) fn bare_name(tool_id: &str) -> String {
     let requested = tool_id.strip_prefix("unresolved:");
     snake_case(
@@ -117,12 +113,12 @@ pub(super) fn bare_name(tool_id: &str) -> String {
     )
 }
 
-/// `class: message`. The message is the one that a model may see; what is for developers stays in the record.
+/// `class: message` for a model; developers' words stay in the record.
 fn error_text(error: &ToolError) -> String {
     format!("{}: {}", error.error_class.as_str(), error.message)
 }
 
-/// The structured output, or else the text; `null` for an empty result, and for a call without a usable output.
+/// Structured output, or else text; `null` without usable output.
 fn output(result: &record::ToolResult) -> Value {
     let is_usable = !result.is_error || result.status == ResultStatus::PartialSucceeded;
     if !is_usable {
@@ -148,7 +144,6 @@ fn output(result: &record::ToolResult) -> Value {
     }
 }
 
-/// A block as a text: media and files are URIs.
 fn block_text(block: &Content) -> String {
     if let Some(text) = block
         .as_text()

@@ -1,6 +1,6 @@
 //! agentool: specifications of tools, calls, reasoning traces and registries (requirements 1.30, 1.31, 1.33).
 //!
-//! Unknown fields of posted steps and of imported specifications are kept, and change nothing.
+//! Unknown fields of posted steps and imported specifications are kept without effect.
 
 mod builder;
 mod call;
@@ -24,7 +24,7 @@ pub use trace::{ReasoningTrace, StepType, TraceMetrics, TraceStatus, TraceStep};
 use serde::Serialize;
 use serde_json::Value;
 
-/// `document` as JSON. Serializing one of these types cannot fail, because all keys are texts.
+/// Never fails for these types: all keys are texts.
 fn to_value(document: &impl Serialize) -> Value {
     serde_json::to_value(document).unwrap_or_default()
 }

@@ -4,14 +4,13 @@ use toolcell_spec::{Extra, Timestamp, TypedFields};
 
 use super::{TraceStatus, TraceStep};
 
-/// An entry that a caller adds to a trace; a tool host cannot see it (AO-ST-01).
+/// A caller's trace entry, which a tool host cannot see (AO-ST-01).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracePost {
     pub at: Timestamp,
     pub what: PostContent,
 }
 
-/// The content of an agent's entry in its trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PostContent {
     Start(TraceStart),
@@ -19,7 +18,7 @@ pub enum PostContent {
     End(TraceEnd),
 }
 
-/// `{"type": "start"}`: what the agent was asked. The first one counts.
+/// `{"type": "start"}`: the agent's question. The first one counts.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStart {
@@ -28,24 +27,21 @@ pub struct TraceStart {
     pub metadata: Option<Extra>,
 }
 
-/// `{"type": "end"}`: what the agent answered. The last one counts.
+/// `{"type": "end"}`: the agent's answer. The last one counts.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceEnd {
     pub output: Option<String>,
     pub status: Option<TraceStatus>,
-    /// Tokens of all requests to the model.
+    /// Of all model requests.
     pub total_tokens: Option<u64>,
     pub total_cost_usd: Option<Number>,
     pub metadata: Option<Extra>,
 }
 
 impl TracePost {
-    /// Reads one object. Without a `timestamp`, its time is `now`.
-    ///
-    /// # Errors
-    ///
-    /// It is not a step that callers add, or a field is missing or has another form.
+    /// Without a `timestamp`, the time is `now`. Fails for a step that callers do not add, or a missing or malformed
+    /// field.
     pub fn read(value: Value, now: Timestamp) -> Result<Self, String> {
         let Value::Object(mut fields) = value else {
             return Err("it is not an object".to_owned());
@@ -94,7 +90,7 @@ impl TracePost {
         }
     }
 
-    /// The post as an object that [`Self::read`] reads.
+    /// Readable by [`Self::read`].
     pub fn to_value(&self) -> Value {
         let (mut value, kind) = match &self.what {
             PostContent::Start(start) => (super::to_value(start), Some("start")),

@@ -9,9 +9,8 @@ use super::{ToolSpec, category, snake_case};
 use crate::name::{free, is_made_of};
 use crate::{ListedTool, visible};
 
-/// Maximum number of tags that the annotations of a tool add.
+/// Added by a tool's annotations.
 const TAGS_MAX: usize = 16;
-/// Maximum length of such a tag, in characters.
 const TAG_CHARS_MAX: usize = 64;
 
 /// `ToolRegistry` (AO-RG-01).
@@ -38,7 +37,6 @@ pub struct RegistryEntry {
     pub extra: Extra,
 }
 
-/// The credential for an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
@@ -47,7 +45,6 @@ pub enum Auth {
     None,
 }
 
-/// A tool, and where it is called.
 #[derive(Clone, Copy, Debug)]
 pub struct RegistryOffer<'a> {
     pub listed: ListedTool<'a>,
@@ -56,16 +53,16 @@ pub struct RegistryOffer<'a> {
     pub auth: Auth,
 }
 
-/// Which entries are wanted. `None` matches all.
+/// `None` matches all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegistryQuery<'a> {
-    /// Words, each of which has to be in the name, the description, the provider or a tag.
+    /// Each word has to be in the name, description, provider or a tag.
     pub words: Option<&'a str>,
     pub tag: Option<&'a str>,
     pub category: Option<&'a str>,
 }
 
-/// The registry of these tools, in their order. Each gets a name of its own.
+/// In the tools' order, with unique names.
 pub fn registry(
     registry_id: &str,
     version: &str,
@@ -84,12 +81,11 @@ pub fn registry(
     }
 }
 
-/// Returns whether a registry can list the tool `exported` under `name`.
+/// Returns whether a registry can list `exported` as `name`.
 pub fn is_named(name: &str, exported: &str) -> bool {
     name == exported || is_made_of(name, &snake_case(exported))
 }
 
-/// The entries that match, in their order.
 pub fn query<'r>(registry: &'r ToolRegistry, query: &RegistryQuery<'_>) -> Vec<&'r RegistryEntry> {
     let words: Vec<String> = query
         .words
@@ -131,7 +127,6 @@ fn category_of(entry: &RegistryEntry) -> Option<&'static str> {
 }
 
 impl RegistryEntry {
-    /// The entry of a tool.
     pub fn from_offer(offer: &RegistryOffer<'_>) -> Self {
         let declaration = offer.listed.declaration;
         Self {
@@ -144,7 +139,6 @@ impl RegistryEntry {
         }
     }
 
-    /// Two names may be one in snake_case. The tool's id is unique.
     fn claim_name(&mut self, taken: &mut HashSet<String>) {
         let id = self.extra.text(TOOL_ID).unwrap_or_default();
         self.spec.name = free(&self.spec.name, id, |name| !taken.contains(name));
@@ -152,7 +146,7 @@ impl RegistryEntry {
     }
 }
 
-/// The category, the kind, and the `tags` that the annotations claim: they find a tool, and decide nothing.
+/// Category, kind, and claimed `tags`, which decide nothing.
 fn tags(offer: &RegistryOffer<'_>) -> Vec<String> {
     let declaration = offer.listed.declaration;
     let kind = &declaration.tool_kind;

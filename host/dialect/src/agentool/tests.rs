@@ -40,7 +40,6 @@ fn schemas() -> Vec<Value> {
     ]
 }
 
-/// The examples of the specification, by the last part of the names of their schemas.
 fn examples() -> Vec<(&'static str, Value)> {
     let exchange = example!("exchange");
     vec![
@@ -93,7 +92,7 @@ fn every_example_of_the_specification_is_valid_with_and_without_unknown_fields()
     }
 }
 
-/// Changes that the schemas refuse. A `null` removes the field.
+/// A `null` removes the field.
 #[test]
 fn a_document_with_one_thing_wrong_is_refused() {
     for (name, place, wrong) in [
@@ -171,7 +170,6 @@ fn profile(fields: Value) -> PermissionProfile {
     serde_json::from_value(profile).unwrap()
 }
 
-/// Gives `with` the description of a tool whose interface claims that it only reads.
 fn with_listed<T>(
     declaration: &ToolDeclaration,
     access: Value,
@@ -358,7 +356,6 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     );
 }
 
-/// A call that has ended with `status`.
 fn invocation(tool_id: &str, native: Option<&str>, input: Value, status: Status) -> ToolInvocation {
     let mut invocation = ToolInvocation::planned(tool_id, &Input::from_value(input));
     tool_id.clone_into(&mut invocation.tool_id);
@@ -497,7 +494,7 @@ fn arguments_that_are_no_object_or_in_no_record_are_told_as_they_were_sent() {
     );
 }
 
-/// Checks what no schema says: unique ids, times in order, a call before each result, and the counts.
+/// Checks beyond the schemas: unique ids, order of times, a call before each result, counts.
 #[track_caller]
 fn check_steps(trace: &ReasoningTrace) {
     let steps = &trace.steps;
@@ -518,7 +515,6 @@ fn check_steps(trace: &ReasoningTrace) {
     assert_eq!(trace.metrics.tool_call_count, calls.len());
 }
 
-/// The trace of these calls, each with the class of its error, and these posts.
 fn traced(
     calls: &[(ToolInvocation, Option<ErrorClass>)],
     posts: &[Value],

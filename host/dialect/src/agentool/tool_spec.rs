@@ -6,7 +6,7 @@ use toolcell_spec::{Extra, ToolKind, TypedFields};
 use super::to_value;
 use crate::{ListedTool, visible};
 
-/// The fields with the id of the tool, and with the digest of its component: with them, a host imports what it exported.
+/// With tool id and component digest, a host imports what it exported.
 pub(super) const TOOL_ID: &str = "tool_id";
 const COMPONENT: &str = "component";
 
@@ -16,13 +16,12 @@ const COMPONENT: &str = "component";
 pub struct ToolSpec {
     /// Unique, in snake_case.
     pub name: String,
-    /// Purpose of the tool, and its use.
     pub description: String,
-    /// JSON Schema of the arguments, of type `object`.
+    /// JSON Schema of type `object`.
     pub parameters: Value,
     /// JSON Schema of the output.
     pub returns: Option<Value>,
-    /// Not read from others: `extra` has theirs, whatever it is, because it changes nothing.
+    /// Others' metadata is in `extra`, because it has no effect.
     #[serde(skip_deserializing)]
     pub metadata: Option<SpecMetadata>,
     #[serde(flatten)]
@@ -62,7 +61,6 @@ pub enum CostTier {
 }
 
 impl ToolSpec {
-    /// The tool as agentool describes it.
     pub fn from_listed(listed: &ListedTool<'_>) -> Self {
         let name = snake_case(listed.name);
         let description = listed.said();
@@ -91,20 +89,18 @@ impl ToolSpec {
         }
     }
 
-    /// The id of the tool and the digest of the component that it was exported of (AO-P-01); `None` for a specification of
-    /// another program.
+    /// The exported tool's id and component digest (AO-P-01); `None` for another program's specification.
     pub fn origin(&self) -> Option<(&str, &str)> {
         let text = |name: &str| self.extra.text(name);
         text(TOOL_ID).zip(text(COMPONENT))
     }
 }
 
-/// The `ToolSpec` of a tool as JSON.
 pub fn spec(listed: &ListedTool<'_>) -> Value {
     to_value(&ToolSpec::from_listed(listed))
 }
 
-/// The category of a kind of tool. `None` for kinds that say how a tool is connected, and not what it does.
+/// `None` for kinds that only say how a tool is connected.
 pub fn category(kind: &ToolKind) -> Option<Category> {
     match kind.0.as_str() {
         "retrieval" | "web_search" => Some(Category::Retrieval),
@@ -116,13 +112,13 @@ pub fn category(kind: &ToolKind) -> Option<Category> {
     }
 }
 
-/// The tier that the annotations claim, if it is one of the four.
+/// The claimed tier, if known.
 fn cost_tier(listed: &ListedTool<'_>) -> Option<CostTier> {
     let claimed = listed.declaration.annotations.as_ref()?.get("cost_tier")?;
     CostTier::deserialize(claimed).ok()
 }
 
-/// `name` in snake_case: `^[a-z][a-z0-9_]*$`. Two names can become the same one; [`super::registry`] tells those apart.
+/// `^[a-z][a-z0-9_]*$`. [`super::registry`] separates names that become equal.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len());
     for c in name.chars() {

@@ -5,7 +5,7 @@ use toolcell_spec::{Extra, TypedFields};
 
 use super::{ToolCall, ToolResult};
 
-/// `ReasoningTrace` (AO-RT-01..11): the record of one execution of an agent.
+/// `ReasoningTrace` (AO-RT-01..11): one execution of an agent.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReasoningTrace {
@@ -13,9 +13,9 @@ pub struct ReasoningTrace {
     pub agent_id: String,
     pub session_id: String,
     pub started_at: String,
-    /// Absent while the agent runs; so are `output` and `status`.
+    /// Absent while the agent runs, as are `output` and `status`.
     pub finished_at: Option<String>,
-    /// `null` if it is not known.
+    /// `null` if unknown.
     pub input: Value,
     pub output: Option<Value>,
     pub status: Option<TraceStatus>,
@@ -50,33 +50,31 @@ pub enum StepType {
 }
 
 impl StepType {
-    /// The word of the format.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// One step. Its type says which fields it has; one of another type may have the same fields with any values.
+/// The type says which fields a step has; others may have any values.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
     pub kind: StepType,
-    /// Only of calls in the log, as `tool_result`: callers add no such steps.
+    /// Only for logged calls, as `tool_result`: callers add no such steps.
     #[serde(skip_deserializing)]
     pub tool_call: Option<ToolCall>,
     #[serde(skip_deserializing)]
     pub tool_result: Option<ToolResult>,
     /// `content` and `context_tokens` of `reasoning`, `to_agent` and `message` of `handoff`, `query` and `results` of
-    /// `memory_read`, `content` and `key` of `memory_write`, and every field that is unknown.
+    /// `memory_read`, `content` and `key` of `memory_write`, and unknown fields.
     #[serde(flatten)]
     pub extra: Extra,
     pub timestamp: String,
 }
 
 impl TraceStep {
-    /// A step without an id, a time and content.
     pub(super) fn new(kind: StepType) -> Self {
         Self {
             step_id: String::new(),
@@ -88,7 +86,6 @@ impl TraceStep {
         }
     }
 
-    /// A step with texts as its fields.
     pub(super) fn with_texts(kind: StepType, texts: [(&str, &str); 2]) -> Self {
         let mut step = Self::new(kind);
         step.extra
@@ -96,12 +93,12 @@ impl TraceStep {
         step
     }
 
-    /// Size of the model's context, in tokens, if the step says so.
+    /// Size of the model's context, in tokens.
     pub fn context_tokens(&self) -> Option<u64> {
         self.extra.get("context_tokens").and_then(Value::as_u64)
     }
 
-    /// Why a step that a caller adds is none of its type; `None` if it is one.
+    /// Reason why a posted step does not fit its type.
     pub(super) fn problem(&self) -> Option<String> {
         let is_text: fn(&Value) -> bool = Value::is_string;
         let (needed, optional, is_right, what) = match self.kind {

@@ -4,14 +4,13 @@ use toolcell_spec::{ARTIFACT, Content, TypedFields, is_uri, media_type};
 
 use crate::block::{decoded_bytes, handoff, persisted, resource};
 
-/// One block of a result in Amplifier, which knows texts and images.
+/// Amplifier knows texts and images.
 pub(super) enum AmplifierBlock {
     Text(String),
     Image { media_type: String, data: String },
 }
 
 impl AmplifierBlock {
-    /// The block in `content`.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Self::Text(text) => json!({ "type": "text", "text": text }),
@@ -21,7 +20,6 @@ impl AmplifierBlock {
         }
     }
 
-    /// Returns the text, or a placeholder for the image.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -34,7 +32,7 @@ impl AmplifierBlock {
     }
 }
 
-/// Converts one block of a result. What Amplifier has no word for becomes text that names it.
+/// Unknown kinds become text that names them.
 pub(super) fn block(content: &Content) -> AmplifierBlock {
     if content.is_persisted() {
         return AmplifierBlock::Text(persisted(content).0);
@@ -59,7 +57,7 @@ pub(super) fn block(content: &Content) -> AmplifierBlock {
     AmplifierBlock::Text(text.unwrap_or_else(|| serde_json::to_string(content).unwrap_or_default()))
 }
 
-/// An image as `amplifier-core` accepts it: it refuses the whole result because of one image that is not valid.
+/// `amplifier-core` refuses a whole result for one invalid image.
 fn image(fields: &Map<String, Value>) -> Option<AmplifierBlock> {
     let data = fields.text("data")?;
     let media_type = media_type(fields)?;
@@ -69,7 +67,7 @@ fn image(fields: &Map<String, Value>) -> Option<AmplifierBlock> {
     })
 }
 
-/// Returns whether `amplifier-core` accepts both: a lower-case media type without parameters, and canonical base64.
+/// As `amplifier-core` requires: a lower-case media type without parameters, canonical base64.
 fn is_image(media_type: &str, data: &str) -> bool {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c);
     let subtype = media_type.strip_prefix("image/").unwrap_or_default();
@@ -84,7 +82,7 @@ fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
     data.or_else(|| link(fields))
 }
 
-/// The placeholder for data that a text cannot hold.
+/// Replaces data that a text cannot hold.
 fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
     format!(
         "[{kind}, {}, {} bytes]",
@@ -105,7 +103,6 @@ fn link(fields: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<String> {
     let fields = resource(fields);
     let data = fields.text("data").or(fields.text("blob"));

@@ -4,12 +4,11 @@ use toolcell_spec::{Timestamp, ToolInvocation, ToolResult};
 use super::result::{AmplifierMode, result};
 use crate::agentool::arguments;
 
-/// In place of an image in an event, which reaches logs.
+/// Events reach logs.
 const IMAGE_OMITTED: &str = "[image omitted from the event]";
 
-/// The events of a call that has ended, in order: `tool:pre`, and then either `tool:post` or `tool:error` (AM-12..14). A
-/// call that was refused before it ran has them too. The data has the keys of the contract's page and of
-/// `amplifier-core`. `tool_name` is the name under which the tool is mounted.
+/// `tool:pre`, then `tool:post` or `tool:error` (AM-12..14), also for a refused call, with the keys of the contract's
+/// page and `amplifier-core`. `tool_name` is the mounted name.
 pub fn events(
     invocation: &ToolInvocation,
     ended: &ToolResult,

@@ -1,5 +1,4 @@
-//! The calls in a response of a provider, and the messages that answer them: what an orchestrator does between two requests
-//! to a model.
+//! Calls in a provider's response, and answering messages: an orchestrator's work between two model requests.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,10 +11,9 @@ use crate::model_call::calls;
 use crate::parts::native_id;
 use crate::{MessageError, ModelCall};
 
-/// The type of a block that calls a tool.
 const CALL: &str = "tool_call";
 
-/// A `ChatResponse`, or a `Message` of an assistant.
+/// A `ChatResponse`, or an assistant's `Message`.
 #[derive(Deserialize)]
 struct AmplifierResponse<'a> {
     #[serde(borrow)]
@@ -24,11 +22,7 @@ struct AmplifierResponse<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// Reads the calls of a response: those in `tool_calls`, or else in the blocks of `content`.
-///
-/// # Errors
-///
-/// A text that is no response.
+/// Calls from `tool_calls`, or else from blocks of `content`. Fails for a text that is no response.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     if !text.trim_start().starts_with('{') {
         return Err(MessageError::no_object("message"));
@@ -56,13 +50,11 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     calls::<ModelCall>(place, items, (place == "content").then_some(CALL))
 }
 
-/// The message for the result of one call. Its `metadata` has the `ToolResult` of `amplifier-core`, and the events of the
-/// call.
+/// `metadata` has the `ToolResult` of `amplifier-core` and the call's events.
 pub fn answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
     message(invocation, ended, AmplifierMode::Upstream)
 }
 
-/// As [`answer`], with the `ToolResult` of the contract's page.
 pub fn seed_answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
     message(invocation, ended, AmplifierMode::Seed)
 }
@@ -81,7 +73,7 @@ fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: AmplifierMode)
     })
 }
 
-/// Content for a model: a result's blocks if it has images, else `get_serialized_output` of `amplifier-core`.
+/// A result's blocks if it has images, else `get_serialized_output` of `amplifier-core`.
 fn content(answer: &Value) -> Value {
     match (answer.get("content"), answer.get("output")) {
         (Some(blocks), _) => blocks.clone(),
@@ -91,7 +83,7 @@ fn content(answer: &Value) -> Value {
     }
 }
 
-/// The name by which the model called the tool.
+/// The model's name for the tool.
 fn name(invocation: &ToolInvocation) -> String {
     let mappings = invocation.extra.get("external_mappings");
     let mapped = mappings.and_then(|mappings| mappings.get(0)?.get("function_name")?.as_str());

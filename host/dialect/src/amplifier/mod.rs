@@ -1,5 +1,5 @@
-//! Amplifier: the tool contract, in the format of its page (`AmplifierMode::Seed`) and of `amplifier-core` 2.0
-//! (`AmplifierMode::Upstream`). They differ in the types of `output` and `error` (requirements 2.4).
+//! Amplifier's tool contract, as on its page (`AmplifierMode::Seed`) and in `amplifier-core` 2.0
+//! (`AmplifierMode::Upstream`), which differ in `output` and `error` (requirements 2.4).
 
 mod content;
 mod event;

@@ -5,7 +5,6 @@ use toolcell_spec::{ErrorClass, ToolError, ToolInvocation, ToolResult};
 use super::content::{AmplifierBlock, block};
 use crate::{block as shared, hint};
 
-/// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmplifierMode {
     /// The contract's page: `output` and `error` are texts.
@@ -23,7 +22,7 @@ pub enum ErrorType {
     Timeout,
 }
 
-/// The word for errors of this class (requirements 3.4).
+/// As in requirements 3.4.
 pub fn error_type(class: ErrorClass) -> ErrorType {
     use ErrorClass::{
         InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool,
@@ -37,8 +36,7 @@ pub fn error_type(class: ErrorClass) -> ErrorType {
     }
 }
 
-/// Converts the result of a call (requirements 1.37, 3.3). The `output` of an error says class, code and hint, because
-/// a model sees nothing else.
+/// An error's `output` says class, code and hint, because a model sees nothing else (requirements 1.37, 3.3).
 pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: AmplifierMode) -> Value {
     let shown = ModelView::from_result(result);
     let metadata = metadata(invocation, result, &shown);
@@ -64,13 +62,9 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: AmplifierM
     }
 }
 
-/// A result for a model.
 struct ModelView<'a> {
-    /// The structured output, unless something else is said to a model.
     value: Option<&'a Value>,
-    /// The blocks, without the error.
     blocks: Vec<AmplifierBlock>,
-    /// Context from the hooks.
     context: Vec<String>,
     error: Option<String>,
 }
@@ -90,7 +84,7 @@ impl<'a> ModelView<'a> {
         }
     }
 
-    /// `output` as text; JSON of a value, as in `get_serialized_output` of `amplifier-core`.
+    /// JSON of a value, as in `get_serialized_output` of `amplifier-core`.
     fn text(&self) -> Option<String> {
         let mut texts: Vec<String> = match self.value {
             Some(value) => vec![value.to_string()],
@@ -100,7 +94,6 @@ impl<'a> ModelView<'a> {
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    /// `output` as a value.
     fn value(&self) -> Value {
         if let Some(value) = self.value {
             return value.clone();
@@ -113,7 +106,7 @@ impl<'a> ModelView<'a> {
         }
     }
 
-    /// `content`, where `output` alone would leave something out: it holds no image, and next to a value no error.
+    /// Given where `output` alone is incomplete: it holds no image, and no error next to a value.
     fn content(&self) -> Option<Value> {
         let says_more = self.value.is_some() && self.error.is_some();
         if !says_more && !self.blocks.iter().any(AmplifierBlock::is_image) {
@@ -139,8 +132,8 @@ impl<'a> ModelView<'a> {
     }
 }
 
-/// Returns whether the only text is the host's copy of the structured value. A tool with a text of its own says there
-/// what a model should read: the lines of a file, next to a value with their number.
+/// Returns whether the only text is the host's copy of the value. A tool's own text is for a model: a file's lines,
+/// next to a value with their number.
 fn is_all_said(value: &Value, blocks: &[AmplifierBlock]) -> bool {
     let mut texts = blocks.iter().filter_map(|block| match block {
         AmplifierBlock::Text(text) => Some(text),
@@ -156,14 +149,13 @@ fn is_all_said(value: &Value, blocks: &[AmplifierBlock]) -> bool {
     }
 }
 
-/// Formats an error for a model.
 fn line(error: &ToolError) -> String {
     let class = error.error_class.as_str();
     let hint = hint(error.error_class);
     format!("{} [{class}/{}]\n{hint}", error.message, error.error_code)
 }
 
-/// `error`. Neither the underlying error nor the detail for developers is for a model.
+/// Omits the underlying error and developers' detail, which are not for a model.
 fn facts(error: &ToolError) -> Value {
     json!({
         "message": error.message,

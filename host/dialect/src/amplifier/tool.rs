@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use crate::{ListedTool, NameRule};
 
-/// Builds the description of a tool. Its name should be one of [`DialectNames`](crate::DialectNames); any other
-/// becomes snake_case, and may collide with another tool's (AM-01). A tool without a schema accepts any object (AM-04).
+/// Names outside [`DialectNames`](crate::DialectNames) become snake_case and may collide (AM-01). Without a schema, any
+/// object is accepted (AM-04).
 pub fn tool(listed: &ListedTool<'_>) -> Value {
     json!({
         "name": NameRule::SnakeCase.fit(listed.name),

@@ -1,4 +1,4 @@
-//! The messages API of Anthropic: tools, the calls of a model, and what it gets back (requirements 3).
+//! Anthropic's messages API: tools, a model's calls, and answers (requirements 3).
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,11 +9,9 @@ use super::model_call::calls;
 use super::parts::native_id;
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 
-/// The type of a block that calls a tool.
 const CALL: &str = "tool_use";
 
-/// Describes a tool. The model finds a deferred one through the API's own search. No tool is `strict`, because the API takes
-/// few of those in one request.
+/// The API's own search finds deferred tools. None is `strict`, because the API takes few of those in one request.
 pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
     let mut tool = json!({
         "name": listed.name,
@@ -26,7 +24,6 @@ pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
     tool
 }
 
-/// A message, or one block of it.
 #[derive(Deserialize)]
 struct MessageOrBlock<'a> {
     #[serde(rename = "type")]
@@ -35,11 +32,7 @@ struct MessageOrBlock<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// Reads the calls of a message, of a list of its blocks, or of one block.
-///
-/// # Errors
-///
-/// A text that is none of them.
+/// Reads a message, a list of its blocks, or one block. Fails for other text.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     let fails = |error: serde_json::Error| MessageError::at("the message", &error);
     let blocks: Vec<&RawValue> = match text.trim_start().chars().next() {
@@ -65,7 +58,7 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     calls::<ModelCall>("content", blocks, Some(CALL))
 }
 
-/// The block for one result. In an error's block the API takes only text.
+/// An error's block may have only text.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     let block = |part: ResultPart| match part {
         ResultPart::Image { media_type, data } if !result.is_error => {
@@ -81,8 +74,7 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     })
 }
 
-/// The message for all results of one message of the model, in the order of its calls: the API wants them in one. None, if
-/// there was no call.
+/// In the order of calls: the API wants all results in one message. Empty without a call.
 pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     let blocks: Vec<Value> = ended
         .iter()

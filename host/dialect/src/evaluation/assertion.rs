@@ -9,7 +9,6 @@ use super::result::AssertionResult;
 use super::trace::{CallOutcome, CallStep, EvaluationTrace, amount, compare};
 use super::{cut, judged};
 
-/// The types that this version knows.
 const KINDS: [&str; 7] = [
     "contains_tool_call",
     "tool_call_count",
@@ -19,14 +18,11 @@ const KINDS: [&str; 7] = [
     judged::OUTPUT_PROPERTY,
     judged::NO_HALLUCINATION,
 ];
-/// Maximum number of steps that a reason names.
 const STEPS_SHOWN_MAX: usize = 5;
 
-/// Why an assertion holds, or why not.
 type AssertionOutcome = Result<String, String>;
 
-/// Checks `assertion` against `trace`; `None` if only a judge can tell. Of an assertion that cannot be checked, because
-/// its type is unknown or its parameters are wrong, the result says so, and is failed. A schema needs a thread with a
+/// `None` if only a judge can tell. An uncheckable assertion is failed, with a reason. A schema needs a thread with a
 /// stack of [`toolcell_engine::catalog::SCHEMA_STACK_BYTES`].
 pub fn check(assertion: &Assertion, trace: &EvaluationTrace) -> Option<AssertionResult> {
     let outcome = match assertion.kind.as_str() {
@@ -175,7 +171,6 @@ fn within(said: &str, measured: &Number, max: &Number) -> AssertionOutcome {
     }
 }
 
-/// The text `name` of the assertion.
 fn text<'a>(assertion: &'a Assertion, name: &str) -> Result<&'a str, String> {
     let text = assertion
         .parameters
@@ -184,7 +179,6 @@ fn text<'a>(assertion: &'a Assertion, name: &str) -> Result<&'a str, String> {
     text.ok_or_else(|| format!("the assertion has no text `{name}`"))
 }
 
-/// The amount `name` of the assertion, if it has one.
 fn bound<'a>(assertion: &'a Assertion, name: &str) -> Result<Option<&'a Number>, String> {
     match assertion.parameters.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -197,7 +191,6 @@ fn bound<'a>(assertion: &'a Assertion, name: &str) -> Result<Option<&'a Number>,
     }
 }
 
-/// The flag `name` of the assertion; false if it has none.
 fn flag(assertion: &Assertion, name: &str) -> Result<bool, String> {
     match assertion.parameters.get(name) {
         None | Some(Value::Null) => Ok(false),
@@ -207,7 +200,6 @@ fn flag(assertion: &Assertion, name: &str) -> Result<bool, String> {
     }
 }
 
-/// The arguments that the call must have.
 fn arguments(assertion: &Assertion) -> Result<Option<&Map<String, Value>>, String> {
     match assertion.parameters.get("arguments") {
         None | Some(Value::Null) => Ok(None),
@@ -216,7 +208,6 @@ fn arguments(assertion: &Assertion) -> Result<Option<&Map<String, Value>>, Strin
     }
 }
 
-/// Returns whether `given` is an object with all fields of `wanted`. It may have more, at any depth.
 fn has_all(given: &Value, wanted: &Map<String, Value>) -> bool {
     let Value::Object(given) = given else {
         return false;
@@ -253,7 +244,6 @@ mod tests {
     use super::super::trace::EvaluationTrace;
     use super::check;
 
-    /// Whether the assertion passes, and why.
     fn checked(assertion: Value, trace: Value) -> (bool, String) {
         let assertion: Assertion = serde_json::from_value(assertion).unwrap();
         let result = check(

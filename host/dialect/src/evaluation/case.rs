@@ -2,23 +2,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_spec::{Extra, read_unique_json};
 
-/// Maximum size of a file of cases, in bytes.
 pub const CASES_BYTES_MAX: usize = 16 << 20;
-/// Maximum number of values in a file of cases: a value takes some 100 bytes.
+/// Each takes some 100 bytes.
 const CASES_VALUES_MAX: usize = 500_000;
-/// Maximum number of cases in a file.
 const CASES_MAX: usize = 1_000;
-/// Maximum number of assertions of a case: each may ask a judge, or check a schema for a quarter of a second.
+/// Per case: each may ask a judge, or check a schema for a quarter of a second.
 const ASSERTIONS_MAX: usize = 100;
 
-/// A test case for an agent: `EvalCase`, with 8 fields.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvalCase {
     pub eval_id: String,
     pub case_id: String,
     pub description: Option<String>,
-    /// The agent's task; `null` if the case has none.
+    /// The agent's task; can be `null`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -27,30 +24,25 @@ pub struct EvalCase {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     pub difficulty: Option<String>,
-    /// Fields that this version does not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// A property that a run should have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assertion {
-    /// One of the seven types, or one that this version does not know.
+    /// One of the seven types, or an unknown one.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The parameters of its type, and fields that this version does not know.
+    /// Includes unknown fields.
     #[serde(flatten)]
     pub parameters: Extra,
 }
 
 impl EvalCase {
-    /// Reads cases: a JSON array of them, one a line, or a single one.
-    ///
-    /// # Errors
-    ///
-    /// Names the problem, and the number of the case or line.
+    /// Reads a JSON array of cases, one a line, or a single one. The error has the number of the case or line.
     pub fn read_all(text: &str) -> Result<Vec<Self>, String> {
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.len() > CASES_BYTES_MAX {
@@ -137,7 +129,7 @@ impl EvalCase {
     }
 }
 
-/// The number of values in `value`. Its depth is bounded where it was read.
+/// The depth of `value` was bounded where it was read.
 fn count(value: &Value) -> usize {
     let below: usize = match value {
         Value::Array(items) => items.iter().map(count).sum(),

@@ -1,4 +1,4 @@
-//! The two assertions that need a judge (AO-AS-01, 04): the question to it, and the reading of its verdict.
+//! The two assertions that need a judge (AO-AS-01, 04): its question and verdict.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,14 +11,11 @@ use super::trace::EvaluationTrace;
 pub(super) const OUTPUT_PROPERTY: &str = "output_property";
 pub(super) const NO_HALLUCINATION: &str = "no_hallucination";
 
-/// Maximum size of a verdict, in bytes.
 pub const VERDICT_BYTES_MAX: usize = 64 << 10;
-/// Maximum number of values in a verdict.
 const VERDICT_VALUES_MAX: usize = 1_000;
-/// Maximum length of the reason of a verdict, in characters; the rest is cut.
+/// In characters; longer ones are cut.
 const REASON_MAX: usize = 4_000;
 
-/// The input of a judge.
 #[derive(Serialize)]
 struct JudgeQuestion<'a> {
     assertion: &'a Assertion,
@@ -26,7 +23,6 @@ struct JudgeQuestion<'a> {
     trace: &'a Value,
 }
 
-/// A judge's verdict.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct JudgeVerdict {
     pub passed: bool,
@@ -37,11 +33,7 @@ pub struct JudgeVerdict {
     pub model: String,
 }
 
-/// The question whether the run of `trace` has the property `assertion`, as one line of JSON.
-///
-/// # Errors
-///
-/// Fields that cannot be written as JSON.
+/// One line of JSON, on whether the run of `trace` has the property. Fails for fields that JSON cannot hold.
 pub fn question(
     assertion: &Assertion,
     case: &EvalCase,
@@ -56,11 +48,7 @@ pub fn question(
 }
 
 impl JudgeVerdict {
-    /// Reads the answer of a judge.
-    ///
-    /// # Errors
-    ///
-    /// Fails if any part of it is invalid.
+    /// Fails if any part is invalid.
     pub fn read(answer: &str) -> Result<Self, String> {
         if answer.len() > VERDICT_BYTES_MAX {
             return Err(format!("it answered more than {VERDICT_BYTES_MAX} bytes"));

@@ -1,5 +1,5 @@
-//! agentool's EvalCase and EvalResult (AO-EV): properties that a run of an agent should have, checked against its trace.
-//! Pure functions: a judge is asked between [`check`] and [`EvalResult::new`], by the caller.
+//! agentool's EvalCase and EvalResult (AO-EV): an agent's run checked against its trace. Pure functions: the caller
+//! asks a judge between [`check`] and [`EvalResult::new`].
 
 mod assertion;
 mod case;
@@ -13,10 +13,10 @@ pub use judged::{JudgeVerdict, VERDICT_BYTES_MAX, question};
 pub use result::{AssertionResult, EvalResult};
 pub use trace::{EvaluationTrace, TRACE_BYTES_MAX};
 
-/// Maximum length of a name or a message of others in a reason, in characters.
+/// In characters, of others' words in a reason.
 const SHOWN_MAX: usize = 300;
 
-/// The beginning of `text`, which may be as large as the trace.
+/// The `text` may be as large as the trace.
 fn cut(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()
 }

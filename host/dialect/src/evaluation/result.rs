@@ -6,26 +6,23 @@ use super::cut;
 use super::judged::JudgeVerdict;
 use super::trace::EvaluationTrace;
 
-/// The result of one case: `EvalResult`, with 8 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvalResult {
     pub eval_id: String,
     pub case_id: String,
     pub trace_id: String,
-    /// `true` if all assertions hold.
     pub passed: bool,
     pub assertion_results: Vec<AssertionResult>,
     /// The arithmetic mean of all scores.
     pub composite_score: f64,
-    /// `None` if no judge gave a verdict.
+    /// `None` without a verdict.
     pub judge_model: Option<String>,
     pub evaluated_at: Timestamp,
-    /// Fields that this version does not know.
+    /// Unknown fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The result of one assertion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AssertionResult {
     pub assertion_type: String,
@@ -33,20 +30,18 @@ pub struct AssertionResult {
     /// From 0 to 1.
     pub score: f64,
     pub reason: String,
-    /// Fields that this version does not know.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 impl AssertionResult {
-    /// The result of an assertion that holds, or does not, and nothing between.
     pub(super) fn settled(assertion: &Assertion, outcome: Result<String, String>) -> Self {
         let passed = outcome.is_ok();
         let (Ok(reason) | Err(reason)) = outcome;
         Self::new(assertion, passed, if passed { 1.0 } else { 0.0 }, reason)
     }
 
-    /// The result of an assertion that a judge was asked about; failed if the judge gave no verdict, because of `Err`.
+    /// Failed if the judge gave no verdict (`Err`).
     pub fn judged(assertion: &Assertion, verdict: Result<JudgeVerdict, String>) -> Self {
         match verdict {
             Ok(JudgeVerdict {
@@ -71,7 +66,6 @@ impl AssertionResult {
 }
 
 impl EvalResult {
-    /// The result of `case` on `trace`. `models` names the judges that gave verdicts, one for each verdict.
     pub fn new(
         case: &EvalCase,
         trace: &EvaluationTrace,
@@ -111,7 +105,6 @@ mod tests {
     use super::super::judged::JudgeVerdict;
     use super::*;
 
-    /// The result of a case with these verdicts of judges.
     fn result(verdicts: &[(bool, f64, &str)]) -> EvalResult {
         let case = json!({ "eval_id": "e", "case_id": "c", "assertions": [{ "type": "no_hallucination" }] });
         let case = EvalCase::read_all(&case.to_string()).unwrap().remove(0);

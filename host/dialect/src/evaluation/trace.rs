@@ -4,12 +4,11 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 use toolcell_spec::{Extra, read_unique_json};
 
-/// Maximum size of a trace, in bytes.
 pub const TRACE_BYTES_MAX: usize = 16 << 20;
-/// Maximum number of values in a trace: a value takes some 100 bytes.
+/// Each takes some 100 bytes.
 const TRACE_VALUES_MAX: usize = 500_000;
 
-/// The fields of a ReasoningTrace for evaluation. All are claims of the agent's framework.
+/// The fields of a ReasoningTrace for evaluation: all claims of the agent's framework.
 #[derive(Debug, Deserialize)]
 pub struct EvaluationTrace {
     pub trace_id: String,
@@ -18,7 +17,7 @@ pub struct EvaluationTrace {
     #[serde(default)]
     steps: Vec<EvaluatedStep>,
     metrics: Option<Extra>,
-    /// The trace as it was written, for a judge.
+    /// As written, for a judge.
     #[serde(skip)]
     pub(super) whole: Value,
 }
@@ -50,7 +49,6 @@ struct ToolResult {
     error: Value,
 }
 
-/// A step in which the agent called a tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallStep<'t> {
     at: usize,
@@ -58,7 +56,7 @@ pub(super) struct CallStep<'t> {
     pub(super) call: &'t ToolCall,
 }
 
-/// The outcome of a call, according to the trace.
+/// According to the trace.
 #[derive(Debug, PartialEq)]
 pub(super) enum CallOutcome {
     Succeeded { at: String },
@@ -67,11 +65,7 @@ pub(super) enum CallOutcome {
 }
 
 impl EvaluationTrace {
-    /// Reads a ReasoningTrace. Steps of types that this version does not know are not read.
-    ///
-    /// # Errors
-    ///
-    /// Says what is wrong.
+    /// Steps of unknown types are not read.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > TRACE_BYTES_MAX {
             return Err(format!("there are more than {TRACE_BYTES_MAX} bytes"));
@@ -97,7 +91,6 @@ impl EvaluationTrace {
         Ok(trace)
     }
 
-    /// The calls of tools, in their order.
     pub(super) fn calls(&self) -> impl Iterator<Item = CallStep<'_>> {
         let calls = self
             .steps
@@ -113,7 +106,6 @@ impl EvaluationTrace {
         })
     }
 
-    /// The outcome of `call`: the first result after it that has its id.
     pub(super) fn end_of(&self, call: &CallStep<'_>) -> CallOutcome {
         let Some(id) = &call.call.id else {
             return CallOutcome::Untold;
@@ -143,7 +135,7 @@ impl EvaluationTrace {
         }
     }
 
-    /// The tokens of the run and where the trace tells them: the metric, else the largest context of a step.
+    /// Tokens and their source: the metric, else the largest context of a step.
     pub(super) fn tokens(&self) -> Option<(&Number, String)> {
         if let Some(total) = self.metric("total_tokens") {
             return Some((total, "in metrics.total_tokens".to_owned()));
@@ -161,7 +153,7 @@ impl EvaluationTrace {
         most.map(|(tokens, step)| (tokens, format!("at {step}")))
     }
 
-    /// The duration of the run in milliseconds.
+    /// In milliseconds.
     pub(super) fn duration(&self) -> Option<&Number> {
         self.metric("total_duration_ms")
     }
@@ -172,7 +164,6 @@ impl EvaluationTrace {
 }
 
 impl EvaluatedStep {
-    /// The step's id; its number, from 1 on, if it has none.
     fn name(&self, at: usize) -> String {
         match self.step_id.as_str() {
             "" => format!("step {}", at + 1),
@@ -182,13 +173,11 @@ impl EvaluatedStep {
 }
 
 impl CallStep<'_> {
-    /// The name of the step.
     pub(super) fn name(&self) -> String {
         self.step.name(self.at)
     }
 }
 
-/// A number that counts or measures something.
 pub(super) fn amount(value: &Value) -> Option<&Number> {
     match value {
         Value::Number(number) if number.as_f64().is_some_and(|value| value >= 0.0) => Some(number),
@@ -196,7 +185,7 @@ pub(super) fn amount(value: &Value) -> Option<&Number> {
     }
 }
 
-/// Compares two amounts, whole numbers exactly.
+/// Compares whole numbers exactly.
 pub(super) fn compare(left: &Number, right: &Number) -> Ordering {
     match (left.as_u64(), right.as_u64()) {
         (Some(left), Some(right)) => left.cmp(&right),

@@ -30,11 +30,7 @@ pub struct BatchDocument {
     pub results: Vec<Value>,
 }
 
-/// Reads the calls of a batch: a JSON array, or, if `is_lines`, one JSON object a line.
-///
-/// # Errors
-///
-/// Fails if the text, or the batch of calls, is invalid.
+/// A JSON array, or, if `is_lines`, one object a line.
 pub fn batch(text: &str, is_lines: bool) -> Result<Vec<BatchCallRequest>, String> {
     let calls = if is_lines {
         lines(text)?

@@ -1,5 +1,4 @@
-//! The documents of the plain HTTP API, and the status code of each result. Pure functions and types; the types describe
-//! themselves for the OpenAPI document.
+//! The plain HTTP API's documents and status codes. The types describe themselves for the OpenAPI document.
 
 mod approval;
 mod batch;

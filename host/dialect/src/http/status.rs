@@ -5,7 +5,7 @@ pub const CALL_STATUSES: [u16; 16] = [
     200, 207, 401, 403, 404, 409, 413, 422, 424, 429, 451, 500, 501, 502, 503, 504,
 ];
 
-/// The status code of the answer that carries `result` (requirements 3.4).
+/// The answer's status code (requirements 3.4).
 pub fn status(result: &ToolResult) -> u16 {
     match &result.error {
         Some(error) if result.is_error => status_of(error),
@@ -13,7 +13,6 @@ pub fn status(result: &ToolResult) -> u16 {
     }
 }
 
-/// The status code of a call that failed with `error`.
 pub fn status_of(error: &ToolError) -> u16 {
     let class = error.error_class;
     // The sandbox names what stopped the tool: it crashed instead of answering. A failed request is an object.
@@ -38,7 +37,6 @@ mod tests {
 
     use super::{CALL_STATUSES, status_of};
 
-    /// The column "HTTP" of the requirements, in the order of the specification.
     const TABLE: [u16; 22] = [
         404, 422, 422, 409, 403, 403, 403, 403, 501, 424, 401, 403, 504, 429, 503, 200, 207, 413,
         451, 409, 409, 409,

@@ -39,7 +39,7 @@ pub struct ToolList {
     pub tools: Vec<ToolDocument>,
 }
 
-/// Describes a tool. Texts of its author lose the characters that a reader does not see.
+/// Removes invisible characters from the author's texts.
 pub fn tool(listed: &ListedTool<'_>) -> ToolDocument {
     let effects = listed.effects();
     ToolDocument {

@@ -1,5 +1,5 @@
-//! The two forms of an answer. A client gives its model either `content` or `structuredContent`, and no server learns which,
-//! so each of the two has everything that the tool answered.
+//! The two forms of an answer. A client gives its model `content` or `structuredContent`, and no server learns which,
+//! so each has the whole answer.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,15 +10,14 @@ use serde_json::{Map, Value, json};
 use super::meta_of;
 use crate::block::decoded_bytes;
 
-/// Bytes up to which either form repeats the other one without a look at its words.
 const SMALL: usize = 1 << 10;
-/// Bytes from which a text that is also the value of a field cannot be so by chance.
+/// A text of this many bytes equals a field's value by no chance.
 const CHANCE: usize = 32;
-/// The key in the `_meta` of a result with the name of the property that was added to its structured content.
+/// In `_meta` of a result: the property added to its structured content.
 const TEXT_PROPERTY: &str = "toolcell/text_property";
-/// The key in the `_meta` of the block that was added to the content.
+/// In `_meta` of the block added to the content.
 const REPEATS: &str = "toolcell/repeats";
-/// Keywords that judge an object as a whole, so that one more property could break them.
+/// One more property could break these, because they judge a whole object.
 const OF_THE_WHOLE: [&str; 14] = [
     "$dynamicRef",
     "$recursiveRef",
@@ -36,9 +35,8 @@ const OF_THE_WHOLE: [&str; 14] = [
     "then",
 ];
 
-/// Completes both forms of `answer`: adds the structured content to the content, and the words of the content to the
-/// structured content, where missing. `schema` is the tool's output schema. `is_repeated`: the content refers to the
-/// structured content, which is too large to be in it.
+/// Makes both forms complete. `schema` is for the output; with `is_repeated`, the content refers to structured content
+/// that is too large for it.
 pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_repeated: bool) {
     let Some(structured) = answer.structured_content.take() else {
         return;
@@ -84,8 +82,8 @@ pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_r
     };
 }
 
-/// `schema`, of a tool's output, with the property that [`complete`] may add; `None` if it judges the output as a whole, and
-/// so cannot be announced.
+/// `schema` with the property that [`complete`] may add; `None` if it judges the whole output, and so cannot be
+/// announced.
 pub(super) fn widened(schema: &Value) -> Option<JsonObject> {
     let name = property(Some(schema), &Map::new());
     let mut widened = schema.clone();
@@ -118,8 +116,7 @@ pub(super) fn widened(schema: &Value) -> Option<JsonObject> {
     }
 }
 
-/// The name of the property with the words of the content: `text`, or `text_2` and so on, if the schema or the output has
-/// that.
+/// `text`, or `text_2` and so on, if the schema or the output has that.
 fn property(schema: Option<&Value>, output: &Map<String, Value>) -> String {
     let places = schema.and_then(parts).unwrap_or_default();
     let is_known = |name: &str| {
@@ -135,8 +132,8 @@ fn property(schema: Option<&Value>, output: &Map<String, Value>) -> String {
     name
 }
 
-/// The JSON Pointers of the parts of `schema` that describe the output itself, and not what is in it. `None` if one of them
-/// cannot be found, or judges the output as a whole.
+/// JSON Pointers of the parts that describe the output itself. `None` if one cannot be found or judges the whole
+/// output.
 fn parts(schema: &Value) -> Option<Vec<String>> {
     let mut found = vec![String::new()];
     let mut at = 0;
@@ -168,7 +165,7 @@ fn parts(schema: &Value) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// A block in words. That of a link is empty if `told` has its address.
+/// Empty for a link whose address `told` has.
 fn words<'b>(block: &'b ContentBlock, told: &str) -> Cow<'b, str> {
     let note = |kind: &str, labels: &[Option<String>]| {
         let labels: Vec<&str> = labels.iter().flatten().map(String::as_str).collect();
@@ -209,7 +206,6 @@ fn words<'b>(block: &'b ContentBlock, told: &str) -> Cow<'b, str> {
     }
 }
 
-/// Compares `text` with `structured`.
 fn is(text: &str, structured: &Value, serialised: &str) -> bool {
     let same_kind = || text.trim_start().chars().next() == serialised.chars().next();
     text == serialised
@@ -217,8 +213,7 @@ fn is(text: &str, structured: &Value, serialised: &str) -> bool {
             && serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured))
 }
 
-/// Returns whether `structured` has words that `text` lacks, values without information aside. One word in ten may be
-/// missing: for example, the kind of an entry.
+/// Ignores values without information and one missing word in ten, such as an entry's kind.
 fn says_more(structured: &Value, text: &str) -> bool {
     let mut left = counted(text);
     let mut all = 0_usize;
@@ -230,8 +225,8 @@ fn says_more(structured: &Value, text: &str) -> bool {
     missing * 10 > all
 }
 
-/// The part of `text` that `structured` lacks: all of it; or, if it is long and `structured` has nearly all its words,
-/// only some lines, because the rest is the same in other words; `None` if nothing is missing.
+/// The part that `structured` lacks: all; or only some lines of a long text that is nearly all there in other words;
+/// `None` if nothing.
 fn unsaid(text: &str, structured: &Value) -> Option<String> {
     let whole = text.trim();
     if whole.is_empty() || (whole.len() >= CHANCE && has_value(structured, whole)) {
@@ -284,7 +279,6 @@ fn take(words: &mut HashMap<&str, usize>, word: &str) -> bool {
     }
 }
 
-/// Calls `each` with the words of the values in `value`, and of the names of its fields if they are meant.
 fn each_word(value: &Value, names: bool, each: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => split(text).for_each(each),

@@ -15,8 +15,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Converts one block of a result into blocks of the protocol. A malformed block of a guest becomes text, so that a
-/// client that validates results does not drop the answer.
+/// A guest's malformed block becomes text, so that a validating client does not drop the answer.
 pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
     if block.is_persisted() {
         return persisted(block);
@@ -43,7 +42,6 @@ pub(super) fn blocks(block: &Content) -> Vec<ContentBlock> {
     vec![with_asides(converted, fields)]
 }
 
-/// The preview, and a link to the whole block.
 fn persisted(block: &Content) -> Vec<ContentBlock> {
     let (text, reference) = shared::persisted(block);
     let link = reference.map(|reference| ContentBlock::resource_link(payload_link(&reference)));
@@ -96,7 +94,6 @@ fn link(fields: &Map<String, Value>) -> Option<ContentBlock> {
     Some(ContentBlock::ResourceLink(link))
 }
 
-/// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
 fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
     let fields = shared::resource(fields);
     let uri = fields.text("uri").filter(|uri| is_uri(uri))?.to_owned();
@@ -123,8 +120,7 @@ fn embedded(fields: &Map<String, Value>) -> Option<ContentBlock> {
     Some(ContentBlock::Resource(EmbeddedResource::new(contents)))
 }
 
-/// Copies `annotations` and `_meta` of the block, if the protocol allows them. Drops a guest's toolcell keys: they are
-/// reserved for the host.
+/// Copies allowed `annotations` and `_meta`, without a guest's toolcell keys, which are the host's.
 fn with_asides(mut block: ContentBlock, fields: &Map<String, Value>) -> ContentBlock {
     let annotations = || {
         fields

@@ -1,4 +1,4 @@
-//! The two tools of the host itself, through which a client reaches the tools that are not listed (AT-N-18..20).
+//! The host's two tools for reaching unlisted tools (AT-N-18..20).
 
 use std::sync::Arc;
 
@@ -11,18 +11,14 @@ use toolcell_spec::{ErrorClass, ErrorCode, Input, Refusal, ToolSearchResult};
 
 use crate::visible;
 
-/// The name of the tool that searches.
 pub const SEARCH_TOOLS: &str = "search_tools";
-/// The name of the tool that loads.
 pub const LOAD_TOOL: &str = "load_tool";
 
-/// The arguments of [`SEARCH_TOOLS`].
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArguments {
     /// Words, or `select:NAME,NAME`.
     pub query: String,
-    /// Maximum number of results.
     #[serde(default = "results")]
     limit: usize,
 }
@@ -31,36 +27,27 @@ fn results() -> usize {
     RESULTS
 }
 
-/// The arguments of [`LOAD_TOOL`].
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadArguments {
-    /// The name of a tool, as a search returns it.
+    /// As returned by a search.
     pub name: String,
 }
 
 impl SearchArguments {
-    /// Reads the arguments of a call.
-    ///
-    /// # Errors
-    ///
-    /// `invalid_arguments`, if they do not fit the schema.
+    /// Fails with `invalid_arguments`.
     pub fn read(input: &Input) -> Result<Self, Refusal> {
         read(input, SEARCH_TOOLS)
     }
 
-    /// Maximum number of results, from 1 to 50.
+    /// From 1 to 50.
     pub fn limit(&self) -> usize {
         self.limit.clamp(1, RESULTS_MAX)
     }
 }
 
 impl LoadArguments {
-    /// Reads the arguments of a call.
-    ///
-    /// # Errors
-    ///
-    /// `invalid_arguments`, if they do not fit the schema.
+    /// Fails with `invalid_arguments`.
     pub fn read(input: &Input) -> Result<Self, Refusal> {
         read(input, LOAD_TOOL)
     }
@@ -79,7 +66,6 @@ pub(super) fn read<T: DeserializeOwned>(input: &Input, tool: &str) -> Result<T, 
     })
 }
 
-/// Builds the descriptions of both tools.
 pub fn discovery() -> [Tool; 2] {
     let query = json!({
         "type": "string", "maxLength": QUERY_CHARS_MAX,
@@ -125,19 +111,18 @@ pub(super) fn own(
     tool
 }
 
-/// Converts the result of a search.
 pub fn found(result: &ToolSearchResult) -> CallToolResult {
     structured(cleaned(result))
 }
 
-/// A record without what people do not see in its texts, which tools wrote.
+/// Removes invisible characters from texts, which tools wrote.
 pub fn cleaned(record: &impl Serialize) -> Value {
     let mut value = json!(record);
     clean(&mut value);
     value
 }
 
-/// Answers that `tool` is loaded, with its schemas, because not every client reads the list of tools again (AT-DEF-19).
+/// Includes the schemas, because not every client reads the list of tools again (AT-DEF-19).
 pub fn loaded(tool: &Tool) -> CallToolResult {
     structured(json!({ "loaded": tool.name, "tool": tool }))
 }
@@ -148,7 +133,6 @@ fn structured(value: Value) -> CallToolResult {
     answer
 }
 
-/// Removes what people do not see from all texts of `value`.
 fn clean(value: &mut Value) {
     match value {
         Value::String(text) => *text = visible(text),

@@ -1,6 +1,6 @@
-//! MCP, revisions 2025-11-25 and 2026-07-28: tools, results and notices in the protocol's terms (requirements 3).
+//! MCP, revisions 2025-11-25 and 2026-07-28: tools, results and notices (requirements 3).
 //!
-//! Facts that the protocol has no field for are in `_meta`, under keys that begin with `toolcell/`.
+//! Facts without a field of the protocol are in `_meta`, under keys that begin with `toolcell/`.
 
 mod both;
 mod content;
@@ -33,7 +33,6 @@ pub use result::{
 pub use task::{TaskFacts, task_asks, task_created, task_ended, task_failed, task_working};
 pub use tool::{surface, tool};
 
-/// A `_meta` with one key.
 fn meta_of(key: &str, facts: Value) -> MetaObject {
     MetaObject(JsonObject::from_iter([(key.to_owned(), facts)]))
 }

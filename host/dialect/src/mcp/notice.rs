@@ -9,18 +9,16 @@ use rmcp::model::{
 use serde_json::{Value, json};
 use toolcell_spec::TypedFields;
 
-/// Severity of a log message: the place of its level among the protocol's eight, from `debug` on.
+/// Place among the protocol's eight levels, from `debug` on.
 pub type Level = u8;
 
-/// The level of ordinary messages.
 pub const INFO: Level = LoggingLevel::Info as Level;
 
-/// Converts a level of the protocol into one that can be compared.
 pub fn log_level(level: LoggingLevel) -> Level {
     level as Level
 }
 
-/// Converts the data of a `tool.invocation.logged` event into a log message; `None` if it is less severe than `least`.
+/// From a `tool.invocation.logged` event; `None` if less severe than `least`.
 pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNotificationParam> {
     let word = match data.text("level") {
         Some("trace" | "debug") => LoggingLevel::Debug,
@@ -41,8 +39,7 @@ pub fn log(logger: &str, data: &Value, least: Level) -> Option<LoggingMessageNot
     Some(param)
 }
 
-/// The progress of one call in numbers that only grow, as the protocol demands: percent if the first update has one,
-/// otherwise the number of updates.
+/// Numbers that only grow, as the protocol demands: percent if the first update has one, else the count of updates.
 #[derive(Debug)]
 pub struct ProgressSteps {
     token: ProgressToken,
@@ -51,7 +48,6 @@ pub struct ProgressSteps {
 }
 
 impl ProgressSteps {
-    /// The progress of the call that `token` names, before its first update.
     pub fn new(token: ProgressToken) -> Self {
         Self {
             token,
@@ -60,7 +56,6 @@ impl ProgressSteps {
         }
     }
 
-    /// Returns the notification for a progress event's data.
     pub fn next(&mut self, data: &Value) -> ProgressNotificationParam {
         let field = |name: &str| data.get("progress").and_then(|progress| progress.get(name));
         let percent = field("percent").and_then(Value::as_f64);

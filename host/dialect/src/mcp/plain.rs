@@ -1,4 +1,4 @@
-//! Several calls in one request, in the terms of `tools/call`: an array of `{"id": .., "name": .., "arguments": {..}}`.
+//! Several calls in one request, as in `tools/call`: an array of `{"id": .., "name": .., "arguments": {..}}`.
 
 use rmcp::model::ProtocolVersion;
 use serde::Deserialize;
@@ -9,7 +9,6 @@ use super::call_result;
 use crate::model_call::{no_arguments, read_arguments};
 use crate::{MessageError, MessageExchange, ModelCall};
 
-/// How MCP would carry several calls in one message.
 pub const PLAIN: MessageExchange = MessageExchange {
     read,
     result,

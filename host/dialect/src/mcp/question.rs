@@ -17,26 +17,23 @@ const REFUSE: &str = "do not run";
 /// The key of the question whether a call may run.
 pub const APPROVAL: &str = "approval";
 
-/// The field in which an approver acknowledges that the question is cut.
 const ALTHOUGH_CUT: &str = "accept_partial_view";
 
-/// Maximum length of arguments that are offered for editing, in characters: a form would not show longer ones.
+/// In characters: a form would not show longer arguments.
 const EDIT_CHARS_MAX: usize = 16_000;
 
-/// The decision of the client's user about a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserDecision {
     pub approved: bool,
     pub always: bool,
-    /// JSON text of the arguments that should run instead.
+    /// JSON text of the new arguments.
     pub edit: Option<String>,
     pub note: Option<String>,
-    /// `true` if the user accepts that a part of the call was not shown.
+    /// `true` if the user accepts that a part was not shown.
     pub accept_partial_view: bool,
 }
 
 impl UserDecision {
-    /// Creates a refusal with its reason.
     pub fn refused(note: String) -> Self {
         Self {
             note: Some(note),
@@ -45,8 +42,7 @@ impl UserDecision {
     }
 }
 
-/// Builds the form that asks whether a call may run: the decision, the arguments, and a note. If the text is `cut`, an
-/// approval must also acknowledge that.
+/// The form asks for a decision, arguments, and a note; of a `cut` text, also for an acknowledgment.
 pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> ElicitRequestParams {
     let mut choices = vec![RUN.to_owned(), REFUSE.to_owned()];
     if can_remember {
@@ -102,7 +98,7 @@ pub fn question(text: &str, arguments: &str, can_remember: bool, cut: bool) -> E
     }
 }
 
-/// Reads the decision of the client's user. Anything but a clear approval is a refusal.
+/// Anything but a clear approval is a refusal.
 pub fn said(result: &ElicitResult) -> UserDecision {
     let field = |name: &str| {
         let text = result.content.as_ref()?.get(name)?.as_str()?;
@@ -131,7 +127,7 @@ pub fn said(result: &ElicitResult) -> UserDecision {
     }
 }
 
-/// Builds the form that a tool wants filled in; `None` for a schema that the protocol cannot express.
+/// `None` for a schema that the protocol cannot express.
 pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let requested_schema = serde_json::from_value(schema.clone()).ok()?;
     Some(ElicitRequestParams::FormElicitationParams {
@@ -141,7 +137,6 @@ pub fn form(text: &str, schema: &Value) -> Option<ElicitRequestParams> {
     })
 }
 
-/// Adds to a form what it is about: an approval, or the input of a tool.
 pub fn marked(mut form: ElicitRequestParams, about: MetaObject) -> ElicitRequestParams {
     if let ElicitRequestParams::FormElicitationParams { meta, .. } = &mut form {
         *meta = Some(RequestMetaObject(about));
@@ -149,7 +144,6 @@ pub fn marked(mut form: ElicitRequestParams, about: MetaObject) -> ElicitRequest
     form
 }
 
-/// Converts the answer of the client's user to a form.
 pub fn filled(result: &ElicitResult) -> InputResponse {
     match (
         &result.action,
@@ -163,7 +157,7 @@ pub fn filled(result: &ElicitResult) -> InputResponse {
     }
 }
 
-/// Builds the answer to a call that waits for its client's user (2026-07-28). The client calls again with `state`.
+/// For a call that waits for its client's user (2026-07-28). The client calls again with `state`.
 pub fn input_required(
     questions: BTreeMap<String, ElicitRequestParams>,
     state: &str,
@@ -172,7 +166,6 @@ pub fn input_required(
     InputRequiredResult::new(Some(asked(questions)), Some(state.to_owned())).with_meta(meta)
 }
 
-/// The requests that ask the client's user `questions`.
 pub(super) fn asked(
     questions: BTreeMap<String, ElicitRequestParams>,
 ) -> BTreeMap<String, InputRequest> {
@@ -183,7 +176,7 @@ pub(super) fn asked(
         .collect()
 }
 
-/// Returns the answer under `key`; `None` if it is missing or cannot be read.
+/// `None` if the answer is missing or unreadable.
 pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<InputResponse> {
     let response = responses?.get(key)?;
     serde_json::from_value::<ElicitResult>(response.clone())
@@ -191,8 +184,7 @@ pub fn input_response(responses: Option<&InputResponses>, key: &str) -> Option<I
         .map(|result| filled(&result))
 }
 
-/// Returns the decision of the client's user among the `responses` of a repeated call; `None` if there is no answer.
-/// One that cannot be read is a refusal.
+/// The user's decision in a repeated call; `None` without one. An unreadable one is a refusal.
 pub fn response(responses: Option<&InputResponses>) -> Option<UserDecision> {
     let response = responses?.get(APPROVAL)?;
     let result: Option<ElicitResult> = serde_json::from_value(response.clone()).ok();
@@ -202,7 +194,7 @@ pub fn response(responses: Option<&InputResponses>) -> Option<UserDecision> {
     ))
 }
 
-/// Builds the answer to a call that waits for an approval by the operator of the server.
+/// For a call that waits for the server's operator.
 pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToolResult {
     let text = format!(
         "nothing ran yet: a person has to approve this call. The operator of the server can, until {expires_at}: \
@@ -213,7 +205,6 @@ pub fn approval_pending(id: &str, expires_at: &str, meta: MetaObject) -> CallToo
     result
 }
 
-/// Builds the `_meta` of an answer to a call that waits for an approval.
 pub fn approval_meta(
     invocation_id: &impl serde::Serialize,
     expires_at: &impl serde::Serialize,
@@ -223,7 +214,6 @@ pub fn approval_meta(
     meta_of("toolcell/approval", facts)
 }
 
-/// Builds the `_meta` of an answer to a call that waits for the input that its tool asked for.
 pub fn input_meta(
     invocation_id: &impl serde::Serialize,
     expires_at: &impl serde::Serialize,

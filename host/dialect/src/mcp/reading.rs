@@ -1,4 +1,4 @@
-//! The tool of the host itself with which a client that reads no resources gets what is cut from a result.
+//! The host's tool for cut results, for clients that read no resources.
 
 use data_encoding::BASE64;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, Tool};
@@ -12,26 +12,20 @@ use super::discovery::{own, read};
 use super::result::PROVENANCE_KEY;
 use super::{meta_of, refused};
 
-/// The name of the tool.
 pub const READ_RESULT: &str = "read_result";
-/// Bytes of one part, if the call does not say.
 const LENGTH_DEFAULT: usize = 16 << 10;
-/// Maximum bytes of one part: an answer is no larger than a result, so it is never cut itself.
+/// In bytes: a part is no larger than a result, so it is never cut itself.
 const LENGTH_MAX: usize = 64 << 10;
-/// Bytes that are read before and after a part, to find the characters at its ends: one takes at most four.
 const AROUND: u64 = 8;
 const URI_PREFIX: &str = "toolcell:payload/";
 
-/// The arguments of [`READ_RESULT`].
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArguments {
     /// The URI of a payload, or its digest.
     reference: String,
-    /// Where the part begins, in bytes.
     #[serde(default)]
     offset: u64,
-    /// Maximum bytes of the part.
     #[serde(default = "length")]
     length: usize,
 }
@@ -41,16 +35,12 @@ fn length() -> usize {
 }
 
 impl ReadArguments {
-    /// Reads the arguments of a call.
-    ///
-    /// # Errors
-    ///
-    /// `invalid_arguments`, if they do not fit the schema.
+    /// Fails with `invalid_arguments`.
     pub fn read(input: &Input) -> Result<Self, Refusal> {
         read(input, READ_RESULT)
     }
 
-    /// The start and length, in bytes, of the part to read of a payload of `size` bytes.
+    /// Start and length in bytes, for a payload of `size` bytes.
     pub fn window(&self, size: u64) -> (u64, u64) {
         let offset = self.offset.min(size);
         let from = offset.saturating_sub(AROUND);
@@ -61,12 +51,10 @@ impl ReadArguments {
         (from, to - from)
     }
 
-    /// Maximum bytes of the part.
     fn bytes_max(&self) -> usize {
         self.length.clamp(1, LENGTH_MAX)
     }
 
-    /// The URI that the reference means.
     pub fn uri(&self) -> String {
         match self.reference.strip_prefix(URI_PREFIX) {
             Some(_) => self.reference.clone(),
@@ -75,7 +63,6 @@ impl ReadArguments {
     }
 }
 
-/// Why a reference cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceError {
     /// No result referred this client to it.
@@ -109,7 +96,6 @@ impl ReferenceError {
     }
 }
 
-/// Builds the description of the tool.
 pub fn read_result() -> Tool {
     let properties = json!({
         "reference": { "type": "string", "description": "The resource URI of the full result, as given with the preview" },
@@ -124,8 +110,7 @@ pub fn read_result() -> Tool {
     )
 }
 
-/// Answers with the part of a payload that `arguments` ask for; `window` has the bytes of [`ReadArguments::window`]. A part
-/// that is text begins and ends at a whole character.
+/// `window` has the bytes of [`ReadArguments::window`]. Text begins and ends at a whole character.
 pub fn part(
     link: &Resource,
     window: &[u8],
@@ -175,8 +160,8 @@ pub fn part(
     answer
 }
 
-/// The text of a window, and the number of bytes before it, which end a character that began earlier. `None` if the window
-/// is not text: only where the payload goes on can a character be cut.
+/// The text, and the bytes before it, which end an earlier character. `None` for other data: only where the payload
+/// goes on can a character be cut.
 fn text_of(window: &[u8], goes_on_before: bool, goes_on: bool) -> Option<(usize, &str)> {
     // All bytes of a character but its first begin with the bits 10.
     let ends_one = |byte: &&u8| **byte & 0xc0 == 0x80;
@@ -196,8 +181,7 @@ fn text_of(window: &[u8], goes_on_before: bool, goes_on: bool) -> Option<(usize,
     }
 }
 
-/// The part of `text` from about byte `from`, of at most `length` bytes, but at least one character, so that a reader who
-/// goes on at its end arrives at the end of the text.
+/// At most `length` bytes, but at least one character, so that a reader who goes on arrives at the end.
 fn range(text: &str, from: usize, length: usize) -> (usize, usize) {
     let from = text.floor_char_boundary(from);
     let to = text.floor_char_boundary(from.saturating_add(length));
@@ -211,7 +195,7 @@ fn range(text: &str, from: usize, length: usize) -> (usize, usize) {
     }
 }
 
-/// Answers that `uri` cannot be read, in words and in a form for programs.
+/// In words and in a form for programs.
 pub fn unreadable(uri: &str, why: ReferenceError) -> CallToolResult {
     let (code, advice) = why.said();
     let shown: String = uri.chars().take(100).collect();
@@ -249,7 +233,6 @@ mod tests {
         serde_json::to_value(part(&link, window, &arguments, &provenance)).unwrap()
     }
 
-    /// All parts of `bytes`, in order, as their bytes and their encodings.
     fn read_all(bytes: &[u8], length: usize) -> (Vec<u8>, Vec<String>) {
         let mut whole = Vec::new();
         let mut encodings = Vec::new();

@@ -13,9 +13,8 @@ use super::content::blocks;
 use super::meta_of;
 use crate::{block, hint, whole};
 
-/// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
-/// is an `isError` result, so that the model can read it. Content and structured content are each the whole answer;
-/// `output_schema` is the tool's; its properties keep their names.
+/// The answer to `tools/call` (requirements 3.3, 3.4). Every error is an `isError` result, for the model to read.
+/// Content and structured content are each the whole answer; properties keep their names in `output_schema`.
 pub fn call_result(
     result: &ToolResult,
     revision: &ProtocolVersion,
@@ -52,12 +51,11 @@ pub fn call_result(
     answer
 }
 
-/// Checks the value of structured content: any since 2026-07-28, only an object before.
+/// Any value since 2026-07-28, only an object before.
 pub fn structured_at(revision: &ProtocolVersion, value: &Value) -> bool {
     value.is_object() || *revision >= ProtocolVersion::V_2026_07_28
 }
 
-/// Converts the refusal of a call of one of the host's own tools.
 pub fn refused(refusal: &Refusal) -> CallToolResult {
     let mut answer = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);
     let facts = error_facts(&refusal.to_error());
@@ -65,8 +63,7 @@ pub fn refused(refusal: &Refusal) -> CallToolResult {
     answer
 }
 
-/// Converts the result of a call that names no tool of the server, or whose arguments are not an object, into a
-/// JSON-RPC error with the result as its data.
+/// A JSON-RPC error with the result as data, for an unknown tool or arguments that are no object.
 pub fn protocol_error(result: &ToolResult) -> ErrorData {
     let message = result.error.as_ref().map_or_else(
         || "the request is not valid".to_owned(),
@@ -75,7 +72,6 @@ pub fn protocol_error(result: &ToolResult) -> ErrorData {
     ErrorData::invalid_params(message, Some(whole(result)))
 }
 
-/// A payload as a readable resource.
 pub fn payload_link(reference: &PersistedRef) -> Resource {
     let hex = reference.digest.trim_start_matches("sha256:");
     let short: String = hex.chars().take(12).collect();
@@ -85,7 +81,6 @@ pub fn payload_link(reference: &PersistedRef) -> Resource {
     link
 }
 
-/// The bytes of a payload as the contents of its resource, with their provenance.
 pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
     let uri = link.uri.clone();
     let mime_type = link.mime_type.clone();
@@ -109,7 +104,6 @@ pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -
     }
 }
 
-/// A part of a payload from `offset` on, with its place in the whole, and the URI of the next part, if there is one.
 pub fn payload_part(
     link: &Resource,
     offset: u64,
@@ -135,13 +129,13 @@ pub fn payload_part(
     contents
 }
 
-/// Splits a part's URI into the payload's URI and the offset; `None` for the URI of a whole payload.
+/// The payload's URI and the offset; `None` for a whole payload.
 pub fn part_of(uri: &str) -> Option<(&str, u64)> {
     let (whole, offset) = uri.rsplit_once(PART)?;
     Some((whole, offset.parse().ok()?))
 }
 
-/// The text between a payload's URI and the offset, in bytes, in a part's URI.
+/// Precedes the offset in bytes.
 const PART: &str = "?offset=";
 pub(super) const PROVENANCE_KEY: &str = "toolcell/provenance";
 
@@ -175,7 +169,6 @@ fn meta(result: &ToolResult) -> MetaObject {
     MetaObject(meta)
 }
 
-/// The facts of an error, as `_meta` has them.
 pub fn error_facts(error: &ToolError) -> Value {
     let mut facts = json!({
         "class": error.error_class,

@@ -1,4 +1,4 @@
-//! Tasks (SEP-2663): what a client hears about a call that it asks about, instead of waiting for the response.
+//! Tasks (SEP-2663): answers about a call that the client asks about instead of waiting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::question::asked;
 use super::result::{call_result, error_facts};
 use crate::visible;
 
-/// How long a client should wait before it asks again, in milliseconds.
+/// Client's wait between questions, in milliseconds.
 const POLL_MS: u64 = 1_000;
 
-/// Error codes of calls without an answer of their tool that were not canceled: it crashed, or the host ended.
+/// Calls without an answer of their tool that were not canceled: it crashed, or the host ended.
 const BROKEN: [ErrorCode; 11] = [
     ErrorCode::GuestPanicked,
     ErrorCode::GuestTrapped,
@@ -32,13 +32,12 @@ const BROKEN: [ErrorCode; 11] = [
     ErrorCode::HostFault,
 ];
 
-/// Facts in each answer about a task.
 #[derive(Clone, Debug)]
 pub struct TaskFacts {
     pub id: String,
     pub created: Timestamp,
     pub updated: Timestamp,
-    /// How long the task can be asked about, from its creation on.
+    /// From the task's creation on.
     pub ttl: Duration,
 }
 
@@ -61,7 +60,7 @@ impl TaskFacts {
     }
 }
 
-/// Builds the answer to a call that became a task. `asks`: it waits for its client's user.
+/// `asks` if it waits for its client's user.
 pub fn task_created(facts: &TaskFacts, asks: bool, message: Option<String>) -> CreateTaskResult {
     let mut task = facts.task(message);
     task.status = if asks {
@@ -72,12 +71,11 @@ pub fn task_created(facts: &TaskFacts, asks: bool, message: Option<String>) -> C
     CreateTaskResult::new(task)
 }
 
-/// A task that runs, or waits for an approver other than its client's user.
 pub fn task_working(facts: &TaskFacts, message: Option<String>) -> GetTaskResult {
     facts.now(TaskPayload::Working, message)
 }
 
-/// A task that waits for its client's user. `meta` belongs to the question.
+/// `meta` belongs to the question.
 pub fn task_asks(
     facts: &TaskFacts,
     questions: BTreeMap<String, ElicitRequestParams>,
@@ -89,7 +87,6 @@ pub fn task_asks(
     asks
 }
 
-/// A task that will have no result: its call `id` failed with `error`.
 pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> GetTaskResult {
     let data = json!({ "toolcell/invocation_id": id, "toolcell/error": error_facts(error) });
     let error = ErrorData::internal_error(visible(&error.message), Some(data));
@@ -101,7 +98,7 @@ pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> Ge
     )
 }
 
-/// A task that ended with `result`, of a tool with this `output_schema`. `shut_down`: the host ended it, not its client.
+/// `output_schema` is the tool's; `shut_down` if the host, not the client, ended it.
 pub fn task_ended(
     facts: &TaskFacts,
     result: &ToolResult,
@@ -133,7 +130,7 @@ enum TaskEnd {
     Failed,
 }
 
-/// How a task ended: an error that its tool or the policy reports is a result, which the model reads.
+/// An error from tool or policy is a result, which the model reads.
 fn end(result: &ToolResult, shut_down: bool) -> TaskEnd {
     let Some(error) = &result.error else {
         return TaskEnd::Completed;

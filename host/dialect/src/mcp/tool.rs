@@ -8,7 +8,7 @@ use super::both::widened;
 use super::meta_of;
 use crate::{ListedTool, visible};
 
-/// Builds the description of a tool for clients (requirements 3.1).
+/// For clients (requirements 3.1).
 pub fn tool(listed: ListedTool<'_>) -> Tool {
     let description = listed.said();
     let mut tool = Tool::new(
@@ -30,7 +30,6 @@ pub fn tool(listed: ListedTool<'_>) -> Tool {
     tool
 }
 
-/// The `_meta` of a list of tools: the surface that it shows, which the records of calls name too.
 pub fn surface(id: &str) -> MetaObject {
     meta_of("toolcell/surface_id", id.into())
 }
@@ -39,7 +38,7 @@ fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }
 
-/// Hints, from what the tool can do. There is none whether calls are idempotent, because only the tool knows.
+/// From what the tool can do. Idempotence is open, because only the tool knows.
 fn annotations(listed: &ListedTool<'_>) -> ToolAnnotations {
     let Effects {
         is_read_only,

@@ -1,4 +1,4 @@
-//! The APIs of OpenAI: chat completions here, responses in [`responses`]. Tools, the calls of a model, and what it gets back
+//! OpenAI's APIs: chat completions here, responses in [`responses`], with tools, a model's calls, and answers
 //! (requirements 3).
 
 pub mod responses;
@@ -14,10 +14,9 @@ use super::parts::{native_id, text};
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 use strict::is_strict;
 
-/// Maximum length of a description in chat completions, in characters: the API refuses a longer one, and all tools with it.
+/// In characters: the API refuses a longer description, and all tools with it.
 const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
-/// Describes a tool for chat completions.
 pub fn tool(listed: &ListedTool<'_>) -> Value {
     let description = listed.said_within(DESCRIPTION_CHARS_MAX);
     let mut function = json!({
@@ -33,7 +32,6 @@ pub fn tool(listed: &ListedTool<'_>) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-/// A response of the API, or one message of it.
 #[derive(Deserialize)]
 struct CompletionOrMessage<'a> {
     #[serde(borrow)]
@@ -68,11 +66,7 @@ struct FunctionCall {
     arguments: Input,
 }
 
-/// Reads the calls of a message, or of a response with one choice.
-///
-/// # Errors
-///
-/// A text that is neither. Arguments that are not JSON are no error: the result of their call says so.
+/// Reads a message, or a response with one choice. Non-JSON arguments are no error here: the call's result says so.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     if !text.trim_start().starts_with('{') {
         return Err(MessageError::no_object("message"));
@@ -127,7 +121,7 @@ fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     })
 }
 
-/// The message for one result. It takes only text: [`answers`] adds the images.
+/// Text only: [`answers`] adds the images.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     message(&native_id(invocation), text(parts(result)))
 }
@@ -136,9 +130,8 @@ fn message(id: &str, content: String) -> Value {
     json!({ "role": "tool", "tool_call_id": id, "content": content })
 }
 
-/// The messages for all results of one message of the model, in the order of its calls. The API wants all of them directly
-/// after that message, so the images of all calls are in one message behind them. It has to be the user's, and says whose
-/// images they are.
+/// In the order of calls. The API wants results directly after the message, so all images follow in one user message,
+/// which names their calls.
 pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     let mut images = Vec::new();
     let mut messages: Vec<Value> = Vec::with_capacity(ended.len() + 1);
@@ -159,7 +152,6 @@ pub fn answers(ended: &[FinishedCall<'_>]) -> Vec<Value> {
     messages
 }
 
-/// The image of a call, after a text that says what it is.
 fn image(id: &str, part: &ResultPart) -> Option<[Value; 2]> {
     let ResultPart::Image { media_type, data } = part else {
         return None;

@@ -9,10 +9,9 @@ use super::super::model_call::{calls, no_arguments, read_arguments};
 use super::super::parts::{native_id, text};
 use super::{ListedTool, MessageError, ModelCall, ResultPart, data_url, is_strict, parts};
 
-/// The type of an item that calls a function.
 const CALL: &str = "function_call";
 
-/// Describes a tool. The model finds a deferred one through the API's own search.
+/// The API's own search finds deferred tools.
 pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
     let mut tool = json!({
         "type": "function",
@@ -28,7 +27,6 @@ pub fn tool(listed: &ListedTool<'_>, is_deferred: bool) -> Value {
     tool
 }
 
-/// A response, or one item of it.
 #[derive(Deserialize)]
 struct ResponseOrItem<'a> {
     #[serde(borrow)]
@@ -55,11 +53,7 @@ impl From<FunctionCallItem> for ModelCall {
     }
 }
 
-/// Reads the calls of a response, of a list of its items, or of one item.
-///
-/// # Errors
-///
-/// A text that is none of them. Arguments that are not JSON are no error: the result of their call says so.
+/// Reads a response, a list of its items, or one item. Non-JSON arguments are no error here: the call's result says so.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     let fails = |error: serde_json::Error| MessageError::at("the response", &error);
     let items: Vec<&RawValue> = match text.trim_start().chars().next() {
@@ -83,7 +77,6 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     calls::<FunctionCallItem>("output", items, Some(CALL))
 }
 
-/// The item for one result: a text, or a list if there are images.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     let parts = parts(result);
     let output = if parts

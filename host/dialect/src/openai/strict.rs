@@ -1,14 +1,13 @@
-//! Which tools the API may hold a model to: `strict` wants a subset of JSON Schema, and the API refuses a whole request for
-//! one tool that is outside of it.
+//! Tools that the API may hold a model to: `strict` is a subset of JSON Schema, and the API refuses a whole request for
+//! one tool outside of it.
 
 use serde_json::{Map, Value};
 use toolcell_spec::TypedFields;
 
 use super::ListedTool;
 
-/// Maximum depth of a strict schema. The API takes ten levels of objects.
 const DEPTH_MAX: usize = 10;
-/// The keywords whose values the API takes as they are.
+/// Keywords with any value.
 const PLAIN: [&str; 13] = [
     "type",
     "description",
@@ -25,8 +24,8 @@ const PLAIN: [&str; 13] = [
     "maxItems",
 ];
 
-/// Returns whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset:
-/// objects require all their properties, and allow no others.
+/// Requires support by the model, a strict contract, and a schema in the subset: objects require all their properties,
+/// and allow no others.
 pub(super) fn is_strict(listed: &ListedTool<'_>) -> bool {
     let contract = listed
         .declaration

@@ -8,7 +8,7 @@ use crate::{ListedTool, visible};
 /// `$schema` of a definition (OTC-D-01).
 const SCHEMA: &str = "https://github.com/toolcell/toolcell/schemas/otc/tool-definition.schema.json";
 
-/// Describes a tool (requirements 1.34). What the format cannot say of the arguments is in the descriptions.
+/// Descriptions hold what the format cannot say of the arguments (requirements 1.34).
 pub fn definition(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     let declaration = listed.declaration;
     let named = OtcToolName::new(declaration, listed.component);
@@ -45,7 +45,6 @@ pub fn definition(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     Value::Object(definition)
 }
 
-/// The parameters, and a note if the schema refuses arguments that they allow.
 fn parameters(listed: &ListedTool<'_>, mode: OtcMode) -> (Vec<Value>, Option<String>) {
     let root = listed.input_schema;
     let translation = Translation::new(root, mode);
@@ -77,8 +76,7 @@ fn parameters(listed: &ListedTool<'_>, mode: OtcMode) -> (Vec<Value>, Option<Str
     (parameters, lost(schema))
 }
 
-/// A note on what the schema of all arguments says beyond its properties. Whether other arguments are allowed, it says too:
-/// the format has no word for that.
+/// A note on the schema beyond its properties, also on whether others are allowed: the format has no word for that.
 fn lost(schema: &Value) -> Option<String> {
     const SAID: [&str; 12] = [
         "type",
@@ -115,7 +113,7 @@ fn lost(schema: &Value) -> Option<String> {
     }
 }
 
-/// Returns whether the argument `name` is a secret; no model infers it (OTC-D-09).
+/// A secret, which no model infers (OTC-D-09).
 fn is_sensitive(declaration: &ToolDeclaration, name: &str) -> bool {
     let fields = declaration
         .input_contract
@@ -162,7 +160,7 @@ fn output(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     Value::Object(output)
 }
 
-/// The arms of responses that can come (OTC-D-10).
+/// Arms of possible responses (OTC-D-10).
 fn available_modes(listed: &ListedTool<'_>, mode: OtcMode) -> Vec<&'static str> {
     let contract = listed.declaration.output_contract.as_ref();
     let types: &[String] = contract.map_or(&[], |contract| contract.content_types.as_slice());
@@ -187,7 +185,6 @@ fn available_modes(listed: &ListedTool<'_>, mode: OtcMode) -> Vec<&'static str> 
     modes
 }
 
-/// Returns whether the tool can answer with an artifact, or an output so large that the host stores it as one.
 fn can_be_artifact(listed: &ListedTool<'_>, types: &[String]) -> bool {
     let contract = listed.declaration.output_contract.as_ref();
     let expects = contract.is_some_and(|contract| !contract.artifact_expectations.is_empty());

@@ -6,10 +6,9 @@ use crate::block::context;
 use crate::hint_without_loading;
 use crate::parts::output_text;
 
-/// Maximum length of what an error says of the part that succeeded, and of a message for developers, in characters.
 const TEXT_CHARS_MAX: usize = 4_000;
 
-/// `output.error` of a result (OTC-R-06). No model reads `developer_message`.
+/// `output.error` (OTC-R-06). No model reads `developer_message`.
 pub(super) fn error(
     error: &ToolError,
     result: Option<&ToolResult>,
@@ -40,8 +39,7 @@ pub(super) fn error(
     Value::Object(said)
 }
 
-/// Class, code and hint, what hooks add for the model, and the part of the output that there is: an error has no room for
-/// it elsewhere.
+/// Class, code, hint, hooks' context, and partial output, for which an error has no other room.
 fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
     let class = error.error_class.as_str();
     let hint = hint_without_loading(error.error_class);
@@ -64,7 +62,7 @@ fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
     prompt
 }
 
-/// Returns whether the agent may retry, with changed arguments if the hint says so (requirements 3.4).
+/// A retry may need changed arguments, as the hint says (requirements 3.4).
 fn can_retry(error: &ToolError) -> bool {
     use ErrorClass::*;
     match error.error_class {
@@ -113,7 +111,7 @@ fn kind(class: ErrorClass, can_retry: bool) -> &'static str {
     }
 }
 
-/// Seconds as whole milliseconds, so that a client does not come too early.
+/// Rounded so that a client does not come too early.
 fn retry_after_ms(seconds: f64) -> Option<u64> {
     let wait = std::time::Duration::try_from_secs_f64(seconds).ok()?;
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).ok()

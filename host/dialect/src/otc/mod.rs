@@ -1,9 +1,8 @@
 //! Open Tool Calling: definitions, requests and responses (requirements 1.34 to 1.36, 2.3, 3.4).
 //!
-//! A [`OtcMode`] is one of three formats with one meaning: the published JSON Schemas, the text of the RFC, which differs from
-//! them, and what Arcade's programs exchange today. A tool is described by [`definition`], called by a [`OtcRequest`], and
-//! answers with a [`result`]. What the format cannot say of a schema is in a note in the description, and the host checks
-//! arguments against the whole schema in any case.
+//! An [`OtcMode`] is one of three formats with one meaning: the published JSON Schemas, the differing text of the RFC,
+//! and Arcade's current messages. A tool has a [`definition`], is called by an [`OtcRequest`], and answers with a
+//! [`result`]. Arguments are checked against the whole schema, although the format says less.
 
 mod definition;
 mod error;
@@ -48,6 +47,5 @@ pub enum OtcMode {
 }
 
 impl OtcMode {
-    /// All formats.
     pub const ALL: [Self; 3] = [Self::Otc, Self::OtcSeed, Self::Arcade];
 }

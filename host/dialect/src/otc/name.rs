@@ -5,10 +5,9 @@ use toolcell_spec::{ErrorCode, Refusal, ToolDeclaration};
 use super::{OtcMode, ToolReference};
 use crate::ListedTool;
 
-/// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
 
-/// The three parts of the name of a tool. Its version is the digest of its component: what a caller names is what runs
+/// The three parts of a tool's name. The version is the component's digest: what a caller names is what runs
 /// (OTC-D-14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtcToolName {
@@ -20,7 +19,6 @@ pub struct OtcToolName {
 }
 
 impl OtcToolName {
-    /// The name of a tool of `component`.
     pub fn new(declaration: &ToolDeclaration, component: &str) -> Self {
         let toolkit = declaration.namespace.clone();
         let name = declaration.name.clone();
@@ -31,7 +29,7 @@ impl OtcToolName {
         }
     }
 
-    /// The name of the tool in its host, whatever its version.
+    /// The host's name, without a version.
     pub fn qualified_name(&self) -> String {
         format!("{}.{}", self.toolkit, self.name)
     }
@@ -52,8 +50,7 @@ pub fn fully_qualified_name(listed: &ListedTool<'_>, mode: OtcMode) -> String {
     OtcToolName::new(listed.declaration, listed.component).fully_qualified(mode)
 }
 
-/// The tools of one surface by their names. A name is looked up and never taken apart, because a namespace may have dots
-/// (requirements 3.2).
+/// Tools of one surface by name, looked up and never taken apart, because a namespace may have dots (requirements 3.2).
 #[derive(Clone, Debug, Default)]
 pub struct OtcToolNames {
     tools: Vec<OtcToolName>,
@@ -61,7 +58,7 @@ pub struct OtcToolNames {
 }
 
 impl OtcToolNames {
-    /// Names `tools`; of two with one name the first one has it.
+    /// The first of two equal names counts.
     pub fn new(tools: Vec<OtcToolName>) -> Self {
         let mut by_qualified = HashMap::new();
         for (at, tool) in tools.iter().enumerate() {
@@ -75,13 +72,12 @@ impl OtcToolNames {
         }
     }
 
-    /// The index of the tool with this fully qualified name, with or without its version.
+    /// The version is optional.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_qualified.get(name).copied()
     }
 
-    /// The index of the tool that a request names. Another version is another component, which never runs in its place
-    /// (OTC-Q-04).
+    /// Another version is another component, which never runs in its place (OTC-Q-04).
     pub fn resolve(&self, reference: &ToolReference) -> Result<usize, Refusal> {
         let found = self.tools.iter().enumerate();
         let mut found = found

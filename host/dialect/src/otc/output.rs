@@ -3,14 +3,13 @@ use toolcell_spec::{ARTIFACT, Content, PersistedRef, ToolResult, TypedFields, is
 
 use super::{OtcMode, OtcReply};
 
-/// Marks an object as made by toolcell, because a value may be neither a list nor blocks of content (O-11): `wrapped` or
-/// `content`.
+/// Marks an object made by toolcell as `wrapped` or `content`, because a value may be neither a list nor blocks (O-11).
 pub(super) const MARK: &str = "$toolcell";
 pub(super) const WRAPPED: &str = "wrapped";
 pub(super) const CONTENT: &str = "content";
 pub(super) const CONTEXT: &str = "additional_context";
 
-/// `output` of a call that succeeded; `None` for the mode `null`.
+/// `None` for the mode `null`.
 pub(super) fn output(result: &ToolResult, reply: &OtcReply<'_>) -> Option<Value> {
     let blocks = result.model_facing_content.as_slice();
     let artifacts = || blocks.iter().filter_map(|block| artifact(block, reply));
@@ -48,8 +47,8 @@ pub(super) fn output(result: &ToolResult, reply: &OtcReply<'_>) -> Option<Value>
     }
 }
 
-/// A value that the format allows: a list, and a value with context of hooks, become an object. So does an object that has
-/// the mark itself, because it would be taken for one that the host made.
+/// A list, a value with hooks' context, and an object that has the mark itself become an object: the last would be
+/// taken for the host's.
 fn fitted(value: Value, context: &[Value], mode: OtcMode) -> Value {
     let fits = match &value {
         Value::Array(_) | Value::Null => mode == OtcMode::Arcade,
@@ -63,7 +62,6 @@ fn fitted(value: Value, context: &[Value], mode: OtcMode) -> Value {
     }
 }
 
-/// Blocks that are more than text.
 fn content(blocks: &[Content], context: &[Value]) -> Value {
     with_context(json!({ MARK: CONTENT, "content": blocks }), context)
 }
@@ -83,7 +81,7 @@ fn artifact_arm(artifact: Value, mode: OtcMode) -> Value {
     }
 }
 
-/// The artifact that a block refers to (OTC-R-08); `None` for any other block.
+/// The artifact of a block (OTC-R-08).
 fn artifact(block: &Content, reply: &OtcReply<'_>) -> Option<Value> {
     let text = |name: &str| block.fields.text(name);
     if block.is_persisted() {
@@ -113,7 +111,6 @@ fn artifact(block: &Content, reply: &OtcReply<'_>) -> Option<Value> {
     }))
 }
 
-/// Where a client fetches a payload: below the address of the server, if it has one.
 fn address(uri: &str, digest: Option<&str>, reply: &OtcReply<'_>) -> Option<String> {
     match (reply.artifacts, digest) {
         (Some(base), Some(digest)) => Some(format!("{base}{digest}")),

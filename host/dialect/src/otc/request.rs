@@ -6,13 +6,12 @@ use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, Refusal, read_unique_json};
 
 use super::OtcMode;
 
-/// Maximum number of violations in the message of a refused request.
 const VIOLATIONS_MAX: usize = 10;
-/// Length from which a value is a secret, in bytes; a call with a shorter one is refused.
+/// In bytes; a call with a shorter secret is refused.
 const SECRET_BYTES_MIN: usize = 8;
-/// Maximum length of a name or an id of a request, in bytes: records and answers repeat them.
+/// In bytes: records and answers repeat names and ids.
 const NAME_BYTES_MAX: usize = 1_024;
-/// Maximum size of `user_info`, in bytes of JSON: the record of the call has it.
+/// In bytes of JSON: the call's record has it.
 const USER_INFO_BYTES_MAX: usize = 4_096;
 
 /// The tool that a request names (OTC-Q-04).
@@ -24,28 +23,27 @@ pub struct ToolReference {
     pub version: Option<String>,
 }
 
-/// A request to call a tool (requirements 1.35). It cannot be serialized, because it has secrets.
+/// A request (requirements 1.35), not serializable, because it has secrets.
 #[derive(Clone, Debug)]
 pub struct OtcRequest {
-    /// Only Arcade leaves it out, and `execution_id`.
+    /// Only Arcade leaves this and `execution_id` out.
     pub run_id: Option<String>,
     pub execution_id: Option<String>,
     pub tool: ToolReference,
-    /// The arguments as they were sent: a JSON object.
+    /// A JSON object, as sent.
     pub inputs: String,
     /// `context.authorization.token`.
     pub token: Option<SecretValue>,
-    /// `context.secrets`, whether the tool declares them or not.
+    /// `context.secrets`, also undeclared ones.
     pub secrets: Vec<(String, SecretValue)>,
     pub user_id: Option<String>,
-    /// The authorization server's data about the user: only for the record, because no tool can declare it.
+    /// From the authorization server, for the record only: no tool can declare it.
     pub user_info: Option<Value>,
 }
 
 impl OtcRequest {
-    /// Reads a request. Unknown fields are ignored (OTC-R-11), a missing `created_at` or `context` is accepted, and secrets may
-    /// have the shape of any format. Fails with `invalid_arguments`/`protocol_error`, and names each field that is wrong, but no value:
-    /// it could be a secret.
+    /// Ignores unknown fields (OTC-R-11), accepts missing `created_at` or `context`, and secrets in any format's shape.
+    /// Fails with `invalid_arguments`/`protocol_error`, naming wrong fields but no value: it could be a secret.
     pub fn read(text: &str, mode: OtcMode) -> Result<Self, Refusal> {
         let whole = read_unique_json(text, JSON_VALUES_MAX);
         // What serde says of a text quotes it.
@@ -114,7 +112,6 @@ impl OtcRequest {
     }
 }
 
-/// Returns whether `is_meant` finds a text or field name in `value`.
 fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => is_meant(text),
@@ -127,13 +124,13 @@ fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Returns whether an id contains a value that is long enough to be a secret.
+/// Returns whether an id contains a value long enough for a secret.
 fn repeats<'v>(id: &str, mut values: impl Iterator<Item = &'v SecretValue>) -> bool {
     values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose()))
         && guard!("otc_ids")
 }
 
-/// The text of the arguments: a record has them as they were sent.
+/// As sent, for a record.
 fn inputs_of(text: &str) -> Result<String, Refusal> {
     #[derive(Deserialize)]
     struct Inputs<'a> {
@@ -145,7 +142,6 @@ fn inputs_of(text: &str) -> Result<String, Refusal> {
     Ok(sent.inputs.map_or("{}", RawValue::get).to_owned())
 }
 
-/// The RFC has it beside the authorization, Arcade within.
 fn user_info(context: &Map<String, Value>) -> Option<&Value> {
     let within = || context.get("authorization")?.get("user_info");
     context
@@ -163,7 +159,6 @@ fn refusal(why: &str) -> Refusal {
 
 struct RequestReader {
     mode: OtcMode,
-    /// The fields that are wrong, with the reasons.
     wrong: Vec<String>,
 }
 
@@ -182,7 +177,7 @@ impl RequestReader {
         self.wrong.push(format!("{place}/{name} {why}"));
     }
 
-    /// A field that may be left out if it is not `required`. A `null` is a field that was left out.
+    /// A `null` counts as left out.
     fn field<'a>(
         &mut self,
         fields: &'a Map<String, Value>,
@@ -230,7 +225,7 @@ impl RequestReader {
         None
     }
 
-    /// An id of the call. An empty one identifies nothing.
+    /// An empty id identifies nothing.
     fn id(&mut self, fields: &Map<String, Value>, name: &str) -> Option<String> {
         let required = self.mode != OtcMode::Arcade;
         let id = self.text(fields, "", name, required)?;
@@ -264,7 +259,7 @@ impl RequestReader {
             .map(|token| SecretValue::new(token.to_owned()))
     }
 
-    /// An object of texts, or a list of `{key, value}`; each format takes both.
+    /// An object of texts or a list of `{key, value}`, in each format.
     fn secrets(&mut self, context: Option<&Map<String, Value>>) -> Vec<(String, SecretValue)> {
         let found = context.and_then(|context| self.field(context, ("/context", "secrets"), false));
         let secret = |name: &str, value: &Value| {
@@ -304,7 +299,6 @@ impl RequestReader {
     }
 }
 
-/// Maximum number of secrets of a request.
 const SECRETS_MAX: usize = 100;
 
 #[cfg(test)]

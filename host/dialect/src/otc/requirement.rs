@@ -3,23 +3,20 @@ use toolcell_spec::{CredentialUse, PermissionProfile, TypedFields};
 
 use super::OtcMode;
 
-/// `requirements.authorization` of a tool (OTC-D-13): one of its credentials comes with each request, in
+/// `requirements.authorization` of a tool (OTC-D-13): each request has one of its credentials in
 /// `context.authorization.token`.
 ///
-/// The author of a tool writes it as `authorization` into an entry of `credential_uses`: the text `token`, or an object with
-/// `provider_type`, and maybe `provider_id`, `id` and `oauth2.scopes`. The host of the tool runs no OAuth itself.
+/// An author writes `authorization` into an entry of `credential_uses`: the text `token`, or an object with
+/// `provider_type`, and maybe `provider_id`, `id` and `oauth2.scopes`. The host runs no OAuth itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
-    /// Name of the credential that is the token.
     pub credential: String,
-    /// The scopes that the token needs.
     pub scopes: Vec<String>,
-    /// `token`, or the object.
     demand: Value,
 }
 
 impl Requirement {
-    /// The first one of a profile: a request carries one token. A demand that the format cannot say is none.
+    /// The first one, because a request carries one token. A demand that the format cannot say is none.
     pub fn from_profile(profile: &PermissionProfile) -> Option<Self> {
         profile.credential_uses.iter().find_map(Self::of_use)
     }
@@ -58,7 +55,7 @@ impl Requirement {
         })
     }
 
-    /// As a definition says it. Arcade knows no plain `token`, but providers of any type.
+    /// Arcade knows no plain `token`, but providers of any type.
     pub(super) fn to_value(&self, mode: OtcMode) -> Value {
         match (mode, self.demand.as_str()) {
             (OtcMode::Arcade, Some(kind)) => json!({ "provider_type": kind }),
@@ -67,8 +64,7 @@ impl Requirement {
     }
 }
 
-/// The names of the secrets that a request may carry for a tool with this profile (OTC-D-12): its credentials except
-/// the token.
+/// Secrets that a request may carry for a tool (OTC-D-12): its credentials except the token.
 pub fn secrets(profile: &PermissionProfile) -> Vec<&str> {
     let token = Requirement::from_profile(profile).map(|requirement| requirement.credential);
     let is_secret = |name: &&str| token.as_deref() != Some(*name);

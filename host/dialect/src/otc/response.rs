@@ -8,11 +8,10 @@ use super::error::error;
 use super::output::output;
 use super::{OtcMode, Requirement};
 
-/// Status of an authorization. The published schema leaves the words open (O-13).
+/// The published schema leaves the words open (O-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AuthorizationStatus {
-    /// The credential is not there yet.
     Pending,
     /// The same request can be sent again.
     Completed,
@@ -25,7 +24,7 @@ pub enum AuthorizationStatus {
 /// `requires_authorization` of a response (OTC-R-07).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
-    /// With it, a client asks for the status.
+    /// Key for status requests.
     pub id: String,
     /// Where a person gets the access.
     pub url: String,
@@ -34,7 +33,7 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// The object in a response, with all four fields (O-13).
+    /// Has all four fields (O-13).
     pub fn to_value(&self, mode: OtcMode) -> Value {
         let (id, url) = match mode {
             OtcMode::Otc | OtcMode::OtcSeed => ("id", "url"),
@@ -44,22 +43,20 @@ impl Authorization {
     }
 }
 
-/// The data of a response in addition to the call's record.
+/// Response data beyond the call's record.
 #[derive(Clone, Copy, Debug)]
 pub struct OtcReply<'a> {
     pub mode: OtcMode,
-    /// `execution_id` of the request.
     pub execution_id: &'a str,
-    /// `true` if the tool's output contract promises artifacts: one of them is then the output.
+    /// `true` if the output contract promises artifacts: one is then the output.
     pub expects_artifact: bool,
-    /// The address of a payload up to its digest; `None` for the host's own URIs.
+    /// A payload's address up to its digest; `None` for the host's own URIs.
     pub artifacts: Option<&'a str>,
-    /// The tool's required authorization, and the call's authorization.
     pub authorization: Option<(&'a Requirement, &'a Authorization)>,
 }
 
 impl<'a> OtcReply<'a> {
-    /// A reply for any client, to the call of a tool that promises no artifact.
+    /// Without a promised artifact.
     pub fn new(mode: OtcMode, execution_id: &'a str) -> Self {
         Self {
             mode,
@@ -71,8 +68,7 @@ impl<'a> OtcReply<'a> {
     }
 }
 
-/// Converts a call that ended into a response (requirements 1.36, 3.4). `success` and the arm of `output` agree, and there
-/// is at most one arm.
+/// A response (requirements 1.36, 3.4): `success` and the arm of `output` agree, with at most one arm.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply<'_>) -> Value {
     let finished = invocation.ended_at().unwrap_or(result.created_at);
     let started = invocation
@@ -92,7 +88,7 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply
     )
 }
 
-/// The response to a request that was refused before there was a call.
+/// For a request that never became a call.
 pub fn refused(refusal: &Refusal, reply: &OtcReply<'_>) -> Value {
     let output = json!({ "error": error(&refusal.to_error(), None, None, reply.mode) });
     response(reply, Timestamp::now(), 0, false, Some(output))
@@ -128,9 +124,8 @@ fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &OtcReply<'_
     json!({ "error": error(&known, Some(result), Some(&developer), reply.mode) })
 }
 
-/// The call, the component and the host's error code, in the host's own words, so that a client's developer can
-/// investigate. Only the operator gets the texts of the engine and the tool: they may have paths of this machine, and
-/// the tool's output.
+/// Call, component and error code in the host's words. Only the operator gets the engine's and tool's texts: they may
+/// have paths of this machine, and the tool's output.
 fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &ToolError) -> String {
     let mut said = format!(
         "call {} of {}",
@@ -150,7 +145,6 @@ fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &Tool
     said
 }
 
-/// The error of a result that is one but has none.
 fn unexplained(result: &ToolResult) -> ToolError {
     let text = result.text();
     let message = if text.is_empty() {
@@ -162,7 +156,7 @@ fn unexplained(result: &ToolResult) -> ToolError {
 }
 
 impl Requirement {
-    /// Returns whether the call failed for lack of the token. It succeeds once there is one.
+    /// Returns whether the call failed only for lack of the token.
     pub fn is_missing_in(&self, result: &ToolResult) -> bool {
         let Some(error) = &result.error else {
             return false;

@@ -19,7 +19,7 @@ fn answered(change: Value, mode: OtcMode) -> Value {
     replied(change, &OtcReply::new(mode, "exec-1"))
 }
 
-/// A published schema, where the specifications are at hand.
+/// `None` without the specifications.
 fn published(name: &str) -> Option<Value> {
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let file = root.join(format!(
@@ -225,7 +225,7 @@ fn a_name_finds_its_tool_and_another_version_none() {
     assert_eq!(names.find("a.y"), None);
 }
 
-/// Whether an error of each class can be retried (requirements 3.4), in the order of the specification.
+/// Retryable classes (requirements 3.4), in the order of the specification.
 const RETRIES: [bool; 22] = [
     false, true, true, true, false, false, false, false, false, false, false, false, true, true,
     true, false, false, true, false, true, false, true,
@@ -325,7 +325,6 @@ fn the_part_that_succeeded_and_what_hooks_add_are_in_the_prompt() {
     }
 }
 
-/// A block of each class of content, and a reference to a payload.
 fn blocks() -> Vec<Value> {
     let reference = json!({
         "uri": "toolcell:payload/sha256:ab", "digest": "sha256:ab", "media_type": "text/plain", "size_bytes": 9,
@@ -591,7 +590,7 @@ fn a_response_that_contradicts_itself_is_refused() {
     assert!(back.content.iter().all(|block| block.kind == "text") && back.content.len() == 3);
 }
 
-/// The published schema of responses demands a field that it forbids (O-01), so nothing satisfies it.
+/// It demands a field that it forbids (O-01), so nothing satisfies it.
 #[test]
 fn no_response_satisfies_the_published_schema_until_it_is_repaired() {
     let response = answered(json!({}), OtcMode::Otc);

@@ -7,13 +7,10 @@ use toolcell_spec::TypedFields;
 use super::OtcMode;
 use crate::visible;
 
-/// Maximum number of references that are followed to one schema, and of objects within objects that are shown.
+/// Followed references to one schema, and nested objects.
 const DEPTH_MAX: usize = 8;
-/// Maximum number of schemas that are shown of one tool: references can lead to a schema any number of times.
 const SCHEMAS_MAX: usize = 2_000;
-/// Maximum size of a schema in the note on what the format cannot show, in bytes.
 const NOTE_BYTES_MAX: usize = 1_000;
-/// Keywords that only describe.
 const ANNOTATIONS: [&str; 9] = [
     "title",
     "description",
@@ -42,7 +39,6 @@ impl ValueSchema {
     }
 }
 
-/// Translates the parts of one schema.
 pub(super) struct Translation<'a> {
     root: &'a Value,
     mode: OtcMode,
@@ -50,7 +46,6 @@ pub(super) struct Translation<'a> {
 }
 
 impl<'a> Translation<'a> {
-    /// Of the schema `root`, to which references refer.
     pub(super) fn new(root: &'a Value, mode: OtcMode) -> Self {
         Self {
             root,
@@ -59,12 +54,11 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Translates a part of the schema. What has no `val_type` of its own is `json`.
     pub(super) fn value_schema(&self, schema: &Value) -> ValueSchema {
         self.shown(schema, DEPTH_MAX)
     }
 
-    /// The note on what a `value_schema` does not say: the JSON Schema itself, if it is short.
+    /// The JSON Schema itself, if it is short.
     pub(super) fn note(&self, schema: &Value) -> String {
         let is_said =
             |name: &str| matches!(name, "title" | "description" | "$comment" | "examples");
@@ -87,7 +81,6 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Follows references.
     pub(super) fn resolved<'b>(&'b self, schema: &'b Value) -> &'b Value {
         let mut schema = schema;
         for _ in 0..DEPTH_MAX {
@@ -193,7 +186,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// The members of an object, where the format shows some, under two `names`; and whether it leaves anything out.
+    /// Members under two `names`, as far as the format shows them, and whether any are left out.
     fn members(
         &self,
         fields: &Map<String, Value>,
@@ -240,7 +233,6 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// The schema without `null`, and whether it allowed that.
 fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
     let Some(fields) = schema.as_object() else {
         return (Cow::Borrowed(schema), false);
@@ -279,7 +271,6 @@ fn without_null(schema: &Value) -> (Cow<'_, Value>, bool) {
     (Cow::Borrowed(schema), false)
 }
 
-/// Returns whether a schema has a restricting keyword other than `type` and those in `said`.
 fn has_other(fields: &Map<String, Value>, said: &[&str]) -> bool {
     let is_known =
         |name: &str| name == "type" || said.contains(&name) || ANNOTATIONS.contains(&name);

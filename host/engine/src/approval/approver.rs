@@ -3,8 +3,8 @@ use std::pin::Pin;
 
 use super::Prompt;
 
-/// An approver that can be asked. If an answer comes from elsewhere first, the future is dropped, and what it shows
-/// must go away with it.
+/// An approver that can be asked. If another answer comes first, the future is dropped, and what it shows must go away
+/// with it.
 ///
 /// ```
 /// use toolcell_engine::approval::{Approver, Prompt, Reply};
@@ -29,20 +29,20 @@ use super::Prompt;
 /// }
 /// ```
 pub trait Approver: Send + Sync {
-    /// The principal who answers. An approval by the caller itself does not count.
+    /// The principal who answers: the caller itself cannot approve.
     fn principal(&self) -> &str;
 
-    /// Where the answer comes from, for the record: one word, such as `terminal`.
+    /// Origin of the answer, for the record: one word, such as `terminal`.
     fn channel(&self) -> &str;
 
-    /// Shows `prompt.text()` and waits. Returns `None` if this approver does not answer; others may.
+    /// Shows `prompt.text()` and waits. `None`: no answer from this approver.
     fn ask<'a>(
         &'a self,
         prompt: &'a Prompt,
     ) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>>;
 
-    /// Hears, in place of [`Self::ask`], of a call whose tool names another `permission_channel` (AT-PERM-12). It can say
-    /// that the call waits, and can answer no; a yes does not count. Default: nothing.
+    /// Hears, in place of [`Self::ask`], of a call whose tool names another `permission_channel` (AT-PERM-12). It can
+    /// only answer no. Default: nothing.
     fn announce<'a>(
         &'a self,
         _prompt: &'a Prompt,
@@ -51,7 +51,7 @@ pub trait Approver: Send + Sync {
     }
 }
 
-/// The answer of an approver.
+/// Answer of an approver.
 ///
 /// ```
 /// use toolcell_engine::approval::Reply;
@@ -67,6 +67,6 @@ pub struct Reply {
     pub edit: Option<String>,
     /// A note, for the model if approved, else in the refusal.
     pub feedback: Option<String>,
-    /// `true` to stop asking for this tool with this capability in this session.
+    /// `true` to stop asking for this tool and capability in this session.
     pub always: bool,
 }

@@ -4,7 +4,7 @@ use crate::catalog::Tool;
 use toolcell_policy::{ApprovalScope, PermitTerms};
 use toolcell_spec::{Binding, digest};
 
-/// Returns what an approval of this call is bound to. If any of it changes, a new approval is needed.
+/// Returns what an approval is bound to: a change of it needs a new approval.
 pub fn bind(tool: &Tool, terms: &PermitTerms, actor: Option<&str>) -> Binding {
     let mut execution = tool.execution_profile().clone();
     // The component is bound separately: other bytes alone are not another declaration.
@@ -37,7 +37,7 @@ pub fn bind(tool: &Tool, terms: &PermitTerms, actor: Option<&str>) -> Binding {
     }
 }
 
-/// Returns what an approval of this call for the rest of its session covers; `None` for this capability alone.
+/// Returns the scope of an approval for the session; `None`: this capability alone.
 pub fn scope(terms: &PermitTerms) -> Option<ApprovalScope> {
     ApprovalScope::from_capability(terms.capability(), &json!(terms.limits()))
 }

@@ -2,13 +2,12 @@
 
 use unicode_security::confusable_detection::skeleton;
 
-/// ASCII characters that separate the parts of a path, a URL or JSON: what only looks like one is always escaped.
-/// Quotes and dashes are not among them, because ordinary prose has non-ASCII forms of both.
+/// ASCII characters that separate the parts of a path, a URL or JSON; their look-alikes are always escaped. Not quotes
+/// and dashes, because prose has non-ASCII forms of both.
 const SEPARATORS: &str = "/\\.:;@|#?&=%{}[]<>*$";
 
-/// Escapes every character of `text` that is confusable with an ASCII letter, digit or separator where it could
-/// mislead: separators always, letters in a word that mixes them with ASCII, or that looks like ASCII throughout. A
-/// word of another script that could not be taken for ASCII stays as it is.
+/// Escapes confusable characters that could mislead: separators always, letters in a word that mixes them with ASCII or
+/// that looks like ASCII throughout.
 pub(super) fn marked(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
@@ -49,7 +48,6 @@ fn end_word(shown: &mut String, word: &mut String) {
     word.clear();
 }
 
-/// Returns whether `c` is not ASCII but looks like an ASCII letter or digit.
 fn passes(c: char) -> bool {
     !c.is_ascii() && skeleton(c.encode_utf8(&mut [0; 4])).all(|like| like.is_ascii_alphanumeric())
 }

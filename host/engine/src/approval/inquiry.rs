@@ -12,13 +12,10 @@ use super::legible;
 use super::sheet::PromptSheet;
 use toolcell_spec::text::{Whitespace, deceives, visible};
 
-/// Maximum rows of the message of one question, so that it does not fill a display and the host's line after it is
-/// seen.
+/// A message must not fill a display: the host's line after it must be seen.
 const MESSAGE_ROWS_MAX: usize = 14;
-/// Maximum characters of the message of one question that are kept.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 const KEY_BYTES_MAX: usize = 64;
-/// Maximum characters of the tool's name before its question.
 const TOOL_CHARS_MAX: usize = 120;
 
 /// Questions of a tool to its caller's user, in the middle of a call.
@@ -33,18 +30,15 @@ const TOOL_CHARS_MAX: usize = 120;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Inquiry {
-    /// The call that waits for the answers.
     pub invocation_id: InvocationId,
-    /// The tool that asks.
     pub tool_id: String,
-    /// The questions, in the tool's order.
+    /// In the tool's order.
     pub requests: Vec<RequestedInput>,
-    /// When the call stops waiting.
     pub expires_at: Timestamp,
 }
 
 impl Inquiry {
-    /// The questions that a suspended call waits for. The error says why they cannot be read.
+    /// The questions of a suspended call. The error says why they cannot be read.
     pub fn from_suspension(suspension: &Suspension) -> Result<Self, String> {
         Ok(Self {
             invocation_id: suspension.invocation_id,
@@ -73,13 +67,13 @@ impl Inquiry {
 /// ```
 #[derive(Clone, Debug)]
 pub struct RequestedInput {
-    /// Its words, in which deceptive characters are escaped.
+    /// Deceptive characters are escaped.
     question: OpenQuestion,
     form: InputForm,
 }
 
 impl RequestedInput {
-    /// Reads a question of a tool. The error says why it cannot be asked.
+    /// The error says why the question cannot be asked.
     pub fn read(key: &str, message: &str, schema: &str) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(fits) {
@@ -105,14 +99,13 @@ impl RequestedInput {
         Ok(Self { question, form })
     }
 
-    /// Reads a question that was stored. Its words were made legible before.
+    /// The words of a stored question are legible already.
     fn of_open(stored: &OpenQuestion) -> Result<Self, String> {
         let form = InputForm::read(&stored.schema.to_string())?;
         let question = stored.clone();
         Ok(Self { question, form })
     }
 
-    /// The question as it is stored.
     pub fn to_open(&self) -> OpenQuestion {
         self.question.clone()
     }
@@ -122,13 +115,12 @@ impl RequestedInput {
         &self.question.key
     }
 
-    /// The tool's message.
     pub fn message(&self) -> &str {
         &self.question.message
     }
 
-    /// The question, for a display of `columns`. It attributes the message to the tool, and a line of the host follows,
-    /// so that the message cannot pass for the host's words.
+    /// The question, attributed to the tool; a line of the host follows, so that the message cannot pass for the host's
+    /// words.
     pub fn text(&self, tool_id: &str, columns: usize) -> String {
         let mut sheet = PromptSheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
@@ -142,22 +134,20 @@ impl RequestedInput {
         sheet.into_text()
     }
 
-    /// Sets why the last answer could not be used, for when the question is asked again.
+    /// Sets why the last answer was unusable, to ask again.
     pub fn refuse(&mut self, problem: String) {
         self.question.problem = Some(problem);
     }
 
-    /// Why the last answer could not be used.
     pub fn problem(&self) -> Option<&str> {
         self.question.problem.as_deref()
     }
 
-    /// JSON Schema of what is asked for.
     pub fn schema(&self) -> &Value {
         self.form.schema()
     }
 
-    /// Checks `response` as an answer to this question. The error says what is wrong with it.
+    /// The error says what is wrong with `response`.
     pub fn check(&self, response: &InputResponse) -> Result<(), String> {
         match response {
             InputResponse::Accept { content } => self.form.check(content),
@@ -186,8 +176,7 @@ impl RequestedInput {
 /// }
 /// ```
 pub trait Respondent: Send + Sync {
-    /// Shows every request and waits. An answer that is missing, or does not satisfy its schema, is asked for again.
-    /// Returns `None` if there is no user to ask any more.
+    /// Shows every request and waits. Missing or invalid answers are asked for again. `None`: no user is left to ask.
     fn respond<'a>(
         &'a self,
         inquiry: &'a Inquiry,

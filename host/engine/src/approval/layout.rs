@@ -1,6 +1,5 @@
-//! The arguments of a call as an approver reads them: each field on its own line, text of several lines as lines.
-//!
-//! Works on the text as it was sent, because a parsed value loses digits of long numbers.
+//! The arguments of a call as an approver reads them, line by line: the text as it was sent, because a parsed value
+//! loses digits of long numbers.
 
 use std::borrow::Cow;
 
@@ -8,21 +7,17 @@ use serde::de::IgnoredAny;
 
 use super::sheet::ValueBlock;
 
-/// Maximum depth of objects and lists of which each member gets a line.
 const DEPTH_MAX: usize = 4;
-/// Maximum length of an object or list that stays on one line, in bytes.
 const LINE_BYTES_MAX: usize = 60;
-/// Maximum number of members of one object that are searched for the two sides of a change, because the search takes
-/// the square of it.
+/// The search for the two sides of a change is quadratic.
 const SIDES_MEMBERS_MAX: usize = 16;
-/// Parts of the names of fields that hold the old and the new side of a change: `old_text` and `new_text`.
+/// Parts of field names, as in `old_text` and `new_text`.
 const SIDES: [(&str, &str); 3] = [("old", "new"), ("Old", "New"), ("before", "after")];
-/// Maximum length of a text that [`pretty`] changes, in bytes.
 const PRETTY_BYTES_MAX: usize = 1 << 20;
-/// Maximum depth of the indentation in [`pretty`], because it multiplies the length of the text.
+/// Indentation multiplies the length of the text.
 const PRETTY_DEPTH_MAX: usize = 16;
 
-/// Adds `text` to `block`. Text that is not JSON stays one line: redaction can make it so.
+/// Adds `text` to `block`. Text that is not JSON, as after redaction, stays one line.
 pub(super) fn write(block: &mut ValueBlock<'_>, text: &str) {
     let text = text.trim();
     match JsonMembers::parse(text).filter(|_| is_json(text)) {
@@ -31,7 +26,6 @@ pub(super) fn write(block: &mut ValueBlock<'_>, text: &str) {
     }
 }
 
-/// Adds every member; returns `false` once the block takes no more.
 fn each(block: &mut ValueBlock<'_>, depth: usize, members: JsonMembers<'_>) -> bool {
     let sides = members.clone();
     members.enumerate().all(|(at, (label, raw))| {
@@ -71,7 +65,7 @@ fn member(
     }
 }
 
-/// The lines of one text. Their number before them says where the text ends.
+/// Number of lines, then the lines: it says where the text ends.
 fn lines(block: &mut ValueBlock<'_>, indent: usize, label: &str, text: &str, mark: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let count = if text.is_empty() {
@@ -89,7 +83,7 @@ fn lines(block: &mut ValueBlock<'_>, indent: usize, label: &str, text: &str, mar
                 .all(|line| block.line(indent + 2, mark, line)))
 }
 
-/// The mark of the field `label` if it is one side of a change, and `members` hold the other side too.
+/// The mark of `label` if it is one side of a change and `members` hold the other.
 fn side(label: &str, members: &JsonMembers<'_>) -> Option<&'static str> {
     let is_there = |other: &str| {
         members
@@ -110,16 +104,14 @@ fn side(label: &str, members: &JsonMembers<'_>) -> Option<&'static str> {
     }
 }
 
-/// The members of a JSON object or list: labels, and values as they are written.
 #[derive(Clone)]
 struct JsonMembers<'a> {
     rest: &'a str,
-    /// Index of the next item; `None` in an object.
     index: Option<usize>,
 }
 
 impl<'a> JsonMembers<'a> {
-    /// `None` if `raw` is neither, or is empty.
+    /// `None` if `raw` is neither object nor list, or is empty.
     fn parse(raw: &'a str) -> Option<Self> {
         let index = match raw.as_bytes().first()? {
             b'{' => None,
@@ -160,7 +152,6 @@ impl<'a> Iterator for JsonMembers<'a> {
     }
 }
 
-/// The length of the JSON value at the start of `text`.
 fn end_of_value(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut in_string = false;
@@ -190,8 +181,8 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// The JSON `text` with a line for each member, for an editor. Every token stays as it is written. Text that is not
-/// JSON, or is longer than 1 MiB, stays as it is.
+/// The JSON `text` with a line for each member, every token as written. Text that is not JSON or is longer than 1 MiB
+/// is unchanged.
 pub fn pretty(text: &str) -> Cow<'_, str> {
     if text.len() > PRETTY_BYTES_MAX || !is_json(text) {
         return Cow::Borrowed(text);
@@ -240,7 +231,6 @@ mod tests {
     use super::super::sheet::{COLUMNS, PromptSheet};
     use super::{pretty, write};
 
-    /// The rows of `text` without gutter and name.
     fn rows(text: &str) -> Vec<String> {
         let mut sheet = PromptSheet::new(COLUMNS);
         let mut block = sheet.block("arguments", usize::MAX);

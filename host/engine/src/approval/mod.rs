@@ -1,6 +1,5 @@
-//! ASKING. What an approver sees, who can be asked, and what exactly an answer is bound to.
-//!
-//! Nothing is stored or decided here: the store is in `journal`, the waiting in `pipeline`.
+//! ASKING: an approver's view, who can be asked, and what an answer is bound to. The store is in `journal`, the waiting
+//! in `pipeline`.
 
 mod approver;
 mod binding;
@@ -40,13 +39,12 @@ pub use sheet::{COLUMNS, COLUMNS_MIN, PromptSheet, ROWS, legible};
 /// ```
 #[derive(Clone)]
 pub struct Terms {
-    /// How long the question stays open; at most [`EXPIRE_MAX`](toolcell_spec::EXPIRE_MAX).
+    /// Time that the question stays open; at most [`EXPIRE_MAX`](toolcell_spec::EXPIRE_MAX).
     pub expire: Duration,
-    /// The session that an approval "for the rest of the session" is for.
     pub session: Session,
-    /// Data of the entry point to repeat this request in another process: in its own format, without secrets.
+    /// Data of the entry point to repeat this request in another process; without secrets.
     pub origin: Option<Arc<Value>>,
-    /// The approver that is asked first about this call; `None` for the host's own.
+    /// The approver that is asked first; `None`: the host's own.
     pub approver: Option<Arc<dyn Approver>>,
 }
 

@@ -9,28 +9,21 @@ use toolcell_spec::{Content, Input, InvocationId, SessionRule, Timestamp};
 use super::layout;
 use super::sheet::{COLUMNS, PromptSheet};
 
-/// Maximum rows of the arguments that a question shows at once, so that it stays short enough to be read.
+/// A question must stay short enough to be read.
 const ARGUMENTS_ROWS_MAX: usize = 8;
-/// Minimum rows of the arguments, on a display that is too low for more.
 const ARGUMENTS_ROWS_MIN: usize = 3;
-/// Rows below a question: the choices, and the input.
 const CHOICES_ROWS: usize = 3;
-/// Maximum rows of any other value.
 const VALUE_ROWS_MAX: usize = 2;
-/// Maximum rows of who wants what, and why a person is asked.
 const LEAD_ROWS_MAX: usize = 4;
-/// Maximum rows of what "always" covers: words of the host, which are never cut.
+/// Words of the host, which are never cut.
 const ALWAYS_ROWS_MAX: usize = 12;
-/// Maximum rows of why the last answer was invalid.
 const PROBLEM_ROWS_MAX: usize = 4;
-/// Maximum number of places that a question names at once. With the other lines of the host they fit on a display of 24
-/// rows, so that the text above cannot scroll the host's facts away.
+/// With the other host lines these fit on 24 rows, so that the text above cannot scroll the host's facts away.
 const TOUCHES_MAX: usize = 4;
 
-/// Checks arguments that an approver edited. The error says what is wrong with them.
+/// Checks edited arguments; the error says what is wrong.
 pub type EditCheck = Arc<dyn Fn(String) -> EditCheckFuture + Send + Sync>;
 
-/// The result of an [`EditCheck`].
 pub type EditCheckFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// The question to an approver.
@@ -50,15 +43,13 @@ pub struct Prompt {
     arguments: Input,
     can_remember: bool,
     expires_at: Timestamp,
-    /// The text of the arguments, redacted.
+    /// Redacted arguments.
     shown: String,
-    /// Caller, tool, and the reason for asking.
     lead: String,
     entries: Vec<NamedValue>,
     text: String,
     cut: bool,
     check: Option<EditCheck>,
-    /// Why the last answer was invalid.
     problem: Option<String>,
 }
 
@@ -71,27 +62,22 @@ impl fmt::Debug for Prompt {
     }
 }
 
-/// How much of a question is drawn.
 struct PromptView {
     columns: usize,
     arguments_rows_max: usize,
-    /// `true` if nothing is omitted.
     full: bool,
-    /// How the rest of the arguments is shown, behind the number of rows that are left out.
     how: &'static str,
 }
 
-/// A value under its name.
 #[derive(Clone)]
 struct NamedValue {
     name: &'static str,
     value: String,
     rows_max: usize,
-    /// Left out of the question, but shown in the full text.
+    /// Only in the full text.
     spare: bool,
 }
 
-/// The contents of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptContent<'a> {
     pub invocation_id: InvocationId,
@@ -101,14 +87,12 @@ pub struct PromptContent<'a> {
     pub capability: &'a Capability,
     pub arguments: &'a Input,
     pub actor: Option<&'a str>,
-    /// `true` if the call has a session that can remember an answer.
     pub can_remember: bool,
     pub expires_at: Timestamp,
 }
 
 impl Prompt {
-    /// Creates a prompt. `hide` redacts each value before it is wrapped, because afterwards a secret might not be
-    /// found.
+    /// `hide` redacts each value before it is wrapped, because a wrapped secret might not be found.
     pub fn new(facts: PromptContent<'_>, mut hide: impl FnMut(&mut String)) -> Self {
         let mut shown = facts.arguments.text().to_owned();
         let mut lead = lead(&facts);
@@ -132,7 +116,6 @@ impl Prompt {
         .drawn()
     }
 
-    /// Draws the text for an unknown display.
     fn drawn(self) -> Self {
         let view = PromptView {
             columns: COLUMNS,
@@ -144,7 +127,6 @@ impl Prompt {
         Self { text, cut, ..self }
     }
 
-    /// The same question, with a check of edits before they become an answer.
     #[must_use]
     pub fn checking(self, check: EditCheck) -> Self {
         Self {
@@ -153,7 +135,7 @@ impl Prompt {
         }
     }
 
-    /// The same question again: `problem` is why the last answer was invalid.
+    /// The same question, with the problem of the last answer.
     #[must_use]
     pub fn again(&self, problem: &str) -> Self {
         Self {
@@ -163,19 +145,18 @@ impl Prompt {
         .drawn()
     }
 
-    /// The call that waits for the answer.
     pub fn invocation_id(&self) -> InvocationId {
         self.invocation_id
     }
 
-    /// The question, in rows of at most [`COLUMNS`]: nothing in the call can forge a row of the host. [`Self::is_cut`]
-    /// tells whether all of the call is shown.
+    /// The question, in rows of at most [`COLUMNS`]: nothing in the call can forge a row of the host. Can be cut:
+    /// [`Self::is_cut`].
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the question for a display of `columns` and `rows`, with room for the choices below it, and whether it
-    /// shows only part of the call: arguments that would scroll are cut. The display offers `v` for all of it.
+    /// Returns the question for a display, with room for the choices below it, and whether it is cut: then the display
+    /// offers `v` for all of it.
     pub fn on_display(&self, columns: usize, rows: usize) -> (String, bool) {
         let how = ", v shows all";
         let draw = |arguments_rows_max| {
@@ -200,7 +181,7 @@ impl Prompt {
         (text, true)
     }
 
-    /// The question with everything that [`Self::text`] leaves out; as long as the arguments are.
+    /// The question with everything that [`Self::text`] leaves out.
     pub fn full_text(&self, columns: usize) -> String {
         self.draw(&PromptView {
             columns,
@@ -211,22 +192,21 @@ impl Prompt {
         .0
     }
 
-    /// Returns whether the question shows only part of the call; its approval then takes an extra step.
+    /// Returns whether only part of the call is shown; its approval then takes an extra step.
     pub fn is_cut(&self) -> bool {
         self.cut && guard!("prompt_truncateds")
     }
 
-    /// Shown content for the decision's record (AT-DEC-15): [`Self::text`].
+    /// Shown content for the decision's record (AT-DEC-15).
     pub fn content_blocks(&self) -> Vec<Content> {
         vec![Content::text(self.text.clone())]
     }
 
-    /// The input in question, for an approver who wants to edit it.
     pub fn arguments(&self) -> &Input {
         &self.arguments
     }
 
-    /// Checks `edit` as the arguments that should run instead. The error says what is wrong with it.
+    /// Checks `edit` as the new arguments. The error says what is wrong.
     pub async fn check_edit(&self, edit: &str) -> Result<(), String> {
         match &self.check {
             Some(check) => check(edit.to_owned()).await,
@@ -239,18 +219,17 @@ impl Prompt {
         self.can_remember
     }
 
-    /// When the question closes; an answer after that does not count.
+    /// A later answer does not count.
     pub fn expires_at(&self) -> Timestamp {
         self.expires_at
     }
 
-    /// The time until the question expires, such as `10 min left`, rounded up.
+    /// Such as `10 min left`, rounded up.
     pub fn time_left(&self) -> String {
         time_left(self.expires_at.millis_since(Timestamp::now()))
     }
 
-    /// Draws in a sentence who wants what; then what the caller and the tool wrote, so that it scrolls away before the host's summary, which is
-    /// directly above the question.
+    /// The caller's and the tool's words come before the host's summary, so that they scroll away first.
     fn draw(&self, view: &PromptView) -> (String, bool) {
         let mut sheet = PromptSheet::new(view.columns);
         sheet.host("Approval needed: a tool wants to run.");
@@ -307,7 +286,6 @@ fn time_left(millis: u64) -> String {
     }
 }
 
-/// Everything but the arguments: first what only some approvers need, then the summary of what would run.
 fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
     let brief = facts.brief;
     let entry = |name, value: &str, rows_max| NamedValue {
@@ -362,7 +340,7 @@ fn entries(facts: &PromptContent<'_>) -> Vec<NamedValue> {
     entries
 }
 
-/// The question in a sentence: `files.read wants to read files in /data; a rule asks before this call`.
+/// Such as `files.read wants to read files in /data; a rule asks before this call`.
 fn lead(facts: &PromptContent<'_>) -> String {
     let touched = touches(facts.capability);
     let more = match touched.len().saturating_sub(1) {
@@ -376,7 +354,6 @@ fn lead(facts: &PromptContent<'_>) -> String {
     )
 }
 
-/// Scope of an approval for the rest of the session.
 fn always(component: &str) -> String {
     let hours = SessionRule::LASTS.as_secs() / 3_600;
     format!(

@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Session {
-    /// No session: every call is asked about.
+    /// Every call is asked about.
     #[default]
     None,
-    /// A session with this name, in any process of the same user.
+    /// Shared by all processes of the same user.
     Named(String),
-    /// The terminal session of this process, as long as the session leader lives.
+    /// The terminal session, as long as its leader lives.
     Terminal,
 }
 
 impl Session {
-    /// Returns a name that no other session has; `None` if there is no session.
+    /// A unique name; `None` if there is no session.
     pub fn id(&self) -> Option<String> {
         match self {
             Self::None => None,
@@ -33,7 +33,7 @@ impl Session {
     }
 }
 
-/// PIDs and start times are reused, but not the two together with the boot id.
+/// PIDs and start times are reused, but not both together with the boot id.
 fn terminal() -> Option<String> {
     let leader = leader(&fs::read_to_string("/proc/self/stat").ok()?)?;
     let start = field(
@@ -45,13 +45,12 @@ fn terminal() -> Option<String> {
     Some(format!("terminal:{}:{leader}:{start}", boot.trim()))
 }
 
-/// Returns the session leader's PID; `None` if it is outside this PID namespace (the kernel reports 0).
+/// `None` if the leader is outside this PID namespace (the kernel reports 0).
 fn leader(stat: &str) -> Option<u32> {
     field(stat, 6)?.parse().ok().filter(|leader| *leader != 0)
 }
 
-/// Returns a field of `/proc/PID/stat` by its number in proc(5), from 3 on: after the name of the program, which may
-/// contain any character.
+/// A field of `/proc/PID/stat` by its number in proc(5), from 3 on: the name before may contain any character.
 fn field(stat: &str, number: usize) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(number - 3)

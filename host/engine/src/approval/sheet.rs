@@ -1,5 +1,5 @@
-//! Rows of a question. Every displayed row of foreign text begins with a gutter, however it wraps: only the host's own
-//! words begin at the first column.
+//! Rows of a question. Every row of foreign text begins with a gutter, however it wraps: only the host's own words
+//! begin at the first column.
 
 use std::fmt::Write as _;
 use std::mem;
@@ -9,26 +9,23 @@ use unicode_width::UnicodeWidthChar;
 use super::confusable::marked;
 use toolcell_spec::text::{Whitespace, visible};
 
-/// Columns of a question if the display is unknown: a terminal of 80 columns shows it without wrapping a row itself.
+/// For an unknown display; 80 columns need no wrapping.
 pub const COLUMNS: usize = 78;
-/// Minimum columns: a narrower display has no room for names and values.
+/// A narrower display has no room for names and values.
 pub const COLUMNS_MIN: usize = 40;
 /// Rows of a display of unknown size.
 pub const ROWS: usize = 24;
 
 const GUTTER: &str = "| ";
-/// Columns of the name before a value, including the space after it.
 const NAME_COLUMNS: usize = 11;
-/// Maximum consecutive blanks that stay: indentation, and the end of a sentence. More can place words on a display.
+/// Longer runs of blanks could place words on a display.
 const BLANKS_MAX: usize = 3;
-/// Mark before the rest of a line that was wrapped, because otherwise the next line could pass for the rest.
+/// Marks a wrapped line, because otherwise the next line could pass for its rest.
 const CONTINUED: &str = "\\ ";
-/// Maximum number of rows that are counted beyond those that are shown.
 const COUNTED_ROWS_MAX: usize = 1_000;
-/// Maximum combining marks on one letter: stacks of them reach into the rows above and below.
+/// Stacked combining marks reach into the rows above and below.
 const MARKS_MAX: usize = 2;
 
-/// Rows behind a gutter, wrapped to a number of columns.
 #[derive(Debug)]
 pub struct PromptSheet {
     columns: usize,
@@ -37,7 +34,7 @@ pub struct PromptSheet {
 }
 
 impl PromptSheet {
-    /// An empty sheet; `columns` is clamped to [`COLUMNS_MIN`] and [`COLUMNS`].
+    /// `columns` is clamped to [`COLUMNS_MIN`] and [`COLUMNS`].
     pub fn new(columns: usize) -> Self {
         Self {
             columns: columns.clamp(COLUMNS_MIN, COLUMNS),
@@ -46,8 +43,7 @@ impl PromptSheet {
         }
     }
 
-    /// Adds `value` under `name`, in at most `rows_max` rows (two if it is cut at one); the last row then says that it
-    /// is cut.
+    /// Adds at most `rows_max` rows (two if it is cut at one); the last one tells of a cut.
     pub fn value(&mut self, name: &str, value: &str, rows_max: usize) {
         let columns = self.columns.saturating_sub(GUTTER.len() + NAME_COLUMNS);
         // A character takes at least one column, so that characters beyond the room need no look.
@@ -74,7 +70,6 @@ impl PromptSheet {
         }
     }
 
-    /// Begins a value of several lines under `name`, of which at most `rows_max` rows are added.
     pub(super) fn block(&mut self, name: &'static str, rows_max: usize) -> ValueBlock<'_> {
         ValueBlock {
             sheet: self,
@@ -84,7 +79,6 @@ impl PromptSheet {
         }
     }
 
-    /// Adds the lines of `text` without a name, in at most `rows_max` rows. Consecutive empty lines become one.
     pub fn lines(&mut self, text: &str, rows_max: usize) {
         let columns = self.columns.saturating_sub(GUTTER.len());
         let mut rows: Vec<String> = Vec::new();
@@ -114,20 +108,19 @@ impl PromptSheet {
         }
     }
 
-    /// Like [`Self::lines`], for text that is not the subject of the sheet: cutting it does not set [`Self::is_cut`].
+    /// Like [`Self::lines`], for secondary text: cutting it does not set [`Self::is_cut`].
     pub fn aside(&mut self, text: &str, rows_max: usize) {
         let cut = self.cut;
         self.lines(text, rows_max);
         self.cut = cut;
     }
 
-    /// Adds words of the host, which begin at the first column.
+    /// Host words begin at the first column.
     pub fn host(&mut self, words: &str) {
         let _ = writeln!(self.text, "{words}");
     }
 
-    /// Adds the rows of another sheet. Rows wider than this one are wrapped again, behind the gutter that they have,
-    /// because a display that wraps them itself puts none before the rest.
+    /// Wraps wider rows of `sheet` again behind their gutter, because a display puts none before the rest.
     pub fn rows_of(&mut self, sheet: &str) {
         for row in sheet.lines() {
             let (gutter, words) = row
@@ -139,7 +132,6 @@ impl PromptSheet {
         }
     }
 
-    /// Returns whether something was omitted.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -154,20 +146,15 @@ impl PromptSheet {
     }
 }
 
-/// A value of several lines.
 pub(super) struct ValueBlock<'s> {
     sheet: &'s mut PromptSheet,
-    /// Empty once a row has it.
     name: &'static str,
-    /// Rows that can still be added.
     left: usize,
-    /// Rows that were counted instead.
     more: usize,
 }
 
 impl ValueBlock<'_> {
-    /// Adds `line` after `indent` columns and `mark`, of at most two columns. Returns `false` once no more rows are
-    /// counted.
+    /// `mark` has at most two columns. Returns `false` once no more rows are counted.
     pub(super) fn line(&mut self, indent: usize, mark: &str, line: &str) -> bool {
         let columns = self
             .sheet
@@ -206,7 +193,7 @@ impl ValueBlock<'_> {
         self.more <= COUNTED_ROWS_MAX
     }
 
-    /// Ends the block. If rows were left out, the last row says how many, and `how` they are shown.
+    /// The last row says how many rows were left out, and `how` they are shown.
     pub(super) fn end(mut self, how: &str) {
         let more = match self.more {
             0 => return,
@@ -225,7 +212,7 @@ impl ValueBlock<'_> {
     }
 }
 
-/// Returns `text` on one line, without anything that controls a display, is invisible, passes for another character, or
+/// Returns one line of `text` without anything that controls a display, is invisible, passes for another character, or
 /// adds space.
 pub fn legible(text: &str) -> String {
     let plain = if guard!("prompt_escapes") {
@@ -236,7 +223,7 @@ pub fn legible(text: &str) -> String {
     folded(&marked(&plain))
 }
 
-/// Replaces long runs of blanks by their number, and escapes non-ASCII blanks and stacked marks.
+/// Long runs of blanks become their number; non-ASCII blanks and stacked marks are escaped.
 fn folded(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut blanks = String::new();
@@ -277,8 +264,7 @@ fn end_blanks(shown: &mut String, blanks: &mut String) {
     blanks.clear();
 }
 
-/// Wraps `text` at `columns`: at a blank if there is one in the second half of a row, else anywhere. Nothing is left
-/// out. An empty text is one empty row.
+/// Prefers a blank in the second half of a row. Nothing is left out; an empty text is one row.
 fn wrap(text: &str, columns: usize) -> Vec<&str> {
     let mut rows = Vec::new();
     let mut start = 0;
@@ -303,8 +289,7 @@ fn wrap(text: &str, columns: usize) -> Vec<&str> {
     rows
 }
 
-/// The most columns that a terminal may give to `c`. Terminals disagree about ambiguous characters, marks and emoji,
-/// and a row wider than calculated would wrap without a gutter.
+/// The most that a terminal may give to `c`: terminals disagree, and a wider row would wrap without a gutter.
 fn columns_of(c: char) -> usize {
     let widest = if c < '\u{1100}' { 1 } else { 2 };
     c.width_cjk().unwrap_or(widest).max(widest)

@@ -1,13 +1,13 @@
-//! The settings that the operator gives a tool (requirements 1.37, AM-05).
+//! The operator's settings for a tool (requirements 1.37, AM-05).
 
 use std::sync::{Arc, OnceLock};
 
 use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, read_unique_json};
 
-/// Maximum size of the settings of one tool, in bytes: each of its calls copies them into its instance.
+/// In bytes: each call copies the settings into its instance.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Settings of a tool, if it takes any. Set at most once, because running calls use the first ones.
+/// Set at most once, because running calls use the first ones.
 #[derive(Debug)]
 pub(super) struct ToolSettings {
     is_taken: bool,
@@ -30,7 +30,6 @@ impl ToolSettings {
         self.given.get()
     }
 
-    /// Keeps `config`. Fails with an error code and the reason.
     pub(super) fn give(&self, config: &str) -> Result<(), (ErrorCode, String)> {
         if !self.is_taken {
             let why = "its component does not export toolcell:tool/configuration@0.2.0; remove its `config`";

@@ -18,52 +18,41 @@ use super::schema::{CheckFailure, LazySchema, json_text};
 use super::{fields, nulls, references, sensitive};
 use toolcell_spec::regex_search::{SearchPattern, states};
 
-/// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
+/// Every value is searched for each internal-only or sensitive field.
 const FIELDS_MAX: usize = 256;
-/// Maximum number of examples of one tool.
 const EXAMPLES_MAX: usize = 100;
-/// Maximum number of examples of one tool that may take long to check, each up to a quarter of a second.
+/// Each takes up to a quarter of a second to check.
 const HEAVY_EXAMPLES_MAX: usize = 4;
-/// Maximum product of the bytes of JSON text and the number of fields searched for in it: a search of at most 1 ms.
+/// Bytes of JSON text times fields searched for: at most 1 ms.
 const LOOKED_FOR_LIGHT_MAX: usize = 256 << 10;
 
-/// Maximum number of redaction rules of one tool.
 const REDACTION_RULES_MAX: usize = 32;
 
-/// The contracts of one tool, each compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
+/// The contracts of one tool, compiled once: JSON Schema 2020-12, no remote references, patterns in linear time.
 #[derive(Debug)]
 pub struct ToolContract {
-    /// The input schema that the model sees, without internal-only fields.
+    /// Without internal-only fields.
     model_schema: Value,
-    /// How that schema is listed.
     listed: ListedSchema,
     model: LazySchema,
     runtime: Option<LazySchema>,
-    /// Runtime schema with its internal-only fields marked, for records; `None` if it is the model schema.
+    /// Marks internal-only fields, for records; `None` if it is the model schema.
     runtime_schema: Option<Value>,
     output: Option<LazySchema>,
-    /// The output schema that the model sees, without internal-only fields.
     output_schema: Option<Value>,
     internal_only_fields: Vec<String>,
     /// Names that texts for a model must not contain.
     internal_names: HiddenNames,
     sensitive_fields: Vec<String>,
-    /// The names of these fields, wherever they are.
     sensitive_names: Vec<String>,
-    /// All names of fields in the schemas of a tool with sensitive data.
     names: BTreeSet<String>,
-    /// Output fields that are redacted.
     redacted_fields: Vec<String>,
-    /// Patterns whose matches in any text are redacted.
     redacted_patterns: Vec<SearchPattern>,
     defaults: Map<String, Value>,
-    /// Sources that may change the arguments.
     mutation_policy: Option<MutationPolicy>,
 }
 
 impl ToolContract {
-    /// Compiles the contracts of `declaration` within what is left of `budget`. Schemas that it lacks come from
-    /// `interface`.
     pub(super) fn compile(
         declaration: &ToolDeclaration,
         interface: Option<&ToolInterface>,
@@ -187,41 +176,39 @@ impl ToolContract {
         Ok(())
     }
 
-    /// The schema of arguments without internal-only fields (AT-N-10), as arguments are checked against it.
+    /// The schema of arguments without internal-only fields (AT-N-10), as checked.
     pub fn model_schema(&self) -> &Value {
         &self.model_schema
     }
 
-    /// The schema of arguments as it is listed: one object, without references.
+    /// The listed schema: one object, without references.
     pub fn listed_schema(&self) -> &Value {
         self.listed.schema().unwrap_or(&self.model_schema)
     }
 
-    /// How the schema of arguments is listed.
     pub fn listed(&self) -> &ListedSchema {
         &self.listed
     }
 
-    /// Returns `input` without the fields that are null, optional, and of another type; `None` if there are none. Models
-    /// send null for an argument that they leave out.
+    /// Removes fields that are null, optional, and of another type; `None` if there are none. Models send null for an
+    /// omitted argument.
     pub fn without_nulls(&self, input: &Value) -> Option<Value> {
         nulls::left_out(self.listed_schema(), input)
     }
 
-    /// The schema of what runs, for records, with its internal-only fields marked (AT-IN-11); `None` if the model's schema
-    /// describes it. Only one that the tool declared is checked against.
+    /// The schema of what runs, for records, with marked internal-only fields (AT-IN-11); `None` if the model's schema
+    /// describes it. Only a declared one is checked.
     pub(super) fn runtime_schema(&self) -> Option<&Value> {
         self.runtime_schema.as_ref()
     }
 
-    /// The names in `shown`, a JSON object by the names of arguments, that a model may see.
     pub(super) fn without_internal(&self, shown: &mut Value) {
         self.internal_only_fields
             .iter()
             .for_each(|field| fields::remove(shown, field));
     }
 
-    /// Why `source` may not make `to` of `from`; `None` if the tool's `mutation_policy` allows it (AT-IN-09).
+    /// Reason why `source` may not make this change; `None` if `mutation_policy` allows it (AT-IN-09).
     pub(crate) fn forbids(
         &self,
         source: MutationSource,
@@ -252,24 +239,23 @@ impl ToolContract {
         }
     }
 
-    /// The schema of structured output that a model may see, if the tool promises any.
+    /// The schema of structured output for a model, if promised.
     pub fn output_schema(&self) -> Option<&Value> {
         self.output_schema.as_ref()
     }
 
-    /// Returns whether [`Self::check_model_input`] takes at most 1 ms and little stack for `input` of at most `bytes`
-    /// bytes of JSON text. The estimate takes no longer.
+    /// Estimates whether [`Self::check_model_input`] takes at most 1 ms and little stack for `bytes` bytes of JSON
+    /// text.
     pub fn model_is_light(&self, input: &Value, bytes: usize) -> bool {
         self.looks_quickly(bytes) && self.model.is_light(input)
     }
 
-    /// Returns whether searching `bytes` bytes of JSON text for the internal-only fields takes at most 1 ms.
     fn looks_quickly(&self, bytes: usize) -> bool {
         bytes.saturating_mul(self.internal_only_fields.len()) <= LOOKED_FOR_LIGHT_MAX
     }
 
-    /// Checks `input` as a model's arguments. An error says what is wrong. A check that is not light takes up to a quarter
-    /// of a second and much stack: call it on a thread for checks.
+    /// Checks a model's arguments. A check that is not light takes up to a quarter of a second and much stack: use a
+    /// thread for checks.
     pub fn check_model_input(&self, input: &Value) -> Result<(), CheckFailure> {
         if !input.is_object() {
             let hint = json_text(input, &["object"])
@@ -305,9 +291,8 @@ impl ToolContract {
         }
     }
 
-    /// Checks `input` as the tool is about to get it, with the changes of hooks and approvers. They may fill the
-    /// internal-only fields, which only a runtime schema can describe; without one, the other fields are checked as a
-    /// model's input. As costly as [`Self::check_model_input`].
+    /// Checks the final input, whose internal-only fields hooks and approvers may have filled; only a runtime schema
+    /// describes those. As costly as [`Self::check_model_input`].
     pub fn check_call_input(&self, input: &Value) -> Result<(), CheckFailure> {
         if let Some(runtime) = &self.runtime {
             return runtime.check(input);
@@ -322,17 +307,16 @@ impl ToolContract {
         self.check_model_input(&shown)
     }
 
-    /// Returns whether the tool takes fields that no model sees.
+    /// Returns whether some fields are hidden from models.
     pub fn has_internal_fields(&self) -> bool {
         !self.internal_only_fields.is_empty()
     }
 
-    /// Returns whether a call's input must be checked beyond the model schema.
     pub fn has_runtime_schema(&self) -> bool {
         self.runtime.is_some()
     }
 
-    /// Returns `text` of the tool as a model may see it: with the names of internal-only fields replaced (AT-N-10).
+    /// Replaces the names of internal-only fields for a model (AT-N-10).
     pub fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.internal_names.hidden_in(text)
     }
@@ -344,36 +328,31 @@ impl ToolContract {
             .is_none_or(|schema| schema.is_light(output))
     }
 
-    /// Checks the structured output of the tool. As costly as [`Self::check_model_input`].
+    /// As costly as [`Self::check_model_input`].
     pub fn check_output(&self, output: &Value) -> Result<(), CheckFailure> {
         self.output
             .as_ref()
             .map_or(Ok(()), |schema| schema.check(output))
     }
 
-    /// Returns whether the tool promises structured output.
     pub fn promises_structured_output(&self) -> bool {
         self.output.is_some()
     }
 
-    /// Returns whether some arguments must not be recorded.
     pub fn has_sensitive_fields(&self) -> bool {
         !self.sensitive_fields.is_empty()
     }
 
-    /// The names of the arguments that must not be recorded.
     pub fn sensitive_names(&self) -> &[String] {
         &self.sensitive_names
     }
 
-    /// Returns whether a schema of the tool names the field `name`.
     pub fn names(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Calls `seen` with every argument that must not be recorded, and with its JSON Pointer (AT-IN-06). In a tool with
-    /// sensitive fields, these are also the fields that the schema does not name where it names others, and texts that are
-    /// JSON with a sensitive field. A value may be seen twice.
+    /// Calls `seen` with every argument that must not be recorded, and its JSON Pointer (AT-IN-06), perhaps twice: also
+    /// unnamed fields beside named ones, and texts that are JSON with a sensitive field.
     pub fn each_sensitive(&self, input: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
         if !self.has_sensitive_fields() {
             return;
@@ -387,29 +366,27 @@ impl ToolContract {
         }
     }
 
-    /// Calls `seen` with every value of structured output that only the tool may see, and with its place (AT-OUT-08).
+    /// Calls `seen` with every value of output that only the tool may see, and its place (AT-OUT-08).
     pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
         self.redacted_fields
             .iter()
             .for_each(|field| fields::visit(output, field, seen));
     }
 
-    /// Returns whether a rule redacts the whole output.
     pub fn redacts_everything(&self) -> bool {
         self.redacted_fields.iter().any(String::is_empty)
     }
 
-    /// Returns whether the output has redaction rules.
     pub fn redacts_output(&self) -> bool {
         !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
     }
 
-    /// Patterns whose matches are redacted from all texts of the tool.
+    /// Matches are redacted from all texts of the tool.
     pub fn redacted_patterns(&self) -> &[SearchPattern] {
         &self.redacted_patterns
     }
 
-    /// Returns `input` with its missing fields set to their defaults; `None` if no default is missing.
+    /// Fills in defaults; `None` if none is missing.
     pub fn with_defaults(&self, input: &Value) -> Option<Value> {
         let given = input.as_object()?;
         let missing: Vec<_> = self
@@ -430,8 +407,8 @@ impl ToolContract {
     }
 }
 
-/// The runtime schema for records: the declared one, or else the model schema as `described` with its internal-only
-/// fields, none of them required. They are marked, with the sources that may set them.
+/// The declared runtime schema, or the model schema with its internal-only fields, none required; they are marked with
+/// their sources.
 fn for_records(
     declared: Option<Value>,
     described: Option<Value>,
@@ -461,7 +438,7 @@ fn for_records(
     Some(schema)
 }
 
-/// Reads the rules of the output contract: fields, and patterns that take linear time and bounded memory.
+/// Patterns must take linear time and bounded memory.
 fn redaction(
     declaration: &ToolDeclaration,
     budget: &mut LoadBudget,
@@ -489,14 +466,13 @@ fn redaction(
     Ok((fields, patterns))
 }
 
-/// Counts the states before it compiles, because the compiled pattern takes several times the memory that was counted.
+/// Counts states first, because the compiled pattern takes several times the counted memory.
 fn compile_pattern(pattern: &str, budget: &mut LoadBudget) -> anyhow::Result<SearchPattern> {
     budget.take_pattern_states(states(pattern)?)?;
     SearchPattern::compile(pattern)
 }
 
-/// Returns `schema`. If `strict`, it refuses properties that it does not name, even without a keyword for it
-/// (AT-IN-03).
+/// If `strict`, the schema refuses unnamed properties even without a keyword for it (AT-IN-03).
 fn closed(schema: &Value, strict: bool) -> Value {
     let mut schema = schema.clone();
     if let (true, Some(fields)) = (strict, schema.as_object_mut())

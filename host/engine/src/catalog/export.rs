@@ -1,5 +1,5 @@
-//! The records of a tool as they leave the host: without internal-only fields in what a model may see (AT-N-10), and with
-//! what the host knows beside what the tool wrote.
+//! A tool's records as they leave the host: without internal-only fields for a model (AT-N-10), with the host's own
+//! facts.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,6 @@ use toolcell_spec::{
 
 use super::{Tool, ToolAvailability, ToolContract};
 
-/// Returns `declaration` with the schemas of `contract` in place of its own.
 pub(super) fn declaration(
     declaration: &ToolDeclaration,
     contract: &ToolContract,
@@ -49,7 +48,6 @@ pub(super) fn declaration(
     shown
 }
 
-/// Returns `interface` with the schemas of `contract` in place of its own.
 pub(super) fn interface(interface: &ToolInterface, contract: &ToolContract) -> ToolInterface {
     let mut shown = interface.clone();
     if !contract.has_internal_fields() {
@@ -71,8 +69,7 @@ pub(super) fn interface(interface: &ToolInterface, contract: &ToolContract) -> T
 }
 
 impl Tool {
-    /// The interface of the tool with all nine concerns of the specification (AT-N-02), also if the tool declares none: what
-    /// the tool wrote, and what the host knows.
+    /// The interface with all nine concerns of the specification (AT-N-02), also if undeclared, with the host's facts.
     pub fn whole_interface(&self) -> Value {
         let interface = self.interface().cloned().unwrap_or_else(|| ToolInterface {
             interface_id: format!("{}.interface", self.declaration().tool_id),
@@ -92,7 +89,7 @@ impl Tool {
         Value::Object(fields)
     }
 
-    /// Fields that the host sets instead of the tool: its identity, and the settings that apply here.
+    /// Fields that the host overrides: identity and current settings.
     fn decided(&self) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
@@ -155,7 +152,6 @@ impl Tool {
         }))
     }
 
-    /// The fields that the host adds to an interface without them.
     fn known(&self) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
@@ -187,8 +183,8 @@ impl Tool {
     }
 }
 
-/// Adds the places at which each representation of a result is, in `toolcell call --print-record`, to what the tool says of
-/// its rendering (AT-IF-09). The words of the tool are a hint: they stay where they are.
+/// Adds the places of each representation of a result in `toolcell call --print-record` (AT-IF-09). The tool's words
+/// are a hint and stay.
 fn tell_rendering(fields: &mut Map<String, Value>) {
     let places = json!({
         "model_facing": "result.model_facing_content",

@@ -1,11 +1,10 @@
-//! Fields that a contract names: a JSON Pointer (`/a/b`, `*` for every item), or a property name at any depth. What
-//! must be hidden is found in every spelling of its name.
+//! Fields that a contract names: a JSON Pointer (`/a/b`, `*` for every item), or a property name at any depth.
+//! Hidden fields are found in every spelling of their name.
 
 use serde_json::Value;
 
 use toolcell_spec::{escaped_step, plain_name, pointed, pointed_mut, pointer_steps};
 
-/// Returns whether `value` contains `field`.
 pub(super) fn contains(value: &Value, field: &str) -> bool {
     match field.strip_prefix('/') {
         Some(pointer) => !pointed(value, &pointer_steps(pointer)).is_empty(),
@@ -13,7 +12,6 @@ pub(super) fn contains(value: &Value, field: &str) -> bool {
     }
 }
 
-/// Removes `field` from `value`.
 pub(super) fn remove(value: &mut Value, field: &str) {
     match field.strip_prefix('/') {
         Some(pointer) => remove_pointer(value, &pointer_steps(pointer)),
@@ -21,8 +19,8 @@ pub(super) fn remove(value: &mut Value, field: &str) {
     }
 }
 
-/// Calls `seen` with every value that `field` names, and with its JSON Pointer. The empty field names all of `value`. A
-/// value inside a visited one is not visited again.
+/// Calls `seen` with every value that `field` names (all of `value` if empty), and its JSON Pointer. A value inside a
+/// visited one is skipped.
 pub(super) fn visit(value: &mut Value, field: &str, seen: &mut dyn FnMut(&str, &mut Value)) {
     match field.strip_prefix('/') {
         Some(pointer) => {
@@ -63,12 +61,12 @@ fn visit_name(
     }
 }
 
-/// Returns whether both are spellings of one name, such as `apiKey`, `api_key` and `API-Key`.
+/// Spellings of one name are `apiKey`, `api_key` and `API-Key`.
 pub(super) fn same_name(one: &str, other: &str) -> bool {
     one == other || plain_name(one).eq(plain_name(other)) && plain_name(one).next().is_some()
 }
 
-/// Visits one step down. The whole path shares one string: a new one for each step would cost the square of its length.
+/// One shared path string: a new one for each step would cost the square of its length.
 pub(super) fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
     let length = at.len();
     at.push('/');
@@ -77,7 +75,7 @@ pub(super) fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)
     at.truncate(length);
 }
 
-/// The name of the field that `field` leads to; `None` if it is no name, but a number or all of a value.
+/// `None` if `field` leads to an item or all of a value.
 pub(super) fn last_name(field: &str) -> Option<String> {
     let name = match field.strip_prefix('/') {
         Some(pointer) => pointer_steps(pointer).pop()?,

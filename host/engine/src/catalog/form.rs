@@ -8,15 +8,12 @@ use toolcell_spec::{TypedFields, read_json};
 use super::load::LoadBudget;
 use super::schema::AcceptedSchema;
 
-/// Maximum number of fields of one form.
 const FIELDS_MAX: usize = 32;
-/// Maximum number of JSON values in the schema of a form.
 const VALUES_MAX: usize = 2_000;
-/// Maximum size of the answers to one form, in bytes of JSON text.
 const CONTENT_BYTES_MAX: usize = 64 << 10;
-/// Maximum work of checking the answers to one form, in units of work: up to 10 ms.
+/// In units of work: up to 10 ms.
 const CHECK_WORK_MAX: u64 = 200_000;
-/// Keywords that may describe a field, as MCP elicitation defines them. A form cannot show what other keywords mean.
+/// As MCP elicitation defines them: a form cannot show what other keywords mean.
 const WORDS: [&str; 19] = [
     "type",
     "title",
@@ -41,7 +38,7 @@ const WORDS: [&str; 19] = [
 
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
-/// The input that a tool asks a person for: a flat object of strings, numbers, integers, booleans and choices.
+/// The input that a tool asks of a person: a flat object of strings, numbers, booleans and choices.
 #[derive(Clone, Debug)]
 pub struct InputForm {
     schema: Value,
@@ -49,7 +46,7 @@ pub struct InputForm {
 }
 
 impl InputForm {
-    /// Parses a tool's schema. An error names what a form does not support.
+    /// An error names what a form does not support.
     pub fn read(schema: &str) -> Result<Self, String> {
         let schema: Value = read_json(schema, VALUES_MAX)
             .map_err(|error| format!("its schema is not JSON: {error}"))?;
@@ -88,12 +85,10 @@ impl InputForm {
         })
     }
 
-    /// The JSON Schema.
     pub fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// Checks `content` as the filled form. An error says what is wrong.
     pub fn check(&self, content: &Map<String, Value>) -> Result<(), String> {
         let content = Value::Object(content.clone());
         let bytes = content.to_string().len();
@@ -128,7 +123,6 @@ fn check_field(field: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// Returns whether `items` lists choices.
 fn is_choice(items: &Value) -> bool {
     ["enum", "anyOf", "oneOf"]
         .iter()

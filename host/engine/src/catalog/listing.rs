@@ -1,5 +1,4 @@
-//! The part of a contract that a model may see: a schema without internal-only fields, wherever it names them
-//! (AT-N-10).
+//! The model's part of a contract: a schema without internal-only fields, wherever it names them (AT-N-10).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,18 +10,15 @@ use super::fields;
 use super::words::{PointerStep, SubschemaKind, below, pointer, subschemas};
 use toolcell_spec::{TypedFields, children, pointer_steps};
 
-/// Maximum length of a place in an error, in characters.
 const PLACE_CHARS_MAX: usize = 300;
 
 /// Replaces the name of an internal-only field in a text.
 const INTERNAL: &str = "[internal]";
 
-/// Names that texts for a model must not contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HiddenNames(Vec<String>);
 
 impl HiddenNames {
-    /// Returns `text` with the names replaced where they are whole words.
     pub(super) fn hidden_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut shown = Cow::Borrowed(text);
         for name in &self.0 {
@@ -40,8 +36,7 @@ impl HiddenNames {
     }
 }
 
-/// Removes the fields `internal` from `schema`. Returns the names that texts beside it must not contain either. Fails
-/// if one cannot be removed, because the schema needs its name.
+/// Removes the fields `internal` and returns names to hide in texts. Fails if the schema needs a name.
 pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<HiddenNames> {
     let mut names = Vec::new();
     for field in internal {
@@ -94,17 +89,13 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Hi
     Ok(names)
 }
 
-/// A field, as seen from one place of a schema.
 #[derive(Clone, Copy)]
 pub(super) enum SchemaField<'a> {
-    /// By its name, at any depth.
     Anywhere(&'a str),
-    /// By the remaining steps of a pointer, at least one.
     At(&'a [String]),
 }
 
 impl<'a> SchemaField<'a> {
-    /// The name, if the field is a property of this schema itself.
     pub(super) fn here(self) -> Option<&'a str> {
         match self {
             Self::Anywhere(name) => Some(name),
@@ -113,7 +104,6 @@ impl<'a> SchemaField<'a> {
         }
     }
 
-    /// The field as seen from a value one step below, if `leads` accepts that step.
     pub(super) fn below(self, leads: impl Fn(&str) -> bool) -> Option<Self> {
         match self {
             Self::Anywhere(_) => Some(self),
@@ -130,12 +120,11 @@ impl<'a> SchemaField<'a> {
     }
 }
 
-/// Returns whether a pointer's step is an array item.
 pub(super) fn is_item(step: &str) -> bool {
     step == "*" || step.parse::<usize>().is_ok()
 }
 
-/// Removes `field` from `schema`. Returns whether the rest of its pointer may lie behind a reference.
+/// Returns whether the rest of the pointer may lie behind a reference.
 fn take(schema: &mut Value, field: SchemaField<'_>) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -220,7 +209,7 @@ pub(super) fn forget_name(names: &mut Vec<Value>, field: SchemaField<'_>) {
     names.retain(|known| field.here().is_none_or(|name| known != name));
 }
 
-/// Calls `see` with every schema directly under `word` in another schema. Returns whether `word` holds schemas.
+/// Calls `see` with every schema directly under `word`; returns whether `word` holds schemas.
 fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) -> bool {
     let below = below(word, value);
     match (&below, value) {
@@ -232,7 +221,6 @@ fn each_below(word: &str, value: &mut Value, see: &mut dyn FnMut(&mut Value)) ->
     below != SubschemaKind::Other
 }
 
-/// Returns whether `schema` has a property of this name, anywhere.
 fn shows(schema: &mut Value, name: &str) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -246,8 +234,7 @@ fn shows(schema: &mut Value, name: &str) -> bool {
     found
 }
 
-/// Removes `names` from all annotations of the schema, and drops examples that mention them. Keywords whose values are
-/// compared with input stay as they are.
+/// Removes `names` from annotations, and drops examples that mention them. Keywords compared with input stay.
 fn hide_texts(schema: &mut Value, names: &HiddenNames) {
     const COMPARED: [&str; 27] = [
         "type",
@@ -315,7 +302,7 @@ fn speaks(value: &Value, names: &HiddenNames) -> bool {
     matches!(text, Some(Cow::Owned(_))) || children(value).any(|inner| speaks(inner, names))
 }
 
-/// Drops definitions that are no longer referred to, because they describe removed fields.
+/// Drops unreferenced definitions, because they describe removed fields.
 fn prune(schema: &mut Value) {
     for word in ["$defs", "definitions"] {
         let Some(Value::Object(mut named)) = schema
@@ -347,8 +334,8 @@ fn prune(schema: &mut Value) {
     }
 }
 
-/// Collects the definitions under `word` that `value` refers to. Returns `false` if `value` has an anchor, an `$id`, or
-/// a reference that is not a plain local JSON Pointer.
+/// Collects referenced definitions. `false` for an anchor, an `$id`, or a reference that is not a plain local JSON
+/// Pointer.
 fn references(value: &Value, word: &str, found: &mut BTreeSet<String>) -> bool {
     match value {
         Value::Array(items) => items
@@ -382,8 +369,8 @@ fn refers(target: &str, word: &str, found: &mut BTreeSet<String>) -> bool {
     !pointer.contains('%')
 }
 
-/// The steps from a place up to the top. They are collected only once the place is found, because a name may take
-/// megabytes and lie above everything else.
+/// Steps from a place up to the top, collected only once it is found, because a name may take megabytes and lie above
+/// everything else.
 type PointerSteps<'s> = Vec<PointerStep<'s>>;
 
 fn below_step<'s>(mut steps: PointerSteps<'s>, step: PointerStep<'s>) -> PointerSteps<'s> {
@@ -391,13 +378,12 @@ fn below_step<'s>(mut steps: PointerSteps<'s>, step: PointerStep<'s>) -> Pointer
     steps
 }
 
-/// The place to which `steps` lead, cut to [`PLACE_CHARS_MAX`] characters.
+/// Cut to [`PLACE_CHARS_MAX`] characters.
 fn place(mut steps: PointerSteps<'_>) -> String {
     steps.reverse();
     pointer(&steps).chars().take(PLACE_CHARS_MAX).collect()
 }
 
-/// The place where `schema` still has a property or a definition of this name, or refers to one.
 fn remains<'s>(schema: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     let words = schema.as_object()?;
     let referring = words.iter().find_map(|(word, value)| {
@@ -418,7 +404,6 @@ fn remains<'s>(schema: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     })
 }
 
-/// The place of a text in `value` that contains `name` as a word.
 fn spoken<'s>(value: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     match value {
         Value::String(text) => replaced(text, name).map(|_| PointerSteps::new()),
@@ -432,7 +417,6 @@ fn spoken<'s>(value: &'s Value, name: &str) -> Option<PointerSteps<'s>> {
     }
 }
 
-/// Returns whether a `propertyNames` in `schema` refers to a schema elsewhere.
 fn refers_for_names(schema: &Value) -> bool {
     schema.as_object().is_some_and(|words| {
         subschemas(words).any(|(word, _, inner)| match word {
@@ -447,7 +431,7 @@ fn holds_reference(value: &Value) -> bool {
     refers("$ref") || refers("$dynamicRef") || children(value).any(holds_reference)
 }
 
-/// Replaces `name` in `text`; returns `None` if it is not a word of the text.
+/// `None` if `name` is not a word of `text`.
 fn replaced(text: &str, name: &str) -> Option<String> {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut shown = String::new();

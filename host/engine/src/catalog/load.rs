@@ -1,23 +1,20 @@
-//! Limits on the cost of loading one component. Each schema has limits of its own, but a component may have hundreds of
-//! tools, and all of them may refer to one interface.
+//! Limits for loading one component, which may have hundreds of tools, all referring to one interface.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 
-/// Maximum number of subschemas in all schemas of one component: five times the limit of one schema.
+/// Five times the limit of one schema.
 const SUBSCHEMAS_MAX: usize = 250_000;
-/// Maximum number of automaton states of all patterns of one component, in schemas and in redaction rules: five times
-/// the limit of one schema.
+/// For schemas and redaction rules together: five times the limit of one schema.
 const PATTERN_STATES_MAX: usize = 1_000_000;
-/// Maximum size of the JSON Pointers of all keywords of one component, in bytes: five times the limit of one schema.
+/// JSON Pointers of all keywords, in bytes: five times the limit of one schema.
 const PLACE_BYTES_MAX: usize = 320 << 20;
-/// Maximum size of what replaces references in the listings of one component, in bytes of JSON text.
+/// In bytes of JSON text that replaces references.
 const LISTED_BYTES_MAX: usize = 8 << 20;
-/// Maximum number of examples of one component that may take long to check, each up to a quarter of a second.
+/// Each takes up to a quarter of a second to check.
 const HEAVY_EXAMPLES_MAX: usize = 16;
 
-/// The remaining budget for loading one component.
 #[derive(Debug)]
 pub(super) struct LoadBudget {
     subschemas: usize,
@@ -26,15 +23,13 @@ pub(super) struct LoadBudget {
     listed_bytes: usize,
     heavy_examples: usize,
     wall: Duration,
-    /// The deadline; `None` if it lies too far in the future for an `Instant`.
+    /// `None` if it lies too far ahead for an `Instant`.
     until: Option<Instant>,
     exceeded: bool,
-    /// `true` if the component was accepted before, within such a budget.
     accepted: bool,
 }
 
 impl LoadBudget {
-    /// The budget of one component that is loaded now, for at most `wall`.
     pub(super) fn new(wall: Duration) -> Self {
         Self {
             subschemas: SUBSCHEMAS_MAX,
@@ -49,8 +44,7 @@ impl LoadBudget {
         }
     }
 
-    /// The budget of a component that was accepted before: its schemas are compiled when they are first needed, and its
-    /// examples are not checked again.
+    /// Schemas of an accepted component are compiled when first needed, and its examples are not checked again.
     pub(super) fn accepted() -> Self {
         Self {
             accepted: true,
@@ -58,17 +52,15 @@ impl LoadBudget {
         }
     }
 
-    /// Returns whether the component was accepted before.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Returns whether a limit was exceeded; the rest of the component is then not read.
+    /// Stops reading the component.
     pub(super) fn is_exceeded(&self) -> bool {
         self.exceeded
     }
 
-    /// Takes `count` subschemas.
     pub(super) fn take_subschemas(&mut self, count: usize) -> anyhow::Result<()> {
         self.subschemas = self.left(self.subschemas, count, || {
             format!(
@@ -79,7 +71,6 @@ impl LoadBudget {
         self.in_time()
     }
 
-    /// Takes `count` states of the automata of patterns.
     pub(super) fn take_pattern_states(&mut self, count: usize) -> anyhow::Result<()> {
         self.pattern_states = self.left(self.pattern_states, count, || {
             format!(
@@ -90,7 +81,6 @@ impl LoadBudget {
         self.in_time()
     }
 
-    /// Takes `count` bytes of the JSON Pointers of keywords.
     pub(super) fn take_place_bytes(&mut self, count: usize) -> anyhow::Result<()> {
         self.place_bytes = self.left(self.place_bytes, count, || {
             format!(
@@ -101,8 +91,7 @@ impl LoadBudget {
         Ok(())
     }
 
-    /// Takes `count` bytes of what replaces references in listings; `false` if they, or the time, are used up. The rest of
-    /// the component is read nevertheless, because a listing can be shorter.
+    /// `false` if the bytes or the time are used up; reading continues, because a listing can be shorter.
     pub(super) fn take_listed_bytes(&mut self, count: usize) -> bool {
         match self.listed_bytes.checked_sub(count) {
             Some(left) if self.until.is_none_or(|until| Instant::now() < until) => {
@@ -113,7 +102,6 @@ impl LoadBudget {
         }
     }
 
-    /// Takes one example that may take long to check.
     pub(super) fn take_heavy_example(&mut self) -> anyhow::Result<()> {
         self.heavy_examples = self.left(self.heavy_examples, 1, || {
             format!(
@@ -123,7 +111,6 @@ impl LoadBudget {
         Ok(())
     }
 
-    /// Fails once the time for loading is over.
     pub(super) fn in_time(&mut self) -> anyhow::Result<()> {
         if self.until.is_some_and(|until| Instant::now() >= until) {
             self.exceeded = true;

@@ -2,18 +2,16 @@ use std::sync::Arc;
 
 use toolcell_spec::{LockMode, ToolInterface};
 
-/// Locks that a tool declares because the host cannot know them: named resources (AT-SCHED-10), and an exclusive
-/// context.
+/// Locks that only the tool can declare: named resources (AT-SCHED-10), and an exclusive context.
 #[derive(Debug, Default)]
 pub(crate) struct DeclaredLocks {
-    /// Each name, and whether a call uses it alone.
+    /// `true` for exclusive use.
     named: Vec<(Arc<str>, bool)>,
     needs_context: bool,
 }
 
 impl DeclaredLocks {
-    /// The locks of a tool of `component`, one of whose tools wants its context for itself if `has_context`: the others keep
-    /// away from that one.
+    /// With `has_context`, one tool of `component` wants its context for itself, and the others keep away from it.
     pub(super) fn from_interface(
         interface: Option<&ToolInterface>,
         component: &str,
@@ -40,12 +38,12 @@ impl DeclaredLocks {
         }
     }
 
-    /// Returns whether a call of a batch must run alone.
+    /// Returns whether a call must run alone in a batch.
     pub(crate) fn needs_context(&self) -> bool {
         self.needs_context
     }
 
-    /// Each resource by its name, and whether a call uses it alone.
+    /// `true` for exclusive use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
         self.named
             .iter()

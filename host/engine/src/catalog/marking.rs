@@ -1,18 +1,16 @@
-//! The part of a contract that only the host sees: a schema that says which fields are internal-only, and who may fill them
-//! (AT-IN-11).
+//! The host's part of a contract: a schema that says which fields are internal-only, and who may fill them (AT-IN-11).
 
 use serde_json::{Map, Value, json};
 use toolcell_spec::pointer_steps;
 
 use super::listing::{SchemaField, each_towards, forget_name};
 
-/// The words that a marked field has in its schema.
+/// Marks a field in its schema.
 const VISIBILITY: &str = "visibility";
 const SOURCE: &str = "mutation_source";
 
-/// Marks each of the fields `internal` in `schema`, the schema of what runs, as one that `sources` may fill. A field by name
-/// that the schema does not describe becomes a property of it. With `optional`, no field has to be there: the schema is one
-/// for a model, which fills none of them.
+/// Marks the fields `internal` as ones that `sources` may fill, and adds those that the schema lacks. With `optional`,
+/// none is required: a model fills none of them.
 pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], optional: bool) {
     for field in internal {
         let steps: Vec<String> = field
@@ -36,7 +34,7 @@ pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], op
     }
 }
 
-/// Marks `field` wherever `schema` describes it. Returns whether it does anywhere.
+/// Returns whether `schema` describes `field` anywhere.
 fn within(schema: &mut Value, field: SchemaField<'_>, sources: &[&str], optional: bool) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -62,7 +60,6 @@ fn within(schema: &mut Value, field: SchemaField<'_>, sources: &[&str], optional
     found
 }
 
-/// The schema of an internal-only field, with its mark.
 fn marked(schema: Value, sources: &[&str]) -> Value {
     let mut words = match schema {
         Value::Object(words) => words,

@@ -1,4 +1,4 @@
-//! The tools that can be called: their records, their compiled contracts, and how names resolve to them.
+//! The callable tools: records, compiled contracts, and name resolution.
 
 mod configuration;
 mod contract;
@@ -37,7 +37,6 @@ pub use tool::{ComponentFacts, Tool};
 pub use tool_ref::SELECT;
 pub(crate) use tool_ref::cut;
 
-/// Maximum number of names that the error for an unknown tool lists.
 const CANDIDATES_MAX: usize = 20;
 
 /// The tools that one host can call.
@@ -56,26 +55,23 @@ pub struct Catalog(RwLock<CatalogContents>);
 #[derive(Debug, Default)]
 struct CatalogContents {
     tools: ToolIndex,
-    /// By the digest of their component, in the order in which it declares them, with where it was loaded from.
+    /// By digest, in declared order, with the origin.
     components: BTreeMap<Arc<str>, (Vec<Arc<Tool>>, String)>,
 }
 
-/// The tools by both of their names, so that adding one of thousands does not compare it with all others.
+/// Indexed by both names, so that adding a tool does not compare it with thousands.
 #[derive(Debug, Default)]
 struct ToolIndex {
-    /// By qualified name.
     by_name: BTreeMap<String, Arc<Tool>>,
     by_id: HashMap<String, Arc<Tool>>,
 }
 
-/// The name or the id that clashes between two tools of different components.
 enum NameClash<'a> {
     Name(String),
     Id(&'a str),
 }
 
 impl ToolIndex {
-    /// Returns the tool of another component that has the name or the id of `new`.
     fn clash<'a>(&self, new: &'a Tool) -> Option<(&Arc<Tool>, NameClash<'a>)> {
         let name = new.declaration().qualified_name();
         let id = &new.declaration().tool_id;
@@ -104,8 +100,8 @@ impl ToolIndex {
 }
 
 impl Catalog {
-    /// Adds all `tools` of one component, or none of them; `from` says where it was loaded from. No tool takes the name
-    /// or the id of another component's tool: rules, hooks and records tell tools apart by both (AT-DECL-02).
+    /// Adds all `tools` of one component or none; `from` is their origin. Names and ids of other components are
+    /// refused: rules, hooks and records tell tools apart by both (AT-DECL-02).
     pub fn add(&self, tools: Vec<Arc<Tool>>, from: &str) -> Result<(), Refusal> {
         let mut contents = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for tool in &tools {
@@ -148,7 +144,7 @@ impl Catalog {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the component with this digest was loaded from, as [`Self::add`] was told.
+    /// The origin given to [`Self::add`].
     pub fn origin(&self, component: &str) -> Option<String> {
         let contents = self.contents();
         contents
@@ -157,7 +153,6 @@ impl Catalog {
             .map(|(_, origin)| origin.clone())
     }
 
-    /// The tools of the component with this digest, if they were added.
     pub fn of_component(&self, digest: &str) -> Option<Vec<Arc<Tool>>> {
         let contents = self.contents();
         contents
@@ -166,13 +161,12 @@ impl Catalog {
             .map(|(tools, _)| tools.clone())
     }
 
-    /// Returns whether the component with this digest is the only one.
     pub(crate) fn has_only(&self, digest: &str) -> bool {
         let contents = self.contents();
         contents.components.len() == 1 && contents.components.contains_key(digest)
     }
 
-    /// Resolves `name`: a qualified name, a name, or an alias, in this order. Fails if it is unknown or ambiguous.
+    /// Resolves a qualified name, a name, or an alias, in this order. Fails if it is unknown or ambiguous.
     pub fn resolve(&self, name: &str) -> Result<Arc<Tool>, Refusal> {
         let contents = self.contents();
         let known = &contents.tools.by_name;
@@ -194,13 +188,13 @@ impl Catalog {
         Err(Refusal::new(ErrorCode::UnknownTool, message))
     }
 
-    /// All tools, in the order of their qualified names.
+    /// In the order of qualified names.
     pub fn tools(&self) -> Vec<Arc<Tool>> {
         self.contents().tools.by_name.values().cloned().collect()
     }
 }
 
-/// Finds the tool that `name` means among `tools`: by qualified name, name or alias, in this order; `None` if it means none.
+/// Finds a tool by qualified name, name or alias, in this order.
 ///
 /// # Errors
 ///

@@ -1,16 +1,14 @@
-//! Nulls that stand for arguments that are left out. Models write them where a schema has an optional property.
+//! Nulls for omitted arguments: models write them where a property is optional.
 
 use serde_json::Value;
 
 use toolcell_spec::{TypedFields, children};
 
-/// Maximum number of schemas that are looked at for one value.
 const SCHEMAS_MAX: usize = 64;
-/// Maximum depth of combinations of schemas, and of values.
 const DEPTH_MAX: usize = 64;
 
-/// Returns `input` without the fields that are null, and that `schema` names, does not require, and gives another type;
-/// `None` if there are none. `schema` has no references.
+/// Removes fields that are null, named, not required, and of another type; `None` if there are none. `schema` has no
+/// references.
 pub(super) fn left_out(schema: &Value, input: &Value) -> Option<Value> {
     if !has_null_field(input, 0) {
         return None;
@@ -25,7 +23,6 @@ fn has_null_field(value: &Value, depth: usize) -> bool {
         && children(value).any(|inner| is_null(inner) || has_null_field(inner, depth + 1))
 }
 
-/// Removes nulls from `value`, which `schemas` describe; returns whether it did.
 fn take_out(schemas: &[&Value], value: &mut Value, depth: usize) -> bool {
     if depth > DEPTH_MAX {
         return false;
@@ -60,7 +57,6 @@ fn take_out(schemas: &[&Value], value: &mut Value, depth: usize) -> bool {
     }
 }
 
-/// Collects `schema` and the schemas that it combines.
 fn spread<'s>(schema: &'s Value, parts: &mut Vec<&'s Value>, depth: usize) {
     if parts.len() >= SCHEMAS_MAX || depth > DEPTH_MAX {
         return;

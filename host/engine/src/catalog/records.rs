@@ -2,7 +2,6 @@ use toolcell_spec::{
     ExecutionProfile, Extra, Finding, PermissionProfile, ToolDeclaration, ToolInterface, Toolkit,
 };
 
-/// The records of one tool, and their places in the toolkit.
 pub(super) struct ToolRecords<'a> {
     pub(super) interface: Option<&'a ToolInterface>,
     pub(super) execution_profile: Option<&'a ExecutionProfile>,
@@ -11,14 +10,11 @@ pub(super) struct ToolRecords<'a> {
     pub(super) gaps: Vec<Finding>,
     /// `true` if a tool of the toolkit wants an exclusive context.
     pub(super) has_context: bool,
-    /// JSON Pointers of all records.
     places: Vec<String>,
-    /// JSON Pointer of the execution profile; empty if the tool has none.
     execution_place: String,
 }
 
 impl<'a> ToolRecords<'a> {
-    /// Finds the records of the declaration at index `at`.
     pub(super) fn from_toolkit(
         at: usize,
         declaration: &ToolDeclaration,
@@ -64,7 +60,6 @@ impl<'a> ToolRecords<'a> {
         records
     }
 
-    /// Returns whether `note` is about one of these records, or the whole toolkit.
     pub(super) fn hold(&self, note: &Finding) -> bool {
         let lists = [
             "/declarations/",
@@ -80,7 +75,6 @@ impl<'a> ToolRecords<'a> {
         self.places.iter().any(of) || !lists.iter().any(|list| note.path.starts_with(list))
     }
 
-    /// Returns a finding for each field of the profile `asked` that the host overrules, because it writes what it sees.
     pub(super) fn overruled(
         &self,
         asked: &ExecutionProfile,

@@ -1,5 +1,4 @@
-//! Local references of a JSON Schema: what they lead to, and those that are written as if the branch that holds them were
-//! a document of its own.
+//! Local references of a JSON Schema, and those that are written as if their branch were a document of its own.
 
 use std::collections::HashMap;
 
@@ -9,13 +8,10 @@ use serde_json::Value;
 use super::words::{PointerStep, pointer, subschemas};
 use toolcell_spec::TypedFields;
 
-/// Keywords that refer to a subschema.
 pub(super) const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
 
-/// The subschemas of one document, as references name them.
 pub(super) struct SubschemaTargets<'s> {
     root: &'s Value,
-    /// The `$id` of the document, without a fragment.
     id: &'s str,
     anchors: HashMap<&'s str, &'s Value>,
 }
@@ -32,7 +28,7 @@ impl<'s> SubschemaTargets<'s> {
         }
     }
 
-    /// The subschema to which `reference` leads; `None` if it leads nowhere, or to another document.
+    /// `None` for a reference to nothing or to another document.
     pub(super) fn find(&self, reference: &str) -> Option<&'s Value> {
         let fragment = match reference.split_once('#') {
             Some((document, fragment)) if document.is_empty() || document == self.id => fragment,
@@ -46,7 +42,7 @@ impl<'s> SubschemaTargets<'s> {
         self.anchors.get(&*fragment).copied()
     }
 
-    /// `schema`, or what it only refers to, over at most eight references.
+    /// Follows at most eight references.
     pub(super) fn resolved(&self, schema: &'s Value) -> &'s Value {
         let mut at = schema;
         for _ in 0..8 {
@@ -70,12 +66,10 @@ fn collect<'s>(schema: &'s Value, anchors: &mut HashMap<&'s str, &'s Value>) {
     subschemas(words).for_each(|(_, _, inner)| collect(inner, anchors));
 }
 
-/// Maximum number of references that [`anchor`] changes in one schema, and of the bytes of the new ones: a name in them
-/// may take a megabyte.
+/// Changed references per schema, and the bytes of the new ones: a name in them may take a megabyte.
 const REPAIRED_MAX: usize = 2_000;
 const REPAIRED_BYTES_MAX: usize = 1 << 20;
 
-/// Characters to escape in a URI's fragment.
 const FRAGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -89,9 +83,8 @@ const FRAGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'\\');
 
-/// Changes each `#/..` that leads nowhere in the document, so that it is relative to the nearest schema around it from
-/// which it leads somewhere: generators write a branch of a union as a document, with `$defs` of its own. One that leads
-/// nowhere from all of them stays.
+/// Makes each `#/..` that leads nowhere relative to the nearest schema around it from which it leads somewhere:
+/// generators write a union's branch as a document with its own `$defs`. Others stay.
 pub(super) fn anchor(schema: &mut Value) {
     let mut strays = DeadReferences {
         root: schema,
@@ -111,14 +104,10 @@ pub(super) fn anchor(schema: &mut Value) {
     }
 }
 
-/// The search for references that lead nowhere.
 struct DeadReferences<'s> {
     root: &'s Value,
-    /// The schemas around the current one, the outermost first, each with the number of steps that lead to it.
     above: Vec<(&'s Value, usize)>,
-    /// The steps to the current schema. They become a text only for a reference that is changed.
     steps: Vec<PointerStep<'s>>,
-    /// The pointer of a schema, the keyword in it, and its new reference.
     found: Vec<(String, &'static str, String)>,
     bytes: usize,
 }

@@ -9,10 +9,10 @@ use toolcell_spec::{
 use super::Tool;
 use super::surface::{TOOL_BUDGET, ToolAvailability};
 
-/// The types of content that every model takes: structured output, which is no block, and the reference to an artifact.
+/// Types that every model takes: structured output, which is no block, and the reference to an artifact.
 const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
 
-/// The settings of a surface: `[surface]` of toolcell.toml.
+/// Settings of a surface: `[surface]` of toolcell.toml.
 ///
 /// ```
 /// use toolcell_engine::catalog::ToolSelection;
@@ -24,19 +24,19 @@ const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
 /// ```
 #[derive(Clone, Debug)]
 pub struct ToolSelection {
-    /// Maximum number of tools that are loaded from the start (AT-N-07, AT-SURF-10).
+    /// Maximum number of initially loaded tools (AT-N-07, AT-SURF-10).
     pub budget: usize,
     /// Tools that may be called (AT-SURF-11).
     pub choice: ToolChoice,
-    /// Capabilities that a tool has to declare (AT-SURF-12).
+    /// Required capabilities (AT-SURF-12).
     pub capabilities: BTreeSet<String>,
-    /// Feature gates that are open (AT-IF-04).
+    /// Open feature gates (AT-IF-04).
     pub features: BTreeSet<String>,
     /// Abilities of the model (AT-SURF-13).
     pub model: ModelCapabilities,
-    /// The role of the caller (AT-SURF-14).
+    /// Role of the caller (AT-SURF-14).
     pub role: Option<String>,
-    /// The tools of that role: one of each of these has to match.
+    /// Tools of that role: each entry has to match.
     pub role_tools: Vec<ToolPatterns>,
 }
 
@@ -54,7 +54,7 @@ impl Default for ToolSelection {
     }
 }
 
-/// Inputs of a surface, besides its settings and tools.
+/// Inputs of a surface besides settings and tools.
 ///
 /// ```
 /// use toolcell_engine::catalog::{SurfaceConditions, ToolSelection, Surface};
@@ -65,17 +65,14 @@ impl Default for ToolSelection {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SurfaceConditions<'a> {
-    /// Mode and rules of the calls.
     pub policy: &'a Policy,
-    /// Secrets that are granted to tools, and are not set.
+    /// Secrets that are granted but not set.
     pub missing_secrets: &'a BTreeSet<String>,
 }
 
-/// Why a tool is withheld, and the rules, secrets or settings behind it.
 pub(super) type WithheldReason = (SurfaceReason, Vec<String>);
 
 impl ToolSelection {
-    /// Returns whether the model accepts content of this type.
     pub fn takes(&self, kind: &str) -> bool {
         ALWAYS_TAKEN.contains(&kind)
             || self
@@ -85,7 +82,7 @@ impl ToolSelection {
                 .is_none_or(|media| media.contains(kind))
     }
 
-    /// Replaces the blocks of `content` that the model does not take with a text that says so (AT-SURF-13).
+    /// Replaces blocks that the model does not take with a text that says so (AT-SURF-13).
     pub fn fit(&self, content: &mut [Content]) {
         if self.model.media.is_none() {
             return;
@@ -102,12 +99,12 @@ impl ToolSelection {
         }
     }
 
-    /// How many of the calls of one message or batch run at once, of at most `most` (AT-SURF-13).
+    /// Concurrent calls of one message or batch, at most `most` (AT-SURF-13).
     pub fn at_once(&self, most: usize) -> usize {
         if self.model.parallel_calls { most } else { 1 }
     }
 
-    /// Why `tool` is not for this surface; `None` if it is.
+    /// `None` if `tool` is for this surface.
     pub(super) fn withholds(
         &self,
         tool: &Tool,
@@ -172,10 +169,8 @@ impl ToolSelection {
             && policy.is_impostor(tool.declaration(), tool.component(), |name| name == only))
     }
 
-    /// The refusal of a call of `tool`, which has this standing; `None` if the call goes on. `is_impostor` says that
-    /// [`Self::mistakes`] is true of it. A tool that a rule blocks, or whose secret is missing, is refused by the phase that
-    /// decides so, because the rule or the secret may have changed. A tool that calls itself is refused where its call
-    /// begins, because that depends on the calls above.
+    /// `None` if the call goes on; `is_impostor` is [`Self::mistakes`]. Blocked tools and missing secrets are left to
+    /// their phases, because they may have changed; recursion is left to the start of the call.
     pub(super) fn refusal(
         &self,
         tool: &Tool,
@@ -242,7 +237,7 @@ impl ToolSelection {
         }
     }
 
-    /// Each setting by the word that the reason for a rebuilt surface uses (AT-SURF-17).
+    /// Settings by the words of a rebuild's reason (AT-SURF-17).
     pub(super) fn knobs(&self) -> Vec<(&'static str, String)> {
         let roles: Vec<&[String]> = self.role_tools.iter().map(ToolPatterns::texts).collect();
         vec![
@@ -259,7 +254,6 @@ impl ToolSelection {
     }
 }
 
-/// Returns whether `tool` has this qualified name, name or id.
 pub(super) fn is_called(tool: &Tool, name: &str) -> bool {
     let declaration = tool.declaration();
     declaration.name == name || declaration.tool_id == name || declaration.qualified_name() == name

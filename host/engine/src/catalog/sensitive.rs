@@ -1,5 +1,5 @@
-//! Finds the arguments of a call that must not be recorded: those that the contract names, and those that a caller sent in
-//! another shape, so that nobody knows what they hold.
+//! Finds arguments that must not be recorded: those that the contract names, and those sent in another shape, whose
+//! contents nobody knows.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use toolcell_spec::{TypedFields, children, decoded};
 
 use super::fields::{below, same_name};
 
-/// Maximum number of schemas that are looked at for one input; after that, all of it counts as unnamed.
+/// Schemas per input; after that, all of it counts as unnamed.
 const SCHEMAS_MAX: usize = 100_000;
 
-/// Calls `seen` with each field of an object that `schema` does not name, although it names others there, and with its JSON
-/// Pointer: the name may be misspelt. `known` are names that the schema does not show.
+/// Calls `seen` with each field that `schema` does not name beside others, and its JSON Pointer: the name may be
+/// misspelt. `known` are names missing from the schema.
 pub(super) fn unnamed(
     schema: &Value,
     known: &[String],
@@ -31,7 +31,6 @@ pub(super) fn unnamed(
     }
 }
 
-/// Calls `seen` with each text that is JSON, and has a field of one of `names` in it: it was encoded twice.
 pub(super) fn encoded(
     names: &[String],
     value: &mut Value,
@@ -75,7 +74,6 @@ struct FieldWalk<'s> {
 }
 
 impl<'s> FieldWalk<'s> {
-    /// Adds `schema` and all schemas that apply to the same value.
     fn add(&mut self, schema: &'s Value, to: &mut Vec<&'s Value>) {
         if to.iter().any(|other| std::ptr::eq(*other, schema)) || self.left == 0 {
             return;
@@ -156,7 +154,6 @@ impl<'s> FieldWalk<'s> {
         }
     }
 
-    /// Adds what `schema` says of the field `key`.
     fn field(&mut self, schema: &'s Value, key: &str, to: &mut Vec<&'s Value>) {
         if let Some(named) = schema
             .get("properties")

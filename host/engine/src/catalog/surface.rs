@@ -11,8 +11,8 @@ use toolcell_spec::{
 use super::selection::is_called;
 use super::{SurfaceConditions, Tool, ToolSelection};
 
-/// Default number of tools that are listed from the start. With the host's own tools, which search, load and read results,
-/// a list has 128: the APIs of large models refuse a request with more.
+/// Default number of initially listed tools. With the host's own tools, a list has 128: APIs of large models refuse
+/// more.
 pub const TOOL_BUDGET: usize = 125;
 
 /// A caller's access to a tool before it has loaded any, and the reason for its limits.
@@ -25,20 +25,17 @@ pub const TOOL_BUDGET: usize = 125;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolAvailability {
-    /// Access of the caller.
     pub state: LoadingState,
-    /// Why the tool is not listed. `None` for a tool that is listed, or that its lifecycle alone keeps from it: one that is
-    /// deprecated, a draft, or retired.
+    /// `None` for a tool that is listed, or unlisted by its lifecycle alone.
     pub reason: Option<SurfaceReason>,
 }
 
 impl ToolAvailability {
-    /// The standing of a tool that is listed.
     pub const LOADED: Self = Self {
         state: LoadingState::Loaded,
         reason: None,
     };
-    /// The standing of a tool that only other tools call.
+    /// Standing of a tool that only other tools call.
     const INTERNAL: Self = Self {
         state: LoadingState::Unavailable,
         reason: Some(SurfaceReason::RoleNotAllowed),
@@ -48,7 +45,7 @@ impl ToolAvailability {
         reason: Some(SurfaceReason::DeferredUntilDiscovered),
     };
 
-    /// The standing for a caller that has loaded the tool (AT-DEF-12). A tool that cannot be called stays unavailable.
+    /// Standing for a caller that has loaded the tool (AT-DEF-12). An uncallable tool stays unavailable.
     #[must_use]
     pub fn after_loading(self) -> Self {
         if self.state == LoadingState::Unavailable {
@@ -58,13 +55,13 @@ impl ToolAvailability {
         }
     }
 
-    /// The standing of a tool that a model without deferred tools cannot reach (AT-SURF-13).
+    /// For a model without deferred tools (AT-SURF-13).
     const UNREACHABLE: Self = Self {
         state: LoadingState::Unavailable,
         reason: Some(SurfaceReason::ModelUnsupported),
     };
 
-    /// The reason as records have it, which is a word also where the lifecycle decides (AT-N-08).
+    /// The reason for records: a word also where the lifecycle decides (AT-N-08).
     pub fn told(self) -> Option<SurfaceReason> {
         self.reason.or(match self.state {
             LoadingState::Loaded => None,
@@ -73,7 +70,7 @@ impl ToolAvailability {
         })
     }
 
-    /// The standing of `tool` by its own records (AT-LIFE-01..07, AT-IF-02); `None` if the budget decides.
+    /// Standing by the tool's own records (AT-LIFE-01..07, AT-IF-02); `None` if the budget decides.
     pub(super) fn declared(tool: &Tool) -> Option<Self> {
         let unavailable = |reason| {
             Some(Self {
@@ -109,7 +106,7 @@ impl ToolAvailability {
     }
 }
 
-/// The tools that one caller can select (AT-SURF-05..10), each with its standing, in the order in which they are offered.
+/// The tools that one caller can select (AT-SURF-05..10), in the offered order.
 ///
 /// ```
 /// use toolcell_engine::catalog::{Surface, TOOL_BUDGET};
@@ -123,24 +120,21 @@ pub struct Surface {
     impostors: Vec<Arc<Tool>>,
     selection: ToolSelection,
     id: Arc<str>,
-    /// Inputs of the surface, by the words that name a change (AT-SURF-17).
+    /// Inputs by the words that name a change (AT-SURF-17).
     knobs: Vec<(&'static str, String)>,
 }
 
-/// One tool of a surface.
 #[derive(Clone, Debug)]
 struct SurfaceEntry {
     tool: Arc<Tool>,
     standing: ToolAvailability,
-    /// The rules, secrets or settings that withhold it.
     refs: Vec<String>,
 }
 
 impl Surface {
-    /// Why the first surface of a server was built.
     pub const CREATED: &str = "created: the tools were loaded";
 
-    /// A surface of `tools` without rules, of which at most `budget` are loaded.
+    /// Without rules; at most `budget` tools are loaded.
     pub fn new(tools: Vec<Arc<Tool>>, budget: usize) -> Self {
         let conditions = SurfaceConditions {
             policy: &Policy::default(),
@@ -156,9 +150,8 @@ impl Surface {
         )
     }
 
-    /// A surface of `tools`. Those that the selection or the conditions withhold cannot be called. Of the others, those
-    /// that declare `always_load` take their places in the budget first, and are loaded even if there are more of them
-    /// (AT-N-07, AT-SURF-10). The rest follows in its order.
+    /// Tools that the selection or conditions withhold cannot be called. Of the others, `always_load` ones come first
+    /// in the budget and are loaded even if there are more (AT-N-07, AT-SURF-10).
     pub fn build(
         tools: Vec<Arc<Tool>>,
         selection: ToolSelection,
@@ -201,7 +194,7 @@ impl Surface {
         }
     }
 
-    /// The same surface for a caller that has loaded some of its tools, and knows it by the id `id` (AT-SCOPE-03).
+    /// The surface, named `id`, of a caller that has loaded some tools (AT-SCOPE-03).
     #[must_use]
     pub fn after_loading(&self, id: Arc<str>, has_loaded: impl Fn(&Tool) -> bool) -> Self {
         let mut own = Self { id, ..self.clone() };
@@ -215,39 +208,36 @@ impl Surface {
         own
     }
 
-    /// The tools and their standings.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = (&Arc<Tool>, ToolAvailability)> {
         self.tools
             .iter()
             .map(|placed| (&placed.tool, placed.standing))
     }
 
-    /// Returns whether a tool must be loaded before it can be called.
     pub fn defers(&self) -> bool {
         self.tools
             .iter()
             .any(|placed| placed.standing.state == LoadingState::Deferred)
     }
 
-    /// The same for the same tools under the same settings, rules and secrets (AT-SURF-01).
+    /// Same for the same tools, settings, rules and secrets (AT-SURF-01).
     pub fn id(&self) -> &Arc<str> {
         &self.id
     }
 
-    /// The settings of the surface.
     pub fn selection(&self) -> &ToolSelection {
         &self.selection
     }
 
-    /// The tool with this qualified name, name or id, else with this alias.
+    /// Searches qualified names, names and ids, then aliases.
     pub fn find(&self, word: &str) -> Option<(&Arc<Tool>, ToolAvailability)> {
         let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
         let named = self.tools().find(|(tool, _)| is_called(tool, word));
         named.or_else(|| self.tools().find(|(tool, _)| is_alias(tool)))
     }
 
-    /// The refusal of a call of `tool`, or of a call by `name` if it is not resolved; `None` if the call goes on. A name can
-    /// mean several tools, and whatever it resolves to must be callable: so the first refusal of them counts.
+    /// The refusal of a call; `None` if it goes on. An unresolved name can mean several tools, which must all be
+    /// callable.
     pub fn judge(&self, tool: Option<&Arc<Tool>>, name: &str) -> Option<Refusal> {
         let is_meant = |known: &Arc<Tool>| match tool {
             Some(tool) => is_same(known, tool),
@@ -269,8 +259,7 @@ impl Surface {
         meant.find_map(|(tool, standing)| self.refusal(tool, standing))
     }
 
-    /// The refusal of a call of `tool`, which has this standing here; `None` if the call goes on. A deferred tool, and one
-    /// that a rule or a missing secret blocks, are refused by later phases.
+    /// `None` if the call goes on. Deferred and blocked tools are left to later phases.
     pub fn refusal(&self, tool: &Tool, standing: ToolAvailability) -> Option<Refusal> {
         let is_impostor = self
             .impostors
@@ -281,8 +270,8 @@ impl Surface {
             .filter(|_| guard!("surface"))
     }
 
-    /// Returns whether another tool can call `tool`, with its `standing` here: also if it is deferred, because only a
-    /// model must load its schema first, or internal and not otherwise withheld (AT-IF-02).
+    /// Returns whether another tool can call `tool`: also a deferred one, because only a model must load its schema,
+    /// and an internal one (AT-IF-02).
     pub fn is_callable(&self, tool: &Tool, standing: ToolAvailability) -> bool {
         let is_alone =
             |placed: &SurfaceEntry| is_same(&placed.tool, tool) && placed.refs.is_empty();
@@ -297,7 +286,7 @@ impl Surface {
         standing.state != LoadingState::Unavailable && self.refusal(tool, standing).is_none()
     }
 
-    /// Describes the change since `before`, such as `updated: policy, tools`; `None` if both have the same id.
+    /// Such as `updated: policy, tools`; `None` if both have the same id.
     pub fn update(&self, before: &Self) -> Option<String> {
         let changed = self
             .knobs
@@ -308,15 +297,14 @@ impl Surface {
         (!changes.is_empty()).then(|| format!("updated: {}", changes.join(", ")))
     }
 
-    /// The ids of the tools with a state, in their order.
     pub fn ids(&self, state: LoadingState) -> Vec<&str> {
         let with = self.tools().filter(|(_, standing)| standing.state == state);
         with.map(|(tool, _)| tool.declaration().tool_id.as_str())
             .collect()
     }
 
-    /// The record of this surface (AT-SURF-00..17). The caller knows the tools by `names`, in the same order; `reason` says
-    /// why the surface was built.
+    /// The record of this surface (AT-SURF-00..17). `names` are the caller's, in the same order; `reason` is why it was
+    /// built.
     pub fn record(
         &self,
         names: &[String],
@@ -399,7 +387,7 @@ impl Surface {
 }
 
 impl SurfaceEntry {
-    /// `None` for a tool that is listed.
+    /// `None` for a listed tool.
     fn withheld(&self, name: &str) -> Option<WithheldTool> {
         let declaration = self.tool.declaration();
         Some(WithheldTool {
@@ -412,12 +400,10 @@ impl SurfaceEntry {
     }
 }
 
-/// Returns whether both are the same tool of the same component.
 fn is_same(one: &Tool, other: &Tool) -> bool {
     one.component() == other.component() && one.declaration().name == other.declaration().name
 }
 
-/// Gives each tool its standing.
 fn placed(
     tools: Vec<Arc<Tool>>,
     selection: &ToolSelection,
@@ -489,7 +475,6 @@ mod tests {
     use toolcell_spec::SurfaceReason;
     use toolcell_spec::dialect::agent_tool;
 
-    /// One tool for each pair of a lifecycle and the fields of an interface.
     fn tools(each: &[(&str, Value)]) -> Vec<Arc<Tool>> {
         let mut declarations = Vec::new();
         let mut interfaces = Vec::new();

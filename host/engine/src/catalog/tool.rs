@@ -18,17 +18,14 @@ use super::load::LoadBudget;
 use super::locks::DeclaredLocks;
 use super::records::ToolRecords;
 
-/// Maximum number of tools with an invalid contract that are reported.
 const ERRORS_MAX: usize = 32;
-/// Maximum length of the text that replaces a withheld output, in characters.
 const FALLBACK_CHARS_MAX: usize = 1_000;
 
-/// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
-/// and of IronClaw's tools.
+/// Interfaces for calling tools, then for requests: of toolcell, WASI and IronClaw.
 const CALLING: [&str; 2] = ["toolcell:tool/tools@", "near:agent/host@"];
 const SENDING: [&str; 2] = ["wasi:http/", "near:agent/host@"];
 
-/// Facts that the host observed about a component. The execution profile's flags come from them, never from a claim.
+/// Observed facts about a component: the execution profile's flags come from them, never from a claim.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentFacts {
     /// `sha256:<hex>` of the component.
@@ -37,14 +34,13 @@ pub struct ComponentFacts {
     pub validates: bool,
     pub classifies: bool,
     pub configures: bool,
-    /// `true` if the host makes artifacts of the files that the component leaves in its scratch folder.
+    /// `true` if files left in its scratch folder become artifacts.
     pub leaves_files: bool,
-    /// `true` if the component uses files without declaring which of its tools do, and how.
+    /// `true` if it uses files without declaring for which tools and how.
     pub takes_granted_files: bool,
 }
 
 impl ComponentFacts {
-    /// Returns whether the component imports one of `interfaces`.
     fn import(&self, interfaces: &[&str]) -> bool {
         self.imports
             .iter()
@@ -72,30 +68,23 @@ pub struct Tool {
     contract: Arc<ToolContract>,
     component: Arc<str>,
     name: Arc<str>,
-    /// References to what runs the tool, for records.
     runtime_refs: Vec<String>,
-    /// The arguments that hold a call's permission subjects.
     subjects: Vec<SubjectField>,
-    /// The ids that the tool has in other protocols.
     native_ids: Vec<String>,
     locks: DeclaredLocks,
-    /// Demands of its records that this host cannot meet.
     gaps: Vec<Finding>,
     validates: bool,
     classifies: bool,
     configuration: ToolSettings,
-    /// `true` if the component imports the interface for calling other tools.
     calls_tools: bool,
     takes_granted_files: bool,
     keeping: OutputRetention,
-    /// The parts of its records that have no effect on this host.
     notes: Vec<Finding>,
 }
 
 impl Tool {
-    /// Builds the tools of `toolkit`, whose references are known to resolve; `notes` are about all of it. One invalid
-    /// contract refuses all tools. The errors name each invalid contract, at most 32 of them, and stop at the one with
-    /// which the tools together exceed the load budget or `wall`.
+    /// Builds the tools of `toolkit`, whose references resolve. One invalid contract refuses all. The errors name at
+    /// most 32, and stop where the load budget or `wall` is exceeded.
     pub fn from_toolkit(
         toolkit: Toolkit,
         notes: &[Finding],
@@ -105,8 +94,8 @@ impl Tool {
         Self::all(toolkit, notes, facts, LoadBudget::new(wall))
     }
 
-    /// Does what [`Self::from_toolkit`] does for a toolkit that it accepted before, in this version of the checks: nothing
-    /// is measured again, and schemas are compiled when they are first needed.
+    /// As [`Self::from_toolkit`], for a toolkit accepted by this version of the checks: nothing is measured, and
+    /// schemas are compiled when first needed.
     pub fn from_accepted(
         toolkit: Toolkit,
         notes: &[Finding],
@@ -221,27 +210,26 @@ impl Tool {
         })
     }
 
-    /// The tool's declaration (AT-DECL-01..18), without internal-only fields in what a model may see.
+    /// The declaration (AT-DECL-01..18), without internal-only fields for a model.
     pub fn declaration(&self) -> &Arc<ToolDeclaration> {
         &self.declaration
     }
 
-    /// The tool's interface (AT-IF-01..10); `None` if it declares none.
+    /// The interface (AT-IF-01..10); `None` if undeclared.
     pub fn interface(&self) -> Option<&ToolInterface> {
         self.interface.as_ref()
     }
 
-    /// How the tool runs (AT-EXEC-01..16), with flags that the host observed.
+    /// The execution profile (AT-EXEC-01..16), with observed flags.
     pub fn execution_profile(&self) -> &ExecutionProfile {
         &self.execution_profile
     }
 
-    /// The permissions that the tool asks for (AT-PERM-01..18); empty if it declares none.
+    /// The requested permissions (AT-PERM-01..18); empty if undeclared.
     pub fn permission_profile(&self) -> &PermissionProfile {
         &self.permission_profile
     }
 
-    /// The compiled schemas of the tool's arguments and output.
     pub fn contract(&self) -> &Arc<ToolContract> {
         &self.contract
     }
@@ -251,32 +239,30 @@ impl Tool {
         &self.component
     }
 
-    /// The name by which the component knows the tool.
+    /// The component's name for the tool.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// References to what runs the tool, for records: `component:sha256:<hex>` (AT-INV-16).
+    /// References for records: `component:sha256:<hex>` (AT-INV-16).
     pub fn runtime_refs(&self) -> &[String] {
         &self.runtime_refs
     }
 
-    /// The arguments that hold a call's permission subjects (AT-IF-07).
+    /// Arguments with a call's permission subjects (AT-IF-07).
     pub fn subjects(&self) -> &[SubjectField] {
         &self.subjects
     }
 
-    /// The ids that the tool has in other protocols, by its own word (AT-IF-01).
+    /// Declared ids in other protocols (AT-IF-01).
     pub(crate) fn native_ids(&self) -> &[String] {
         &self.native_ids
     }
 
-    /// Locks for resources that the host does not know.
     pub(crate) fn locks(&self) -> &DeclaredLocks {
         &self.locks
     }
 
-    /// A word of the tool's interface, if it has one.
     fn declared<T>(&self, word: impl Fn(&ToolInterface) -> Option<T>) -> Option<T> {
         self.interface.as_ref().and_then(word)
     }
@@ -285,7 +271,6 @@ impl Tool {
         self.declaration.output_contract.as_ref()
     }
 
-    /// Why no call of the tool can run: its records demand what this host cannot do. `None` if there is no such demand.
     pub(crate) fn gap(&self) -> Option<Refusal> {
         let gap = self.gaps.first()?;
         let id = &self.declaration.tool_id;
@@ -302,20 +287,18 @@ impl Tool {
         visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
     }
 
-    /// Returns whether the tool's schema is, as it declares, listed only after a caller loads it (AT-LIFE-05,
-    /// AT-IF-02).
+    /// Returns whether, as declared, the schema is listed only after a caller loads it (AT-LIFE-05, AT-IF-02).
     pub(crate) fn is_deferred(&self) -> bool {
         let visibility = self.declared(|interface| interface.schema_visibility);
         self.declaration.lifecycle == Lifecycle::Deferred
             || visibility == Some(SchemaVisibility::Deferred)
     }
 
-    /// Returns whether a user takes part in each call.
     pub(crate) fn needs_user(&self) -> bool {
         self.declared(|interface| interface.requires_user_interaction) == Some(true)
     }
 
-    /// Why rules and policies that the tool names may not be heard, so that a call needs an approval.
+    /// Reason why rules and policies that the tool names may be unheard: a call then needs an approval.
     pub(crate) fn unheard(&self) -> Option<&'static str> {
         if !self.permission_profile.policy_refs.is_empty() {
             return Some("its profile names policies that are not known here");
@@ -337,13 +320,12 @@ impl Tool {
         (!are_heard).then_some("its rule_matching_fields name what no argument is declared to hold")
     }
 
-    /// The parts of the tool's records that have no effect on this host: unknown fields, unused hints, flags that the
-    /// host writes.
+    /// Record parts without effect on this host.
     pub fn notes(&self) -> &[Finding] {
         &self.notes
     }
 
-    /// Returns whether listings show the tool. Any other tool runs only for callers that know its name, or never.
+    /// Returns whether listings show the tool: others run only for callers that know their name, or never.
     pub fn is_offered(&self) -> bool {
         self.declaration.lifecycle.is_offered()
             && self.is_enabled()
@@ -351,14 +333,14 @@ impl Tool {
             && !self.is_internal()
     }
 
-    /// Returns whether the tool's interface lets it be selected everywhere (AT-IF-04).
+    /// Returns whether the tool can be selected everywhere (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
         self.interface
             .as_ref()
             .is_none_or(ToolInterface::is_enabled)
     }
 
-    /// The feature gate on which it depends whether the tool can be selected.
+    /// The feature gate that allows selecting the tool.
     pub fn feature(&self) -> Option<&str> {
         self.interface.as_ref().and_then(ToolInterface::feature)
     }
@@ -378,13 +360,12 @@ impl Tool {
         self.configuration.is_taken()
     }
 
-    /// Gives the tool settings, the JSON text of an object, which each of its calls passes to the component before it runs.
-    /// They are not secret: the tool may say them. Giving the same settings again changes nothing.
+    /// Gives the tool settings, a JSON object that each call passes to the component first. They are not secret: the
+    /// tool may say them. Repeating them changes nothing.
     ///
     /// # Errors
     ///
-    /// A component that takes no settings; other settings than before; and a text that is larger than 64 KiB, or not an
-    /// object.
+    /// A component that takes no settings; other settings than before; a text larger than 64 KiB or not an object.
     pub fn configure(&self, config: &str) -> Result<(), Refusal> {
         self.configuration.give(config).map_err(|(code, why)| {
             let message = format!(
@@ -395,7 +376,6 @@ impl Tool {
         })
     }
 
-    /// The settings that the tool was given, as the JSON text of an object.
     pub(crate) fn configuration(&self) -> Option<&Arc<str>> {
         self.configuration.given()
     }
@@ -415,12 +395,12 @@ impl Tool {
         self.execution_profile.supports_context_modifiers == Some(true)
     }
 
-    /// The tool's own policy for its context modifiers, if it declares one (AT-IF-08).
+    /// The tool's policy for its context modifiers, if declared (AT-IF-08).
     pub(crate) fn context_modifier_policy(&self) -> Option<ContextModifierPolicy> {
         self.declared(|interface| interface.context_modifier_policy)
     }
 
-    /// Claims of the interface for every input.
+    /// Claims for every input.
     pub fn facts(&self) -> SafetyFacts {
         self.interface
             .as_ref()
@@ -428,7 +408,7 @@ impl Tool {
             .unwrap_or_default()
     }
 
-    /// Effects to assume for the tool (AT-N-03).
+    /// Assumed effects (AT-N-03).
     pub(crate) fn effects(&self) -> Effects {
         Effects::from_records(
             &self.declaration.tool_kind,
@@ -437,18 +417,18 @@ impl Tool {
         )
     }
 
-    /// The shortest timeout that the tool itself asks for, in milliseconds.
+    /// The shortest timeout that the tool asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
         let interface = self.declared(|interface| interface.timeout_ms);
         least(interface, self.execution_profile.timeout_ms)
     }
 
-    /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
+    /// Declared maximum of inline output in bytes (AT-OUT-05).
     pub fn max_inline_bytes(&self) -> Option<u64> {
         self.output_contract()?.max_inline_bytes
     }
 
-    /// Maximum length of inline output in characters, if the tool declares one (AT-OUT-05, AT-IF-10).
+    /// Declared maximum of inline output in characters (AT-OUT-05, AT-IF-10).
     pub fn max_inline_chars(&self) -> Option<u64> {
         let contract = self
             .output_contract()
@@ -457,12 +437,12 @@ impl Tool {
         least(contract, interface)
     }
 
-    /// The tool's own limits on keeping its output (AT-OUT-06). `secret` data is in no result.
+    /// The tool's limits on keeping output (AT-OUT-06). `secret` data is in no result.
     pub fn keeping(&self) -> OutputRetention {
         self.keeping
     }
 
-    /// The strategy for the output of the tool, as far as its size does not decide (AT-IF-10).
+    /// The output strategy where size does not decide (AT-IF-10).
     pub(super) fn persistence_policy(&self) -> Strategy {
         let contract = self
             .output_contract()
@@ -478,13 +458,13 @@ impl Tool {
         }
     }
 
-    /// The artifacts without which an output is only partial (AT-OUT-04).
+    /// Artifacts without which an output is only partial (AT-OUT-04).
     pub fn artifact_expectations(&self) -> &[ArtifactExpectation] {
         self.output_contract()
             .map_or(&[][..], |contract| &contract.artifact_expectations)
     }
 
-    /// The model's text for an output that was dropped or redacted (AT-OUT-09).
+    /// The text for a dropped or redacted output (AT-OUT-09).
     pub fn fallback_summary(&self) -> Option<String> {
         let summary = self.output_contract()?.fallback_summary.as_deref()?;
         let cut: String = summary.chars().take(FALLBACK_CHARS_MAX).collect();
@@ -492,7 +472,7 @@ impl Tool {
     }
 }
 
-/// The lower of two limits. The compiler makes 16 KiB of code of a minimum over an array, and each call would read them.
+/// Not a minimum over an array, whose 16 KiB of code each call would read.
 fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -500,7 +480,6 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Limits that the tool's records set on keeping its output.
 fn keeping(
     declaration: &ToolDeclaration,
     interface: Option<&ToolInterface>,
@@ -526,8 +505,8 @@ fn keeping(
     })
 }
 
-/// Gives each profile an id of its own where tools share one and the host saw them differ: a reference leads to one record
-/// (AT-DECL-15, AT-EXEC-02).
+/// Gives profiles with one id but different observations separate ids: a reference leads to one record (AT-DECL-15,
+/// AT-EXEC-02).
 fn profiles_apart(tools: &mut [Tool]) {
     let permissions = apart(tools, |tool| {
         // They differ only in the sandbox that the interface of one tool names.
@@ -571,8 +550,8 @@ fn profiles_apart(tools: &mut [Tool]) {
     }
 }
 
-/// The ids of profiles under which not all tools have the same content. Each is compared with the first one of its id, so that
-/// it is cheap for any number of tools.
+/// Ids of profiles with different contents. Each is compared only with the first of its id, which is cheap for any
+/// number of tools.
 fn apart<'t, C: PartialEq>(
     tools: &'t [Tool],
     profile: impl Fn(&'t Tool) -> (&'t String, C),
@@ -589,7 +568,7 @@ fn apart<'t, C: PartialEq>(
     shared
 }
 
-/// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.
+/// A pointer that leads to no argument is an error: it would narrow nothing.
 fn subjects(
     interface: Option<&ToolInterface>,
     schema: &Value,
@@ -614,7 +593,7 @@ fn subjects(
     interface.permission_subjects.iter().map(subject).collect()
 }
 
-/// The effective execution profile: the component's imports, `interface` and `permission` determine what the tool supports.
+/// The effective profile: imports, `interface` and `permission` determine what the tool supports.
 fn seen(
     asked: ExecutionProfile,
     interface: Option<&ToolInterface>,

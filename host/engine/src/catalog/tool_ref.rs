@@ -6,12 +6,10 @@ use super::{Tool, ToolAvailability};
 
 /// Prefix of a query for exact names.
 pub const SELECT: &str = "select:";
-/// Maximum length of a title, hint or description in a reference, in characters.
 const SHOWN_CHARS_MAX: usize = 300;
 
 impl Tool {
-    /// The tool without its schemas (AT-DEF-01..10), for a caller that knows it as `name`; `score` is the relevance of a
-    /// match.
+    /// The tool without its schemas (AT-DEF-01..10); the caller knows it as `name`.
     pub(crate) fn reference(
         &self,
         name: &str,
@@ -55,7 +53,6 @@ impl Tool {
     }
 }
 
-/// Changes each text below `fields`.
 fn each_text(fields: &mut Extra, change: &dyn Fn(&mut String)) {
     for value in fields.values_mut() {
         match value {
@@ -66,7 +63,6 @@ fn each_text(fields: &mut Extra, change: &dyn Fn(&mut String)) {
     }
 }
 
-/// The first `chars_max` characters of `text`, with a mark if there are more.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),

@@ -6,22 +6,18 @@ use serde_json::{Map, Value};
 
 use toolcell_spec::TypedFields;
 
-/// Maximum number of properties of a branch that are taken for the one that decides.
 const CANDIDATES_MAX: usize = 64;
-/// Maximum number of constants in all branches of a union.
 const VALUES_MAX: usize = 10_000;
 
-/// The property that decides which branch of a union a value belongs to.
+/// The property that decides a value's branch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct UnionTag {
     pub(super) name: String,
-    /// Its constants, by the branch.
     pub(super) values: Vec<Vec<Value>>,
 }
 
 impl UnionTag {
-    /// The property that has other constants in each of `branches`, given by its schema there; one that all of them
-    /// require, if there is one.
+    /// Finds the property that has other constants in each branch, preferably a required one.
     pub(super) fn find<'s>(
         branches: &[&'s Map<String, Value>],
         resolved: &dyn Fn(&'s Value) -> &'s Value,
@@ -62,7 +58,6 @@ impl UnionTag {
         })
     }
 
-    /// The branch of `value`, by the constant that it has.
     pub(super) fn branch(&self, value: &Value) -> Option<usize> {
         self.values
             .iter()
@@ -70,7 +65,7 @@ impl UnionTag {
     }
 }
 
-/// The only values that `schema` accepts, if it lists them.
+/// `None` if `schema` does not list its values.
 pub(super) fn choices(schema: &Value) -> Option<&[Value]> {
     match (schema.get("const"), schema.get("enum")) {
         (Some(constant), _) => Some(std::slice::from_ref(constant)),
@@ -79,12 +74,10 @@ pub(super) fn choices(schema: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Returns whether a value of `schema` needs the property `name`.
 pub(super) fn requires(schema: &Map<String, Value>, name: &str) -> bool {
     schema.list("required").iter().any(|one| one == name)
 }
 
-/// A constant as a reader knows it: without quotes, if it is a text of plain characters.
 pub(super) fn shown(value: &Value) -> String {
     const CHARS_MAX: usize = 60;
     let text = match value {
@@ -97,7 +90,6 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns whether `text` needs no quotes in a sentence.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && text

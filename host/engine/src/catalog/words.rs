@@ -3,19 +3,16 @@
 use serde_json::{Map, Value};
 use toolcell_spec::escaped_step;
 
-/// Kind of subschemas in a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SubschemaKind {
-    /// Schemas by the name of a property or a definition.
+    /// By the name of a property or definition.
     Named,
-    /// A list of schemas.
     Listed,
     One,
     /// No schema.
     Other,
 }
 
-/// Returns what `value` holds, which is the value of the keyword `word` in a schema.
 pub(super) fn below(word: &str, value: &Value) -> SubschemaKind {
     match (word, value) {
         (
@@ -45,15 +42,13 @@ pub(super) fn below(word: &str, value: &Value) -> SubschemaKind {
     }
 }
 
-/// A step of a JSON Pointer. Steps become a text only where it is shown or kept: a name may take megabytes.
+/// A step of a JSON Pointer, made a text only where shown or kept: a name may take megabytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PointerStep<'s> {
     Name(&'s str),
     At(usize),
 }
 
-/// The schemas directly below a schema with these `words`: the keyword that holds each, the step below that keyword to it, and
-/// the schema itself.
 pub(super) fn subschemas<'s>(
     words: &'s Map<String, Value>,
 ) -> impl Iterator<Item = (&'s str, Option<PointerStep<'s>>, &'s Value)> {

@@ -24,12 +24,11 @@ use toolcell_spec::{
     ToolSearchResult,
 };
 
-/// Maximum length of a query, in characters. A search takes time in proportion to it.
+/// In characters: a search takes proportional time.
 pub const QUERY_CHARS_MAX: usize = 1_000;
 /// Default and maximum number of results.
 pub const RESULTS: usize = 5;
 pub const RESULTS_MAX: usize = 50;
-/// Maximum length of a searched text, in characters, as for a description.
 const SEARCHED_CHARS_MAX: usize = 16_000;
 
 /// A query that was read.
@@ -91,7 +90,6 @@ impl ToolQuery {
         })
     }
 
-    /// Returns whether the query is for exact names or for words.
     pub fn query_type(&self) -> QueryType {
         match self.kind {
             QueryKind::Select(_) => QueryType::Select,
@@ -111,11 +109,9 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A tool that can be found.
 #[derive(Debug)]
 struct SearchEntry {
     tool: Arc<Tool>,
-    /// The name by which the caller loads and calls the tool.
     name: String,
     qualified_name: String,
     standing: ToolAvailability,
@@ -155,7 +151,7 @@ impl SearchEntry {
     }
 }
 
-/// Finds the tools of one surface. To build one, and to search, blocks the thread.
+/// Finds the tools of one surface. Building and searching block the thread.
 ///
 /// ```
 /// use toolcell_engine::catalog::Surface;
@@ -265,8 +261,7 @@ impl ToolFinder {
         })
     }
 
-    /// The tools with exactly this name: the caller's name or the qualified one, else the bare one, else an alias. Several
-    /// tools may share one of the last two.
+    /// Tools with exactly this caller's or qualified name, else bare name, else alias; the last two can be shared.
     fn named(&self, name: &str) -> Vec<&SearchEntry> {
         let find = |is: &dyn Fn(&SearchEntry) -> bool| {
             self.entries

@@ -10,7 +10,6 @@ use crate::catalog::{ComponentFacts, Surface, Tool};
 use toolcell_spec::dialect::agent_tool;
 use toolcell_spec::{ErrorCode, LoadingState, NextAction, QueryType, ToolSearchResult};
 
-/// The maximum number of tools of one component.
 const COMPONENT: usize = 256;
 
 pub(super) fn declared(namespace: &str, name: &str, more: Value) -> Value {
@@ -25,7 +24,6 @@ pub(super) fn declared(namespace: &str, name: &str, more: Value) -> Value {
     declaration
 }
 
-/// The tools, each namespace in as few components as possible.
 fn tools(declarations: &[Value]) -> Vec<Arc<Tool>> {
     let load = |(at, declarations): (usize, &[Value])| {
         let described =
@@ -146,7 +144,7 @@ fn words_that_most_tools_have_fill_up_a_result_in_the_order_of_the_tools() {
     assert_eq!(last, ["many.t100", "many.t0"], "deprecated tools come last");
 }
 
-/// The last two tools that the words of `query` rank, of all.
+/// The last two tools that the words rank, of all.
 fn words_of_all(finder: &ToolFinder, query: &str) -> Vec<String> {
     let QueryKind::Keyword(words) = ToolQuery::parse(query).unwrap().kind else {
         panic!()

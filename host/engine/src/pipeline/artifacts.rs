@@ -1,4 +1,4 @@
-//! Artifacts of a call: who may write some, which references to them count, and which are kept.
+//! Artifacts of a call: writers, valid references, and which are kept.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,9 @@ use toolcell_spec::{ARTIFACT, Content, ErrorClass, ErrorCode, Refusal};
 use super::call_state::CallState;
 use super::map_result::MappedResult;
 
-/// Maximum characters of a reference that an error quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
-/// Returns the store of the tool's artifacts, which also counts the artifacts of its calls; `None` if its component
-/// imports neither.
+/// Also counts the artifacts of the tool's calls; `None` if its component imports neither.
 pub(super) fn begin(journey: &CallState<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
     (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools()).then(|| {
         Artifacts::new(
@@ -27,12 +25,8 @@ pub(super) fn begin(journey: &CallState<'_>, tool: &Tool, limits: &Limits) -> Op
     })
 }
 
-/// Replaces the fields of each reference of an output with the host's. A field of the guest would be in the result
-/// whatever its size, because a reference is never moved to a payload.
-///
-/// # Errors
-///
-/// `artifact_ref_invalid`: a reference that is not to an artifact that this call finished, or that occurs twice.
+/// Replaces the fields of each reference with the host's, because a guest's would be in the result whatever their size.
+/// Fails with `artifact_ref_invalid` for a repeated reference, or one not finished by this call.
 pub(super) fn resolve(journey: &CallState<'_>, content: &mut [Content]) -> Result<(), Refusal> {
     let mut seen = HashSet::new();
     for block in content.iter_mut().filter(|block| block.kind == ARTIFACT) {
@@ -57,8 +51,8 @@ pub(super) fn resolve(journey: &CallState<'_>, content: &mut [Content]) -> Resul
     Ok(())
 }
 
-/// Stores the artifacts that the output refers to, and removes all others. `barred` is the code and the reason if the result
-/// may not be stored. An output whose artifacts cannot be stored is withheld.
+/// Stores the referenced artifacts and removes the others. `barred` is why the result may not be stored. Without its
+/// artifacts, an output is withheld.
 pub(super) async fn keep(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,
@@ -101,7 +95,6 @@ pub(super) async fn keep(
     Vec::new()
 }
 
-/// Code, reason and detail of a failure to store something; `what` begins the reason.
 pub(super) fn not_stored(what: &str, error: &anyhow::Error) -> (ErrorCode, String, Option<String>) {
     let mut why = what.to_owned();
     if let Some(full) = error.downcast_ref::<NoPayloadRoom>() {

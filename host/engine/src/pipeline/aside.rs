@@ -1,6 +1,5 @@
-//! Runs long work on untrusted data on threads of its own, so that other calls go on, within the call's time and
-//! cancellation. A check of a contract cannot be interrupted: after a timeout or a cancellation it runs to its end,
-//! which its budget bounds, and its result is dropped.
+//! Runs long work on untrusted data on its own threads, so that other calls go on. A check cannot be interrupted: after
+//! a timeout or cancellation it runs on within its budget, and its result is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -19,18 +18,14 @@ use toolcell_system::pool::{Pool, UnfinishedJob};
 use super::Request;
 use super::call_state::CallState;
 
-/// Maximum number of tasks that wait for a thread, of all callers together.
 const WAITING_MAX: usize = 4_096;
-/// Maximum number of tasks of one caller that run or wait for a thread, and of threads. A caller with more tasks waits
-/// for its own.
+/// Tasks of one caller that run or wait, and number of threads.
 const OF_CALLER_MAX: usize = 8;
-/// Stack of each thread, in bytes, because a schema and a value may be nested a thousand deep. Only the part in use
-/// takes memory.
+/// In bytes: schema and value may be nested a thousand deep. Only the used part takes memory.
 const STACK_BYTES: usize = 64 << 20;
-/// Time after which a rejected client may try again, in seconds.
 const RETRY_SECONDS: f64 = 1.0;
 
-/// Uses half of the processors, so that the other half serves other calls.
+/// Half of the processors, so that the other half serves other calls.
 static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
     let threads = available_parallelism()
         .map_or(1, |all| all.get() / 2)
@@ -38,29 +33,20 @@ static POOL: LazyLock<Option<Pool>> = LazyLock::new(|| {
     Pool::new("checks", threads, WAITING_MAX, STACK_BYTES).ok()
 });
 
-/// Loads components and their contracts, apart from the checks of what clients send, so that a new denial takes effect
-/// however many checks wait.
+/// Separate from checks for clients, so that a new denial takes effect however many checks wait.
 static LOADING: LazyLock<Option<Pool>> =
     LazyLock::new(|| Pool::new("loading", 1, WAITING_MAX, STACK_BYTES).ok());
 
 static SHARES: LazyLock<CallerShares> = LazyLock::new(|| CallerShares::new(OF_CALLER_MAX));
 
-/// Runs `work` on a thread for checks.
-///
-/// # Errors
-///
-/// `rate_limited`, if too many tasks wait already.
+/// `rate_limited` if too many tasks wait.
 pub(super) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
     on(POOL.as_ref(), work).await
 }
 
-/// Runs `work` on the thread that loads components and their contracts.
-///
-/// # Errors
-///
-/// `rate_limited`, if too many tasks wait already.
+/// Runs `work` on the thread for loading components; `rate_limited` if too many tasks wait.
 pub async fn load<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -85,14 +71,12 @@ async fn on<T: Send + 'static>(
     })
 }
 
-/// The long checks of one call: who makes it, how long all of them may take together, and what ends them early.
 #[derive(Debug)]
 pub(super) struct LongChecks {
     caller: Option<String>,
     wall: Duration,
     cancellation: Cancellation,
-    /// Microseconds that they have taken, their waits for a thread included. The time of the tool and of approvers does
-    /// not count.
+    /// Microseconds, including waits for a thread; not the tool's or approvers' time.
     micros: AtomicU64,
 }
 
@@ -106,11 +90,8 @@ impl LongChecks {
         }
     }
 
-    /// Runs `work`, which `what` names in messages, on a thread for checks when it is the caller's turn.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`run`], `timeout` when the time for all checks of the call is over, and the refusal of a canceled call.
+    /// Runs `work` in the caller's turn. Fails as [`run`], with `timeout` once the checks' time is over, or for a
+    /// canceled call.
     pub(super) fn run<'a, T: Send + 'static>(
         &'a self,
         what: &'static str,
@@ -120,11 +101,7 @@ impl LongChecks {
         Box::pin(self.in_time(what, work))
     }
 
-    /// Runs `work` here if it is quick, otherwise as [`Self::run`] does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::run`].
+    /// As [`Self::run`], but here if `work` is quick.
     pub(super) async fn run_if<T: Send + 'static>(
         &self,
         is_long: bool,
@@ -138,7 +115,7 @@ impl LongChecks {
         }
     }
 
-    /// Runs `work` in what is left of the time; `None` if nothing is left, or too little.
+    /// `None` if too little time is left.
     async fn spend<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let spent = Duration::from_micros(self.micros.load(Ordering::Relaxed));
         let left = self.wall.saturating_sub(spent);
@@ -179,15 +156,13 @@ impl LongChecks {
 type SchemaCheck = fn(&ToolContract, &Value) -> Result<(), CheckFailure>;
 type IsLight = fn(&ToolContract, &Value, usize) -> bool;
 
-/// The schema of a contract that an input is checked against.
 #[derive(Clone, Copy)]
 pub(super) enum InputSchema {
     Model,
     Call,
 }
 
-/// Checks an input against a contract: inline if that is quick, otherwise on a thread for checks. The outer error ends
-/// the call, whatever the input is.
+/// On a thread for checks unless quick. The outer error ends the call, whatever the input is.
 pub(super) async fn check_input(
     journey: &CallState<'_>,
     contract: &Arc<ToolContract>,
@@ -231,7 +206,6 @@ mod tests {
     };
     use toolcell_policy::Limits;
 
-    /// Held by tests that take all threads for checks.
     static ALL_THREADS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     #[tokio::test]

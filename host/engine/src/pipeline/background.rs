@@ -25,21 +25,20 @@ struct BackgroundState {
     // Weak: the listeners of a call learn that it has ended when its trail is dropped.
     trail: OnceLock<WeakTrail>,
     can_be_left: AtomicBool,
-    /// `true` once its caller can return for the call in a later process.
+    /// `true` once its caller can return in a later process.
     returns: watch::Sender<bool>,
-    /// How many rounds of questions the caller was shown.
     rounds: AtomicUsize,
 }
 
 impl Background {
-    /// Records that the caller waits no more. Nothing is recorded before the call began and after it ended.
+    /// Records that the caller waits no more; nothing before the call begins or after it ends.
     pub fn enter(&self) {
         if let Some(trail) = self.0.trail.get().and_then(WeakTrail::upgrade) {
             trail.reached(ProgressStatus::Backgrounded);
         }
     }
 
-    /// The handle of a call whose caller came back in this process, and was shown so many `rounds` of questions before.
+    /// For a caller that came back in this process after `rounds` rounds of questions.
     pub fn returned(rounds: usize) -> Self {
         let background = Self(Arc::new(BackgroundState {
             rounds: AtomicUsize::new(rounds),
@@ -49,8 +48,8 @@ impl Background {
         background
     }
 
-    /// Counts one more round of questions that the caller is shown, and returns its number, from 1 on. A name of an answer
-    /// with this number is for that round alone, also in a later process.
+    /// Counts a round shown to the caller, from 1 on. An answer name with this number is for that round alone, also in
+    /// a later process.
     pub fn begin_round(&self) -> usize {
         self.0.rounds.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -59,13 +58,11 @@ impl Background {
         self.0.rounds.load(Ordering::Relaxed)
     }
 
-    /// Tells that the caller can come back for the call, also in a later process. A call that waits for an answer to its
-    /// tool's question is stored then.
+    /// Tells that the caller can come back in a later process: the call is stored while its tool's question waits.
     pub fn set_returns(&self) {
         self.0.returns.send_replace(true);
     }
 
-    /// Completes once the caller can come back in a later process.
     pub(super) async fn returns(&self) {
         // The sender lives as long as this handle.
         let _ = self
@@ -76,14 +73,12 @@ impl Background {
             .await;
     }
 
-    /// Returns whether the future of the call can be dropped without losing the call: its approval is open, or given
-    /// and unused, or its tool's question is open, and that is on disk, so another process can continue it. Holds until
-    /// the future is polled again.
+    /// Returns whether dropping the call's future loses nothing: an unused approval or open question is on disk, for
+    /// another process. Holds until the future is polled again.
     pub fn can_be_left(&self) -> bool {
         self.0.can_be_left.load(Ordering::Acquire)
     }
 
-    /// Begins to record for the call with this trail.
     pub(super) fn begin(&self, trail: &Trail) {
         // A handle that two calls share tells of the first one.
         let _ = self.0.trail.set(trail.downgrade());

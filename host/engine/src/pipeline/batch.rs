@@ -1,5 +1,4 @@
-//! Runs calls that belong together, each of them whole. What starts, and when, is decided in
-//! [`scheduler::batch`](crate::scheduler::batch).
+//! Runs calls that belong together, each whole. [`scheduler::batch`](crate::scheduler::batch) decides what starts when.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,18 +33,17 @@ use super::{Request, Services, modifiers, refuse, refuse_as, whole};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct BatchCall {
-    /// The caller's name for the call, which no other call of the batch has.
+    /// The caller's name for the call, unique in the batch.
     pub id: String,
-    /// The call. Its cancellation cancels this call alone, so two calls must not share one.
+    /// Its cancellation is for this call alone, so no two calls may share one.
     pub request: Request,
-    /// The ids of the calls that have to end first.
     pub depends_on: Vec<String>,
-    /// Ends the call, at its turn, instead of running it: for one whose component cannot be loaded.
+    /// Ends the call at its turn without running it, as when its component cannot be loaded.
     pub refusal: Option<Refusal>,
 }
 
 impl BatchCall {
-    /// A call that depends on no other one. `id` becomes the call's native id, if the request has none.
+    /// Depends on no other call. `id` is the native id, if the request has none.
     pub fn new(id: impl Into<String>, request: Request) -> Self {
         Self {
             id: id.into(),
@@ -62,7 +60,6 @@ impl BatchCall {
         self
     }
 
-    /// Sets the refusal that ends the call instead of a run.
     #[must_use]
     pub fn refusal(self, refusal: impl Into<Option<Refusal>>) -> Self {
         Self {
@@ -88,13 +85,13 @@ impl BatchCall {
 pub struct Batch {
     pub calls: Vec<BatchCall>,
     pub policy: BatchPolicy,
-    /// Interrupts the batch: as its policy says if the user asks for it, otherwise at once.
+    /// Interrupts the batch: for the user by its policy, otherwise at once.
     pub interrupt: Cancellation,
     pub listener: Arc<dyn BatchListener>,
 }
 
 impl Batch {
-    /// A batch under the default policy.
+    /// Under the default policy.
     pub fn new(calls: Vec<BatchCall>, listener: Arc<dyn BatchListener>) -> Self {
         Self {
             calls,
@@ -128,27 +125,24 @@ impl Batch {
 /// }
 /// ```
 pub trait BatchListener: Send + Sync {
-    /// Receives an event. Called from within a call: it must not block.
+    /// Called from within a call: it must not block.
     fn event(&self, at: usize, event: &ToolEvent);
-    /// Receives the record of a call that has ended: one for each call.
+    /// Called once for each call.
     fn ended(&self, at: usize, record: CallRecord);
-    /// Receives the deferred context modifiers of a call whose record does not have them, after the record of the last call:
-    /// once for each call that has some, in the order of the calls. They are deferred by the policy of the batch or of the
-    /// tool, and if results come in any order.
+    /// Receives deferred context modifiers, in the order of the calls, after the last record. The batch's or tool's
+    /// policy defers them, as do results in any order.
     fn modified(&self, at: usize, modifiers: Vec<ContextModifier>);
 }
 
-/// The place of a call among those that it could disturb.
 pub(super) struct BatchSeat {
-    /// Dropped after the end of the call, which lets others run that it could have disturbed.
+    /// Dropped after the call, which lets disturbed calls run.
     pub(super) turn: QueueTurn,
-    /// The index of the call in its batch; `None` for a single call.
     pub(super) order: Option<usize>,
-    /// Since when the call only waits for others of its batch to end, because so many run as may at once.
+    /// Start of a wait due only to the limit on running calls.
     pub(super) held_since: Option<Timestamp>,
 }
 
-/// Runs a batch on the services of `host`. Dropping the future cancels the calls that run, without a record.
+/// Runs a batch. Dropping the future cancels the running calls, without a record.
 ///
 /// # Errors
 ///
@@ -206,7 +200,7 @@ where
     Ok(())
 }
 
-/// Locks that the tools of `calls` declare, each once (AT-SCHED-10).
+/// Each once (AT-SCHED-10).
 fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
     let mut locks: Vec<ResourceLock> = Vec::new();
     let mut seen = HashSet::new();
@@ -234,14 +228,11 @@ struct BatchRunner<H> {
     line: Option<ChangeLine>,
     ids: Vec<String>,
     cancellations: Vec<Cancellation>,
-    /// The calls that could start if fewer ran, and since when.
     held: HashMap<usize, Timestamp>,
-    /// `None` once the call has begun.
+    /// `None` once begun.
     calls: Vec<Option<BatchCall>>,
     tasks: JoinSet<Box<CallRecord>>,
-    /// The calls that run, with a copy of the request for a record if the host itself fails.
     started: HashMap<Id, (usize, Request)>,
-    /// By call. As bounded as what the outlet holds.
     deferred: BTreeMap<usize, Vec<ContextModifier>>,
     out: Arc<BatchOutput>,
 }
@@ -375,20 +366,16 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
     }
 }
 
-/// Runs a call that has a place in its batch.
 async fn seated(services: &Services, request: Request, seat: BatchSeat) -> Box<CallRecord> {
     let mut journey = CallState::begin(services, request);
     journey.seat = Some(seat);
     whole(journey).await
 }
 
-/// Where progress and results of the calls come together.
 struct BatchOutput {
     listener: Arc<dyn BatchListener>,
-    /// `true` if events wait for their turn; otherwise they go to the listener directly.
     holds_events: bool,
     outlet: Mutex<BatchOutlet<ToolEvent, Box<CallRecord>>>,
-    /// Notified when an event was added.
     news: Notify,
 }
 
@@ -401,7 +388,7 @@ impl BatchOutput {
         self.outlet().take()
     }
 
-    /// Gives the listener everything whose turn it is. The outlet is not locked meanwhile, because a listener may block.
+    /// The outlet is not locked meanwhile, because a listener may block.
     fn hand_out(&self) {
         while let Some(given) = self.next() {
             match given {
@@ -411,7 +398,6 @@ impl BatchOutput {
         }
     }
 
-    /// The request of the call `at`, whose events are heard here too.
     fn listened(self: &Arc<Self>, at: usize, id: String, mut request: Request) -> Request {
         request.native_call_id.get_or_insert(id);
         request.listener = Some(Arc::new(CallListener {
@@ -423,10 +409,8 @@ impl BatchOutput {
     }
 }
 
-/// Hears the events of one call.
 struct CallListener {
     at: usize,
-    /// The listener that the request had.
     own: Option<Arc<dyn Listener>>,
     out: Arc<BatchOutput>,
 }

@@ -29,15 +29,13 @@ use super::running::RunningCall;
 use super::suspend::SuspensionStage;
 use super::{Request, Services, modifiers};
 
-/// Size of arguments from which records are written aside, in bytes: more would delay other calls. These are in the
-/// log once.
+/// In bytes: writing larger records here would delay other calls. These are in the log once.
 const LARGE_BYTES: usize = 16 << 10;
 
-/// Maximum length of the name of a session in a record, in characters.
 const SESSION_CHARS_MAX: usize = 128;
 
-/// The session of a call, for its record: a named one, such as an MCP client's, or else this run of the process. A
-/// tool's call is in the session of its caller, although no approval for that session is for it.
+/// A named session, such as an MCP client's, or this run of the process. A tool's call has its caller's, whose
+/// approvals are not for it.
 fn session(request: &Request) -> Arc<str> {
     static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
     if let Some(of_caller) = request
@@ -57,7 +55,7 @@ fn session(request: &Request) -> Arc<str> {
     }
 }
 
-/// A call that another process began, as it is stored.
+/// A stored call that another process began.
 ///
 /// ```
 /// use toolcell_journal::StoredApproval;
@@ -69,14 +67,11 @@ fn session(request: &Request) -> Arc<str> {
 /// ```
 #[derive(Clone, Copy)]
 pub enum StoredCallRef<'k> {
-    /// An approval was requested.
     Approval(&'k StoredApproval),
-    /// The tool ran, and asked.
     Suspended(&'k SuspendedCall),
 }
 
 impl<'k> StoredCallRef<'k> {
-    /// The request that the call was made with.
     pub fn plan(self) -> &'k Plan {
         match self {
             Self::Approval(stored) => &stored.approval.plan,
@@ -92,7 +87,6 @@ impl<'k> StoredCallRef<'k> {
         }
     }
 
-    /// The record of the call so far.
     pub fn invocation(self) -> &'k ToolInvocation {
         match self {
             Self::Approval(stored) => &stored.invocation,
@@ -107,7 +101,6 @@ impl<'k> StoredCallRef<'k> {
         }
     }
 
-    /// `Some` if an approval was requested.
     pub(super) fn approval(self) -> Option<&'k Approval> {
         match self {
             Self::Approval(stored) => Some(&stored.approval),
@@ -115,7 +108,6 @@ impl<'k> StoredCallRef<'k> {
         }
     }
 
-    /// `Some` if the tool ran, and asked.
     pub(super) fn suspension(self) -> Option<&'k Suspension> {
         match self {
             Self::Approval(_) => None,
@@ -136,11 +128,11 @@ impl<'k> From<&'k SuspendedCall> for StoredCallRef<'k> {
     }
 }
 
-/// State that one call gathers in its phases: records only, never a decision. Only the pipeline begins one. Boxed, because
-/// a future that holds one is moved several times.
+/// State that one call gathers: records only, never a decision. Only the pipeline begins one. Boxed, because its future
+/// is moved several times.
 pub struct CallState<'a> {
     pub(super) services: &'a Services,
-    /// `Some` if another process began the call. A phase whose outcome is on record passes such a call through.
+    /// Set if another process began the call; phases with a recorded outcome are passed through.
     pub(super) resumed: Option<StoredCallRef<'a>>,
     pub(super) request: Request,
     pub(super) invocation: ToolInvocation,
@@ -150,49 +142,41 @@ pub struct CallState<'a> {
     pub(super) mutations: Vec<InputMutation>,
     pub(super) persistence: Vec<ResultPersistence>,
     pub(super) hook_runs: Vec<ToolHook>,
-    /// Combined opinion of the hooks so far.
     pub(super) opinion: Option<Opinion>,
-    /// Values to keep out of these records.
     pub(super) redaction: Redaction,
     pub(super) checks: Arc<LongChecks>,
-    /// Context from hooks for the model.
     pub(super) additional_context: Vec<Value>,
     pub(super) mappings: ResultMappings,
-    /// `true` if a guest ran that could make lasting changes, so repeating the call is not safe.
+    /// `true` if a guest could make lasting changes, so that repeating the call is unsafe.
     pub(super) changes: bool,
-    /// `Some` while a tool that may write artifacts runs, and until they are kept.
     pub(super) artifacts: Option<Artifacts>,
-    /// `Some` after an approval was requested, or the call was suspended.
     pub(super) asked: Option<Box<StoredCall>>,
-    /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
-    /// calls that exclude each other do not overlap.
+    /// `Some` in a batch, and for a single noticeable call. Held until the end, so that records of mutually exclusive
+    /// calls do not overlap.
     pub(super) seat: Option<BatchSeat>,
-    /// Claim of a call that stepped aside. Kept here because the call may fail before it steps back, and be repeated.
+    /// Kept for a call that stepped aside, because it may fail before it steps back, and be repeated.
     pub(super) aside: Option<ResourceClaim>,
-    /// Limits on keeping the output, which may repeat the output of calls by the guest or above it.
+    /// Limits from calls by or above the guest, whose output this one may repeat.
     pub(super) narrowed: OutputRetention,
-    /// `Some` after the guest called another tool, or asked its user, unless another guest made the call.
+    /// `Some` after the guest called a tool or asked its user, unless a guest made the call.
     pub(super) tree: Option<Arc<CallTree>>,
-    /// The user's answers to the tool's questions, by their keys. They are the call's, so that every later instance gets
-    /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
-    /// answered.
+    /// The user's answers by key. Every later instance gets them: all attempts are one invocation (AT-EXEC-07), and an
+    /// answered question stays answered.
     pub(super) responses: InputResponses,
-    /// Usage of the tool in earlier processes; `None` if it did not run there.
+    /// In earlier processes; `None` if it did not run there.
     pub(super) spent: Option<Box<Usage>>,
-    /// `true` if preflight waits until the call is allowed, because hooks or an approver are asked first.
+    /// `true` if preflight waits for the permission, because hooks or an approver are asked first.
     pub(super) preflight_left: bool,
-    /// Lets the call be canceled by its id; `None` for a call that does not run.
+    /// `None` for a call that does not run.
     pub(super) registered: Option<RunningCall>,
     pub(super) clock: PhaseClock,
 }
 
 impl<'a> CallState<'a> {
-    /// Notes that `phase` begins, for the diagnostic output.
     pub(super) fn enter(&mut self, phase: &'static str) {
         self.clock.enter(self.invocation.invocation_id, phase);
     }
 
-    /// The store for the payloads of this call's caller.
     pub(super) fn payloads(&self) -> PayloadStore {
         let lasts = self
             .tool
@@ -216,7 +200,6 @@ impl<'a> CallState<'a> {
         journey
     }
 
-    /// A journey without the host's listeners, for a call that does not run.
     pub(super) fn unheard(services: &'a Services, request: Request) -> Box<Self> {
         Self::heard_by(Arc::default(), None, services, request)
     }
@@ -313,7 +296,7 @@ impl<'a> CallState<'a> {
         }
     }
 
-    /// Resumes a call that another process began, with its `events` so far. This process owns it from now on (`held`).
+    /// Resumes another process's call; this process owns it from now on (`held`).
     pub(super) fn resume(
         services: &'a Services,
         mut request: Request,
@@ -364,7 +347,6 @@ impl<'a> CallState<'a> {
         })
     }
 
-    /// Redacts the records that the call gathered beside its result.
     pub(super) fn redact_records(&mut self) {
         let Some(redactor) = self.redaction.active() else {
             return;
@@ -381,13 +363,13 @@ impl<'a> CallState<'a> {
         }
     }
 
-    /// Limits on keeping the output, set by the operator, the tool, and other calls whose output it may repeat.
+    /// Combines the operator's, the tool's, and those of calls whose output it may repeat.
     pub(super) fn keeping(&self) -> OutputRetention {
         let by_tool = self.tool.as_deref().map(Tool::keeping).unwrap_or_default();
         by_tool.and(self.services.keeping).and(self.narrowed)
     }
 
-    /// Keeps what the call says from now on off all disks, because a call below it has said what may be on none.
+    /// Keeps later records off all disks, because a call below has said what may be on none.
     pub(super) fn keep_off_disks(&mut self) {
         self.narrowed = self
             .narrowed
@@ -395,12 +377,11 @@ impl<'a> CallState<'a> {
         self.trail.keep_unnoted();
     }
 
-    /// Returns whether the call's records are too large for a worker to write.
+    /// Returns whether the records are too large for a worker to write.
     pub(super) fn is_large(&self) -> bool {
         self.request.input.text().len() > LARGE_BYTES
     }
 
-    /// Writes down that the tool starts to run, with what was decided and what happened so far.
     pub(super) async fn write_start(&mut self) -> Result<(), Refusal> {
         self.redact_records();
         let events = self.trail.events();
@@ -415,7 +396,7 @@ impl<'a> CallState<'a> {
         Ok(())
     }
 
-    /// The records so far as a disk may have them, redacted, with `events`.
+    /// Redacted, as a disk may have it.
     pub(super) fn history(&mut self, events: Vec<ToolEvent>) -> History {
         self.redact_records();
         let mut history = History {
@@ -430,7 +411,7 @@ impl<'a> CallState<'a> {
         history
     }
 
-    /// The arguments of the tool's own checks of `input`, which run with an empty capability.
+    /// Checks run with an empty capability.
     pub(super) fn check<'c>(
         &'c self,
         tool: &'c Tool,
@@ -448,27 +429,25 @@ impl<'a> CallState<'a> {
         }
     }
 
-    /// Says whether the call can be dropped, because another process could go on with it.
     pub(super) fn set_can_be_left(&self, can: bool) {
         if let Some(background) = &self.request.background {
             background.set_can_be_left(can);
         }
     }
 
-    /// Advances the invocation to status `to`. A transition that the status graph lacks is a fault of the host.
+    /// A transition that the status graph lacks is a host fault.
     pub(super) fn advance(&mut self, to: Status) -> Result<(), Refusal> {
         self.invocation
             .advance(to, None)
             .map_err(|error| Refusal::host_fault(error.to_string()))
     }
 
-    /// Advances the invocation to an informational status, for example one that says where a call failed.
+    /// Such as a status that says where a call failed.
     pub(super) fn pass_through(&mut self, to: Status, reason: &str) {
         // The status is only informational, so one that cannot be reached is skipped.
         let _ = self.invocation.advance(to, Some(reason.to_owned()));
     }
 
-    /// Fails if cancellation of the call was requested.
     pub(super) fn heed_cancellation(&self) -> Result<(), Refusal> {
         match self.request.cancellation.requested() {
             Some(reason) => Err(toolcell_executor::canceled(reason)),
@@ -476,7 +455,7 @@ impl<'a> CallState<'a> {
         }
     }
 
-    /// Adds the opinion of one hook; the strictest of all counts.
+    /// The strictest opinion counts.
     pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
         let PermissionResult { behavior, reason } = result;
         let opinion = Opinion {
@@ -487,7 +466,6 @@ impl<'a> CallState<'a> {
         self.opinion = Opinion::combine(self.opinion.take(), opinion);
     }
 
-    /// Records that `source`, a kind and a name, changed an input.
     pub(super) fn mutated(
         &mut self,
         source: (MutationSource, &str),
@@ -509,15 +487,14 @@ impl<'a> CallState<'a> {
     }
 }
 
-/// Declares what a phase returns. Only the module of that phase can make one, so a phase that is left out or out of order
-/// does not compile; the examples of `phase.rs` show it.
+/// Declares what a phase returns. Only its module can make one, so a missing or misplaced phase does not compile (see
+/// `phase.rs`).
 macro_rules! phase_token {
     ($(#[$doc:meta])* $visible:vis $name:ident($content:ty)) => {
         $(#[$doc])*
         $visible struct $name($content);
 
         impl $name {
-            /// Returns the content, to the next phase.
             pub(super) fn open(self) -> $content {
                 self.0
             }
@@ -527,7 +504,6 @@ macro_rules! phase_token {
 
 pub(super) use phase_token;
 
-/// A tool, and the input that it is called with so far.
 pub(super) struct PreparedCall {
     pub(super) tool: Arc<Tool>,
     pub(super) input: Input,

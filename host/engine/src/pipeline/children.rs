@@ -1,7 +1,7 @@
-//! Calls that a running guest makes of other tools. Each is a call of its own: it passes every phase, under a ceiling made
-//! from the permit of its caller, within what is left of its caller's limits, and inside its caller's place.
+//! Calls that a running guest makes. Each passes every phase, under a ceiling from its caller's permit, within its
+//! remaining limits and its place.
 //!
-//! A call below another one runs inside the future of that one. So it ends with it, whatever becomes of the caller.
+//! A lower call runs inside the future of the upper one, so it always ends with it.
 
 mod line;
 
@@ -33,45 +33,36 @@ use super::redaction::InheritedSecrets;
 use super::{Callee, Request, Services, whole};
 use line::{ChildLine, ChildReply, ChildRequest, UnreadUsage};
 
-/// The property of an invocation that names the call that made it. An extension of the specification.
+/// An extension of the specification.
 pub(super) const PARENT: &str = "parent_invocation_id";
-/// The property of an invocation that names the calls that it made. An extension of the specification.
+/// An extension of the specification.
 const CHILDREN: &str = "child_invocation_ids";
 
-/// Maximum number of calls below one call that a client made, at all depths together and refused ones included, because
-/// each leaves a record.
+/// Calls below a client's call, at all depths and including refused ones, because each leaves a record.
 const CALLS_MAX: u32 = 256;
-/// Maximum number of tools in a list for a guest.
 const LISTED_MAX: usize = 256;
-/// Silence of a tool after which its call says for the first time that it runs. It doubles up to the maximum, which is
-/// shorter than the patience of clients.
+/// After this silence a call first says that it runs; doubles up to a maximum shorter than the patience of clients.
 const SILENCE: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
+/// In characters, because a guest wrote the name.
 const NAME_CHARS_MAX: usize = 100;
 
-/// The state that the calls of one guest share.
 #[derive(Clone)]
 pub(super) struct CallFamily {
-    /// The invocation that makes them.
     pub(super) parent: InvocationId,
-    /// The `tool_id` of each call above, from the outermost to the caller.
+    /// The `tool_id`s, from the outermost to the caller.
     ancestors: Vec<String>,
-    /// Limits of the caller.
     pub(super) ceiling: CallCeiling,
-    /// Values that no record of a call below may show either; `None` if there are none.
+    /// Values that no record of a lower call may show.
     pub(super) hidden: Option<InheritedSecrets>,
-    /// Limits on keeping a lower call's output: its arguments may repeat another call's output.
+    /// A lower call's arguments may repeat another call's output.
     pub(super) narrowed: OutputRetention,
-    /// The session of the caller.
     pub(super) session: Option<Arc<str>>,
     tree: Arc<CallTree>,
 }
 
-/// The calls above a call that a guest made.
 pub(super) struct Lineage {
     family: CallFamily,
-    /// Remaining limits of the caller.
     pub(super) share: LimitShare,
 }
 
@@ -83,17 +74,13 @@ impl Deref for Lineage {
     }
 }
 
-/// State that a client's call shares with all calls below it.
 pub(super) struct CallTree {
     calls_left: AtomicU32,
-    /// How often the user was asked.
     asked: AtomicUsize,
-    /// Room for the instances of these calls, until the last of them has ended.
     chain: OnceCell<Option<SharedPlace>>,
 }
 
 impl CallTree {
-    /// The tree of a call that another process began, with its counts so far.
     pub(super) fn restored(asked: usize, calls_left: u32) -> Self {
         Self {
             calls_left: AtomicU32::new(calls_left),
@@ -102,12 +89,10 @@ impl CallTree {
         }
     }
 
-    /// How many calls may still be made.
     pub(super) fn calls_left(&self) -> u32 {
         self.calls_left.load(Ordering::Relaxed)
     }
 
-    /// The tree of the call.
     pub(super) fn from_call(journey: &mut CallState<'_>) -> Arc<Self> {
         match &journey.request.lineage {
             Some(lineage) => Arc::clone(&lineage.tree),
@@ -120,22 +105,18 @@ impl CallTree {
         }
     }
 
-    /// How often these calls have asked their user.
     pub(super) fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Counts one more time that they ask.
     pub(super) fn ask(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The same counts, without room for instances.
     fn emptied(&self) -> Self {
         Self::restored(self.asked(), self.calls_left())
     }
 
-    /// Counts one more call. Fails if there were too many.
     fn count(&self) -> Result<(), Refusal> {
         let less = |left: u32| left.checked_sub(1);
         match self
@@ -155,8 +136,7 @@ impl CallTree {
 }
 
 impl CallFamily {
-    /// Returns whether the guest can call the tool, as far as its names say. `request` is either
-    /// call's: both have the same policy, and offer the same tools.
+    /// Judges by the names. Either call's `request` will do: both have the same policy and tools.
     fn may_call(&self, tool: &Tool, request: &Request) -> bool {
         let offered = request.offered.as_deref();
         offered.is_none_or(|offered| offered.contains_key(&tool.declaration().tool_id))
@@ -172,7 +152,7 @@ impl CallFamily {
     }
 }
 
-/// Fails if the calling guest may not call `tool`, and applies the limits for its calls.
+/// Fails if the guest may not call `tool`; applies the limits for its calls.
 pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     let Some(lineage) = &request.lineage else {
         return Ok(());
@@ -207,8 +187,7 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The refusal of a name that may not be called. It is the same for a tool that does not exist, so that a guest cannot
-/// find out which tools there are.
+/// The same for a missing tool, so that a guest cannot find out which tools there are.
 pub(super) fn not_callable(name: &str) -> Refusal {
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     let message = format!(
@@ -219,18 +198,17 @@ pub(super) fn not_callable(name: &str) -> Refusal {
     Refusal::new(ErrorCode::ToolNotCallable, message)
 }
 
-/// Returns whether a call that no process runs was made by another call, which has ended and no longer limits it.
+/// Returns whether a call that no process runs was made by one that has ended and no longer limits it.
 pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
     invocation.extra.contains_key(PARENT) && guard!("child_resume")
 }
 
-/// The refusal of a call whose caller's process ended.
 pub(super) fn outlived() -> Refusal {
     let message = "the call that made this one has ended, and so this one cannot run any more";
     Refusal::new(ErrorCode::CallerEnded, message)
 }
 
-/// Limits of the call: its permit's, but at most what its caller has left.
+/// The permit's limits, but at most the caller's rest.
 pub(super) fn limits<'p>(journey: &CallState<'_>, permit: &'p Permit) -> Cow<'p, Limits> {
     match &journey.request.lineage {
         None => Cow::Borrowed(permit.limits()),
@@ -238,7 +216,7 @@ pub(super) fn limits<'p>(journey: &CallState<'_>, permit: &'p Permit) -> Cow<'p,
     }
 }
 
-/// Returns whether a callable tool could disturb calls that the call itself would not disturb.
+/// Returns whether a callable tool could disturb calls that this one would not.
 pub(super) fn disturb(journey: &CallState<'_>, permit: &Permit) -> bool {
     is_any_callable(journey, permit, |tool| {
         let profile = tool.permission_profile();
@@ -249,8 +227,7 @@ pub(super) fn disturb(journey: &CallState<'_>, permit: &Permit) -> bool {
     })
 }
 
-/// Returns whether requests of a callable tool could change something elsewhere. Calls below a call may change only
-/// what it may change.
+/// Returns whether a callable tool's requests could change something elsewhere, if the call may.
 pub(super) fn change_elsewhere(journey: &CallState<'_>, permit: &Permit) -> bool {
     !permit.changes_nothing()
         && guard!("child_network")
@@ -264,7 +241,6 @@ fn is_any_callable(journey: &CallState<'_>, permit: &Permit, is: impl Fn(&Tool) 
     callable(journey, permit).iter().any(|tool| is(tool))
 }
 
-/// The tools that the call may call.
 pub(super) fn callable(journey: &CallState<'_>, permit: &Permit) -> Vec<Arc<Tool>> {
     let calls = &permit.capability().tools;
     if calls.is_empty() {
@@ -275,15 +251,13 @@ pub(super) fn callable(journey: &CallState<'_>, permit: &Permit) -> Vec<Arc<Tool
     known
 }
 
-/// Returns whether `names` accepts the qualified name of `tool`, and that name is its own: a grant by name is for the
-/// installed tools, not for a tool that claims the name of one.
+/// The accepted name must be the tool's own: a grant by name is for installed tools, not for one that claims the name.
 fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool {
     let declaration = tool.declaration();
     names(&declaration.qualified_name())
         && !policy.is_impostor(declaration, tool.component(), |_| true)
 }
 
-/// Runs the tool of `permit`, and the calls that it makes. While the tool reports nothing, the call says that it runs.
 pub(super) async fn invoke(
     journey: &mut CallState<'_>,
     permit: &Permit,
@@ -391,7 +365,6 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
     execution
 }
 
-/// Waits for the end of the call, if there is one.
 async fn ended(child: &mut Option<RunningChild<'_>>) -> Box<CallRecord> {
     match child {
         Some(child) => child.call.as_mut().await,
@@ -399,7 +372,6 @@ async fn ended(child: &mut Option<RunningChild<'_>>) -> Box<CallRecord> {
     }
 }
 
-/// Reply to the guest for a call that has ended.
 fn answer(record: Box<CallRecord>) -> ChildAnswer {
     let CallRecord {
         invocation, result, ..
@@ -428,7 +400,6 @@ fn answer(record: Box<CallRecord>) -> ChildAnswer {
     ChildAnswer { result, used }
 }
 
-/// Reply to the guest for a call that was not made.
 fn not_made(error: ToolError) -> ChildAnswer {
     ChildAnswer {
         result: Err(error),
@@ -436,7 +407,6 @@ fn not_made(error: ToolError) -> ChildAnswer {
     }
 }
 
-/// A call that runs for a guest.
 struct RunningChild<'s> {
     id: InvocationId,
     call: BoxFuture<'s, Box<CallRecord>>,
@@ -471,7 +441,7 @@ impl CallFamily {
         }
     }
 
-    /// The tools that the guest may call, without those that call it (AT-REASON-05).
+    /// Excludes the tools that call it (AT-REASON-05).
     fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
         if self.is_too_deep() {
             return Vec::new();
@@ -495,7 +465,7 @@ impl CallFamily {
         listed.collect()
     }
 
-    /// Begins a call. It makes progress only while its future is polled.
+    /// The call makes progress only while polled.
     fn begin<'s>(
         &self,
         services: &'s Services,
@@ -534,7 +504,7 @@ impl CallFamily {
     }
 }
 
-/// The tool with this name, called through the surface of the call that calls it, if that bounds what it may call.
+/// Resolved through the caller's surface if that bounds what it may call.
 fn callee(of_parent: &Request, name: String) -> Callee {
     let callee = Callee::from(name).loaded(true);
     match (of_parent.tool.surface_id(), &of_parent.offered) {
@@ -543,8 +513,7 @@ fn callee(of_parent: &Request, name: String) -> Callee {
     }
 }
 
-/// Runs a call through all phases, once there is room for its instance. A named type, because the call can contain others
-/// of the same kind.
+/// Waits for room. A named type, because the call can contain others of the same kind.
 fn on_chain(journey: Box<CallState<'_>>, tree: Arc<CallTree>) -> BoxFuture<'_, Box<CallRecord>> {
     Box::pin(async move {
         let cancellation = journey.request.cancellation.clone();

@@ -23,11 +23,9 @@ use super::schedule::Scheduled;
 use super::{children, interact, modifiers, suspend};
 
 phase_token! {
-    /// A tool that ran, and what the sandbox saw of it.
     pub Executed((Arc<Tool>, Box<Execution>))
 }
 
-/// Runs the tool with what the permit carries.
 pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Executed, Refusal> {
     let (permission, place) = scheduled.open();
     if let Some(kept) = journey.resumed.and_then(StoredCallRef::suspension) {
@@ -61,7 +59,6 @@ pub async fn run(journey: &mut CallState<'_>, scheduled: Scheduled) -> Result<Ex
     Ok(executed(journey, tool, &permit, execution))
 }
 
-/// Goes on with a tool that asked in another process.
 async fn go_on(
     journey: &mut CallState<'_>,
     CallPermission { tool, permit }: CallPermission,
@@ -80,7 +77,6 @@ async fn go_on(
     Ok(executed(journey, tool, &permit, execution))
 }
 
-/// Inputs of the first attempt besides its permit.
 fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput {
     RunInput {
         attempt: 1,
@@ -121,8 +117,7 @@ fn executed(
     Executed((tool, execution))
 }
 
-/// Records how a command ran, in the words of its kind (AT-MAP-05). The sandbox has no signals: what stopped the command
-/// instead is the code of the error.
+/// Records how a command ran (AT-MAP-05). Without signals in the sandbox, the error's code is what stopped it.
 fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution) {
     let Some(end) = execution.command else { return };
     let invocation = &mut journey.invocation;
@@ -159,7 +154,6 @@ fn note_command(journey: &mut CallState<'_>, tool: &Tool, execution: &Execution)
     }
 }
 
-/// Writes the events of a running guest to the trail.
 struct EventRelay {
     trail: Trail,
     cancellation: Cancellation,
@@ -167,7 +161,6 @@ struct EventRelay {
 }
 
 impl EventRelay {
-    /// The artifacts among these blocks, as the host knows them.
     fn artifacts_of(&self, content: &Value) -> Vec<Value> {
         let Some(artifacts) = &self.artifacts else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Dry run of a call: the phases up to the decision, without hooks and without listeners.
+//! Dry run of a call up to the decision, without hooks and listeners.
 
 use toolcell_policy::Explanation;
 use toolcell_spec::{ErrorCode, HookEvent, Refusal};
@@ -19,9 +19,8 @@ use super::{Request, Services, permission, take_in};
 /// ```
 #[derive(Debug)]
 pub struct CallExplanation {
-    /// The decision that would be made, and why.
     pub explanation: Explanation,
-    /// The hooks that would run, in their order. Their outputs are not known.
+    /// In running order; their outputs are unknown.
     pub hooks: Vec<HookPreview>,
 }
 
@@ -37,20 +36,17 @@ pub struct CallExplanation {
 /// ```
 #[derive(Debug)]
 pub struct HookPreview {
-    /// The hook's name in records.
     pub hook_id: String,
-    /// The events of this call that the hook would get, in their order.
     pub events: Vec<HookEvent>,
 }
 
 phase_token! {
-    /// A call, and the hooks that would run. None of them ran, so it can be explained, and never permitted.
+    /// None of the hooks ran, so the call can be explained, and never permitted.
     pub(super) Unheard((PreparedCall, Vec<HookPreview>))
 }
 
-/// Explains what would be decided on a call, or returns the refusal that would end it before. Neither the tool nor a
-/// hook runs, and no listener of the host gets events. A component that checks or classifies its inputs does so with an
-/// empty capability, as for a real call.
+/// Explains the decision, or returns an earlier refusal. No tool, hook or listener runs; a component's own checks and
+/// classification run with an empty capability, as for a real call.
 pub async fn explain(services: &Services, request: Request) -> Result<CallExplanation, Refusal> {
     let mut journey = CallState::unheard(services, request);
     let observed = take_in(&mut journey).await?;
@@ -58,8 +54,7 @@ pub async fn explain(services: &Services, request: Request) -> Result<CallExplan
     permission::explain(&mut journey, unheard).await
 }
 
-/// Finds the hooks that match the call. Fails if a blocking hook could not be loaded, because it would fail in every
-/// call.
+/// Fails if a blocking hook could not be loaded, because it would fail in every call.
 fn hearing(services: &Services, observed: Observed) -> Result<Unheard, Refusal> {
     let prepared = observed.open();
     let declaration = prepared.tool.declaration();

@@ -1,4 +1,4 @@
-//! Runs one hook, in any phase: bounded, recorded, and with its failure mapped to what it means for the call.
+//! Runs one hook in any phase: bounded, recorded, with its failure's meaning for the call.
 
 use std::future::pending;
 
@@ -17,7 +17,6 @@ use toolcell_system::BoxFuture;
 
 use super::call_state::CallState;
 
-/// The copy of the call that a hook gets at `event`.
 pub(super) fn call(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -36,8 +35,7 @@ pub(super) fn call(
     }
 }
 
-/// Runs one hook before the tool, with a copy of `input`. Boxed, like [`super::post_hooks::one`], to keep the future of
-/// a call without hooks small.
+/// Boxed, like [`super::post_hooks::one`], to keep a call without hooks small.
 pub(super) fn ask<'a>(
     journey: &'a mut CallState<'_>,
     tool: &'a Tool,
@@ -55,11 +53,8 @@ pub(super) fn ask<'a>(
     })
 }
 
-/// Runs one hook, and records the run. Handles the outputs that mean the same at every event, and returns the others.
-///
-/// # Errors
-///
-/// A failure of a hook that blocks the call, or the cancellation of the call.
+/// Runs and records one hook. Handles outputs that mean the same at every event, returns others. Fails if a blocking
+/// hook fails, or the call is canceled.
 pub(super) async fn run(
     journey: &mut CallState<'_>,
     hook: &Registration,
@@ -105,13 +100,11 @@ pub(super) async fn run(
     }
 }
 
-/// The refusal of a call that a hook stopped before the tool ran.
 pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
     let message = format!("the hook {} stopped the call: {reason}", hook.id());
     Refusal::new(ErrorCode::HookStop, message).by_policy(format!("hook:{}", hook.id()))
 }
 
-/// Handles an output that means the same at every event; returns any other that counts at `event`.
 fn common(
     journey: &mut CallState<'_>,
     hook: &Registration,
@@ -170,7 +163,7 @@ fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refus
     Refusal { detail, ..refusal }
 }
 
-/// `tool_hook`: the record of one run, with its times and outputs.
+/// The record of one run (`tool_hook`).
 fn record(
     journey: &CallState<'_>,
     hook: &Registration,

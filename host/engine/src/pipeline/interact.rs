@@ -1,4 +1,4 @@
-//! Between two runs of phase 9: the tool's questions to its caller's user, and the run that goes on with the answers.
+//! Between two runs of phase 9: the tool's questions to its user, and the run with the answers.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -25,26 +25,20 @@ use super::children::{self, CallTree};
 use super::schedule;
 use super::suspend::{self, PausedRound, SoFar};
 
-/// Maximum number of times that a call that a client made may ask, with all calls below it, in all attempts, and with
-/// repeated questions after invalid answers.
+/// Includes all lower calls, attempts and repeated questions.
 const INQUIRIES_MAX: usize = 16;
-/// Number of invalid answers to one round of questions that ends the call.
+/// Invalid answers to one round that end the call.
 const UNFIT_MAX: usize = 4;
-/// Maximum characters of the questions that an error quotes.
 const QUOTED_CHARS_MAX: usize = 300;
 
-/// Questions that were asked together.
 pub(super) struct QuestionRound {
-    /// Those without an answer.
     pub(super) requests: Vec<RequestedInput>,
     pub(super) expires_at: Timestamp,
-    /// Number of invalid answers.
     pub(super) unfit: usize,
-    /// Number of rounds that the caller was shown before.
     pub(super) shown: usize,
 }
 
-/// Asks, and runs the tool again with the answers, until it asks no more. `asked` is the round that another process began.
+/// Asks and runs again until the tool asks no more. `asked` is another process's round.
 pub(super) async fn go_on(
     journey: &mut CallState<'_>,
     permit: &Permit,
@@ -102,7 +96,6 @@ pub(super) async fn go_on(
     }
 }
 
-/// Begins a round of questions.
 async fn begin(
     journey: &mut CallState<'_>,
     requests: Vec<InputRequest>,
@@ -128,7 +121,6 @@ async fn begin(
     })
 }
 
-/// The one who answers the `open` requests.
 fn respondent(
     journey: &CallState<'_>,
     open: &[RequestedInput],
@@ -142,7 +134,7 @@ fn respondent(
         .ok_or_else(|| nobody_to_ask(open))
 }
 
-/// Adds an answer for each request to the call's answers. A waiting call holds no place in the scheduler.
+/// A waiting call holds no place in the scheduler.
 async fn answer(
     journey: &mut CallState<'_>,
     round: QuestionRound,
@@ -207,7 +199,7 @@ fn unfit_answers(request: &RequestedInput, why: &str) -> Refusal {
     Refusal::new(ErrorCode::AnswerInvalid, message)
 }
 
-/// Reads the tool's questions, with secrets and sensitive values redacted.
+/// Redacts secrets and sensitive values.
 async fn read(
     journey: &CallState<'_>,
     requests: Vec<InputRequest>,
@@ -244,7 +236,6 @@ async fn read(
     Ok(read)
 }
 
-/// How many rounds of questions the caller was shown.
 fn shown(journey: &CallState<'_>) -> usize {
     journey
         .request
@@ -253,8 +244,7 @@ fn shown(journey: &CallState<'_>) -> usize {
         .map_or(0, Background::rounds)
 }
 
-/// Waits for the answers, until the question expires or the call is canceled. The call is stored once its caller can come
-/// back in another process.
+/// The call is stored once its caller can return in another process.
 async fn wait(
     journey: &mut CallState<'_>,
     respondent: &dyn Respondent,
@@ -286,7 +276,6 @@ async fn wait(
     }
 }
 
-/// Completes once the caller can come back in another process.
 async fn returns(background: Option<&Background>) {
     match background {
         Some(background) => background.returns().await,
@@ -294,7 +283,6 @@ async fn returns(background: Option<&Background>) {
     }
 }
 
-/// The refusal of a call whose questions were not answered in time.
 pub(super) fn expired() -> Refusal {
     let message = "the tool's question was not answered in time; call again to be asked";
     Refusal::new(ErrorCode::InputExpired, message)
@@ -324,7 +312,7 @@ fn nobody_to_ask(requests: &[RequestedInput]) -> Refusal {
     Refusal::new(ErrorCode::NobodyToAsk, message).with_class(ErrorClass::CapabilityGap)
 }
 
-/// The refusal when the respondent is gone: the same as if the user had canceled the call.
+/// The same as a cancellation by the user.
 fn gone() -> Refusal {
     canceled(AbortReason::UserInterruption)
 }

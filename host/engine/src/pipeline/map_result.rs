@@ -18,24 +18,19 @@ use super::artifacts;
 use super::call_state::{CallState, phase_token};
 use super::execute::Executed;
 
-/// Maximum number of blocks of one result.
 const BLOCKS_MAX: usize = 1_000;
-/// Maximum length of a label of an artifact in a message, in characters.
 const LABEL_CHARS_MAX: usize = 100;
-/// The content class that is no block: structured output has a place of its own.
+/// No block: structured output has a place of its own.
 const STRUCTURED: &str = "structured_content";
-/// Text for the model when a tool succeeds without output.
+/// For the model, after success without output.
 const NOTHING_SAID: &str = "(tool completed with no output)";
 
 phase_token! {
-    /// Outcome of a call: an output checked against the tool's contract, or why there is none.
     pub(super) Answered(Box<MappedResult>)
 }
 
-/// Outcome of a call, before it is stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MappedResult {
-    /// `true` if the guest was entered.
     pub(super) ran: bool,
     pub(super) error: Option<Refusal>,
     pub(super) content: Vec<Content>,
@@ -44,11 +39,11 @@ pub(super) struct MappedResult {
     pub(super) ui_facing_summary: Option<String>,
     pub(super) context_modifiers: Vec<ContextModifier>,
     pub(super) usage: Option<Usage>,
-    /// `true` if it is redacted, with nothing added since.
+    /// Redacted, with nothing added since.
     pub(super) redacted: bool,
 }
 
-/// Maps what the guest returned, once: JSON text becomes blocks, and the output contract is enforced.
+/// Maps the guest's return once: JSON text becomes blocks, checked against the output contract.
 pub(super) async fn map(
     journey: &mut CallState<'_>,
     executed: Result<Executed, Refusal>,
@@ -106,7 +101,7 @@ pub(super) async fn map(
     Answered(mapped)
 }
 
-/// `usage`, without names of files and servers if not all output may be kept: the tool chose them.
+/// Omits names of files and servers if not all output may be kept: the tool chose them.
 fn quiet(journey: &CallState<'_>, mut usage: Usage) -> Usage {
     if journey.keeping() != OutputRetention::default() {
         hide_names(&mut usage);
@@ -120,12 +115,12 @@ fn hide_names(usage: &mut Usage) {
     }
 }
 
-/// Reads JSON of a tool, in which every number stays what it was.
+/// Keeps every number exact.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     read_json(text, JSON_VALUES_MAX).and_then(|value| check_numbers(text).map(|()| value))
 }
 
-/// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
+/// A partial output may lack promised structured output.
 async fn parse(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -164,7 +159,6 @@ async fn parse(
     Ok(mapped)
 }
 
-/// Checks an output against the tool's contract, whether it comes from the tool or from a hook.
 async fn accept(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -224,8 +218,7 @@ async fn accept(
     }))
 }
 
-/// Checks structured output against the contract, and returns it. Runs inline if that is quick, otherwise on a thread
-/// for checks.
+/// On a thread for checks unless quick.
 async fn check_output(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -249,9 +242,8 @@ async fn check_output(
     })
 }
 
-/// Maps the output again, as the hook `hook_id` updated it (AT-PIPE-10). The update replaces everything that the tool
-/// returned, its context modifiers included, under the same contract. If it breaks the contract, both it and the tool's
-/// output are withheld.
+/// Applies the hook's update (AT-PIPE-10): it replaces everything returned, including context modifiers, under the same
+/// contract. If it breaks that, both outputs are withheld.
 pub(super) async fn remap(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -301,7 +293,6 @@ impl MappedResult {
         })
     }
 
-    /// Removes everything but the usage, and sets the error.
     pub(super) fn lose(&mut self, error: Refusal) {
         *self = Self {
             ran: self.ran,
@@ -311,7 +302,6 @@ impl MappedResult {
         };
     }
 
-    /// Returns whether anything is left of the tool's output.
     pub(super) fn has_output(&self) -> bool {
         !self.content.is_empty()
             || self.structured_content.is_some()
@@ -319,20 +309,18 @@ impl MappedResult {
             || !self.context_modifiers.is_empty()
     }
 
-    /// Removes the names of files and servers that the tool touched, which may not be redacted yet.
+    /// Removes names of files and servers, which may not be redacted yet.
     pub(super) fn hide_names(&mut self) {
         if let Some(usage) = &mut self.usage {
             hide_names(usage);
         }
     }
 
-    /// Returns whether the error may have text of the tool.
     pub(super) fn quotes_tool(&self) -> bool {
         self.ran && self.error.as_ref().is_some_and(Refusal::may_quote)
     }
 
-    /// Removes everything that the tool returned. An earlier error stays what it is, except for its message, detail,
-    /// guest code and native error, which may contain the tool's text.
+    /// Removes everything returned. An earlier error keeps what cannot contain the tool's text.
     pub(super) fn withhold(&mut self, refusal: Refusal) {
         let error = match self.error.take() {
             Some(error) => {
@@ -353,7 +341,7 @@ impl MappedResult {
     }
 }
 
-/// The error of an output without an artifact that the tool promises (AT-OUT-04). The rest of it is usable.
+/// For a missing promised artifact (AT-OUT-04); the rest is usable.
 fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
     let missing = tool
         .artifact_expectations()
@@ -373,8 +361,7 @@ fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
     Some(Refusal::new(ErrorCode::ArtifactMissing, message))
 }
 
-/// Content for the model: no logs; the structured output if no block has text; the author's `summary` in place of an output
-/// that is withheld; and the error, if there is one.
+/// No logs; structured output if no block has text; `summary` for a withheld output; and any error.
 pub(super) fn model_facing(mapped: &MappedResult, summary: Option<&str>) -> Vec<Content> {
     let mut shown: Vec<Content> = mapped
         .content
@@ -396,7 +383,7 @@ pub(super) fn model_facing(mapped: &MappedResult, summary: Option<&str>) -> Vec<
     shown
 }
 
-/// Returns whether a model can read the block as text: a preview of text counts.
+/// A preview of text counts.
 fn has_text(block: &Content) -> bool {
     block.as_text().is_some()
         || block

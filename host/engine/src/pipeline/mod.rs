@@ -1,5 +1,5 @@
-//! ORDER. One function with thirteen phases, one file each. Each phase consumes the output of the phase before it;
-//! [`phase`] shows that no other order compiles.
+//! ORDER. Thirteen phases, one file each, each of which consumes the output before it; [`phase`] shows that no other
+//! order compiles.
 
 mod approval;
 mod artifacts;
@@ -67,44 +67,40 @@ pub use request::{Callee, RecordKeeper, Request};
 pub use running::{CancelOutcome, RunningCalls, cancel};
 use suspend::SuspensionStage;
 
-/// Host services that calls need.
 pub struct Services {
     pub catalog: Catalog,
     pub executor: Arc<dyn Executor>,
     pub scheduler: Scheduler,
-    /// Where calls take turns that could disturb each other.
+    /// Calls that could disturb each other take turns here.
     pub locks: ResourceLocks,
     /// Room for calls that other calls make.
     pub chains: CallChains,
-    /// The calls that run now.
     pub running: RunningCalls,
     pub hooks: HookList,
     pub payloads: PayloadStore,
-    /// Handles calls that need an approval; without it, they are refused.
+    /// Without it, calls that need an approval are refused.
     pub desk: Option<ApprovalService>,
-    /// Folders of the host's own state, canonical: no grant may reach them.
+    /// Canonical folders of the host's state: no grant may reach them.
     pub protected: Arc<[PathBuf]>,
     pub secrets: SecretStore,
-    /// Where every call is written down.
     pub calls: CallLog,
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `toolcell/<version>`.
     pub source: Arc<str>,
-    /// Maximum bytes of output inside a result; a larger output is kept as a payload.
+    /// Maximum bytes of output inside a result.
     pub inline_bytes_max: u64,
-    /// The operator's limits on keeping outputs; a tool can only narrow them.
+    /// The operator's limits; a tool can only narrow them.
     pub keeping: OutputRetention,
 }
 
 impl Services {
-    /// Publishes an event that belongs to no call.
+    /// Publishes an event of no call.
     pub fn announce(&self, event: &ToolEvent) {
         self.listeners
             .iter()
             .for_each(|listener| listener.event(event));
     }
 
-    /// Hands the record of a call that has ended to the listeners.
     fn ended(&self, record: &CallRecord) {
         if self.listeners.is_empty() {
             return;
@@ -120,7 +116,6 @@ impl Services {
             .for_each(|listener| listener.ended(&shared));
     }
 
-    /// Where the events of a call of `session` go while it runs.
     fn outlet(&self, session: Option<Arc<str>>) -> Outlet {
         Outlet {
             log: self.calls.clone(),
@@ -129,25 +124,24 @@ impl Services {
     }
 }
 
-/// Runs one call through all phases. It never fails, because a refusal is a result too; there is exactly one result. Boxed,
-/// because it is handed through several futures.
+/// Runs one call through all phases, with exactly one result: a refusal is one too. Boxed, because several futures pass
+/// it on.
 pub fn call(services: &Services, request: Request) -> impl Future<Output = Box<CallRecord>> {
     // Not an `async fn`, whose future would hold the call a second time.
     whole(CallState::begin(services, request))
 }
 
-/// Runs a call that has begun through all phases.
 async fn whole(mut journey: Box<CallState<'_>>) -> Box<CallRecord> {
     let executed = approach(&mut journey).await;
     conclude(journey, executed).await
 }
 
-/// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
+/// Ends a call before its first phase, as when its component cannot be loaded.
 pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> Box<CallRecord> {
     refuse_as(services, request, refusal, None).await
 }
 
-/// As [`refuse`]; `canceled`: why the call counts as canceled.
+/// As [`refuse`]; `canceled` is the reason for a cancellation.
 async fn refuse_as(
     services: &Services,
     request: Request,
@@ -163,10 +157,9 @@ async fn refuse_as(
     conclude(journey, Err(refusal)).await
 }
 
-/// Resumes an orphaned call that was approved, or that waits for an answer to its tool's question, which the respondent of
-/// `request` gets: no living process runs it, and `held` marks this process as its owner. `request` is made anew from the
-/// first request; its input is the stored one, and so is its tool, unless it has been resolved already. The phases redo
-/// what can have changed since: the tool, its secrets, what hooks make of the input, and the decision.
+/// Resumes an orphaned call that was approved or awaits its user's answer: `held` marks this process as owner.
+/// `request` is remade from the first one, with the stored input and tool (unless resolved). Changeable phases are
+/// redone: tool, secrets, hooks, decision.
 pub async fn resume(
     services: &Services,
     desk: &ApprovalService,
@@ -186,8 +179,8 @@ pub async fn resume(
     .await
 }
 
-/// Ends an orphaned call that cannot be resumed: rejected, canceled, expired, or interrupted while it ran. Returns `None`
-/// for a call that can still be answered or resumed, or that has ended.
+/// Ends an orphaned call that was rejected, canceled, expired, or interrupted; `None` if it can still be answered or
+/// resumed, or has ended.
 pub async fn close(
     services: &Services,
     desk: &ApprovalService,
@@ -209,7 +202,6 @@ pub async fn close(
     Some(*conclude(journey, Err(refusal)).await)
 }
 
-/// Runs the phases after the tool's answer.
 async fn conclude(
     mut journey: Box<CallState<'_>>,
     executed: Result<Executed, Refusal>,
@@ -235,8 +227,7 @@ async fn conclude(
     record
 }
 
-/// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
-/// reported after that, such as that the call waits, can be in the log.
+/// The store of approvals has those up to the question or run; later ones can be in the log.
 async fn events_so_far(services: &Services, left: StoredCallRef<'_>) -> Vec<ToolEvent> {
     let stored = &left.history().events;
     let noted = services
@@ -253,8 +244,8 @@ async fn events_so_far(services: &Services, left: StoredCallRef<'_>) -> Vec<Tool
     }
 }
 
-/// Checks `edit`, the arguments that should run instead of those that `approval` is about. The error says what is wrong
-/// with them. Returns `Ok` if the tool is missing or its component has changed.
+/// Checks `edit` in place of the arguments of `approval`; the error says what is wrong. `Ok` if the tool is missing or
+/// its component has changed.
 pub async fn check_edit(
     services: &Services,
     approval: &Approval,
@@ -268,7 +259,6 @@ pub async fn check_edit(
     }
 }
 
-/// Runs the phases between the tool's answer and the record.
 async fn leave(journey: &mut CallState<'_>, executed: Result<Executed, Refusal>) -> Persisted {
     // A call that was rejected or canceled while it waited must not be asked about again.
     journey.set_can_be_left(false);
@@ -291,8 +281,7 @@ async fn leave(journey: &mut CallState<'_>, executed: Result<Executed, Refusal>)
     persist::persist(journey, hooked).await
 }
 
-/// Writes down the end of a call whose record is large, or that needed an approval or was suspended, whose end is stored
-/// too.
+/// For a large record, or an approved or suspended call, whose end is stored too.
 async fn store(
     services: &Services,
     mut record: Box<CallRecord>,
@@ -326,13 +315,11 @@ async fn store(
     record
 }
 
-/// Says that the end of a call could not be written. The call keeps its result: the space for its end was reserved when it
-/// started, so only a failing disk leads here.
+/// The call keeps its result: its space was reserved at the start, so only a failing disk leads here.
 fn unwritten(record: &mut CallRecord, error: &LogError) {
     record.invocation.note("journal_error", error.to_string());
 }
 
-/// Runs the phases before the hooks: the same for a call, and for one that is only explained.
 async fn take_in(journey: &mut CallState<'_>) -> Result<Observed, Refusal> {
     journey.enter("resolve");
     let resolved = resolve::resolve(journey).await?;
@@ -346,7 +333,6 @@ async fn take_in(journey: &mut CallState<'_>) -> Result<Observed, Refusal> {
     observe::observe(journey, valid).await
 }
 
-/// Runs the phases that can end a call before its tool has answered.
 async fn approach(journey: &mut CallState<'_>) -> Result<Executed, Refusal> {
     let observed = take_in(journey).await?;
     journey.enter("pre_hooks");

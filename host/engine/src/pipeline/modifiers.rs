@@ -1,5 +1,5 @@
-//! Context modifiers: which calls may make some, which of these calls run beside each other, and when a batch hands out
-//! what they made. The result of a call is the only way in which they leave the host (AT-PIPE-13).
+//! Context modifiers: who may make some, which calls run beside each other, and when a batch hands them out. They leave
+//! the host only in a call's result (AT-PIPE-13).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use toolcell_spec::{
 use super::Request;
 use super::call_state::CallState;
 
-/// The property of an invocation with the scheduler's facts of the call (AT-INV-29).
+/// Holds the scheduler's facts of a call (AT-INV-29).
 const SCHEDULER: &str = "scheduler";
 
 const BY_TOOL: &str =
@@ -25,7 +25,7 @@ const BY_BATCH: &str =
 const WITHHELD: &str =
     "cannot change the context: the result of this call may not hold what the tool says";
 
-/// Why the guest may make no context modifiers; `None` if it may. A guest without the import never asks.
+/// `None` if the guest may make context modifiers; one without the import never asks.
 pub(super) fn barred(journey: &CallState<'_>, tool: &Tool) -> Option<&'static str> {
     if !tool.modifies_context() {
         return Some(BY_TOOL);
@@ -37,8 +37,7 @@ pub(super) fn barred(journey: &CallState<'_>, tool: &Tool) -> Option<&'static st
     (!keeping.output || !keeping.inline).then_some(WITHHELD)
 }
 
-/// Notes in the invocation how the scheduler takes the call (AT-INV-29), also for another process that goes on with it; and
-/// the policy of a batch (AT-INV-23).
+/// Notes how the scheduler takes the call (AT-INV-29), also for another process, and a batch's policy (AT-INV-23).
 pub(super) fn note(journey: &mut CallState<'_>, tool: &Tool) {
     let policy = policy(&journey.request, tool);
     let effects = tool.effects();
@@ -63,8 +62,7 @@ pub(super) fn note(journey: &mut CallState<'_>, tool: &Tool) {
     }
 }
 
-/// Applies the decision's facts about the one input to the scheduler's, so that a record is consistent about its call
-/// (AT-N-03).
+/// Applies the decision's facts about this input, so that a record is consistent (AT-N-03).
 pub(super) fn decided(journey: &mut CallState<'_>, decision: &PermissionDecision) {
     let noted = journey
         .invocation
@@ -80,7 +78,6 @@ pub(super) fn decided(journey: &mut CallState<'_>, decision: &PermissionDecision
     }
 }
 
-/// The policy that was noted in an invocation.
 pub(super) fn noted(invocation: &ToolInvocation) -> Option<ContextModifierPolicy> {
     let policy = invocation
         .extra
@@ -89,7 +86,7 @@ pub(super) fn noted(invocation: &ToolInvocation) -> Option<ContextModifierPolicy
     ContextModifierPolicy::deserialize(policy).ok()
 }
 
-/// The stricter one of the policies of the batch and of the tool; `None` outside of a batch.
+/// The stricter of the batch's and the tool's; `None` outside of a batch.
 fn policy(request: &Request, tool: &Tool) -> Option<ContextModifierPolicy> {
     let of_batch = request.context_modifier_policy?;
     Some(
@@ -98,8 +95,7 @@ fn policy(request: &Request, tool: &Tool) -> Option<ContextModifierPolicy> {
     )
 }
 
-/// Adds to the claim of a call of a batch that it can change its caller's context. It is kept apart from others that can,
-/// if the batch or its tool says so.
+/// Keeps a batch call that can change its caller's context apart from others, if the batch or tool says so.
 pub(super) fn claim(journey: &CallState<'_>, tool: &Tool, claim: ResourceClaim) -> ResourceClaim {
     let (Some(of_batch), true) = (
         journey.request.context_modifier_policy,
@@ -114,7 +110,6 @@ pub(super) fn claim(journey: &CallState<'_>, tool: &Tool, claim: ResourceClaim) 
     claim.in_context(of_batch == serial || tool.context_modifier_policy() == Some(serial))
 }
 
-/// Takes the context modifiers out of a result that its batch hands out before them.
 pub(super) fn take_deferred(record: &mut CallRecord, policy: &BatchPolicy) -> Vec<ContextModifier> {
     // Results that come in any order would change the context in any order.
     let is_deferred = policy.yields == YieldPolicy::UnorderedStreaming

@@ -1,5 +1,5 @@
 //! Phase 5: rate_limited, timeout, canceled, where redaction takes long. Makes `observable_input`; `model_input` stays
-//! as it was sent.
+//! as sent.
 
 use std::sync::Arc;
 
@@ -11,14 +11,11 @@ use super::call_state::{CallState, PreparedCall, phase_token};
 use super::validate::Valid;
 
 phase_token! {
-    /// The input with its defaults.
     pub(super) Observed(PreparedCall)
 }
 
-/// `source_ref` of the change that leaves nulls out.
 const NULLS: &str = "input_contract.nulls";
 
-/// Fills in the defaults of the contract, in a copy, and records that it did, and that nulls were left out.
 pub(super) async fn observe(
     journey: &mut CallState<'_>,
     valid: Valid,
@@ -45,7 +42,7 @@ pub(super) async fn observe(
     Ok(Observed(PreparedCall { tool, input }))
 }
 
-/// `input` with its paths as the guest would get them, to be looked at (AT-INP-02): what runs has them as they were sent.
+/// Paths as the guest would get them, for display (AT-INP-02): what runs has them as sent.
 async fn with_whole_paths(
     journey: &CallState<'_>,
     tool: &Arc<Tool>,
@@ -66,7 +63,6 @@ async fn with_whole_paths(
     journey.checks.run_if(names_much, what, read).await
 }
 
-/// `input` with the defaults that it lacks, recorded as a change.
 pub(super) fn fill(journey: &mut CallState<'_>, tool: &Tool, input: Input) -> Input {
     let Some(filled) = with_defaults(tool, &input) else {
         return input;
@@ -76,7 +72,7 @@ pub(super) fn fill(journey: &mut CallState<'_>, tool: &Tool, input: Input) -> In
     filled
 }
 
-/// `input` without the nulls that stand for what is left out; `None` if it has none.
+/// `None` if no null stands for an omission.
 pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
     let shorter = input
         .value()
@@ -85,7 +81,6 @@ pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
     Some(input.with_value(shorter))
 }
 
-/// Repeats [`observe`] on `sent` by the changes that another process recorded.
 fn again(journey: &CallState<'_>, tool: &Tool, sent: Input) -> Input {
     let had_nulls = journey
         .mutations
@@ -97,7 +92,7 @@ fn again(journey: &CallState<'_>, tool: &Tool, sent: Input) -> Input {
     with_defaults(tool, &input).unwrap_or(input)
 }
 
-/// `input` with the defaults that it lacks; `None` if it lacks none.
+/// `None` if no default is missing.
 pub(super) fn with_defaults(tool: &Tool, input: &Input) -> Option<Input> {
     let filled = input
         .value()

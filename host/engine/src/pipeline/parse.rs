@@ -1,5 +1,5 @@
-//! Phase 2: rate_limited, timeout, canceled, where the check takes long. A mismatch is returned as a value, because
-//! phase 3 decides which error to report.
+//! Phase 2: rate_limited, timeout, canceled, where the check takes long. A mismatch is a value, because phase 3 decides
+//! which error to report.
 
 use std::sync::Arc;
 
@@ -11,16 +11,14 @@ use super::call_state::{CallState, phase_token};
 use super::observe;
 use super::resolve::Resolved;
 
-/// Size of arguments from which nulls are looked for on a thread for checks, in bytes.
+/// In bytes: larger arguments are searched for nulls on a thread for checks.
 const LARGE_BYTES: usize = 64 << 10;
 
 phase_token! {
-    /// A tool; `model_input`, without the nulls that stand for what is left out; and why it does not satisfy the model
-    /// schema, if it does not.
+    /// A tool; `model_input` without omitted nulls; and its mismatch with the model schema.
     pub(super) Parsed((Arc<Tool>, Input, Result<(), CheckFailure>))
 }
 
-/// Checks `model_input` against the tool's model schema.
 pub(super) async fn parse(journey: &CallState<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
     let tool = resolved.open();
     let sent = journey.request.input.clone();

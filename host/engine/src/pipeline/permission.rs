@@ -27,11 +27,10 @@ use super::pre_hooks::PreHooked;
 use super::{refs, suspend, validate};
 
 phase_token! {
-    /// A call that may run: with exactly what its permit carries, and once.
+    /// A call that may run once, with exactly what its permit carries.
     pub Permitted(CallPermission)
 }
 
-/// A tool, and the permit for one call of it.
 pub(super) struct CallPermission {
     pub(super) tool: Arc<Tool>,
     pub(super) permit: Box<Permit>,
@@ -74,7 +73,7 @@ pub async fn decide(journey: &mut CallState<'_>, hooked: PreHooked) -> Result<Pe
     admit(journey, tool, permit).await
 }
 
-/// Explains what would be decided, without asking hooks and without making a permit.
+/// Makes no permit and asks no hooks.
 pub(super) async fn explain(
     journey: &mut CallState<'_>,
     unheard: Unheard,
@@ -85,7 +84,7 @@ pub(super) async fn explain(
     Ok(CallExplanation { explanation, hooks })
 }
 
-/// Read access for preflight of a call with `input`, before hooks are asked.
+/// Read access for preflight, before hooks are asked.
 pub(super) async fn look(
     journey: &CallState<'_>,
     tool: &Arc<Tool>,
@@ -94,7 +93,6 @@ pub(super) async fn look(
     weigh(journey, tool, input, policy::look).await
 }
 
-/// Checks the input that is decided on, and records it.
 async fn accept(journey: &mut CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     check_call_input(journey, tool, input).await?;
     journey.invocation.permission_input = Some(journey.redaction.recorded(input).await?);
@@ -103,7 +101,7 @@ async fn accept(journey: &mut CallState<'_>, tool: &Tool, input: &Input) -> Resu
     journey.redaction.check_secrets()
 }
 
-/// Asks hooks, and then the policy, about exactly the input that would run.
+/// Asks hooks, then the policy, about exactly the input that would run.
 pub(super) async fn judge(
     journey: &mut CallState<'_>,
     tool: &Arc<Tool>,
@@ -113,7 +111,7 @@ pub(super) async fn judge(
     weigh(journey, tool, input, policy::decide).await
 }
 
-/// Records a decision, and tells hooks of it. They can still stop an allowed call, but cannot allow a denied one.
+/// Hooks can still stop an allowed call, but cannot allow a denied one.
 pub(super) async fn announce(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -138,7 +136,6 @@ pub(super) async fn announce(
     decision_hooks(journey, tool, input).await
 }
 
-/// Records a denial, and tells hooks of it. The call is denied, whatever they answer.
 pub(super) async fn denied(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -150,7 +147,7 @@ pub(super) async fn denied(
     refusal
 }
 
-/// Records the input that `permit` carries as `call_input`.
+/// Records the permit's input as `call_input`.
 pub(super) async fn admit(
     journey: &mut CallState<'_>,
     tool: Arc<Tool>,
@@ -168,7 +165,6 @@ pub(super) async fn admit(
     Ok(Permitted(CallPermission { tool, permit }))
 }
 
-/// Asks hooks for their opinion on exactly the input that would run.
 async fn request_hooks(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -213,13 +209,8 @@ async fn decision_hooks(
     stopped
 }
 
-/// Applies `look`, of the policy, to the call with `input`, under the grants and rules of the request. Runs inline if that is quick,
-/// otherwise on a thread for checks, because each path among the arguments is resolved on the disk, and each URL
-/// compared with every rule.
-///
-/// # Errors
-///
-/// Those of [`LongChecks::run`](aside::LongChecks::run).
+/// Applies the policy's `look`; on a thread for checks unless quick, because each path is resolved on the disk, and
+/// each URL compared with every rule. Fails as [`LongChecks::run`](aside::LongChecks::run).
 async fn weigh<T: Send + 'static>(
     journey: &CallState<'_>,
     tool: &Arc<Tool>,
@@ -262,10 +253,8 @@ async fn weigh<T: Send + 'static>(
         .await
 }
 
-/// Requests of a tool and its grants, in this call.
 struct PermissionTerms {
     grants: Arc<Grants>,
-    /// In place of the tool's own profile.
     profile: Option<Box<PermissionProfile>>,
     files: FileUse,
 }
@@ -314,7 +303,7 @@ fn declared<'a>(tool: &'a Tool, terms: &'a PermissionTerms) -> ToolClaims<'a> {
     }
 }
 
-/// The tool's classification of this one input, if it gives one. It can restrict the call, never extend it.
+/// Can restrict the call, never extend it.
 async fn classify(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -331,7 +320,7 @@ async fn classify(
         .await
 }
 
-/// Checks the input again, because it must satisfy the tool's contract also after hooks changed it (AT-IN-02).
+/// The contract must hold also after hooks changed the input (AT-IN-02).
 async fn check_call_input(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -357,8 +346,7 @@ async fn check_call_input(
     })
 }
 
-/// Error class and message of an input that breaks the contract although the caller's arguments satisfied it. If
-/// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
+/// Blames the contract if only its defaults changed an input that satisfied it, otherwise the hook.
 fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str) {
     let by_contract = |mutation: &InputMutation| {
         matches!(

@@ -16,19 +16,16 @@ use super::map_result::MappedResult;
 use super::post_hooks::{self, PostHooked};
 use super::preview;
 
-/// Maximum characters of a payload that stay in the result.
 const PREVIEW_CHARS_MAX: u64 = 2_000;
-/// Structured output has at most this many times the bytes of texts that say the same: names of fields are repeated in it.
+/// Limit on the ratio of structured output to texts that say the same: it repeats field names.
 const TOLD_PARTS: usize = 3;
-/// Maximum bytes of a block's other fields that stay beside its preview.
+/// A block's other fields that stay beside its preview.
 const BESIDE_BYTES_MAX: usize = 1_000;
 
 phase_token! {
-    /// An output that fits into its result.
     pub(super) Persisted(StoredResult)
 }
 
-/// The output that stays in the result, and references to what was stored.
 pub(super) struct StoredResult {
     pub(super) result_id: ResultId,
     pub(super) mapped: Box<MappedResult>,
@@ -47,7 +44,6 @@ impl StoredResult {
     }
 }
 
-/// Stores output that is too large or too sensitive for a result as payloads, and leaves previews.
 pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> Persisted {
     let mut mapped = hooked.open();
     let stop = persistence_hooks(journey, &mut mapped).await;
@@ -104,7 +100,7 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
     Persisted(stored)
 }
 
-/// Withholds an output that the operator's settings keep from every caller, and removes its artifacts.
+/// Withholds an output that the operator keeps from every caller; removes its artifacts.
 async fn withhold(journey: &mut CallState<'_>, mapped: &mut MappedResult, limit: InlineLimit) {
     let original = exact_size(mapped);
     journey.redaction.withhold(mapped);
@@ -116,7 +112,7 @@ async fn withhold(journey: &mut CallState<'_>, mapped: &mut MappedResult, limit:
     }
 }
 
-/// Stores an output that the result cannot hold as a payload, or drops it. `stop`: why a hook keeps it from being stored.
+/// `stop` is a hook's reason against storing.
 async fn spill_or_drop(
     journey: &mut CallState<'_>,
     stored: &mut StoredResult,
@@ -150,8 +146,8 @@ async fn spill_or_drop(
     }
 }
 
-/// Moves what the tool says of its failure into the content, of which the result has only a reference (AT-STRAT-03). The
-/// tool's detail is for the record alone, which may not have it.
+/// Moves a failure's words into the content, because the result has only a reference (AT-STRAT-03). The detail is for
+/// the record alone.
 fn move_words(mapped: &mut MappedResult) {
     let Some(error) = mapped.error.take() else {
         return;
@@ -165,7 +161,7 @@ fn move_words(mapped: &mut MappedResult) {
     mapped.error = Some(error.reworded(message));
 }
 
-/// Drops an output that neither the result nor the disk may have (AT-STRAT-05).
+/// For an output allowed neither in the result nor on disk (AT-STRAT-05).
 fn drop_output(
     journey: &mut CallState<'_>,
     stored: &mut StoredResult,
@@ -186,7 +182,7 @@ fn drop_output(
     record_loss(journey, limit, Strategy::DropWithReason, original);
 }
 
-/// Stores the artifacts of the output, and records a decision on each. Returns `artifact_refs` of the result.
+/// Records a decision on each artifact; returns `artifact_refs`.
 async fn keep_artifacts(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,
@@ -211,7 +207,6 @@ async fn keep_artifacts(
     records
 }
 
-/// Records a decision to store something.
 fn persisted(journey: &mut CallState<'_>, kept: ResultPersistence) {
     let record = kept
         .persisted_ref
@@ -222,8 +217,7 @@ fn persisted(journey: &mut CallState<'_>, kept: ResultPersistence) {
     journey.persistence.push(kept);
 }
 
-/// Runs the hooks that see a result before any of it is stored. An output that they update counts as redacted; a hook
-/// that says stop keeps the result off the disk.
+/// Runs before anything is stored. An updated output counts as redacted; a stop keeps it off the disk.
 async fn persistence_hooks(
     journey: &mut CallState<'_>,
     mapped: &mut MappedResult,
@@ -245,7 +239,7 @@ async fn persistence_hooks(
     stop
 }
 
-/// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
+/// Moves pieces out, largest first, until the rest fits or nothing is movable.
 async fn spill(
     journey: &mut CallState<'_>,
     stored: &mut StoredResult,
@@ -283,18 +277,14 @@ async fn spill(
     Ok(())
 }
 
-/// A part of a result that is moved out in one step.
 enum ResultPiece {
     Block(usize),
     Structured,
-    /// All blocks for the model that are too small to be moved one by one.
     Rest,
 }
 
-/// The part of a result that is its structured output.
 const STRUCTURED: &str = "structured_content";
 
-/// A stored part.
 struct StoredPart {
     reference: PersistedRef,
     preview_bytes: u64,
@@ -330,8 +320,8 @@ fn next(mapped: &MappedResult, limit: InlineLimit) -> Option<ResultPiece> {
     }
 }
 
-/// Returns whether the texts for the model are long enough to cover structured output of `bytes`: they are its best
-/// preview, and an outline would repeat a part of them.
+/// Returns whether the texts cover structured output of `bytes`: then they are its best preview, and an outline would
+/// repeat them.
 fn is_told(content: &[Content], bytes: usize) -> bool {
     let told = |block: &Content| match block.as_text() {
         Some(text) => text.len(),
@@ -357,7 +347,6 @@ fn is_rest(block: &Content) -> bool {
     block.is_model_facing() && !block.is_reference()
 }
 
-/// Stores a text as it is and leaves the block's other fields beside the preview; stores any other block as JSON.
 async fn spill_block(
     journey: &CallState<'_>,
     stored: &mut StoredResult,
@@ -451,7 +440,6 @@ async fn spill_rest(
     Ok(moved)
 }
 
-/// Stores `value` as JSON. Returns the block in its place, which has its outline.
 async fn keep_json(
     journey: &CallState<'_>,
     limit: InlineLimit,
@@ -472,7 +460,6 @@ async fn keep_json(
     Ok((stand_in, part))
 }
 
-/// The block in place of what was moved. It says whether its preview is only a part.
 fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
     let mut block = Content::persisted(of, preview, reference);
     if !preview.is_empty() {
@@ -504,22 +491,19 @@ fn resource(
     })
 }
 
-/// Limits on what may stay in a result.
 #[derive(Clone, Copy)]
 struct InlineLimit {
     result_id: ResultId,
     bytes_max: u64,
-    /// Maximum characters of the tool's output: the text of a block, and the JSON text of structured output.
     chars_max: Option<u64>,
-    /// Limits of the operator, tool and hooks.
+    /// Of the operator, tool and hooks.
     keeping: OutputRetention,
-    /// The data of the tool is secret: none of it stays.
+    /// None of the tool's data stays.
     secret: bool,
-    /// The tool's text must appear in no preview.
+    /// No preview may have the tool's text.
     silent: bool,
-    /// A hook keeps the output from being stored.
     stopped: bool,
-    /// The output may repeat another call's output that must not be stored.
+    /// The output may repeat one that must not be stored.
     repeats: bool,
 }
 
@@ -556,13 +540,11 @@ impl InlineLimit {
         size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
     }
 
-    /// Returns whether the blocks may stay without structured output.
     fn holds_content(self, mapped: &MappedResult) -> bool {
         let bytes = mapped.content.iter().map(block_length).sum::<usize>() as u64;
         bytes <= self.bytes_max && self.chars_max.is_none_or(|max| block_chars(mapped) <= max)
     }
 
-    /// The limits as the record shows them.
     fn threshold(self) -> Value {
         let bytes_max = if self.keeping.inline {
             self.bytes_max
@@ -577,7 +559,7 @@ impl InlineLimit {
         }
     }
 
-    /// Maximum characters of a preview: an eighth of what may stay inline, and at most [`PREVIEW_CHARS_MAX`].
+    /// An eighth of what may stay inline, at most [`PREVIEW_CHARS_MAX`].
     fn preview_chars(self) -> u64 {
         if !self.keeping.inline {
             return 0;
@@ -585,8 +567,7 @@ impl InlineLimit {
         PREVIEW_CHARS_MAX.min(self.bytes_max.min(self.chars_max.unwrap_or(u64::MAX)) / 8)
     }
 
-    /// Maximum characters of the preview in the result; none of sensitive data, of which only the reference stays there
-    /// (AT-STRAT-03).
+    /// None of sensitive data, of which only the reference stays (AT-STRAT-03).
     fn shown_chars(self) -> usize {
         if self.silent {
             return 0;
@@ -594,7 +575,6 @@ impl InlineLimit {
         usize::try_from(self.preview_chars()).unwrap_or(usize::MAX)
     }
 
-    /// Why an output is not in the result, for its message.
     fn verdict(self) -> &'static str {
         match (self.keeping.inline, self.secret) {
             (true, _) => "too large to return",
@@ -603,7 +583,6 @@ impl InlineLimit {
         }
     }
 
-    /// The class of the error of a call whose output is dropped.
     fn class(self) -> ErrorClass {
         if self.keeping.inline {
             ErrorClass::ResultTooLarge
@@ -612,7 +591,6 @@ impl InlineLimit {
         }
     }
 
-    /// Why a strategy was chosen.
     fn reason(self, strategy: Strategy) -> &'static str {
         match strategy {
             Strategy::Inline => "small enough to stay in the result",
@@ -637,7 +615,7 @@ impl InlineLimit {
     }
 }
 
-/// Characters of the tool's output: texts as they are, everything else as JSON.
+/// Non-text counts as JSON.
 fn chars(mapped: &MappedResult) -> u64 {
     block_chars(mapped) + mapped.structured_content.as_ref().map_or(0, json_chars) as u64
 }
@@ -655,7 +633,6 @@ fn block_chars(mapped: &MappedResult) -> u64 {
         .sum()
 }
 
-/// Exact size of an output as JSON text, in bytes: its blocks, and its structured output.
 fn exact_size(mapped: &MappedResult) -> u64 {
     let blocks = mapped.content.iter().map(json_bytes).sum::<usize>();
     (blocks + mapped.structured_content.as_ref().map_or(0, json_bytes)) as u64
@@ -681,7 +658,6 @@ pub(super) fn modifiers_size(mapped: &MappedResult) -> u64 {
         .sum::<usize>() as u64
 }
 
-/// Size of the names of files and servers that the tool touched, in bytes.
 pub(super) fn names_size(mapped: &MappedResult) -> u64 {
     let touched = mapped
         .usage
@@ -693,13 +669,12 @@ pub(super) fn names_size(mapped: &MappedResult) -> u64 {
         .sum::<usize>() as u64
 }
 
-/// Records a decision about an output of which nothing is stored, with its size, and what of that stays.
 fn record(journey: &mut CallState<'_>, limit: InlineLimit, strategy: Strategy, sizes: [u64; 2]) {
     let decision = decision(journey, limit, strategy, sizes);
     journey.persistence.push(decision);
 }
 
-/// Records that nothing of an output is left, neither in the result nor, if it may not be there, in the log.
+/// For an output lost from the result and, if it may not be there, the log.
 fn record_loss(journey: &mut CallState<'_>, limit: InlineLimit, strategy: Strategy, original: u64) {
     record(journey, limit, strategy, [original, 0]);
     if !limit.keeping.journal {

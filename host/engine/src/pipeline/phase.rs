@@ -1,8 +1,8 @@
-//! The order of a call, as types. Each phase takes what only the phase before it can make, by value.
+//! The order of a call, as types: each phase takes by value what only the phase before can make.
 //!
-//! Nothing here can be called from outside the crate: only the pipeline begins a [`CallState`]. Three phases are
-//! public as far as the examples below need it. Each example that must not compile differs in one place from one that
-//! must, so that it fails for that reason alone; nightly rustdoc also compares the error codes.
+//! Nothing here can be called from outside the crate: only the pipeline begins a [`CallState`]. Each example that must
+//! not compile differs in one place from one that must, so that it fails for that reason alone; nightly rustdoc also
+//! compares error codes.
 //!
 //! [`permission()`] decides on the input that checks, defaults and hooks made:
 //!

@@ -4,12 +4,10 @@ use tracing::{Level, debug, enabled, info};
 
 use toolcell_spec::{CallRecord, ErrorCode, InvocationId, ToolError};
 
-/// Measures the phases of one call for the diagnostic output; without one it costs nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PhaseClock {
-    /// Start of the call; `None` if nobody listens.
+    /// `None` if nobody listens.
     begun: Option<Instant>,
-    /// The phase that runs, and its start.
     running: Option<(&'static str, Instant)>,
 }
 
@@ -21,7 +19,6 @@ impl PhaseClock {
         }
     }
 
-    /// Ends the phase that runs, and begins `phase`.
     pub(super) fn enter(&mut self, call: InvocationId, phase: &'static str) {
         if self.begun.is_some() {
             self.leave(call);
@@ -35,7 +32,6 @@ impl PhaseClock {
         }
     }
 
-    /// Ends the last phase, and with it the call.
     pub(super) fn end(mut self, record: &CallRecord) {
         let Some(begun) = self.begun else { return };
         let call = record.invocation.invocation_id;

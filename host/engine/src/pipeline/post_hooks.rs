@@ -12,11 +12,10 @@ use super::map_result::{Answered, MappedResult, remap};
 use super::{hooks, terminal};
 
 phase_token! {
-    /// The output as the hooks left it.
     pub(super) PostHooked(Box<MappedResult>)
 }
 
-/// Runs the hooks for success or for failure of a tool that ran; a tool that never ran has none.
+/// A tool that never ran has no hooks.
 pub(super) async fn run(journey: &mut CallState<'_>, answered: Answered) -> PostHooked {
     let mut mapped = answered.open();
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else {
@@ -42,7 +41,7 @@ pub(super) async fn run(journey: &mut CallState<'_>, answered: Answered) -> Post
     PostHooked(mapped)
 }
 
-/// Runs one hook after the tool, and maps the output that it gives. Returns the reason if the hook says stop.
+/// Returns the reason if the hook says stop.
 pub(super) fn one<'a>(
     journey: &'a mut CallState<'_>,
     tool: &'a Tool,

@@ -15,11 +15,9 @@ use super::redaction::restored;
 const EVENT: HookEvent = HookEvent::PreToolUse;
 
 phase_token! {
-    /// The input as the hooks left it.
     pub PreHooked(PreparedCall)
 }
 
-/// Runs the hooks in order; each gets the input as the hook before it left it.
 pub(super) async fn run(
     journey: &mut CallState<'_>,
     observed: Observed,
@@ -38,7 +36,7 @@ pub(super) async fn run(
     Ok(PreHooked(PreparedCall { tool, input }))
 }
 
-/// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
+/// Changes are recorded only if `fresh`; otherwise they were before.
 pub(super) async fn shape(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -69,7 +67,7 @@ pub(super) async fn shape(
     Ok(input)
 }
 
-/// The input that a hook wants instead of `input`, of which it saw the redacted copy `shown`.
+/// The hook saw the redacted copy `shown`.
 async fn update(
     journey: &mut CallState<'_>,
     (tool, hook): (&Tool, &Registration),
@@ -99,7 +97,6 @@ async fn update(
     Ok(updated)
 }
 
-/// Replaces `updated`, which a hook returned, with its redacted form in the record of the hook's run.
 async fn record(journey: &mut CallState<'_>, updated: &Input) -> Result<(), Refusal> {
     if journey.redaction.active().is_none() {
         return Ok(());

@@ -1,26 +1,22 @@
-//! Previews of what is too large for a result. A text is cut where it can be read on its own: at a whole character as
-//! people see it, and outside an escape sequence. JSON is not cut, because the rest would be no JSON: it becomes an
-//! outline, in which every part that is left out is marked.
+//! Previews of what is too large for a result. A text is cut at a whole visible character, outside an escape sequence.
+//! JSON becomes an outline that marks omissions, because cut JSON is none.
 
 use serde_json::{Map, Value};
 use toolcell_spec::{json_bytes, json_chars};
 
-/// Maximum number of characters that one visible character is taken to consist of: a longer stack of marks is cut.
+/// Longer stacks of marks are cut.
 const CLUSTER_CHARS_MAX: usize = 32;
-/// Minimum number of characters for each value of an outline; with less, the rest of its list is left out.
+/// Per value; with less, the rest of its list is left out.
 const VALUE_CHARS_MIN: usize = 12;
-/// Characters that an item of a list gets, if it needs them: some whole items say more than the beginnings of many.
+/// Some whole items say more than the beginnings of many.
 const ITEM_CHARS: usize = 200;
-/// Allowance for an item's comma and for its approximate measure.
+/// For an item's comma and approximate measure.
 const ITEM_SLACK_CHARS: usize = 6;
-/// Items of a list that are measured, to know how many fit.
 const ITEMS_MEASURED: usize = 9;
-/// Characters that the mark of what is left out may take, with its separators.
 const MARK_CHARS_MAX: usize = 48;
-/// Placeholder for an omitted value, and the field that counts omitted fields.
+/// Replaces an omitted value, or counts omitted fields.
 const CUT: &str = "[cut]";
 
-/// The beginning of `text`, of at most `chars_max` characters.
 pub(super) fn of_text(text: &str, chars_max: usize) -> &str {
     match text.char_indices().nth(chars_max) {
         None => text,
@@ -28,7 +24,7 @@ pub(super) fn of_text(text: &str, chars_max: usize) -> &str {
     }
 }
 
-/// The last place in `text` at or before byte `end`, which must be at a character, where a reader may stop.
+/// The last place at or before byte `end`, a character boundary, where a reader may stop.
 pub fn boundary(text: &str, end: usize) -> usize {
     let (head, rest) = text.split_at_checked(end).unwrap_or((text, ""));
     let outside = before_sequence(head);
@@ -38,18 +34,17 @@ pub fn boundary(text: &str, end: usize) -> usize {
     before_cluster(head, rest)
 }
 
-/// The end of `head`, or the start of the escape sequence that it stops in.
+/// The end of `head`, or the start of an unfinished escape sequence.
 fn before_sequence(head: &str) -> usize {
     #[derive(Clone, Copy, PartialEq)]
     enum EscapeState {
         Text,
-        /// After ESC, or after an intermediate character behind it.
+        /// After ESC, or an intermediate character behind it.
         Escape,
-        /// In a control sequence, which one character in `@` to `~` ends.
+        /// In a control sequence, ended by a character in `@` to `~`.
         Control,
-        /// In a string of the terminal, such as a title or a link, which BEL or ST ends.
+        /// In a terminal string, such as a title or link, ended by BEL or ST.
         String,
-        /// After ESC in such a string: a backslash ends it.
         StringEscape,
     }
     let mut state = EscapeState::Text;
@@ -89,7 +84,7 @@ fn before_sequence(head: &str) -> usize {
     }
 }
 
-/// The end of `head`, or the start of the visible character that goes on in `rest`.
+/// The end of `head`, or the start of a visible character that goes on in `rest`.
 fn before_cluster(head: &str, rest: &str) -> usize {
     let mut next = rest.chars().next();
     let mut end = head.len();
@@ -104,7 +99,6 @@ fn before_cluster(head: &str, rest: &str) -> usize {
     head.len()
 }
 
-/// Returns whether `next` belongs to the visible character that ends with `c`, the last one of `head`.
 fn belongs_together(head: &str, c: char, next: char) -> bool {
     const JOINER: char = '\u{200d}';
     let is_flag = |c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c);
@@ -122,8 +116,8 @@ fn belongs_together(head: &str, c: char, next: char) -> bool {
         || (is_flag(next) && is_flag(c) && flags() % 2 == 1)
 }
 
-/// JSON text of at most `chars_max` characters with the shape of `value`: its first names and items, beginnings of its
-/// texts, and marks in place of what is left out. Empty if not even a mark fits.
+/// At most `chars_max` characters of JSON: first names and items, beginnings of texts, and marks of omissions. Empty if
+/// no mark fits.
 pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
     let shown = outline(value, chars_max).to_string();
     let fits = |text: &String| text.chars().count() <= chars_max;
@@ -133,8 +127,7 @@ pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
         .unwrap_or_default()
 }
 
-/// `value` in about `room` characters of JSON text. Each list shares its room evenly, and what an item does not use goes
-/// to those after it, so that one long item does not hide the others.
+/// Each list shares its room evenly and passes unused room on, so that one long item does not hide the others.
 fn outline(value: &Value, room: usize) -> Value {
     if json_chars(value) <= room {
         return value.clone();
@@ -186,7 +179,6 @@ fn outline(value: &Value, room: usize) -> Value {
     }
 }
 
-/// The part of `room` that is left beside the mark of a list whose rest `is_cut`.
 fn without_mark(room: usize, is_cut: bool) -> usize {
     if is_cut {
         room.saturating_sub(MARK_CHARS_MAX)
@@ -195,7 +187,7 @@ fn without_mark(room: usize, is_cut: bool) -> usize {
     }
 }
 
-/// How many `items` fit into `room` so that most of them are whole, or have [`ITEM_CHARS`]; at least one.
+/// Number of `items` that are mostly whole, or have [`ITEM_CHARS`]; at least one.
 fn well_fitting(items: &[Value], room: usize) -> usize {
     let mut lengths: Vec<usize> = items.iter().take(ITEMS_MEASURED).map(json_bytes).collect();
     lengths.sort_unstable();
@@ -209,7 +201,6 @@ fn well_fitting(items: &[Value], room: usize) -> usize {
     (without_mark(room, !whole) / needed).max(1)
 }
 
-/// How many values with names of these lengths fit into `room`.
 fn fitting(names: impl ExactSizeIterator<Item = usize>, room: usize) -> usize {
     let count = names.len();
     let mut left = room.saturating_sub(2);
@@ -226,7 +217,6 @@ fn fitting(names: impl ExactSizeIterator<Item = usize>, room: usize) -> usize {
     taken
 }
 
-/// The beginning of a text whose JSON takes at most `room` characters, with a mark if it is cut.
 fn short(text: &str, room: usize) -> String {
     // A text has at least as many characters in JSON as it has itself.
     if text.char_indices().nth(room).is_none() && json_chars(&text) <= room {
@@ -257,7 +247,6 @@ fn short(text: &str, room: usize) -> String {
     format!("{head} {}", cut(total - head.chars().count()))
 }
 
-/// Placeholder for a value too large for `room`.
 fn mark(value: &Value, room: usize) -> Value {
     let said = match value {
         Value::Object(fields) => format!("[cut: object of {} fields]", fields.len()),
@@ -271,7 +260,6 @@ fn mark(value: &Value, room: usize) -> Value {
     })
 }
 
-/// The characters that JSON takes for `c` in a string.
 fn char_chars(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

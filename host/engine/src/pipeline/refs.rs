@@ -1,4 +1,4 @@
-//! References of a call at its end: its decisions, its evidence, and its span.
+//! Final references of a call: decisions, evidence, span.
 
 use serde_json::Value;
 
@@ -8,12 +8,10 @@ use toolcell_spec::{Behavior, ToolResult, TraceContext};
 use super::call_state::CallState;
 use super::map_result::MappedResult;
 
-/// `source` of the mapping of a call over MCP.
 const MCP: &str = "mcp";
-/// Where the record of a call has the structured output.
 const STRUCTURED: &str = "#/result/structured_content";
 
-/// Fills in the references of the invocation, which has ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
+/// For an invocation that ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
 pub(super) fn of_invocation(journey: &mut CallState<'_>, mapped: &MappedResult) {
     let is_error = mapped.error.is_some();
     // The output itself is in the record once (AT-MAP-01).
@@ -47,7 +45,7 @@ pub(super) fn of_invocation(journey: &mut CallState<'_>, mapped: &MappedResult) 
     TraceContext::complete(&mut journey.invocation, size);
 }
 
-/// Names the policies of all decisions so far in the invocation. Done before the tool runs, too: its process can be killed.
+/// Names the policies of all decisions so far, also before the tool runs: its process can be killed.
 pub(super) fn of_policies(journey: &mut CallState<'_>) {
     for decision in &journey.decisions {
         merge(&mut journey.invocation.policy_refs, &decision.policy_refs);
@@ -62,7 +60,7 @@ fn merge(policies: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// Fills in the references of the result and of its error, from the invocation (AT-RES-12..14, AT-ERR-07, AT-ERR-08).
+/// For the result and its error, from the invocation (AT-RES-12..14, AT-ERR-07, AT-ERR-08).
 pub(super) fn of_result(journey: &CallState<'_>, result: &mut ToolResult) {
     let invocation = &journey.invocation;
     result.policy_refs.clone_from(&invocation.policy_refs);

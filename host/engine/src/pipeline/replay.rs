@@ -1,4 +1,4 @@
-//! Beside phase 9: what the record of a call holds for a replay.
+//! Beside phase 9: what a replay needs in a call's record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use toolcell_spec::{ReplayBlocker, ReplayData, Status};
 use super::call_state::CallState;
 use super::retry;
 
-/// Where the random numbers and clock readings of the call come from. Those of a call that cannot be replayed are not
-/// recorded: they would serve nothing, and a seed reveals the keys that the guest makes with it.
+/// Sources of random numbers and clock readings. A call that cannot be replayed records none: a seed would only reveal
+/// the guest's keys.
 pub(super) fn nondeterminism(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -28,7 +28,6 @@ pub(super) fn nondeterminism(
     }
 }
 
-/// Notes in the invocation what a replay of the call needs; `recorded` is what the guest got.
 pub(super) fn note(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -73,7 +72,7 @@ fn is_kept(journey: &CallState<'_>) -> bool {
     settings.replay && settings.keep != Keep::None
 }
 
-/// Obstacles to a replay. Does not allocate for a call with an empty world.
+/// Obstacles to a replay. An empty world allocates nothing.
 fn blockers(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> Vec<ReplayBlocker> {
     let world = permit.capability();
     let reaches = [

@@ -19,7 +19,7 @@ use super::children::Lineage;
 use super::background::Background;
 use super::call_state::StoredCallRef;
 
-/// The tool of a call: a name, which the host looks up, or a tool that the caller has resolved already.
+/// The tool of a call: a name to look up, or a resolved tool.
 ///
 /// ```
 /// use toolcell_engine::pipeline::Callee;
@@ -30,32 +30,28 @@ use super::call_state::StoredCallRef;
 pub struct Callee {
     name: String,
     tool: Option<Arc<Tool>>,
-    /// `true` if the caller has the tool's schema; `None`: unless its lifecycle is `deferred`.
+    /// `true` if the caller has the schema; `None`: unless the lifecycle is `deferred`.
     loaded: Option<bool>,
     surface: Option<OnSurface>,
 }
 
-/// The surface through which a tool is called.
 #[derive(Clone, Debug)]
 struct OnSurface {
     id: Arc<str>,
-    /// Why the tool cannot be called through it.
     refusal: Option<Refusal>,
 }
 
 impl Callee {
-    /// The name by which the tool is called.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The tool, if it is resolved already.
     pub fn tool(&self) -> Option<&Arc<Tool>> {
         self.tool.as_ref()
     }
 
-    /// Says whether the caller has seen the schema of the tool. A call without it is refused (AT-DEF-19). By default, only
-    /// a tool whose lifecycle is `deferred` counts as not loaded.
+    /// Says whether the caller has seen the schema; without it, a call is refused (AT-DEF-19). Default: unless the
+    /// lifecycle is `deferred`.
     #[must_use]
     pub fn loaded(self, loaded: bool) -> Self {
         Self {
@@ -64,8 +60,7 @@ impl Callee {
         }
     }
 
-    /// Says through which surface the tool is called (AT-PIPE-01). A call with a `refusal` ends with it once its tool is
-    /// known.
+    /// Names the surface of the call (AT-PIPE-01), and its `refusal`, which ends the call once the tool is known.
     #[must_use]
     pub fn on_surface(self, id: Arc<str>, refusal: Option<Refusal>) -> Self {
         Self {
@@ -74,7 +69,7 @@ impl Callee {
         }
     }
 
-    /// Says by which of its names a resolved tool was called, for the record: an alias is kept there.
+    /// Names the alias or other name of a resolved tool that was called, for the record.
     #[must_use]
     pub fn called(self, name: &str) -> Self {
         Self {
@@ -83,17 +78,14 @@ impl Callee {
         }
     }
 
-    /// The caller's knowledge of the tool's schema.
     pub fn is_said_loaded(&self) -> Option<bool> {
         self.loaded
     }
 
-    /// The id of that surface.
     pub(super) fn surface_id(&self) -> Option<&Arc<str>> {
         self.surface.as_ref().map(|surface| &surface.id)
     }
 
-    /// Why `tool` cannot be called, as far as surfaces and feature gates decide.
     pub(super) fn withheld(&self, tool: &Tool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
         let disabled = |message: String| Some(Refusal::new(ErrorCode::ToolDisabled, message));
@@ -110,16 +102,11 @@ impl Callee {
         }
     }
 
-    /// Returns whether the caller has seen the schema of `tool`.
     pub(super) fn is_loaded(&self, tool: &Tool) -> bool {
         self.loaded.unwrap_or(!tool.is_deferred())
     }
 
-    /// The tool; looked up in `catalog` if it is not resolved.
-    ///
-    /// # Errors
-    ///
-    /// `unknown_tool`, if the name is unknown or ambiguous.
+    /// Looks up an unresolved tool. Fails with `unknown_tool` if the name is unknown or ambiguous.
     pub(super) fn find(&self, catalog: &Catalog) -> Result<Arc<Tool>, Refusal> {
         self.tool
             .clone()
@@ -147,7 +134,7 @@ impl From<&str> for Callee {
 }
 
 impl From<Arc<Tool>> for Callee {
-    /// `tool`, by its qualified name. It is not looked up again, so the host of the call must be the one that loaded it.
+    /// Not looked up again, so the call's host must be the one that loaded it.
     fn from(tool: Arc<Tool>) -> Self {
         Self {
             name: tool.declaration().qualified_name(),
@@ -173,53 +160,47 @@ impl From<Arc<Tool>> for Callee {
 /// # }
 /// ```
 ///
-/// Begins without grants, under the default limits, and without an approver.
+/// Begins without grants and approver, under the default limits.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Request {
-    /// By name, or resolved.
     pub tool: Callee,
-    /// The arguments. Text is kept as it was sent.
+    /// The arguments. Text is kept as sent.
     pub input: Input,
-    /// The caller's own id for the call, verbatim.
+    /// The caller's own id, verbatim.
     pub native_call_id: Option<String>,
-    /// Name of the caller. An approver with this name cannot approve the call.
+    /// Name of the caller, which cannot approve the call itself.
     pub actor_ref: Option<String>,
-    /// Grants. The tool gets only those that it also declares. Default: none.
+    /// The tool gets only those that it also declares. Default: none.
     pub grants: Arc<Grants>,
-    /// Mode and rules.
     pub policy: Arc<Policy>,
     /// Limits on time, fuel, memory and output.
     pub limits: Limits,
-    /// How an approval is requested, if the call needs one.
     pub approval: Terms,
-    /// Answers the tool's questions during the call; `None` if they cannot be answered.
+    /// Answers the tool's questions; `None` if they cannot be answered.
     pub respondent: Option<Arc<dyn Respondent>>,
-    /// Cancels the call.
     pub cancellation: Cancellation,
-    /// Receives the events of this call, in addition to the host's listeners.
+    /// Receives this call's events besides the host's listeners.
     pub listener: Option<Arc<dyn Listener>>,
-    /// How the protocol that carried the call identifies it, for the record (AT-MAP-01).
+    /// The carrying protocol's identification of the call (AT-MAP-01).
     pub mapping: Option<ExternalMapping>,
-    /// Where the call belongs in a distributed trace, for the record (AT-INV-21). Calls that its tool makes are below it. A
-    /// guest does not get it.
+    /// Place in a distributed trace, for the record (AT-INV-21). The tool's calls are below it; a guest does not get
+    /// it.
     pub trace: Option<TraceContext>,
-    /// The call that this one replays; `None` for a call of its own.
+    /// The call to replay.
     pub replay: Option<Arc<Replay>>,
-    /// The tools that the tool may call, as far as it was granted them: the id of each, and the time limit of a call. For
-    /// a call through a surface, those that can be called through it too. `None`: all that the host has loaded.
+    /// Ids and time limits of callable tools, as far as granted and, through a surface, offered there. `None`: all that
+    /// the host has loaded.
     pub offered: Option<Arc<HashMap<String, Option<Duration>>>>,
-    /// Values of secrets for this call and those that its tool makes. They are in memory only.
+    /// For this call and its tool's calls; in memory only.
     pub(super) secrets: Secrets,
-    /// `Some` if a guest makes the call.
     pub(super) lineage: Option<Arc<Lineage>>,
-    /// The policy of the batch to which the call, or the call that makes it, belongs; `None` outside of a batch.
+    /// Of the batch around this or the upper call.
     pub(super) context_modifier_policy: Option<ContextModifierPolicy>,
-    /// The record of the policy of the batch; `None` outside of one.
     pub(super) scheduler_policy: Option<Arc<serde_json::Value>>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
-    /// Keeps the records of the calls that the tool makes, at all depths: the caller gets only its own.
+    /// Keeps records of the tool's calls at all depths: the caller gets only its own.
     pub keeper: Option<Arc<dyn RecordKeeper>>,
 }
 
@@ -246,13 +227,12 @@ pub struct Request {
 /// }
 /// ```
 pub trait RecordKeeper: Send + Sync {
-    /// Receives the record of a call that has ended, before the record of the call that made it exists. That call waits
-    /// meanwhile, within its time limit.
+    /// Receives the record of an ended call before its caller's record exists. The caller waits within its time limit.
     fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()>;
 }
 
 impl Request {
-    /// A call of `tool`, by name or resolved, with `input`: JSON text, kept as it is, or a value.
+    /// `input` is JSON text, kept as it is, or a value.
     pub fn new(tool: impl Into<Callee>, input: impl Into<Input>) -> Self {
         Self {
             tool: tool.into(),
@@ -279,7 +259,6 @@ impl Request {
         }
     }
 
-    /// The call of `tool` with `input` that the guest of this call makes, whose invocation is `parent`.
     pub(super) fn below(
         &self,
         tool: Callee,
@@ -310,7 +289,6 @@ impl Request {
         }
     }
 
-    /// The first request of a stored call, made anew from this one.
     pub(super) fn restored(self, stored: StoredCallRef<'_>) -> Self {
         let plan = stored.plan();
         Self {
@@ -321,8 +299,7 @@ impl Request {
         }
     }
 
-    /// Adds one grant or denial, in the words of the command line: `.grant(GrantWord::Read, "src")` is
-    /// `--allow-read=src`.
+    /// Adds one grant or denial as on the command line: `.grant(GrantWord::Read, "src")` is `--allow-read=src`.
     ///
     /// # Errors
     ///
@@ -333,7 +310,7 @@ impl Request {
         Ok(self)
     }
 
-    /// Sets all grants at once, shared with other calls.
+    /// Sets all grants at once.
     #[must_use]
     pub fn grants(self, grants: impl Into<Arc<Grants>>) -> Self {
         Self {
@@ -342,13 +319,12 @@ impl Request {
         }
     }
 
-    /// Sets the limits. A tool's own timeout can only lower them.
+    /// A tool's own timeout can only lower the limits.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Sets mode and rules.
     #[must_use]
     pub fn policy(self, policy: impl Into<Arc<Policy>>) -> Self {
         Self {
@@ -357,7 +333,6 @@ impl Request {
         }
     }
 
-    /// Names the caller.
     #[must_use]
     pub fn actor(self, actor: impl Into<Option<String>>) -> Self {
         Self {
@@ -366,7 +341,6 @@ impl Request {
         }
     }
 
-    /// Sets what cancels the call.
     #[must_use]
     pub fn cancellation(self, cancellation: Cancellation) -> Self {
         Self {
@@ -375,7 +349,6 @@ impl Request {
         }
     }
 
-    /// Sets how an approval is requested.
     #[must_use]
     pub fn approval(self, terms: Terms) -> Self {
         Self {
@@ -384,7 +357,6 @@ impl Request {
         }
     }
 
-    /// Sets who answers the tool's questions.
     #[must_use]
     pub fn respondent(self, respondent: impl Into<Option<Arc<dyn Respondent>>>) -> Self {
         Self {
@@ -393,9 +365,9 @@ impl Request {
         }
     }
 
-    /// Sets values of secrets for this call, in place of those that the host stores under the same names. As with those, a
-    /// value reaches only requests to an origin for which the secret was granted, and only if the tool declares it: any
-    /// other is ignored. A call that waits for an approval cannot be resumed by another process, because no disk has them.
+    /// Sets secrets that replace stored ones of the same names in this call. A value reaches only granted origins, and
+    /// only if the tool declares it; others are ignored. No other process can resume the call after an approval,
+    /// because no disk has them.
     #[must_use]
     pub fn secrets(self, secrets: Secrets) -> Self {
         Self { secrets, ..self }

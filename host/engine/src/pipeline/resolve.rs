@@ -12,11 +12,9 @@ use super::redaction::brought;
 use super::{children, modifiers, redaction};
 
 phase_token! {
-    /// A tool that can be selected.
     pub(super) Resolved(Arc<Tool>)
 }
 
-/// Finds the tool, and checks that it can be selected.
 pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Refusal> {
     if let Some(stored) = journey.resumed {
         return again(journey, stored.plan()).await;
@@ -80,8 +78,7 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
     Ok(Resolved(tool))
 }
 
-/// Finds the tool of a call that another process began, which selected it, and fails if it is withheld by now, or a secret of it is not set
-/// any more.
+/// Fails if a tool selected in another process is withheld by now, or its secret is not set any more.
 async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Resolved, Refusal> {
     let tool = find(journey)?;
     keep_quiet(journey, &tool);
@@ -101,16 +98,15 @@ async fn again(journey: &mut CallState<'_>, plan: &Plan) -> Result<Resolved, Ref
     Ok(Resolved(tool))
 }
 
-/// Begins the redaction, and only then fails if the call was canceled, because the record of a canceled call shows its
-/// input too.
+/// Fails for a canceled call only after redaction began, because its record shows the input too.
 async fn begin_redaction(journey: &mut CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
     let begun = redaction::begin(journey, tool).await;
     journey.heed_cancellation()?;
     begun
 }
 
-/// Keeps what the tool tells while it runs off the log, if its output may be on no disk, or if a hook may still say so;
-/// and out of all events and records, if no result may have the output itself (AT-STRAT-03, AT-STRAT-04).
+/// Keeps the running tool's words off the log if its output may be on no disk, or a hook may still say so; and out of
+/// events and records if no result may have it (AT-STRAT-03, AT-STRAT-04).
 fn keep_quiet(journey: &CallState<'_>, tool: &Tool) {
     let keeping = journey.keeping();
     if !(keeping.output && keeping.inline) && guard!("quiet_results") {
@@ -121,7 +117,7 @@ fn keep_quiet(journey: &CallState<'_>, tool: &Tool) {
     }
 }
 
-/// Returns whether the tool's messages may be on disk before it ends.
+/// Returns whether messages may be on disk before the tool ends.
 pub(super) fn may_be_noted(journey: &CallState<'_>, tool: &Tool) -> bool {
     let keeping = journey.keeping();
     let hooks = &journey.services.hooks;
@@ -129,7 +125,6 @@ pub(super) fn may_be_noted(journey: &CallState<'_>, tool: &Tool) -> bool {
     keeping.journal && keeping.output && !may_stop()
 }
 
-/// The tool of the call. Every later phase gets it from the phase before it.
 fn find(journey: &mut CallState<'_>) -> Result<Arc<Tool>, Refusal> {
     let request = &journey.request;
     let found = request.tool.find(&journey.services.catalog);

@@ -1,4 +1,4 @@
-//! Between two attempts of phase 9: whether a failed one is repeated, and the wait before the next one.
+//! Between two attempts of phase 9: repeating a failed one, and the wait.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -14,12 +14,11 @@ use toolcell_spec::{ErrorClass, EventType, OutputRetention, Refusal, Status};
 use super::call_state::CallState;
 use super::{children, interact, schedule};
 
-/// The field of the invocation that lists the attempts that were repeated.
+/// Lists the repeated attempts in an invocation.
 pub(super) const ATTEMPTS: &str = "discarded_attempts";
 
-/// Repeats an attempt that failed, as often as the policy of the call says, while its limits last: fuel, time, logs,
-/// requests, partial results and questions of all attempts count together, and the waits between them count as time. Every
-/// attempt has the same permit, and the answers of the attempts before.
+/// Repeats failed attempts by the call's policy within its limits, which all attempts share; waits count as time. Every
+/// attempt has the same permit and the earlier answers.
 pub(super) async fn go_on(
     journey: &mut CallState<'_>,
     permit: &Permit,
@@ -64,7 +63,6 @@ pub(super) async fn go_on(
     }
 }
 
-/// The data of the event that an attempt starts.
 pub(super) fn started(limits: &Limits, attempt: u32) -> Value {
     json!({
         "attempt": attempt,
@@ -78,7 +76,6 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why the attempt failed, if it did.
 fn failure(execution: &Execution) -> Option<&Refusal> {
     match &execution.outcome {
         Ok(GuestOutcome::Failure(refusal)) | Err(refusal) => Some(refusal),
@@ -89,7 +86,6 @@ fn failure(execution: &Execution) -> Option<&Refusal> {
     }
 }
 
-/// The wait before the next attempt; `None` if there is none.
 fn next(
     journey: &CallState<'_>,
     permit: &Permit,
@@ -118,7 +114,7 @@ fn next(
     (wait < left.wall && left.fuel > 0).then_some(wait)
 }
 
-/// Records an attempt that another one replaces (AT-EC-21).
+/// Records a replaced attempt (AT-EC-21).
 fn discard(journey: &mut CallState<'_>, run: &RunInput, execution: &Execution, wait: Duration) {
     let Some(refusal) = failure(execution) else {
         return;
@@ -146,7 +142,7 @@ fn discard(journey: &mut CallState<'_>, run: &RunInput, execution: &Execution, w
     journey.invocation.note_item(ATTEMPTS, attempt);
 }
 
-/// Waits, and takes its turn and a place again: a call that waits keeps no other one waiting.
+/// Takes a new turn and place after waiting: a waiting call keeps no other one waiting.
 async fn again(
     journey: &mut CallState<'_>,
     permit: &Permit,

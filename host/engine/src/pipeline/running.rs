@@ -1,4 +1,4 @@
-//! The calls that this host runs now, so that they can be canceled by their ids.
+//! The calls that this host runs, for cancellation by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,19 +19,17 @@ use super::Services;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// The call was asked to stop. Its record says whether it did.
+    /// The call's record says whether it stopped.
     Requested,
-    /// The call has ended.
     AlreadyTerminal,
-    /// The call has not ended, and this host does not run it: another host does, which was not asked to stop it, or it
-    /// waits for an approval.
+    /// Another host, which was not asked, runs the call, or it waits for an approval.
     RunsElsewhere,
     /// No call of this id is on record.
     Unknown,
 }
 
 impl CancelOutcome {
-    /// Why nothing was canceled, as in `tool.invocation.cancel_failed`; `None` if the call was asked to stop.
+    /// The reason as in `tool.invocation.cancel_failed`; `None` if the call was asked to stop.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Self::Requested => None,
@@ -42,17 +40,15 @@ impl CancelOutcome {
     }
 }
 
-/// The calls that run, with what cancels each.
 #[derive(Clone, Default)]
 pub struct RunningCalls(Arc<Mutex<HashMap<InvocationId, RunningEntry>>>);
 
 struct RunningEntry {
     cancellation: Cancellation,
-    /// Tells whether the call has ended.
     trail: WeakTrail,
 }
 
-/// A call that runs, or whose end is being written; dropping it removes the call.
+/// A call until its end is written; dropping it removes the call.
 pub(super) struct RunningCall {
     calls: RunningCalls,
     id: InvocationId,
@@ -89,8 +85,8 @@ impl Drop for RunningCall {
     }
 }
 
-/// Asks the call `id` to stop. A request that comes too late, or for no call of this host, becomes events of the host and of
-/// the log if `notes` says so, which is asked only then: the record of the call does not change.
+/// A late request, or one for no call of this host, becomes events, in the log if `notes` says so, which is asked only
+/// then: the call's record does not change.
 pub async fn cancel(
     services: &Services,
     id: InvocationId,
@@ -121,7 +117,6 @@ pub async fn cancel(
     outcome
 }
 
-/// Outcome of a request to cancel the call `id`, which this host does not run.
 async fn on_record(services: &Services, id: InvocationId) -> CancelOutcome {
     let has_ended = match services.calls.has_ended(id).await {
         None => is_decided(services, id).await,
@@ -134,8 +129,8 @@ async fn on_record(services: &Services, id: InvocationId) -> CancelOutcome {
     }
 }
 
-/// Returns whether the call `id`, for which an approval was requested, can no longer run; `None` without such a
-/// request. The call can end before the log knows it.
+/// Returns whether a call with a requested approval can no longer run; `None` without a request. The log may know its
+/// end later.
 async fn is_decided(services: &Services, id: InvocationId) -> Option<bool> {
     let desk = services
         .desk

@@ -1,4 +1,4 @@
-//! Phase 8: canceled, rate_limited, and what else stops a call that waits.
+//! Phase 8: canceled, rate_limited, and what else stops a waiting call.
 
 use serde_json::json;
 
@@ -15,15 +15,13 @@ use super::permission::{CallPermission, Permitted};
 use super::{children, modifiers};
 
 phase_token! {
-    /// A permitted call that has a place to run.
     pub Scheduled((CallPermission, Option<RunPlace>))
 }
 
-/// Time after which a call that got no memory, or could not wait, may be tried again, in seconds.
+/// In seconds, for a call that got no memory or could not wait.
 const RETRY_AFTER: f64 = 1.0;
 
-/// Waits for the calls that this one could disturb, and for a place. A call that is canceled while it waits never
-/// starts.
+/// A call canceled while it waits never starts.
 pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<Scheduled, Refusal> {
     let suspension = journey.resumed.and_then(StoredCallRef::suspension);
     if suspension.is_some() {
@@ -61,7 +59,7 @@ pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<S
     Ok(Scheduled((permission, place)))
 }
 
-/// Records that the call waited for a place in its batch, if it did (AT-SCHED-11).
+/// Records a wait for a place in the batch (AT-SCHED-11).
 fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
     let Some(since) = journey
         .seat
@@ -77,9 +75,8 @@ fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Claims what the call can reach, all of it in one step, so that calls never wait for each other in a circle. Returns
-/// whether the call runs at once, which it can only with a place. A single call that no other call can notice takes no
-/// turn.
+/// Claims everything in one step, so that calls never wait in a circle. Returns whether the call runs at once, which
+/// needs a place. A call that no other can notice takes no turn.
 fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place: bool) -> bool {
     let claim = if journey.seat.is_some() {
         let claim = if children::disturb(journey, &permission.permit) {
@@ -102,10 +99,9 @@ fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place
         .is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
 
-/// Claims everything that the call can reach and other calls can notice: exactly what the sandbox will apply. In a
-/// batch, the tool's claim that it may run concurrently counts only together with that. Single calls are kept apart
-/// only by their reach, because a tool that states nothing would stop all other calls of a server while it runs. Its
-/// own calls reach at most the same folders and hosts, but may change there what it only reads.
+/// Claims what others can notice: exactly what the sandbox will apply. A tool's concurrency claim counts only in a
+/// batch: otherwise a tool without one would stop all other calls of a server. Its own calls reach no more, but may
+/// change what it only reads.
 fn claim(
     journey: &CallState<'_>,
     CallPermission { tool, permit }: &CallPermission,
@@ -146,28 +142,28 @@ fn claim(
         })
 }
 
-/// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. The journey keeps
-/// what it claimed, for [`step_back`]. A call of a batch keeps its turn, because its changes keep their order.
+/// Gives up the turn while waiting for the user, and keeps the claim for [`step_back`]. A batch call keeps its turn,
+/// because changes keep their order.
 pub(super) fn step_aside(journey: &mut CallState<'_>) {
     if let Some(seat) = journey.seat.take_if(|seat| seat.order.is_none()) {
         journey.aside = seat.turn.leave();
     }
 }
 
-/// Lets other calls pass one that ends without its turn: its failure hooks and its record can take long.
+/// Lets others pass: failure hooks and the record can take long.
 fn give_up(journey: &CallState<'_>) {
     if let Some(seat) = &journey.seat {
         seat.turn.give_up();
     }
 }
 
-/// Keeps what a call can reach for [`step_back`], as if it had stepped aside: it waits since another process ran it.
+/// Keeps a claim for [`step_back`]: the call waits since another process ran it.
 pub(super) fn set_aside(journey: &mut CallState<'_>, permission: &CallPermission) {
     let claim = claim(journey, permission);
     journey.aside = (!claim.is_empty()).then_some(claim);
 }
 
-/// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
+/// Lines up again; the turn comes with a [`place`].
 pub(super) fn step_back(journey: &mut CallState<'_>) {
     let Some(claim) = journey.aside.take() else {
         return;
@@ -177,7 +173,6 @@ pub(super) fn step_back(journey: &mut CallState<'_>) {
     journey.seat = Some(seat);
 }
 
-/// The seat of a call that belongs to no batch.
 fn single_seat(journey: &CallState<'_>) -> BatchSeat {
     let caller = journey.request.actor_ref.as_deref();
     BatchSeat {
@@ -187,8 +182,7 @@ fn single_seat(journey: &CallState<'_>) -> BatchSeat {
     }
 }
 
-/// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of
-/// its caller, which waits for it.
+/// A guest's call needs neither turn nor place: it runs in the place of its waiting caller.
 pub(super) async fn place(
     journey: &CallState<'_>,
     limits: &Limits,
@@ -207,9 +201,8 @@ pub(super) async fn place(
     Err(refusal)
 }
 
-/// Waits until no call runs that this one could disturb, and then for a place: for one of its caller, for a slot, and for
-/// the host's memory at most the wall time of the call. If its turn has passed when it gets the place, it gives the place
-/// up, because a call that waits for its turn must keep none.
+/// Waits for disturbed calls, then for a place: of its caller, a slot, and memory for at most the wall time. A place
+/// whose turn has passed is given up, because a waiting call must keep none.
 async fn turn_and_place(journey: &CallState<'_>, limits: &Limits) -> Result<RunPlace, NoPlace> {
     let scheduler = &journey.services.scheduler;
     let caller = journey.request.actor_ref.as_deref();

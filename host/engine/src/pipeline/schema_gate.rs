@@ -11,11 +11,10 @@ use super::parse::Parsed;
 use super::redaction;
 
 phase_token! {
-    /// Arguments that satisfy the loaded schema.
     pub Gated(PreparedCall)
 }
 
-/// Refuses a tool whose schema the model has not loaded, before a mismatch counts (A-01, AT-DEF-17, AT-DEF-19).
+/// An unloaded schema comes before a mismatch (A-01, AT-DEF-17, AT-DEF-19).
 pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
     let (tool, input, checked) = parsed.open();
     if journey.resumed.is_some() {

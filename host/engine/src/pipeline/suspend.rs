@@ -1,8 +1,8 @@
-//! A call that waits for an answer to its tool's question, although its process ends: what is stored of it, and how another
-//! process goes on with it. Only a call whose caller can come back is stored ([`Background`](super::Background)).
+//! A call that waits for an answer to its tool's question although its process ends. It is stored only if its caller
+//! can come back ([`Background`](super::Background)).
 //!
-//! The question is on disk before the caller sees it. The process that runs the tool again claims the stored row first, so
-//! that no answers are used twice. The row is removed when the call has ended.
+//! The question is on disk before the caller sees it; the stored row is claimed before the tool runs again, so that no
+//! answers are used twice, and removed at the call's end.
 
 use data_encoding::BASE64;
 
@@ -23,17 +23,14 @@ use super::interact::{self, QuestionRound};
 use super::permission::{self, Permitted};
 use super::resolve;
 
-/// Suspension state of a stored call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SuspensionStage {
     Never,
-    /// Another process can go on with it.
+    /// Another process can continue.
     Waiting,
-    /// It was, and runs again.
     Claimed,
 }
 
-/// State of a call when its tool asked.
 pub(super) struct SoFar<'a> {
     pub(super) permit: &'a Permit,
     pub(super) attempt: u32,
@@ -41,20 +38,16 @@ pub(super) struct SoFar<'a> {
     pub(super) execution: &'a Execution,
 }
 
-/// A round of questions that waits for its answers.
 pub(super) struct PausedRound<'a> {
     pub(super) so_far: &'a SoFar<'a>,
     pub(super) inquiry: &'a Inquiry,
     pub(super) unfit: usize,
-    /// How often the call and those that it made asked before.
     pub(super) asked: usize,
-    /// How many rounds the caller was shown before.
     pub(super) shown: usize,
 }
 
-/// Returns whether another process could continue the call, if its caller can return there. A call stays in its process
-/// if that alone has its drafts, artifacts, secrets of its request, arguments as an approver edited them, the log of an
-/// earlier attempt, its parent call or batch, or anything that must not be stored.
+/// Returns whether another process could continue: not if only this one has drafts, artifacts, request secrets, edited
+/// arguments, an earlier attempt's log, the parent call or batch, or what must not be stored.
 pub(super) fn is_possible(journey: &CallState<'_>, so_far: &SoFar<'_>) -> bool {
     let Some(tool) = journey.tool.as_deref() else {
         return false;
@@ -85,7 +78,7 @@ pub(super) fn is_possible(journey: &CallState<'_>, so_far: &SoFar<'_>) -> bool {
             .any(|decision| decision.user_modified)
 }
 
-/// Stores the call, so that another process can go on with it. If that fails, the call waits in this process alone.
+/// On failure, the call waits in this process alone.
 pub(super) async fn suspend(journey: &mut CallState<'_>, paused: &PausedRound<'_>) {
     let (Some(desk), Some(tool)) = (&journey.services.desk, journey.tool.clone()) else {
         return;
@@ -179,8 +172,7 @@ fn describe(journey: &mut CallState<'_>, tool: &Tool, paused: &PausedRound<'_>) 
     }
 }
 
-/// Lets the tool run again. A suspended call claims its run first: from here on it can end without having run, but never run
-/// again with the same answers.
+/// A suspended call claims its run first: it may then end without running, but never run again with the same answers.
 pub(super) async fn run_again(journey: &mut CallState<'_>) -> Result<(), Refusal> {
     let waiting = journey
         .asked
@@ -209,7 +201,7 @@ pub(super) async fn run_again(journey: &mut CallState<'_>) -> Result<(), Refusal
     journey.write_start().await
 }
 
-/// Decides anew on a call that asked in another process. If anything has changed since, the tool does not run again.
+/// After any change the tool does not run again.
 pub(super) async fn re_enter(
     journey: &mut CallState<'_>,
     prepared: PreparedCall,
@@ -265,7 +257,6 @@ fn outdated(changed: &[&str]) -> Refusal {
     Refusal::new(ErrorCode::QuestionOutdated, message)
 }
 
-/// Restores the execution so far, and the open questions.
 pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, QuestionRound), Refusal> {
     let damaged = || Refusal::host_fault("a suspended call cannot be read");
     let resume_state = BASE64
@@ -294,7 +285,6 @@ pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, QuestionRou
     Ok((execution, round))
 }
 
-/// The final refusal of an orphaned, suspended call; `None` if its questions can still be answered.
 pub(super) fn closing(kept: &SuspendedCall) -> Option<Refusal> {
     match kept.state {
         SuspensionState::Claimed => Some(approval::interrupted()),
@@ -309,8 +299,7 @@ pub(super) fn closing(kept: &SuspendedCall) -> Option<Refusal> {
     }
 }
 
-/// Removes what is stored of a call that was suspended and has ended, after the log has its end: the log has it as a call
-/// that waits, and the row is what leads to its end if this process is killed.
+/// After the log has the end: the row leads to it if this process is killed.
 pub(super) async fn conclude(asked: StoredCall, record: &mut CallRecord, is_written: bool) {
     let journal = asked.journal.clone();
     let id = record.invocation.invocation_id;

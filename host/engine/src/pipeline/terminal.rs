@@ -1,4 +1,4 @@
-//! Phase 13: no refusal. Ends the invocation, once, and returns its complete record.
+//! Phase 13: no refusal. Ends the invocation, once, with its complete record.
 
 use serde_json::json;
 
@@ -12,7 +12,6 @@ use super::map_result::{MappedResult, model_facing};
 use super::persist::{Persisted, StoredResult};
 use super::refs;
 
-/// Emits the terminal status and events, and returns the record with the result.
 pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> CallRecord {
     let StoredResult {
         result_id,
@@ -72,8 +71,7 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     }
 }
 
-/// Records that the outcome of a call that ran goes to its batch, at its place. The status graph has no such step
-/// for a call that timed out or never ran.
+/// Hands the outcome to the batch. The status graph lacks this step for a call that timed out or never ran.
 fn hand_over(journey: &mut CallState<'_>, status: Status) {
     let Some(order) = journey.seat.as_ref().and_then(|seat| seat.order) else {
         return;
@@ -87,7 +85,7 @@ fn hand_over(journey: &mut CallState<'_>, status: Status) {
     }
 }
 
-/// The status that the error asks for, or the nearest one that can be reached from the current status.
+/// The error's status, or the nearest reachable one.
 fn terminal_status(journey: &CallState<'_>, mapped: &MappedResult) -> Status {
     let now = journey.invocation.status();
     let wanted = match mapped.error.as_ref() {
@@ -108,12 +106,12 @@ fn terminal_status(journey: &CallState<'_>, mapped: &MappedResult) -> Status {
     .unwrap_or(wanted)
 }
 
-/// `Canceled` for every status that is not terminal, so that no call is left open.
+/// `Canceled` for every status that is not terminal, so that no call stays open.
 fn resumed(now: Status) -> Option<Status> {
     (!now.is_terminal()).then_some(Status::Canceled)
 }
 
-/// Emits one event of the listed classes for every end, and a finer one beside it if there is one.
+/// One event of the listed classes per end, and a finer one beside it if any.
 fn emit_end(journey: &CallState<'_>, status: Status, result: &ToolResult) {
     let (listed, finer) = match status {
         Status::Succeeded => (EventType::Succeeded, None),
@@ -141,7 +139,6 @@ fn emit_end(journey: &CallState<'_>, status: Status, result: &ToolResult) {
     journey.trail.emit(listed, data);
 }
 
-/// Provenance of the result. What a guest says about it is data inside the result.
 fn provenance(journey: &CallState<'_>, mapped: &MappedResult) -> ResultProvenance {
     let said = !mapped.content.is_empty()
         || mapped.structured_content.is_some()
@@ -158,14 +155,14 @@ fn provenance(journey: &CallState<'_>, mapped: &MappedResult) -> ResultProvenanc
     }
 }
 
-/// The record of an error. A call that could have changed something is not safe to repeat (AT-ERR-09).
+/// A call with possible changes is not safe to repeat (AT-ERR-09).
 fn error_of(journey: &CallState<'_>, refusal: &Refusal) -> ToolError {
     let mut error = refusal.to_error();
     error.retry.safe &= !journey.changes;
     error
 }
 
-/// The author's replacement for an output of which nothing is left (AT-OUT-09).
+/// The author's text for lost output (AT-OUT-09).
 fn fallback(journey: &CallState<'_>, mapped: &MappedResult) -> Option<String> {
     let error = mapped
         .error
@@ -185,7 +182,6 @@ fn fallback(journey: &CallState<'_>, mapped: &MappedResult) -> Option<String> {
     Some(summary)
 }
 
-/// The result record for `mapped`.
 pub(super) fn envelope(
     journey: &CallState<'_>,
     result_id: ResultId,

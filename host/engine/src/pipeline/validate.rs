@@ -1,4 +1,4 @@
-//! Phase 4: invalid_arguments, setup_required, and what stops a guest. Runs before any side effect, with an empty capability,
+//! Phase 4: invalid_arguments, setup_required, and what stops a guest. It has no side effect and an empty capability,
 //! but for what preflight reads.
 
 use serde_json::json;
@@ -13,11 +13,9 @@ use super::schema_gate::Gated;
 use super::{observe, permission};
 
 phase_token! {
-    /// Values that the tool itself accepts.
     pub(super) Valid(PreparedCall)
 }
 
-/// Calls the tool's own validation of the values and its setup.
 pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Result<Valid, Refusal> {
     let prepared = gated.open();
     if journey.resumed.is_some() || !prepared.tool.validates() {
@@ -46,8 +44,8 @@ pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Resul
     }
 }
 
-/// Runs the preflight of a call that is allowed by now with `permit`, if it was left until it is: before hooks and approvers
-/// had been asked, it could have read nothing. It runs before the tool does.
+/// Runs a delayed preflight with `permit`, before the tool: without hooks' and approvers' answers it could have read
+/// nothing.
 pub(super) async fn preflight(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -66,7 +64,6 @@ pub(super) async fn preflight(
     checked.map_err(|refusal| refused(journey, refusal))
 }
 
-/// Notes that the tool refused the values of the call.
 fn refused(journey: &mut CallState<'_>, refusal: Refusal) -> Refusal {
     // A canceled check says nothing about the values.
     if journey.request.cancellation.requested().is_none() {

@@ -1,28 +1,26 @@
 use super::shares::{SharedPlace, SharedPlaces};
 
-/// Maximum number of calls that may have calls below them at once, because each keeps room for [`CHILD_DEPTH_MAX`] more
-/// instances.
+/// Calls with calls below them, each of which keeps room for [`CHILD_DEPTH_MAX`] more instances.
 const CHAINS_MAX: u32 = 16;
 
-/// How many calls may be nested below one call.
+/// Nesting below one call.
 pub const CHILD_DEPTH_MAX: u32 = 4;
 
-/// Room for the instances of calls that other calls make. Their callers wait for them and keep their places, so a call
-/// that waited for a place of its own could wait for its own caller.
+/// Room for instances of calls made by calls: a caller keeps its place, so a lower call waiting for one could wait for
+/// its own caller.
 ///
-/// A call takes one chain before its first call of a tool, for everything below it. Who holds a chain waits for no place,
-/// no memory and no other chain, so each chain is given back.
+/// A call takes one chain before its first tool call, for everything below. Its holder waits for no place, memory or
+/// other chain, so each chain is given back.
 #[derive(Clone, Debug)]
 pub struct CallChains(SharedPlaces);
 
 impl CallChains {
-    /// The chains of a host in which `calls_at_once` run at once, for `callers`, each of which may have its share.
+    /// Each of `callers` may have its share.
     pub fn new(calls_at_once: u32, callers: usize) -> Self {
         let chains = usize::try_from(Self::count(calls_at_once)).unwrap_or(1);
         Self(SharedPlaces::new(chains, callers))
     }
 
-    /// How many instances all chains may have together.
     pub fn instances(calls_at_once: u32) -> u32 {
         Self::count(calls_at_once) * CHILD_DEPTH_MAX
     }
@@ -31,8 +29,7 @@ impl CallChains {
         calls_at_once.clamp(1, CHAINS_MAX)
     }
 
-    /// Waits for a chain for a call of `caller`, first for one of those that the caller may have. `None` only if the host
-    /// is gone.
+    /// Prefers the caller's own share. `None` only if the host is gone.
     pub async fn take(&self, caller: Option<&str>) -> Option<SharedPlace> {
         let of_caller = self.0.share(caller).await?;
         self.0.take(of_caller).await

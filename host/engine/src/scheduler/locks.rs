@@ -1,4 +1,4 @@
-//! Which calls may run beside each other: those whose effects cannot meet.
+//! Calls that may run beside each other: their effects cannot meet.
 
 mod claim;
 
@@ -9,19 +9,18 @@ use tokio::sync::Notify;
 
 pub use claim::{NetworkUse, ResourceClaim};
 
-/// How often a call that got its place too late is passed. After that, other calls that meet it wait until it has a place,
-/// because a caller that uses all its places could otherwise be passed for ever.
+/// Passes of a call that got its place too late. Then calls that meet it wait, because a caller that uses all its
+/// places could be passed for ever.
 const PASSES_MAX: u32 = 8;
 
-/// The calls of one process that take turns, whatever door they come through. A call waits until no call runs that it
-/// could disturb, and lets no call wait that has been in line for longer and that it would delay.
+/// Turns of all calls of one process. A call waits for running calls that it could disturb, and delays no call longer
+/// in line.
 ///
-/// A call is in line from its arrival on, or from when the last earlier call of its caller runs that it has to wait for.
-/// So a caller with many calls for one folder has one of them in line: of several callers, the first call of each runs,
-/// the second of each, and so on. A call that waits for one folder changes nothing for those that wait for another.
+/// A call is in line from its arrival, or once the last earlier call of its caller that it must await runs. So a caller
+/// with many calls for a folder has one in line, and callers alternate.
 ///
-/// A call holds what it claims only while it runs. If its turn comes while its caller has no place for it, calls of other
-/// callers pass it. So the calls of one caller that wait for a place delay no other caller. Clones share the queue.
+/// A claim is held only while its call runs. If a caller has no place at its turn, other callers' calls pass. Clones
+/// share the queue.
 ///
 /// ```
 /// use toolcell_engine::scheduler::ResourceLocks;
@@ -60,13 +59,11 @@ struct QueueEntry {
     /// Since when the call is in line, on the clock that gives calls their ids. `None` while it is behind another call of
     /// its caller, or has no place: all calls in line come before it then.
     since: Option<u64>,
-    /// `None` until the call was decided on.
+    /// `None` until the call is decided on.
     claim: Option<ResourceClaim>,
-    /// `None` until the call was decided on.
     stage: Option<ClaimStage>,
-    /// How often it got a place when calls that had passed it ran.
+    /// Places it got while calls that had passed it ran.
     passes: u32,
-    /// `Some` while the call is awaited.
     news: Option<Arc<Notify>>,
 }
 
@@ -113,8 +110,7 @@ impl QueueEntry {
     }
 }
 
-/// Calls whose changes keep their order: one that changes something waits until all earlier calls of the line are
-/// decided on.
+/// Calls whose changes keep their order: a change waits until all earlier calls of the line are decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeLine(u64);
 
@@ -123,12 +119,11 @@ impl ResourceLocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new line.
     pub fn line(&self) -> ChangeLine {
         ChangeLine(self.queue().number())
     }
 
-    /// Gives a call of `caller` its place among the others, before it is known what it can reach.
+    /// Takes a place before it is known what the call can reach.
     pub fn turn(&self, line: Option<ChangeLine>, caller: Option<&str>) -> QueueTurn {
         let id = self.queue().enter(line, caller);
         QueueTurn {
@@ -160,7 +155,7 @@ impl CallQueue {
         id
     }
 
-    /// Notes what the call can reach. Returns whether it runs from now on; `has_place`: whether it can.
+    /// Returns whether the call runs from now on; `has_place` says whether it can.
     fn claim(&mut self, id: u64, claim: ResourceClaim, has_place: bool) -> bool {
         let Some(entry) = self
             .entries
@@ -182,7 +177,7 @@ impl CallQueue {
         runs
     }
 
-    /// Adds a call to those that wait: behind the earlier calls of its caller that it meets, and before the later ones.
+    /// Behind the caller's earlier calls that it meets, before the later ones.
     fn line_up(&mut self, id: u64, is_blocked: bool) {
         let follows_own = self.follows_own(id);
         let stage = self.stage_of(id, is_blocked);
@@ -205,7 +200,7 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether an earlier call of the same caller that conflicts with it does not run yet.
+    /// Considers conflicting calls that do not run yet.
     fn follows_own(&self, id: u64) -> bool {
         self.entries.get(&id).is_some_and(|entry| {
             self.entries
@@ -223,7 +218,6 @@ impl CallQueue {
             .collect()
     }
 
-    /// Puts a call in line from now on, unless it is, or still follows another call of its caller.
     fn enter_line(&mut self, id: u64) {
         if self.follows_own(id) {
             return;
@@ -236,14 +230,14 @@ impl CallQueue {
         }
     }
 
-    /// Lets those changes go on that waited for the decision on the call `id`, which was made or is not needed any more.
+    /// Lets changes go on that waited for the decision, which was made or is unneeded.
     fn decided(&mut self, line: Option<ChangeLine>, id: u64) {
         if line.is_some() {
             self.wake(|entry| entry.line == line && entry.id > id);
         }
     }
 
-    /// Returns whether the call must wait for its turn. A call that ended or runs waits for nothing.
+    /// Never for a call that ended or runs.
     fn is_blocked(&self, id: u64) -> bool {
         let Some(entry) = self
             .entries
@@ -264,8 +258,7 @@ impl CallQueue {
         awaits_decisions || self.entries.values().any(|other| other.holds_up(entry))
     }
 
-    /// The stage of a call that does not run. One that waits for a call without a place can be passed like that one.
-    /// Otherwise it would keep calls waiting that do not meet the call without a place.
+    /// A call that waits for a placeless one can be passed too, or it would hold up calls that do not meet that one.
     fn stage_of(&self, id: u64, is_blocked: bool) -> ClaimStage {
         let follows =
             |entry: &QueueEntry| self.entries.values().any(|other| other.lets_pass(entry));
@@ -294,7 +287,7 @@ impl CallQueue {
         waited.into_iter().for_each(|next| self.enter_line(next));
     }
 
-    /// Lets the call run, if it is still its turn. Returns whether it runs.
+    /// Returns whether the call runs: only if it is still its turn.
     fn begin(&mut self, id: u64) -> bool {
         let Some(stage) = self.entries.get(&id).map(|entry| entry.stage) else {
             return true;
@@ -316,8 +309,8 @@ impl CallQueue {
         false
     }
 
-    /// Lets calls of other callers pass one that has its turn, because its caller has no place for it. One that was passed
-    /// too often keeps its turn. What waits for it can be passed then, so that it delays no call that it does not meet.
+    /// Lets other callers pass, unless passed too often; what waits for it can then be passed, so that it delays no
+    /// call that it does not meet.
     fn lack_place(&mut self, id: u64) {
         let Some(entry) = self
             .entries
@@ -336,7 +329,7 @@ impl CallQueue {
         self.wake(|behind| behind.meets(&entry));
     }
 
-    /// Notifier for the turn of the call `id`; `None` if it may run.
+    /// `None` if the call may run.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
         self.enter_line(id);
         let is_blocked = self.is_blocked(id);
@@ -355,7 +348,6 @@ impl CallQueue {
         entry.news
     }
 
-    /// Removes the call `id`, and lets those go on that waited for it. Returns its claim.
     fn leave(&mut self, id: u64) -> Option<ResourceClaim> {
         let entry = self.entries.remove(&id)?;
         if entry.claim.is_none() {
@@ -410,7 +402,7 @@ impl CallQueue {
     }
 }
 
-/// The place of one call; dropping it lets the others go on.
+/// Dropping it lets others go on.
 #[derive(Debug)]
 pub struct QueueTurn {
     locks: ResourceLocks,
@@ -418,12 +410,12 @@ pub struct QueueTurn {
 }
 
 impl QueueTurn {
-    /// Says what the call can reach, once. With a place to run, the call runs at once if it may. Returns whether it does.
+    /// Says once what the call can reach. Returns whether it runs, which takes a place.
     pub fn claim(&self, claim: ResourceClaim, has_place: bool) -> bool {
         self.locks.queue().claim(self.id, claim, has_place)
     }
 
-    /// Waits until the call may run. It can be dropped and awaited again.
+    /// Can be dropped and awaited again.
     pub async fn come(&self) {
         loop {
             let news = self.locks.queue().news(self.id);
@@ -432,19 +424,17 @@ impl QueueTurn {
         }
     }
 
-    /// Says that the call may run and that its caller has no place for it now. Until it has one, calls of other callers
-    /// pass it, unless they have done so too often. It is in line again when it has its place.
+    /// Says that the caller has no place at this turn: others pass it, up to a limit, until it has one.
     pub fn lack_place(&self) {
         self.locks.queue().lack_place(self.id);
     }
 
-    /// Lets the call run, which has a place now. Returns `false` if it has to give the place up and wait for its turn,
-    /// because another call came first.
+    /// With a place. `false` if another call came first: then it must give the place up and wait.
     pub fn begin(&self) -> bool {
         self.locks.queue().begin(self.id)
     }
 
-    /// Leaves the queue, unless the call runs: a lock is held until the record of the call is complete.
+    /// Leaves the queue unless running: a lock lasts until the record is complete.
     pub fn give_up(&self) {
         let mut queue = self.locks.queue();
         if queue
@@ -456,7 +446,7 @@ impl QueueTurn {
         }
     }
 
-    /// Gives up the place of a call that waits for something else, and returns its claim, for its next turn.
+    /// Returns the claim for the next turn.
     pub fn leave(&self) -> Option<ResourceClaim> {
         self.locks.queue().leave(self.id)
     }

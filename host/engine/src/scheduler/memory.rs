@@ -2,11 +2,10 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Unit in which the budget is counted, in bytes.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// The memory that all calls of a host together may have. Each call reserves its maximum before it begins; the others
-/// wait in order of arrival, so that small calls do not starve a large one. Clones share the budget.
+/// The memory of all calls of a host. Each call reserves its maximum first; others wait in order of arrival, so that
+/// small calls do not starve a large one. Clones share the budget.
 ///
 /// ```
 /// use toolcell_engine::scheduler::MemoryBudget;
@@ -22,7 +21,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Creates a budget of `bytes`, rounded up to 64 KiB.
+    /// Rounded up to 64 KiB.
     pub fn new(bytes: u64) -> Self {
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let total = pieces(bytes).clamp(1, most);
@@ -32,19 +31,19 @@ impl MemoryBudget {
         }
     }
 
-    /// Bytes of the whole budget.
+    /// In bytes.
     pub fn total(&self) -> u64 {
         u64::from(self.total) * PIECE_BYTES
     }
 
-    /// Reserves `bytes`, if they are free and no other call waits. A call that may use more than the whole budget
-    /// reserves all of it, and so runs alone.
+    /// Takes bytes that are free and that no other call awaits. A call larger than the budget reserves all, and so runs
+    /// alone.
     pub(super) fn try_reserve(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let pieces = Arc::clone(&self.pieces);
         pieces.try_acquire_many_owned(self.share(bytes)).ok()
     }
 
-    /// Waits for `bytes` and reserves them. `None` only if the budget is closed.
+    /// `None` only if the budget is closed.
     pub(super) async fn reserve(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let pieces = Arc::clone(&self.pieces);
         pieces.acquire_many_owned(self.share(bytes)).await.ok()

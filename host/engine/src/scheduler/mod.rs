@@ -1,5 +1,5 @@
-//! When a call runs: a bounded number at a time, in a bounded amount of memory, with a share for each caller. [`batch`] plans calls that belong together, and [`ResourceLocks`] keeps apart those that could disturb
-//! each other.
+//! Bounds the calls at once and their memory, with a share for each caller. [`batch`] plans calls that belong together;
+//! [`ResourceLocks`] keeps apart those that could disturb each other.
 
 pub mod batch;
 mod chains;

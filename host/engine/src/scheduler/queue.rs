@@ -5,35 +5,34 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::memory::MemoryBudget;
 use super::shares::{CallerPlace, SharedPlace, SharedPlaces};
 
-/// Limits how many calls run at once, and their memory together; the others wait in order of arrival.
+/// Limits calls at once and their memory; others wait in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     places: SharedPlaces,
     memory: Option<MemoryBudget>,
-    /// Bounds the calls that wait for their turn or for a place, so that a flood is refused instead of kept in memory.
+    /// Bounds waiting calls, so that a flood is refused instead of kept in memory.
     waiting: SharedPlaces,
     callers: usize,
 }
 
-/// The right to run, returned when dropped.
+/// Returned when dropped.
 #[derive(Debug)]
 pub struct RunPlace {
     _memory: Option<OwnedSemaphorePermit>,
     _place: SharedPlace,
 }
 
-/// Why there is no place.
 #[derive(Debug)]
 pub enum NoPlace {
-    /// The memory was not free within the call's waiting time; `total` is the whole budget, in bytes.
-    Memory { total: u64 },
-    /// The scheduler is gone.
+    /// Not free within the call's waiting time; `total` is the budget in bytes.
+    Memory {
+        total: u64,
+    },
     Gone,
 }
 
 impl Scheduler {
-    /// Creates a scheduler for `callers`, each of which may have its share of the places. Without a
-    /// memory budget, only the number of calls is limited.
+    /// Each of `callers` may have its share. Without `memory`, only the number of calls is limited.
     pub fn new(calls_at_once: usize, callers: usize, memory: Option<MemoryBudget>) -> Self {
         let places = calls_at_once.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -44,8 +43,7 @@ impl Scheduler {
         }
     }
 
-    /// Sets how many calls may wait at once. Default: any number. With several callers, each may have its
-    /// share.
+    /// Bounds waiting calls; each of several callers has its share. Default: any number.
     #[must_use]
     pub fn waiting(self, calls: usize) -> Self {
         Self {
@@ -54,15 +52,14 @@ impl Scheduler {
         }
     }
 
-    /// Lets a call of `caller` wait, for its turn or for a place, until what it returns is dropped; `None` if as many
-    /// wait as may.
+    /// Lasts until dropped; `None` if too many wait.
     pub fn line_up(&self, caller: Option<&str>) -> Option<SharedPlace> {
         // All calls without a caller have one share.
         let of_caller = self.waiting.try_share(Some(caller.unwrap_or_default()))?;
         self.waiting.try_take(of_caller)
     }
 
-    /// Returns a place for a call of `caller` that may use `bytes` of memory, if one is free and no other call waits.
+    /// `None` if none is free or another call waits; `bytes` is the call's memory.
     pub fn try_place(&self, caller: Option<&str>, bytes: u64) -> Option<RunPlace> {
         let place = self.places.try_take(self.try_caller_place(caller)?)?;
         let memory = match &self.memory {
@@ -75,27 +72,18 @@ impl Scheduler {
         })
     }
 
-    /// Returns one of the places of `caller`, if one is free and no other call of the caller waits for one.
+    /// `None` if none is free or another call of the caller waits.
     pub fn try_caller_place(&self, caller: Option<&str>) -> Option<CallerPlace> {
         self.places.try_share(caller)
     }
 
-    /// Waits for one of the places of `caller`.
-    ///
-    /// # Errors
-    ///
-    /// [`NoPlace::Gone`]
+    /// Fails with [`NoPlace::Gone`].
     pub async fn caller_place(&self, caller: Option<&str>) -> Result<CallerPlace, NoPlace> {
         self.places.share(caller).await.ok_or(NoPlace::Gone)
     }
 
-    /// Waits for a place for a call that may use `bytes` of memory; for the memory at most `patience`. A call takes a
-    /// place of its caller first, then a slot, then memory, so that calls that wait for a slot hold no memory that
-    /// running calls need.
-    ///
-    /// # Errors
-    ///
-    /// [`NoPlace`], when the memory is not free in time.
+    /// Waits at most `patience` for memory. The caller's place comes first, then a slot, then memory, so that calls
+    /// waiting for a slot hold no memory. Fails with [`NoPlace`].
     pub async fn place(
         &self,
         of_caller: CallerPlace,

@@ -4,16 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_system::pool::share;
 
-/// The places that each caller may have of those that all callers share, so that one caller leaves some to the others.
+/// Places per caller, so that one caller leaves some to the others.
 #[derive(Debug)]
 pub struct CallerShares {
     each: usize,
-    /// By caller.
     by_caller: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
 impl CallerShares {
-    /// Creates shares in which each caller has `each` places.
     pub fn new(each: usize) -> Self {
         Self {
             each: each.min(Semaphore::MAX_PERMITS),
@@ -36,32 +34,31 @@ impl CallerShares {
         places
     }
 
-    /// Takes one of the places of `caller`, if one is free.
     pub fn try_take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
         self.places(caller).try_acquire_owned().ok()
     }
 
-    /// Waits for one of the places of `caller`. `None` only if the places are closed.
+    /// `None` only if the places are closed.
     pub async fn take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
         self.places(caller).acquire_owned().await.ok()
     }
 }
 
-/// Places that all callers share, of which each may have its [`share`].
+/// Common places, of which each caller may have its [`share`].
 #[derive(Clone, Debug)]
 pub(super) struct SharedPlaces {
     all: Arc<Semaphore>,
-    /// `None` if there is one caller, which may use every place.
+    /// `None` for one caller, which may use every place.
     shares: Option<Arc<CallerShares>>,
 }
 
-/// One of the places that a caller may have, returned when dropped: the first part of a [`SharedPlace`].
+/// The first part of a [`SharedPlace`], returned when dropped.
 #[derive(Debug)]
 pub struct CallerPlace {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// One place, returned when dropped.
+/// Returned when dropped.
 #[derive(Debug)]
 pub struct SharedPlace {
     _place: OwnedSemaphorePermit,
@@ -69,7 +66,6 @@ pub struct SharedPlace {
 }
 
 impl SharedPlaces {
-    /// Creates `total` places for `callers`.
     pub(super) fn new(total: usize, callers: usize) -> Self {
         let shares = || Arc::new(CallerShares::new(share(total, callers)));
         Self {
@@ -82,7 +78,7 @@ impl SharedPlaces {
         Some((self.shares.as_deref()?, caller?))
     }
 
-    /// Returns one of the places of `caller`, if one is free and no other call of the caller waits for one.
+    /// `None` if none is free or another call of the caller waits.
     pub(super) fn try_share(&self, caller: Option<&str>) -> Option<CallerPlace> {
         let permit = match self.share_of(caller) {
             Some((shares, caller)) => Some(shares.try_take(caller)?),
@@ -91,7 +87,7 @@ impl SharedPlaces {
         Some(CallerPlace { _permit: permit })
     }
 
-    /// Waits for one of the places of `caller`. `None` only if the places are closed, as in [`Self::take`].
+    /// `None` only if the places are closed, as in [`Self::take`].
     pub(super) async fn share(&self, caller: Option<&str>) -> Option<CallerPlace> {
         let permit = match self.share_of(caller) {
             Some((shares, caller)) => Some(shares.take(caller).await?),
@@ -100,7 +96,7 @@ impl SharedPlaces {
         Some(CallerPlace { _permit: permit })
     }
 
-    /// Returns a place, if one is free and nobody waits for one.
+    /// `None` if none is free or someone waits.
     pub(super) fn try_take(&self, of_caller: CallerPlace) -> Option<SharedPlace> {
         let place = Arc::clone(&self.all).try_acquire_owned().ok()?;
         Some(SharedPlace {
@@ -109,7 +105,6 @@ impl SharedPlaces {
         })
     }
 
-    /// Waits for a place.
     pub(super) async fn take(&self, of_caller: CallerPlace) -> Option<SharedPlace> {
         let place = Arc::clone(&self.all).acquire_owned().await.ok()?;
         Some(SharedPlace {

@@ -1,8 +1,7 @@
-//! Hooks: what the operator runs around a tool, in this process or as components of the world `hook`.
+//! Hooks that the operator runs around a tool, in this process or as components of the world `hook`.
 //!
-//! A hook sees copies and answers with [`HookOutput`]s; the pipeline decides on their effect, and records it. The
-//! operator's [`Registration`] says which calls a hook receives, in which order, for how long it may run, and what its
-//! failure means.
+//! A hook sees copies and answers with [`HookOutput`]s; the pipeline decides on their effect, and records it. A
+//! [`Registration`] sets calls, order, time limit and the meaning of a failure.
 
 mod output;
 mod registration;
@@ -21,7 +20,7 @@ pub use output::{HookOutput, HookProgress, UpdatedOutput};
 pub use registration::{HookList, Matcher, OnFailure, Registration};
 pub use run::{HookFailure, HookRun};
 
-/// A copy of one call at one event, as a hook sees it.
+/// A copy of one call at one event, for a hook.
 ///
 /// ```
 /// use toolcell_executor::hook::HookCall;
@@ -32,25 +31,21 @@ pub use run::{HookFailure, HookRun};
 /// ```
 #[derive(Clone, Debug)]
 pub struct HookCall {
-    /// The event that the hook is asked about.
     pub event: HookEvent,
-    /// The call.
     pub invocation_id: InvocationId,
-    /// The tool that is called.
     pub tool_id: String,
-    /// Name of the caller, if known.
     pub actor_ref: Option<String>,
-    /// The current input: with defaults, and with the changes of hooks that ran before.
+    /// The current input, with defaults and the changes of earlier hooks.
     pub input: Value,
-    /// The permissions that the tool declares.
+    /// Declared by the tool.
     pub permission_profile: Option<PermissionProfile>,
     /// `Some` at `permission_decision`.
     pub decision: Option<PermissionDecision>,
-    /// The current result; `Some` after the tool.
+    /// `Some` after the tool.
     pub result: Option<ToolResult>,
 }
 
-/// A hook's answer, and what it printed meanwhile.
+/// A hook's answer, and its printed output.
 ///
 /// ```
 /// use toolcell_executor::hook::{HookAnswer, HookOutput};
@@ -62,7 +57,7 @@ pub struct HookCall {
 pub struct HookAnswer {
     /// `Err` if the hook failed; its message stays in the record.
     pub outputs: Result<Vec<HookOutput>, String>,
-    /// Output and logs of the hook, for the record.
+    /// For the record.
     pub logs: Vec<Content>,
 }
 
@@ -92,7 +87,7 @@ impl From<Vec<HookOutput>> for HookAnswer {
 /// ```
 pub type HookFuture<'a> = Pin<Box<dyn Future<Output = HookAnswer> + Send + 'a>>;
 
-/// A hook. It runs on a thread of its own, so that a hook that blocks delays a call by no more than its time limit.
+/// A hook. It runs on its own thread, so that blocking delays a call by no more than its time limit.
 ///
 /// ```
 /// use toolcell_executor::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput};
@@ -122,9 +117,8 @@ pub trait Hook: Send + Sync {
     /// Names the hook in records.
     fn id(&self) -> &str;
 
-    /// The events that the hook handles.
     fn events(&self) -> &[HookEvent];
 
-    /// Answers one event. Called once for each event in [`Self::events`].
+    /// Called once for each event in [`Self::events`].
     fn handle<'a>(&'a self, call: &'a HookCall) -> HookFuture<'a>;
 }

@@ -2,11 +2,10 @@ use serde_json::{Value, json};
 
 use toolcell_spec::{Content, HookEvent, PermissionResult};
 
-/// Maximum number of outputs of one run.
 const OUTPUTS_MAX: usize = 64;
-/// Maximum length of one message, reason or progress line, in characters; the rest is cut.
+/// In characters, per message, reason or progress line; the rest is cut.
 const TEXT_CHARS_MAX: usize = 4_000;
-/// Maximum size of all additional context of one run, in bytes: it goes to a model, and is never moved to a payload.
+/// In bytes per run: it goes to a model and never becomes a payload.
 const CONTEXT_BYTES_MAX: usize = 16 << 10;
 
 /// One output of a hook (AT-HO-01..07).
@@ -24,18 +23,19 @@ const CONTEXT_BYTES_MAX: usize = 16 << 10;
 pub enum HookOutput {
     /// A text for people, in the record.
     Message(String),
-    /// A progress record in the hook's name.
     Progress(HookProgress),
-    /// The input that replaces the current one, at `pre_tool_use`.
+    /// Replaces the current input, at `pre_tool_use`.
     UpdatedInput(Value),
-    /// An opinion on the decision, at `pre_tool_use` and `permission_request`.
+    /// An opinion, at `pre_tool_use` and `permission_request`.
     PermissionResult(PermissionResult),
     /// Context for the model, beside the result.
     AdditionalContext(Value),
     /// Ends the call before the tool. After the tool, its reason becomes context (A-18). At `result_persistence`,
-    /// nothing of the result is stored.
-    Stop { reason: String },
-    /// The output that replaces the tool's, after the tool.
+    /// nothing is stored.
+    Stop {
+        reason: String,
+    },
+    /// Replaces the tool's output, after the tool.
     UpdatedOutput(UpdatedOutput),
 }
 
@@ -49,13 +49,13 @@ pub enum HookOutput {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookProgress {
-    /// A text for people; cut after 4,000 characters.
+    /// For people; cut after 4,000 characters.
     pub message: String,
     /// 0 to 100; anything else is dropped.
     pub percent: Option<f64>,
 }
 
-/// An output that replaces the tool's own, including its logs. It is mapped again, under the same contract.
+/// Replaces the tool's own output and logs, under the same contract.
 ///
 /// ```
 /// use serde_json::json;
@@ -66,14 +66,12 @@ pub struct HookProgress {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpdatedOutput {
-    /// Content blocks of the new output.
     pub content: Vec<Content>,
-    /// Structured value of the new output.
     pub structured: Option<Value>,
 }
 
 impl HookOutput {
-    /// Returns the specification's name of this output.
+    /// Returns the specification's name.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Message(_) => "message",
@@ -86,7 +84,7 @@ impl HookOutput {
         }
     }
 
-    /// Returns whether this output has an effect at `event`. Otherwise it changes nothing, and the record notes it.
+    /// Returns whether this output has an effect at `event`; otherwise the record only notes it.
     pub fn counts_at(&self, event: HookEvent) -> bool {
         match self {
             Self::Message(_)
@@ -101,7 +99,6 @@ impl HookOutput {
         }
     }
 
-    /// Returns the record of this output at `event`, without the values that have fields of their own.
     pub fn summary(&self, event: HookEvent) -> Value {
         let mut summary = match self {
             Self::Message(text) => json!({ "type": self.kind(), "text": text }),
@@ -119,7 +116,6 @@ impl HookOutput {
 }
 
 impl UpdatedOutput {
-    /// Creates an output that has only a structured value.
     pub fn structured(value: Value) -> Self {
         Self {
             content: Vec::new(),
@@ -128,7 +124,7 @@ impl UpdatedOutput {
     }
 }
 
-/// Applies the limits to an answer: long text is cut; too many outputs or too much context are a failure of the hook.
+/// Long text is cut; too many outputs or too much context are a failure of the hook.
 pub(super) fn bounded(mut outputs: Vec<HookOutput>) -> Result<Vec<HookOutput>, String> {
     if outputs.len() > OUTPUTS_MAX {
         return Err(format!(

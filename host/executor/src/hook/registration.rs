@@ -9,12 +9,11 @@ use toolcell_spec::{HookEvent, ToolDeclaration};
 
 use super::Hook;
 
-/// Default time limit of one run.
 const WALL_DEFAULT: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent runs of one hook, so that a hook that never returns keeps no more threads than that.
+/// Concurrent runs of one hook: one that never returns keeps no more threads.
 const RUNS_AT_ONCE: usize = 64;
 
-/// Effect on the call of a hook that fails, crashes or is too slow.
+/// Effect of a hook that fails, crashes or is too slow.
 ///
 /// ```
 /// use toolcell_executor::hook::{OnFailure, Registration};
@@ -27,12 +26,11 @@ const RUNS_AT_ONCE: usize = 64;
 pub enum OnFailure {
     /// Before the tool the call does not run; after it, its output is withheld.
     Block,
-    /// The call goes on, and the record says what happened.
+    /// The call goes on, with a record.
     Warn,
 }
 
-/// Selects the calls that a hook receives: those that match every pattern. `*` matches anything; the default matches
-/// every call.
+/// Selects calls that match every pattern. `*` matches anything; the default matches every call.
 ///
 /// ```
 /// use toolcell_executor::hook::Matcher;
@@ -48,8 +46,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles a pattern for the tool's id, such as `files.*`, and one for its namespace. Fails if a pattern is
-    /// invalid.
+    /// For the tool's id, such as `files.*`, and its namespace. Fails if a pattern is invalid.
     pub fn new(tool: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
         let compile = |name: &str, text: Option<&str>| {
             text.map(|text| {
@@ -70,7 +67,7 @@ impl Matcher {
         fits(&self.tool, tool_id) && fits(&self.namespace, namespace)
     }
 
-    /// Returns the record of the matcher, with only the patterns that were given.
+    /// Contains only the given patterns.
     pub fn to_value(&self) -> Value {
         let named = [("tool", &self.tool), ("namespace", &self.namespace)];
         let said = |(name, pattern): (&str, &Option<WordPattern>)| {
@@ -80,7 +77,7 @@ impl Matcher {
     }
 }
 
-/// A hook, and the operator's settings for it.
+/// A hook and its settings.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -105,16 +102,16 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers `hook` for all its events and all calls, with priority 0 and five seconds for each run. Its failure
-    /// blocks before the tool, and is recorded after it.
+    /// Defaults: all its events and calls, priority 0, five seconds per run; a failure blocks before the tool, and is
+    /// recorded after it.
     pub fn new(hook: Arc<dyn Hook>) -> Self {
         let id = hook.id().to_owned();
         let events = hook.events().to_vec();
         Self::from_parts(Ok(hook), id, events)
     }
 
-    /// Registers a configured hook that could not be loaded, with the reason. It fails before the tool in the hook's
-    /// place, so that what the hook guards does not run unguarded.
+    /// Registers a configured hook that could not be loaded. It fails before the tool, so that what it guards does not
+    /// run unguarded.
     pub fn not_loaded(id: impl Into<String>, why: impl Into<String>) -> Self {
         Self::from_parts(Err(why.into()), id.into(), vec![HookEvent::PreToolUse])
     }
@@ -132,63 +129,60 @@ impl Registration {
         }
     }
 
-    /// Restricts the events to `wanted`; a hook never receives one that it does not handle.
+    /// A hook never receives an event that it does not handle.
     #[must_use]
     pub fn only(mut self, wanted: &[HookEvent]) -> Self {
         self.events.retain(|event| wanted.contains(event));
         self
     }
 
-    /// Restricts the hook to the calls that `matcher` selects. Default: all calls.
+    /// Default: all calls.
     #[must_use]
     pub fn matching(mut self, matcher: Matcher) -> Self {
         self.matcher = matcher;
         self
     }
 
-    /// Sets the priority; hooks with a higher one run first.
+    /// Higher priorities run first.
     #[must_use]
     pub fn priority(mut self, priority: i64) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Sets the effect of a failure. Default: [`OnFailure::Block`] before the tool, [`OnFailure::Warn`] after it.
+    /// Default: [`OnFailure::Block`] before the tool, [`OnFailure::Warn`] after it.
     #[must_use]
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = Some(on_failure);
         self
     }
 
-    /// Sets the time limit of one run. Default: 5 s.
+    /// Time limit of one run. Default: 5 s.
     #[must_use]
     pub fn within(mut self, wall: Duration) -> Self {
         self.wall = wall;
         self
     }
 
-    /// The hook's name in records.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Time limit of one run.
     pub fn wall(&self) -> Duration {
         self.wall
     }
 
-    /// The calls that the hook receives.
     pub fn matcher(&self) -> &Matcher {
         &self.matcher
     }
 
-    /// Why the hook could not be loaded, if it could not.
+    /// Reason why the hook could not be loaded.
     pub fn missing(&self) -> Option<&str> {
         self.hook.as_ref().err().map(String::as_str)
     }
 
-    /// Returns whether a failure at `event` blocks. By default it does before the tool, where nothing has happened yet,
-    /// and is only recorded after it (AT-HOOK-17).
+    /// By default a failure blocks before the tool, where nothing has happened yet, and is only recorded after it
+    /// (AT-HOOK-17).
     pub fn blocks_at(&self, event: HookEvent) -> bool {
         guard!("hook_failures")
             && match self.on_failure {
@@ -198,12 +192,12 @@ impl Registration {
     }
 }
 
-/// The hooks of a host, in the order in which they run.
+/// In running order.
 #[derive(Default)]
 pub struct HookList(Vec<Registration>);
 
 impl HookList {
-    /// Sorts hooks by priority, the highest first; those with the same priority keep their order.
+    /// The highest priority comes first; equal ones keep their order.
     pub fn new(registrations: Vec<Registration>) -> Self {
         let mut hooks = Self(registrations);
         hooks.sort();
@@ -228,7 +222,7 @@ impl HookList {
             .sort_by_key(|registration| std::cmp::Reverse(registration.priority));
     }
 
-    /// Returns the hooks that receive `event` of this tool, in order.
+    /// In order.
     pub fn hearing<'a>(
         &'a self,
         event: HookEvent,
@@ -240,7 +234,6 @@ impl HookList {
         })
     }
 
-    /// Returns whether a hook receives `event` of this tool.
     pub fn are_told(&self, event: HookEvent, tool: &ToolDeclaration) -> bool {
         self.hearing(event, tool).next().is_some()
     }

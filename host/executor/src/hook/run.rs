@@ -13,13 +13,11 @@ use toolcell_spec::{Content, HookOutcome, Timestamp};
 use super::output::bounded;
 use super::{HookAnswer, HookCall, HookOutput, Registration};
 
-/// Why a run of a hook has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookFailure {
-    /// The hook reported a failure, crashed, or broke the contract; the value is the message.
+    /// The message of a reported failure, crash or breach of contract.
     Failed(String),
     TimedOut,
-    /// The call was canceled meanwhile.
     Canceled,
     NotLoaded(String),
 }
@@ -35,7 +33,6 @@ impl HookFailure {
     }
 }
 
-/// One run of a hook, and its result.
 #[derive(Debug)]
 pub struct HookRun {
     pub outputs: Result<Vec<HookOutput>, HookFailure>,
@@ -45,8 +42,8 @@ pub struct HookRun {
 }
 
 impl Registration {
-    /// Runs the hook on `call`, until its time limit or until `canceled` completes. It always returns, because the hook
-    /// runs on a thread of its own, and one that never yields is left behind.
+    /// Ends at the time limit or when `canceled` completes. It always returns: the hook has its own thread, and one
+    /// that never yields is left behind.
     pub async fn run(&self, call: HookCall, canceled: impl Future<Output = ()>) -> HookRun {
         let started_at = Timestamp::now();
         let event = call.event;

@@ -16,14 +16,12 @@ use super::credentials::RegistryCredential;
 use super::refusal;
 use super::wire::{RegistryClient, RegistryHost, RegistryResponse};
 
-/// Maximum size of the answer that has a token, in bytes.
+/// In bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
-/// Maximum length of a `WWW-Authenticate` header that is read.
 const CHALLENGE_MAX: usize = 4096;
-/// The client that an identity token is exchanged for.
+/// An identity token is exchanged for it.
 const CLIENT: &str = "toolcell";
 
-/// A challenge of an answer with status 401.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     Basic,
@@ -39,7 +37,6 @@ struct TokenResponse {
     access_token: Option<String>,
 }
 
-/// An action in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RepositoryAction {
     Pull,
@@ -56,7 +53,6 @@ impl RepositoryAction {
     }
 }
 
-/// The challenges of `answer`, which has status 401.
 pub(super) fn challenges(answer: &RegistryResponse) -> Vec<Challenge> {
     answer
         .headers("www-authenticate")
@@ -64,7 +60,6 @@ pub(super) fn challenges(answer: &RegistryResponse) -> Vec<Challenge> {
         .collect()
 }
 
-/// Returns the `Authorization` header with which a request can be sent again that was answered with `challenges`.
 pub(super) async fn authorization(
     wire: &RegistryClient,
     home: &RegistryHost,
@@ -112,7 +107,7 @@ fn basic(user: &str, password: &str) -> String {
     )
 }
 
-/// The request for a token, as the token specification of docker's registry has it.
+/// Follows the token specification of docker's registry.
 fn token_call(
     mut url: Url,
     service: Option<&str>,
@@ -173,7 +168,7 @@ async fn token(
         .ok_or_else(|| refusal::malformed(host, "its token server sent no token"))
 }
 
-/// Parses one `WWW-Authenticate` header; `None` for a scheme that is not known.
+/// `None` for a scheme that is not known.
 fn challenge(header: &str) -> Option<Challenge> {
     let header = header.get(..header.len().min(CHALLENGE_MAX))?;
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));

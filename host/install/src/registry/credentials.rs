@@ -1,4 +1,4 @@
-//! Credentials for registries, where docker keeps them: its `config.json`, and the helper programs that it names.
+//! Credentials where docker keeps them: its `config.json`, and the helper programs that it names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,22 +18,21 @@ use zeroize::Zeroizing;
 
 use super::is_docker_hub;
 
-/// Maximum size of docker's configuration, and of what a helper prints, in bytes.
+/// In bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 const HELPER_BYTES_MAX: u64 = 64 << 10;
-/// Maximum time of a helper, which may ask the user to unlock a keyring.
+/// A helper may ask the user to unlock a keyring.
 const HELPER_TIME: Duration = Duration::from_secs(60);
-/// The user of an answer whose secret is an identity token.
+/// Marks a secret that is an identity token.
 const TOKEN_USER: &str = "<token>";
-/// The name under which docker keeps the credentials for its own registry.
+/// Docker keeps the credentials for its own registry under this name.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// The credentials for one registry. No message and no `Debug` shows them.
+/// No message and no `Debug` shows them.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RegistryCredential {
     /// A user and a password.
     Password {
-        /// The user.
         user: String,
         /// The password, or a token in its place.
         password: Zeroizing<String>,
@@ -48,14 +47,12 @@ impl fmt::Debug for RegistryCredential {
     }
 }
 
-/// Where credentials are looked for.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryCredentials {
-    /// Docker's `config.json`; `None` for no credentials.
+    /// `None` for no credentials.
     config: Option<PathBuf>,
 }
 
-/// The parts of docker's `config.json` that are read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DockerConfig {
@@ -76,7 +73,6 @@ struct AuthEntry {
     identitytoken: Option<String>,
 }
 
-/// Output of a helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct HelperOutput {
@@ -85,7 +81,7 @@ struct HelperOutput {
 }
 
 impl RegistryCredentials {
-    /// Those of the user's docker: in the folder of `DOCKER_CONFIG`, or else in `.docker` of the home folder.
+    /// The folder of `DOCKER_CONFIG` counts, or else `.docker` of the home folder.
     pub fn of_docker() -> Self {
         let folder = match std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()) {
             Some(folder) => Some(PathBuf::from(folder)),
@@ -96,23 +92,19 @@ impl RegistryCredentials {
         }
     }
 
-    /// The file that they are in, whether it exists or not.
+    /// The file may not exist.
     pub fn file(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// Those of a `config.json` elsewhere.
+    /// A `config.json` elsewhere.
     pub fn in_file(config: PathBuf) -> Self {
         Self {
             config: Some(config),
         }
     }
 
-    /// The credentials for the registry `host`; `None` if there are none.
-    ///
-    /// # Errors
-    ///
-    /// A configuration that cannot be read, and a helper that fails.
+    /// `None` if there are none. Fails if a configuration cannot be read, or a helper fails.
     pub async fn of_host(&self, host: &str) -> Result<Option<RegistryCredential>, Refusal> {
         let Some(file) = &self.config else {
             return Ok(None);
@@ -185,7 +177,7 @@ impl AuthEntry {
     }
 }
 
-/// The entry for the registry `host`: as in docker, its own name `server` comes before other spellings.
+/// The registry's own name `server` comes before other spellings, as in docker.
 fn of_server<'a, T>(
     entries: &'a BTreeMap<String, T>,
     server: &str,
@@ -196,7 +188,7 @@ fn of_server<'a, T>(
         .or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
 }
 
-/// `true` if the entry `known` is for the registry `host`: docker also writes URLs.
+/// Docker also writes URLs.
 fn is_for(known: &str, host: &str) -> bool {
     if is_docker_hub(host) {
         return known == DOCKER_HUB || is_docker_hub(known);
@@ -239,7 +231,7 @@ fn read(file: &Path) -> Result<Option<DockerConfig>, Refusal> {
         .map_err(|error| invalid(&format!("{} cannot be parsed", place(error))))
 }
 
-/// Asks the helper program `docker-credential-NAME`; `None` if it has nothing for `server`.
+/// Asks the program `docker-credential-NAME`; `None` if it has nothing for `server`.
 async fn ask(name: &str, server: &str) -> Result<Option<RegistryCredential>, Refusal> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_word) {
@@ -303,7 +295,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<RegistryCredential>, Ref
     }))
 }
 
-/// The program `name` in the folders of PATH. A relative one is in the current folder, which can be a project of others.
+/// Skips relative folders of PATH: the current folder can be a project of others.
 fn on_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&folders);
@@ -313,7 +305,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| is_program(file))
 }
 
-/// `true` if `file` is executable. Another file of the name does not hide the program in a later folder.
+/// Another file of the name does not hide the program in a later folder.
 fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

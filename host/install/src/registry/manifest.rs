@@ -10,22 +10,16 @@ use crate::digest::Digest;
 
 use super::refusal;
 
-/// Maximum size of a manifest or an index, in bytes, as the distribution specification has it.
+/// In bytes, as the distribution specification has it.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// Media type of an index, which names several manifests.
 pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// Media type of a component.
 pub const COMPONENT: &str = "application/wasm";
-/// Media type of the configuration that the CNCF layout has.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
-/// Media type of an empty configuration, `{}`.
 pub(super) const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
-/// Kinds of configuration that the manifest of a component can have: the CNCF layout, ACT's, and those with which
-/// Wassette's tools push a single layer.
+/// The CNCF layout's, ACT's, and those with which Wassette's tools push a single layer.
 const CONFIGS: [&str; 5] = [
     CONFIG,
     "application/vnd.actcore.component.config.v1+cbor",
@@ -33,9 +27,7 @@ const CONFIGS: [&str; 5] = [
     "application/vnd.oci.image.config.v1+json",
     EMPTY,
 ];
-/// Indexes by their former name.
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-/// The only version of manifests.
 const SCHEMA_VERSION: u32 = 2;
 
 /// A manifest or an index, as it was sent. A name that is there twice is an error, because two readers could see two
@@ -58,13 +50,10 @@ pub(super) struct ManifestDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// Media type of the bytes.
     pub media_type: String,
-    /// Digest of the bytes.
     pub digest: String,
-    /// Number of bytes.
     pub size: u64,
-    /// Type of the manifest, in an index.
+    /// The manifest's type, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// Its author's annotations.
@@ -73,7 +62,6 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// The descriptor of `bytes`.
     pub fn new(media_type: &str, bytes: &[u8]) -> Self {
         let digest = Digest::of(bytes).to_string();
         let size = bytes.len() as u64;
@@ -95,7 +83,6 @@ pub(super) struct ComponentLayer {
 }
 
 impl ManifestDocument {
-    /// Parses `bytes`, which were sent with this `Content-Type`.
     pub(super) fn parse(
         bytes: &[u8],
         content_type: Option<&str>,
@@ -134,7 +121,7 @@ impl ManifestDocument {
         self.manifests.is_some() || said.starts_with(INDEX) || said.starts_with(DOCKER_INDEX)
     }
 
-    /// The one layer, if this is the manifest of a component.
+    /// Fails if this is not the manifest of a component.
     pub(super) fn component(&self, reference: &str) -> Result<ComponentLayer, Refusal> {
         let unsupported = |why: &str| Err(refusal::unsupported(reference, why));
         if self.is_index() {
@@ -177,14 +164,10 @@ impl ManifestDocument {
     }
 }
 
-/// A component as it is pushed: the CNCF layout.
 #[derive(Clone, Debug)]
 pub struct ComponentArtifact {
-    /// The component.
     pub component: Vec<u8>,
-    /// Interfaces that it imports, as WIT names them.
     pub imports: Vec<String>,
-    /// Interfaces that it exports.
     pub exports: Vec<String>,
     /// RFC 3339. The same for the same component, because it is part of the digest.
     pub created: String,
@@ -193,7 +176,6 @@ pub struct ComponentArtifact {
 }
 
 impl ComponentArtifact {
-    /// The configuration, as JSON.
     pub fn config(&self) -> Vec<u8> {
         let config = json!({
             "created": self.created,
@@ -205,7 +187,6 @@ impl ComponentArtifact {
         config.to_string().into_bytes()
     }
 
-    /// The manifest, as JSON.
     pub fn manifest(&self) -> Vec<u8> {
         let manifest = json!({
             "schemaVersion": SCHEMA_VERSION,
@@ -218,17 +199,14 @@ impl ComponentArtifact {
     }
 }
 
-/// An attachment of an artifact.
 #[derive(Clone, Debug)]
 pub struct Attachment {
-    /// Media type of its bytes, which is also the type of the attached artifact.
     pub media_type: String,
-    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Attachment {
-    /// The manifest that attaches it to `subject`, as JSON.
+    /// Attaches it to `subject`; JSON.
     pub fn manifest(&self, subject: &Descriptor) -> Vec<u8> {
         let manifest = json!({
             "schemaVersion": SCHEMA_VERSION,
@@ -242,10 +220,8 @@ impl Attachment {
     }
 }
 
-/// The bytes of an empty configuration.
 pub(super) const EMPTY_CONFIG: &[u8] = b"{}";
 
-/// An index of what is attached to an artifact, for registries that do not list it themselves.
 pub(super) fn index(manifests: &[Descriptor]) -> Vec<u8> {
     json!({ "schemaVersion": SCHEMA_VERSION, "mediaType": INDEX, "manifests": manifests })
         .to_string()

@@ -32,34 +32,30 @@ pub use credentials::{RegistryCredential, RegistryCredentials};
 pub use manifest::{Attachment, COMPONENT, CONFIG, ComponentArtifact, Descriptor, MANIFEST};
 pub use push::PushResult;
 
-/// Time without progress after which a registry is given up, unless settings say otherwise.
+/// Settings may say otherwise.
 pub const PATIENCE: Duration = exchange::PATIENCE;
-/// Maximum number of bytes of an answer that explains an error.
+/// In bytes.
 const ERROR_BYTES_MAX: usize = 8 << 10;
-/// The name under which docker's registry is known, and the host that answers for it.
+/// The name of docker's registry, and the host that answers for it.
 const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
-/// The token server of docker's registry.
 const DOCKER_HUB_TOKENS: &str = "auth.docker.io:443";
 
-/// `true` if `host` is one of docker's registry.
 pub(crate) fn is_docker_hub(host: &str) -> bool {
     DOCKER_HUB.contains(&host) || host == DOCKER_HUB_HOST
 }
 
-/// How registries are reached.
 #[derive(Clone, Debug)]
 pub struct RegistrySettings {
-    /// Hosts, with their port if there is one, that are spoken to without TLS. Registries of this machine always are.
+    /// Hosts spoken to without TLS, with a port if any. Registries of this machine always are.
     pub plain_http: Vec<String>,
-    /// Hosts, with their port if it is not the usual one, that credentials may be sent to although they are none of the
-    /// registry's own: token servers that a registry names.
+    /// Hosts, with an unusual port, that credentials may be sent to although they are none of the registry's own: token
+    /// servers that a registry names.
     pub token_servers: Vec<String>,
-    /// PEM files of certificates that are trusted beside Mozilla's.
+    /// PEM files, trusted beside Mozilla's certificates.
     pub roots: Vec<PathBuf>,
-    /// Time without progress after which a registry is given up.
+    /// Time without progress.
     pub patience: Duration,
-    /// Where credentials are looked for.
     pub credentials: RegistryCredentials,
 }
 
@@ -75,20 +71,15 @@ impl Default for RegistrySettings {
     }
 }
 
-/// All registries: a source of components.
 pub struct Registries {
     wire: RegistryClient,
     settings: RegistrySettings,
-    /// The `Authorization` header of each repository, and kind of access, that a registry asked for.
+    /// One for each repository and kind of access.
     authorized: Mutex<HashMap<(String, RepositoryAction), HeaderValue>>,
 }
 
 impl Registries {
-    /// Reaches registries as `settings` say. Sends nothing yet.
-    ///
-    /// # Errors
-    ///
-    /// Certificates that cannot be read.
+    /// Sends nothing yet. Fails if certificates cannot be read.
     pub fn new(settings: RegistrySettings) -> Result<Self, Refusal> {
         let wire = RegistryClient::new(&settings.roots, settings.patience).map_err(|error| {
             let message = format!(
@@ -103,7 +94,6 @@ impl Registries {
         })
     }
 
-    /// The repository of `reference`.
     fn repository<'a>(
         &'a self,
         reference: &'a RegistryReference,
@@ -132,7 +122,7 @@ impl Registries {
     }
 }
 
-/// The reference of a registry; a refusal for any other one.
+/// Refuses any other reference.
 fn of_registry(reference: &ComponentReference) -> Result<&RegistryReference, Refusal> {
     match reference {
         ComponentReference::Registry(registry) => Ok(registry),
@@ -145,7 +135,6 @@ fn of_registry(reference: &ComponentReference) -> Result<&RegistryReference, Ref
     }
 }
 
-/// One repository of one registry, for one kind of access.
 struct Repository<'a> {
     registries: &'a Registries,
     reference: &'a RegistryReference,
@@ -156,7 +145,6 @@ struct Repository<'a> {
 }
 
 impl Repository<'_> {
-    /// The URL of `rest` in this repository.
     fn url(&self, rest: &str) -> Result<Url, Refusal> {
         let url = self.home.0.join(&format!("{}/{rest}", self.path));
         url.map_err(|_| {
@@ -168,7 +156,7 @@ impl Repository<'_> {
         &self.reference.host
     }
 
-    /// Sends `call`, again with credentials if the registry asks for them.
+    /// Sends `call` again with credentials if the registry asks for them.
     async fn send(&self, call: HttpCall) -> Result<RegistryResponse, Refusal> {
         let wire = &self.registries.wire;
         let key = (self.reference.name(), self.access);
@@ -208,7 +196,7 @@ impl Repository<'_> {
         Ok(answer)
     }
 
-    /// `call` with this `Authorization`, unless it goes to another host than the registry.
+    /// A `call` to another host than the registry goes without `authorization`.
     fn with(&self, mut call: HttpCall, authorization: Option<&HeaderValue>) -> HttpCall {
         if let Some(value) =
             authorization.filter(|_| self.home.is(&call.url) || !guard!("registry_credentials"))
@@ -227,7 +215,7 @@ impl Repository<'_> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The refusal for an answer with an unexpected status; `what` was asked for.
+    /// `what` was asked for.
     async fn failed(&self, answer: RegistryResponse, what: &str) -> Refusal {
         let status = answer.status();
         let said = answer.start(ERROR_BYTES_MAX).await;

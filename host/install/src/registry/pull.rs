@@ -17,17 +17,16 @@ use super::auth::RepositoryAction;
 use super::manifest::{MANIFEST_BYTES_MAX, ManifestDocument};
 use super::{Registries, Repository, of_registry, refusal};
 
-/// The header in which a registry says the digest of what it sends.
+/// The digest that a registry says of its content.
 const CONTENT_DIGEST: &str = "docker-content-digest";
 
-/// How many times its patience a registry has for all that is attached to an artifact.
+/// Counted in the registry's patience, for all attachments together.
 const ATTACHED_PATIENCE: u32 = 4;
 
-/// Accepted media types: an index too, so that its refusal can name it.
+/// An index too, so that its refusal can name it.
 const ACCEPTED: &str =
     "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
 
-/// A manifest or an index, with the digest of its bytes.
 pub(super) struct FetchedManifest {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
@@ -35,11 +34,7 @@ pub(super) struct FetchedManifest {
 }
 
 impl Registries {
-    /// Finds out what `reference` stands for.
-    ///
-    /// # Errors
-    ///
-    /// A reference of no registry, a registry that cannot be reached, an artifact that is not one component.
+    /// Fails on a reference of no registry, a registry that cannot be reached, an artifact that is not one component.
     pub async fn resolve(
         &self,
         reference: &ComponentReference,
@@ -65,11 +60,7 @@ impl Registries {
         })
     }
 
-    /// Writes the component into `sink`.
-    ///
-    /// # Errors
-    ///
-    /// A registry that cannot be reached, and a component that is not what its manifest says.
+    /// Fails if the registry cannot be reached, or the component is not what its manifest says.
     pub async fn fetch(
         &self,
         resolved: &ResolvedReference,
@@ -93,11 +84,7 @@ impl Registries {
         check_digest("the component", layer.digest, hasher.finish())
     }
 
-    /// Returns what of this kind is attached to the artifact.
-    ///
-    /// # Errors
-    ///
-    /// A registry that cannot be reached, and attachments that exceed the bounds.
+    /// Fails if attachments exceed the bounds.
     pub async fn referrers(
         &self,
         resolved: &ResolvedReference,
@@ -117,13 +104,13 @@ impl Registries {
         })
     }
 
-    /// Maximum time for everything that is attached to an artifact: each part alone may use up the patience.
+    /// Each part alone may use up the patience.
     fn attached_time(&self) -> Duration {
         self.settings.patience.saturating_mul(ATTACHED_PATIENCE)
     }
 }
 
-/// Refuses bytes whose digest is not the one under which they were asked for.
+/// Refuses bytes without the digest under which they were asked for.
 fn check_digest(what: &str, expected: Digest, found: Digest) -> Result<(), Refusal> {
     if expected == found || !guard!("registry_digests") {
         Ok(())
@@ -137,7 +124,6 @@ fn check_digest(what: &str, expected: Digest, found: Digest) -> Result<(), Refus
 }
 
 impl Repository<'_> {
-    /// Fetches the manifest with this tag or digest.
     pub(super) async fn manifest(&self, version: &str) -> Result<FetchedManifest, Refusal> {
         let what = || format!("{}:{version}", self.path);
         self.manifest_if_there(version)
@@ -179,7 +165,7 @@ impl Repository<'_> {
         }))
     }
 
-    /// Gives the bytes of a blob to `take`. Fails if there are not exactly `size`; the caller checks their digest.
+    /// Fails if there are not exactly `size` bytes; the caller checks their digest.
     pub(super) async fn blob(
         &self,
         digest: Digest,
@@ -221,7 +207,7 @@ impl Repository<'_> {
         }
     }
 
-    /// Fetches a small blob whole, and checks its digest.
+    /// Checks the blob's digest.
     pub(super) async fn small_blob(&self, digest: Digest, size: u64) -> Result<Vec<u8>, Refusal> {
         let mut bytes = Vec::new();
         let taken = self.blob(digest, size, |part| {

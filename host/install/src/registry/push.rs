@@ -14,27 +14,19 @@ use super::manifest::{self, Attachment, ComponentArtifact, Descriptor, EMPTY_CON
 use super::referrers::fallback_tag;
 use super::{Registries, Repository, refusal};
 
-/// The header with which a registry says that it lists by itself what is attached to an artifact.
+/// A registry says with it that it lists attachments by itself.
 const SUBJECT: &str = "oci-subject";
 
-/// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushResult {
-    /// Digest of the manifest.
     pub digest: Digest,
-    /// Digest of the component.
     pub component: Digest,
-    /// Subject of attachments.
     pub subject: Descriptor,
 }
 
 impl Registries {
-    /// Pushes `artifact`, under its digest alone. [`Self::tag`] gives it a name once all is attached to it: under a tag, an
-    /// artifact whose signature is still missing would be refused by everyone who updates to it.
-    ///
-    /// # Errors
-    ///
-    /// A registry that cannot be reached, or denies the push.
+    /// Pushes under the digest alone. [`Self::tag`] gives a name once all is attached: under a tag, an artifact whose
+    /// signature is still missing would be refused by everyone who updates to it.
     pub async fn push(
         &self,
         to: &RegistryReference,
@@ -50,11 +42,7 @@ impl Registries {
         Ok(pushed)
     }
 
-    /// Gives the pushed `artifact` the tag of `to`, and checks that the registry has it under that tag.
-    ///
-    /// # Errors
-    ///
-    /// A registry that cannot be reached, denies the tag, or has something else under it.
+    /// Checks that the registry has `artifact` under the tag of `to`.
     pub async fn tag(
         &self,
         to: &RegistryReference,
@@ -77,11 +65,7 @@ impl Registries {
         }
     }
 
-    /// Attaches `attachment` to `subject`, a manifest in the repository of `to`. Returns the digest of its manifest.
-    ///
-    /// # Errors
-    ///
-    /// A registry that cannot be reached, or denies the push.
+    /// `subject` is a manifest in the repository of `to`. Returns the digest of the attachment's manifest.
     pub async fn attach(
         &self,
         to: &RegistryReference,
@@ -125,7 +109,7 @@ impl Registries {
         Ok(digest)
     }
 
-    /// The digests that a push of `artifact` would give, without any request.
+    /// The digests of a push, without any request.
     pub fn foretold(artifact: &ComponentArtifact) -> PushResult {
         let manifest = artifact.manifest();
         let subject = Descriptor::new(MANIFEST, &manifest);
@@ -138,7 +122,7 @@ impl Registries {
 }
 
 impl Repository<'_> {
-    /// Uploads a blob, unless the registry has it.
+    /// Unless the registry has it.
     async fn upload(&self, bytes: &[u8]) -> Result<(), Refusal> {
         let digest = Digest::of(bytes).to_string();
         let there = self
@@ -177,7 +161,7 @@ impl Repository<'_> {
         }
     }
 
-    /// Writes a manifest under a tag or its digest. Returns whether the registry lists by itself what it is attached to.
+    /// Returns whether the registry lists attachments by itself.
     async fn put(
         &self,
         version: &str,

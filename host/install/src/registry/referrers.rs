@@ -11,14 +11,13 @@ use crate::source::{MINISIGN, REFERRER_BYTES_MAX, REFERRERS_MAX, Referrer, Refer
 use super::manifest::{Descriptor, INDEX, MANIFEST_BYTES_MAX, ManifestDocument};
 use super::{Repository, refusal};
 
-/// Prefixes of the media types of signatures: bundles of all versions, cosign's earlier ones, and minisign's.
+/// Prefixes of media types: bundles of all versions, cosign's earlier ones, and minisign's.
 const SIGNATURES: [&str; 4] = [
     "application/vnd.dev.sigstore.bundle",
     "application/vnd.dev.cosign.",
     "application/vnd.dsse.envelope",
     MINISIGN,
 ];
-/// Prefixes of the media types of software bills of materials.
 const SBOMS: [&str; 2] = ["application/vnd.cyclonedx", "application/spdx"];
 
 fn is_of(kind: ReferrerKind, media_type: &str) -> bool {
@@ -30,7 +29,7 @@ fn is_of(kind: ReferrerKind, media_type: &str) -> bool {
 }
 
 impl Repository<'_> {
-    /// Returns what of this kind is attached to the manifest `subject`.
+    /// Attachments of this kind.
     ///
     /// Does not trust an index's claims about its entries, because registries fill it in differently: each entry's own
     /// manifest has its type and its subject.
@@ -97,8 +96,7 @@ impl Repository<'_> {
         Ok(found)
     }
 
-    /// All entries of the registry's own list, or else of the index that has the tag of the subject, as many as the maximum
-    /// size of an index lets in: an attachment is added to them, and must replace none.
+    /// Includes all entries: an attachment is added to them, and must replace none.
     pub(super) async fn listed(&self, subject: Digest) -> Result<Vec<Descriptor>, Refusal> {
         let mut call = HttpCall::new(Method::GET, self.url(&format!("referrers/{subject}"))?);
         call.headers.insert(ACCEPT, HeaderValue::from_static(INDEX));
@@ -125,7 +123,7 @@ impl Repository<'_> {
     }
 }
 
-/// The tag under which an index lists what is attached to `subject`, where the registry has no list of its own.
+/// A registry without a list of its own needs it.
 pub(super) fn fallback_tag(subject: Digest) -> String {
     subject.to_string().replace(':', "-")
 }

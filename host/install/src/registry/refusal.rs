@@ -1,15 +1,14 @@
-//! The refusals of this room, each with its code.
+//! The refusals of registries, each with its code.
 
 use http::StatusCode;
 use toolcell_engine::approval::legible;
 use toolcell_spec::{ErrorCode, Refusal};
 use url::{Position, Url};
 
-/// Maximum length of an error code of a registry, and of any other text of it that a message repeats, in characters.
+/// In characters.
 const CODE_MAX: usize = 40;
 const QUOTED_MAX: usize = 300;
 
-/// A registry that cannot be reached, or whose connection breaks.
 pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
     // An error of TLS repeats names of the certificate.
     let why = quoted(why);
@@ -19,13 +18,12 @@ pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
     Refusal::new(ErrorCode::RegistryUnreachable, message)
 }
 
-/// A registry that sends nothing, or too slowly, for a time.
 pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
     let message = format!("the registry {host} {why}; try again later");
     Refusal::new(ErrorCode::RegistryTimeout, message)
 }
 
-/// A redirect that is not followed. The query of its target can have a signature in it, which is a credential.
+/// The query of the target can have a signature in it, which is a credential.
 pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
     let target = target.split(['?', '#']).next().unwrap_or_default();
     let message = format!(
@@ -35,7 +33,7 @@ pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
     Refusal::new(ErrorCode::RedirectRefused, message)
 }
 
-/// A registry that wants its client's credentials to be sent to a host that is none of its own.
+/// The credentials would go to a host that is none of the registry's own.
 pub(super) fn token_server(host: &str, realm: &Url) -> Refusal {
     let server = quoted(&realm[Position::BeforeHost..Position::AfterPort]);
     let message = format!(
@@ -45,7 +43,7 @@ pub(super) fn token_server(host: &str, realm: &Url) -> Refusal {
     Refusal::new(ErrorCode::TokenServerRefused, message)
 }
 
-/// An answer that is not what the distribution specification says.
+/// The answer is not what the distribution specification says.
 pub(super) fn malformed(host: &str, why: &str) -> Refusal {
     let message = format!(
         "the registry {host} gave an answer that cannot be used: {}; try again later, or report it to its operator",
@@ -54,7 +52,6 @@ pub(super) fn malformed(host: &str, why: &str) -> Refusal {
     Refusal::new(ErrorCode::RegistryAnswerInvalid, message)
 }
 
-/// An answer with more bytes than it may have.
 pub(super) fn too_long(host: &str, bytes_max: u64) -> Refusal {
     let message = format!(
         "the registry {host} sent more than {bytes_max} bytes where fewer were expected; report it to the publisher"
@@ -62,7 +59,6 @@ pub(super) fn too_long(host: &str, bytes_max: u64) -> Refusal {
     Refusal::new(ErrorCode::RegistryAnswerTooLarge, message)
 }
 
-/// Bytes that do not have the digest under which they were asked for.
 pub(super) fn mismatch(what: &str, expected: &str, found: &str) -> Refusal {
     let message = format!(
         "{what} has the digest {found}, not {expected}: it was changed on its way or in the registry; do not use it, and \
@@ -80,7 +76,6 @@ pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
     Refusal::new(ErrorCode::ArtifactUnsupported, message)
 }
 
-/// Credentials that are missing or refused.
 pub(super) fn unauthorized(host: &str, had_credentials: bool) -> Refusal {
     let message = if had_credentials {
         format!(
@@ -94,7 +89,7 @@ pub(super) fn unauthorized(host: &str, had_credentials: bool) -> Refusal {
     Refusal::new(ErrorCode::RegistryUnauthorized, message)
 }
 
-/// A status that is not a success; `said` is the start of the answer's body, untrusted.
+/// `said` is the start of the answer's body, untrusted.
 pub(super) fn status(host: &str, what: &str, status: StatusCode, said: &[u8]) -> Refusal {
     let code = error_code(said)
         .map(|code| format!(" ({code})"))
@@ -123,12 +118,12 @@ pub(super) fn status(host: &str, what: &str, status: StatusCode, said: &[u8]) ->
     }
 }
 
-/// The start of a text that may repeat what a registry sent, in characters that are what they look like.
+/// The start of a registry's text, in characters that are what they look like.
 fn quoted(text: &str) -> String {
     legible(&text.chars().take(QUOTED_MAX).collect::<String>())
 }
 
-/// The first error code of a registry's answer, if it has the form of one: `NAME_UNKNOWN`.
+/// `None` unless the answer has a code of the form `NAME_UNKNOWN`.
 fn error_code(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = answer.pointer("/errors/0/code")?.as_str()?;

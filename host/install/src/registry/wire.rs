@@ -17,17 +17,15 @@ use crate::tls;
 
 use super::{DOCKER_HUB_HOST, DOCKER_HUB_TOKENS, refusal};
 
-/// Sends requests.
 pub(super) struct RegistryClient {
     tls: TlsConnector,
-    /// Time without progress after which a request is given up.
+    /// Time without progress.
     patience: Duration,
 }
 
-/// The registry that the user named. Its own addresses may be internal, because the user named it.
+/// Its own addresses may be internal, because the user named it.
 pub(super) struct RegistryHost(pub(super) Url);
 
-/// From where an address can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NetworkZone {
     Public,
@@ -41,8 +39,8 @@ impl RegistryHost {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// `true` if the registry may send its clients to the server of `url` with their credentials: itself, a host below
-    /// its own name, or the parent domain. `known` are other hosts.
+    /// The registry may send its clients with their credentials to itself, a host below its own name, the parent
+    /// domain, or one of `known`.
     pub(super) fn trusts(&self, url: &Url, known: &[String]) -> bool {
         let Some(host) = url.host_str() else {
             return false;
@@ -70,7 +68,7 @@ impl RegistryHost {
             && (host == self.name() || is_above() || is_below())
     }
 
-    /// `true` if `url` is on the registry itself.
+    /// `url` is on the registry itself.
     pub(super) fn is(&self, url: &Url) -> bool {
         url.origin() == self.0.origin()
     }
@@ -85,7 +83,7 @@ impl RegistryClient {
         })
     }
 
-    /// Sends `call` and follows redirects, to where the rule of `home` allows.
+    /// Follows redirects where the rule of `home` allows.
     pub(super) async fn send(
         &self,
         mut call: HttpCall,
@@ -122,8 +120,7 @@ impl RegistryClient {
         })
     }
 
-    /// The addresses to connect to. Those of any host but the registry itself must be public, or in the zone of the
-    /// registry's own.
+    /// Those of any host but the registry must be public, or in the zone of the registry's own.
     async fn addresses(&self, url: &Url, home: &RegistryHost) -> Result<Vec<SocketAddr>, Refusal> {
         let addresses = look_up(url).await?;
         if home.is(url) || !guard!("registry_redirects") {
@@ -148,7 +145,7 @@ impl RegistryClient {
     }
 }
 
-/// The zone of `address`; `None` if nothing that a registry leads to can be there, such as a cloud's metadata.
+/// `None` if nothing that a registry leads to can be there, such as a cloud's metadata.
 fn zone(address: IpAddr) -> Option<NetworkZone> {
     match special(reached(address)) {
         None => Some(NetworkZone::Public),
@@ -158,8 +155,7 @@ fn zone(address: IpAddr) -> Option<NetworkZone> {
     }
 }
 
-/// `true` if a registry with addresses in the zones `own` may redirect to an address in the zone `to`. Its owner
-/// chooses them, so one internal address among public ones opens nothing.
+/// The registry's owner chooses its addresses, so one internal address among public ones opens nothing.
 fn may_lead(own: &[Option<NetworkZone>], to: Option<NetworkZone>) -> bool {
     to == Some(NetworkZone::Public)
         || (to.is_some() && !own.is_empty() && own.iter().all(|own| *own == to))
@@ -170,7 +166,6 @@ async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Refusal> {
     found.map_err(|failure| failed(url.host_str().unwrap_or_default(), failure))
 }
 
-/// The refusal for a request to `host` that has no answer.
 fn failed(host: &str, failure: ExchangeFailure) -> Refusal {
     match failure {
         ExchangeFailure::Unreachable(why) => refusal::unreachable(host, &why),
@@ -178,7 +173,7 @@ fn failed(host: &str, failure: ExchangeFailure) -> Refusal {
     }
 }
 
-/// The request to which `answer` redirects; `None` if it is no redirect.
+/// `None` if `answer` is no redirect.
 fn redirect(
     answer: &RegistryResponse,
     call: &HttpCall,
@@ -218,11 +213,9 @@ fn redirect(
     Ok(Some(next))
 }
 
-/// An answer whose body is still arriving.
 pub(super) struct RegistryResponse {
-    /// Host that sent it, for messages.
     pub(super) host: String,
-    /// `true` if the registry sent it, and no host that it redirected to.
+    /// `false` for a host that the registry redirected to.
     pub(super) is_home: bool,
     patience: Duration,
     reply: HttpReply,
@@ -237,7 +230,6 @@ impl Deref for RegistryResponse {
 }
 
 impl RegistryResponse {
-    /// Reads a body of at most `bytes_max` bytes.
     pub(super) async fn bytes(self, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
         let host = self.host.clone();
         let too_long = |bytes: u64| bytes > bytes_max;
@@ -256,7 +248,7 @@ impl RegistryResponse {
         Ok(read)
     }
 
-    /// Reads at most the first `bytes_max` bytes, of an answer that only explains an error. Never fails.
+    /// Never fails.
     pub(super) async fn start(self, bytes_max: usize) -> Vec<u8> {
         let mut read = Vec::new();
         let stop = || refusal::too_long("", 0);
@@ -273,7 +265,7 @@ impl RegistryResponse {
         read
     }
 
-    /// Gives each part of the body to `take`. Fails if too few bytes arrive while the patience lasts.
+    /// Fails if too few bytes arrive while the patience lasts.
     pub(super) async fn pour(
         self,
         take: impl FnMut(&[u8]) -> Result<(), Refusal>,

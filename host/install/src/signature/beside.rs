@@ -9,18 +9,12 @@ use toolcell_system::named_file;
 use super::SIGNATURE_BYTES_MAX;
 use crate::source::{MINISIGN, Referrer, SIGSTORE_BUNDLE};
 
-/// The path of the signature of `file` with this ending.
 pub fn path(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
-/// Reads the signature in `file`, of whatever format.
-///
-/// # Errors
-///
-/// A file that cannot be read.
 pub fn read(file: &Path) -> Result<Referrer, Refusal> {
     let found = file.display().to_string();
     let unreadable = |error: io::Error| {

@@ -12,11 +12,10 @@ use super::{SIGNATURE_BYTES_MAX, ValidSignature, keyless, managed};
 use crate::digest::Digest;
 use crate::verifier::SignatureSubject;
 
-/// Fields of which a bundle has one, and fields of its verification material.
+/// A bundle has one of these fields.
 const CONTENTS: [&str; 2] = ["messageSignature", "dsseEnvelope"];
 const MATERIALS: [&str; 3] = ["certificate", "x509CertificateChain", "publicKey"];
 
-/// Checks `bytes`, a bundle that was found at `found`, against `subject`.
 pub(super) fn check(
     bytes: &[u8],
     subject: &SignatureSubject<'_>,
@@ -33,7 +32,7 @@ pub(super) fn check(
     }
 }
 
-/// Reads a bundle of any version. It proves nothing.
+/// Proves nothing.
 pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (ErrorCode, String)> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         if error.is_eof() {
@@ -60,7 +59,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (ErrorCode, String)> {
         .map_err(|error| (ErrorCode::SignatureMalformed, error.to_string()))
 }
 
-/// Why the bundle in `bytes` could mean two things: another verifier would read the other one of two values.
+/// Another verifier would read the other one of two values.
 fn ambiguity(bytes: &[u8], bundle: &Value) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     if let Err(why) = read_unique_json(&text, SIGNATURE_BYTES_MAX) {
@@ -84,7 +83,7 @@ fn ambiguity(bytes: &[u8], bundle: &Value) -> Option<String> {
     })
 }
 
-/// The digest that the signature of a message says it is over, if it is one of SHA-256.
+/// `None` unless the digest is one of SHA-256.
 pub(super) fn claimed(bundle: &Bundle) -> Option<Digest> {
     let SignatureContent::MessageSignature(message) = &bundle.content else {
         return None;

@@ -7,10 +7,9 @@ use scrypt::{Params, scrypt};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-/// Length of the key of a secretbox, and of its nonce, in bytes.
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
-/// Maximum cost of scrypt: cosign writes 2^16, which takes 64 MiB.
+/// Cosign writes 2^16, which takes 64 MiB.
 const COST_MAX: u64 = 1 << 20;
 
 #[derive(Deserialize)]
@@ -41,7 +40,7 @@ struct KeyCipher {
     nonce: String,
 }
 
-/// Decrypts `json`, the content of the PEM file. Returns a key in the form of PKCS #8.
+/// `json` is the content of the PEM file. The result is PKCS #8.
 pub(super) fn decrypt(json: &[u8], password: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let malformed = || "the encrypted key is damaged".to_owned();
     let read: EncryptedKey = serde_json::from_slice(json).map_err(|_| malformed())?;

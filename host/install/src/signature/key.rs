@@ -9,23 +9,19 @@ use sigstore_verify::types::DerPublicKey;
 use crate::digest::Digest;
 use crate::verifier::Signer;
 
-/// Length of a minisign public key: algorithm, id, key.
+/// Algorithm, id, key.
 const MINISIGN_BYTES: usize = 2 + 8 + 32;
 
-/// A managed public key: ECDSA on P-256, or Ed25519.
+/// ECDSA on P-256, or Ed25519.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ManagedKey {
-    /// In SubjectPublicKeyInfo form.
+    /// The SubjectPublicKeyInfo form.
     pub(super) der: DerPublicKey,
     pub(super) scheme: SigningScheme,
 }
 
 impl ManagedKey {
-    /// Reads a key: PEM (`-----BEGIN PUBLIC KEY-----`), or the base64 text of one without its first and last line.
-    ///
-    /// # Errors
-    ///
-    /// A text that is no public key, and a key of another kind.
+    /// PEM (`-----BEGIN PUBLIC KEY-----`), or its base64 text without the first and last line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let der = if text.starts_with("-----") {
@@ -58,7 +54,6 @@ impl ManagedKey {
         BASE64.encode(Digest::of(self.der.as_bytes()).bytes())
     }
 
-    /// The signer with this key.
     pub fn signer(&self) -> Signer {
         Signer::Key {
             fingerprint: Digest::of(self.der.as_bytes()).to_string(),
@@ -72,7 +67,6 @@ impl fmt::Debug for ManagedKey {
     }
 }
 
-/// A public key of minisign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinisignKey {
     pub(super) key: minisign_verify::PublicKey,
@@ -80,11 +74,7 @@ pub struct MinisignKey {
 }
 
 impl MinisignKey {
-    /// Reads a key: its line in base64, or the content of `minisign.pub`.
-    ///
-    /// # Errors
-    ///
-    /// A text that is no minisign public key.
+    /// The line in base64, or the content of `minisign.pub`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let line = text
             .lines()
@@ -103,14 +93,13 @@ impl MinisignKey {
         }
     }
 
-    /// The id of the key: 8 bytes, backwards, as minisign prints it.
+    /// 8 bytes, backwards, as minisign prints it.
     pub(super) fn id(&self) -> String {
         let mut id: Vec<u8> = self.raw.iter().skip(2).take(8).copied().collect();
         id.reverse();
         HEXUPPER.encode(&id)
     }
 
-    /// The signer with this key.
     pub fn signer(&self) -> Signer {
         Signer::Minisign {
             key_id: self.id(),

@@ -13,7 +13,7 @@ use super::root::SigstoreRoot;
 use super::{ValidSignature, statement};
 use crate::verifier::{SignatureSubject, Signer};
 
-/// Checks `bundle` without the network. Whether its signer is trusted is for the policy to say.
+/// Uses no network. The policy says whether the signer is trusted.
 pub(super) fn check(
     bundle: &Bundle,
     subject: &SignatureSubject<'_>,
@@ -59,8 +59,7 @@ pub(super) fn check(
     })
 }
 
-/// The algorithm of the signer's key, if signatures of messages with it cannot be checked: those are verified over a digest,
-/// which the cryptography here does with P-256 alone.
+/// Signatures of messages are verified over a digest, which the cryptography here does with P-256 alone.
 fn unsupported(bundle: &Bundle) -> Option<KeyAlgorithm> {
     let SignatureContent::MessageSignature(_) = &bundle.content else {
         return None;
@@ -71,7 +70,6 @@ fn unsupported(bundle: &Bundle) -> Option<KeyAlgorithm> {
     (!matches!(algorithm, KeyAlgorithm::EcdsaP256 | KeyAlgorithm::Ed25519)).then_some(algorithm)
 }
 
-/// The refusal of a bundle that `verifier` rejected with `error`.
 pub(super) fn refusal(
     error: &Error,
     bundle: &Bundle,
@@ -109,8 +107,8 @@ pub(super) fn refusal(
     problem(code, found, &error.to_string())
 }
 
-/// `true` if a log entry or a timestamp shows that the signature was made while the certificate was not valid. The
-/// chain is checked first, and its error says only that it does not hold.
+/// `true` if the signature was made while the certificate was not valid. The chain is checked first, and its error says
+/// only that it does not hold.
 fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &SignatureSubject<'_>) -> bool {
     let Some(certificate) = bundle
         .signing_certificate()
@@ -139,7 +137,7 @@ fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &SignatureSubject<'
         })
 }
 
-/// The refusal of a bundle that does not describe its artifact: a genuine one of another artifact, or a changed one.
+/// The bundle is a genuine one of another artifact, or a changed one.
 fn mismatch(
     bundle: &Bundle,
     verifier: &Verifier,

@@ -1,5 +1,5 @@
-//! Bundles that were signed with a managed key. They need no transparency log, because the verifier has the key; a
-//! log entry that is there must hold.
+//! Bundles that were signed with a managed key. They need no transparency log, because the verifier has the key; a log
+//! entry that is there must hold.
 
 use sigstore_verify::crypto::{SigningScheme, verify_signature, verify_signature_prehashed};
 use sigstore_verify::types::bundle::MessageSignature;
@@ -16,7 +16,6 @@ use super::root::SigstoreRoot;
 use super::statement::{self, PAYLOAD_TYPE};
 use crate::verifier::SignatureSubject;
 
-/// Checks `bundle`, whose key has the unproven `hint`.
 pub(super) fn check(
     bundle: &Bundle,
     hint: &str,
@@ -135,7 +134,7 @@ fn check_message(
     }
 }
 
-/// Why a genuine signature of a file may not hold for `key`.
+/// A reason why a genuine signature of a file may not hold.
 fn unsupported(key: &ManagedKey) -> &'static str {
     match key.scheme {
         SigningScheme::Ed25519 => {
@@ -145,7 +144,7 @@ fn unsupported(key: &ManagedKey) -> &'static str {
     }
 }
 
-/// `true` if a transparency log has the signature. Fails if its entry is invalid.
+/// Fails if the entry of the transparency log is invalid.
 fn logged(
     key: &ManagedKey,
     bundle: &Bundle,

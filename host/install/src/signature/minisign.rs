@@ -13,12 +13,11 @@ use crate::verifier::SignatureSubject;
 /// How a signature begins.
 pub(super) const BEGIN: &str = "untrusted comment:";
 const TRUSTED: &str = "trusted comment: ";
-/// Length of the second line of a signature, and of its fourth.
 const LINES: [usize; 2] = [2 + 8 + 64, 64];
 /// The last second of the year 9999: a later one has no date that could be shown.
 const SECONDS_MAX: i64 = 253_402_300_799;
 
-/// The parts of a signature that it has to be taken apart for: who made it, and what it says of itself.
+/// The key, and what the signature says of itself.
 struct SignatureParts {
     id: String,
     signature: Vec<u8>,
@@ -26,7 +25,6 @@ struct SignatureParts {
     global: Vec<u8>,
 }
 
-/// Checks `text`, a signature that was found at `found`, against `subject`.
 pub(super) fn check(
     text: &str,
     subject: &SignatureSubject<'_>,
@@ -69,7 +67,7 @@ pub(super) fn check(
 }
 
 impl SignatureParts {
-    /// `true` if `key` made this signature, over any bytes: it also signs the signature with its comment.
+    /// Holds for any bytes: the key also signs the signature with its comment.
     fn is_genuine(&self, key: &MinisignKey) -> bool {
         let signed = [self.signature.as_slice(), self.comment.as_bytes()].concat();
         let key: Vec<u8> = key.raw.iter().skip(2 + 8).copied().collect();
@@ -107,7 +105,6 @@ fn parts(text: &str) -> Result<SignatureParts, ErrorCode> {
     })
 }
 
-/// When the signature was made, as its signed comment has it.
 fn timestamp(comment: &str) -> Option<i64> {
     let seconds: Option<i64> = comment
         .split_whitespace()

@@ -1,5 +1,5 @@
-//! The formats of signatures: sigstore bundles, with a certificate or with a managed key, and minisign. They are checked in
-//! this process, without the network.
+//! The formats of signatures: sigstore bundles, with a certificate or with a managed key, and minisign. They are
+//! checked in this process, without the network.
 
 pub mod beside;
 mod bundle;
@@ -30,25 +30,22 @@ pub use key::{ManagedKey, MinisignKey};
 use refusal::problem;
 use root::SigstoreRoot;
 
-/// Maximum size of one signature, in bytes. Bundles of real tools have about 10 KiB.
+/// In bytes. Bundles of real tools have about 10 KiB.
 pub const SIGNATURE_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of signatures of one artifact that are checked.
 pub const SIGNATURES_MAX: usize = REFERRERS_MAX;
-/// Time after which no further signature of an artifact is checked.
+/// Later, no further signature is checked.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A signature that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidSignature {
-    /// The signer.
     pub signer: Signer,
-    /// When, in seconds since 1970. Only a log or the signer says so.
+    /// In seconds since 1970. Only a log or the signer says so.
     pub signed_at: Option<i64>,
     /// `true` if a transparency log has the signature.
     pub is_logged: bool,
 }
 
-/// One signature that was found, and what checking it showed.
+/// One signature, and what checking it showed.
 #[derive(Clone, Debug)]
 pub struct SignatureCheck {
     /// Where it was found.
@@ -66,23 +63,17 @@ pub struct SignatureVerifier {
 }
 
 impl SignatureVerifier {
-    /// A verifier with the user's policy.
     pub fn new(policy: TrustPolicy) -> Self {
         provider::install();
         let root = SigstoreRoot::new(policy.trusted_root().map(PathBuf::from));
         Self { policy, root }
     }
 
-    /// The policy that it applies.
     pub fn policy(&self) -> &TrustPolicy {
         &self.policy
     }
 
-    /// Checks the signatures `found`, which are untrusted, against `subject`.
-    ///
-    /// # Errors
-    ///
-    /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
+    /// `found` is untrusted. Fails if a signature is needed and missing, or does not hold.
     pub fn verify(
         &self,
         subject: &SignatureSubject<'_>,
@@ -91,11 +82,7 @@ impl SignatureVerifier {
         self.judge(subject, &self.examine(subject, found)?)
     }
 
-    /// Checks each of the signatures `found`, which are untrusted, against `subject`.
-    ///
-    /// # Errors
-    ///
-    /// Too many signatures, and signatures that take too long.
+    /// `found` is untrusted. Fails on too many signatures, and those that take too long.
     pub fn examine(
         &self,
         subject: &SignatureSubject<'_>,
@@ -157,11 +144,7 @@ impl SignatureVerifier {
         }
     }
 
-    /// Returns the verdict on the signatures in `examined`.
-    ///
-    /// # Errors
-    ///
-    /// A refusal whose code and words say what is wrong.
+    /// A refusal says what is wrong.
     pub fn judge(
         &self,
         subject: &SignatureSubject<'_>,
@@ -212,7 +195,6 @@ impl SignatureVerifier {
         })
     }
 
-    /// The conclusion if no signature is valid.
     fn without_signer(
         &self,
         subject: &SignatureSubject<'_>,
@@ -256,7 +238,7 @@ impl SignatureVerifier {
     }
 }
 
-/// The signer of whom the lock has to learn: the last one, or else the same workflow at another tag, or else the first.
+/// The last signer, or else the same workflow at another tag, or else the first: the lock has to learn of it.
 fn preferred<'a>(signers: &[&'a Signer], last: Option<&Signer>) -> Option<&'a Signer> {
     let is_next = |signer: &&&Signer| {
         last.is_some_and(|last| TaggedWorkflow::of_both(last, signer).is_some())
@@ -268,7 +250,6 @@ fn preferred<'a>(signers: &[&'a Signer], last: Option<&Signer>) -> Option<&'a Si
         .copied()
 }
 
-/// The refusal of an artifact without a signature.
 pub fn unsigned(reference: &ComponentReference) -> Refusal {
     refusal::unsigned(reference, None)
 }
@@ -281,7 +262,7 @@ mod tests {
     use crate::source::MINISIGN;
     use crate::trust::{TrustEntry, TrustPattern, TrustedSigner};
 
-    /// A minisign key without a password: the text of its file, and its public key.
+    /// Key file and public key.
     pub(super) fn unencrypted() -> (String, String) {
         let pair = ::minisign::KeyPair::generate_unencrypted_keypair().unwrap();
         (
@@ -290,7 +271,6 @@ mod tests {
         )
     }
 
-    /// An artifact, and what is checked against it.
     pub(super) struct Place {
         reference: ComponentReference,
         bytes: Vec<u8>,
@@ -309,7 +289,6 @@ mod tests {
             }
         }
 
-        /// A policy that names these signers of this reference: `key TEXT` or `minisign TEXT`, one in a line.
         pub(super) fn trusting(&self, signers: &str) -> TrustPolicy {
             let entry = |line: &str| {
                 let (kind, text) = line.split_once(' ').unwrap();

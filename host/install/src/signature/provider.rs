@@ -9,7 +9,6 @@ use sigstore_verify::crypto::{
 };
 use sigstore_verify::types::HashAlgorithm;
 
-/// Has sigstore use this provider in the whole process.
 pub(super) fn install() {
     // A provider that was installed before is this one: nothing else in the program installs any.
     let _ = install_default_provider(&RingProvider);

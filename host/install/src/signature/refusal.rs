@@ -1,4 +1,4 @@
-//! Why a signature is refused: a code for each reason, and words that say what to do.
+//! Refusals of signatures: a code for each reason, and words that say what to do.
 
 use toolcell_spec::{ErrorCode, Refusal};
 
@@ -7,10 +7,10 @@ use crate::digest::Digest;
 use crate::reference::ComponentReference;
 use crate::verifier::{Signer, quoted};
 
-/// Maximum length of what is quoted from a signature, in characters.
+/// In characters.
 const QUOTED_CHARS_MAX: usize = 300;
 
-/// The problem of a signature that is refused with `code`, and what to do.
+/// The problem, and what to do.
 fn words(code: ErrorCode) -> (&'static str, &'static str) {
     const AGAIN: &str = "fetch it again, or ask the publisher for a signature of this version";
     match code {
@@ -67,7 +67,7 @@ fn words(code: ErrorCode) -> (&'static str, &'static str) {
     }
 }
 
-/// The refusal of the signature that was found at `found`; `why` is quoted from it, and may be empty.
+/// `why` is quoted from the signature, and may be empty.
 pub(super) fn problem(code: ErrorCode, found: &str, why: &str) -> Refusal {
     let (what, next) = words(code);
     let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
@@ -80,8 +80,7 @@ pub(super) fn problem(code: ErrorCode, found: &str, why: &str) -> Refusal {
     Refusal::new(code, message)
 }
 
-/// `true` if the refusal with this code leaves the signer open: the signature could not be checked at all, so its
-/// artifact counts as unsigned.
+/// `true` if the signature could not be checked at all, so its artifact counts as unsigned.
 pub(super) fn is_unverifiable(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -91,13 +90,11 @@ pub(super) fn is_unverifiable(code: ErrorCode) -> bool {
     )
 }
 
-/// The refusal of a signature of another artifact.
 pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
     let why = format!("it is over {signed}, and this is {digest}");
     problem(ErrorCode::SignatureReplayed, found, &why)
 }
 
-/// The refusal of an artifact without a signature.
 pub(super) fn unsigned(reference: &ComponentReference, entry: Option<&str>) -> Refusal {
     let next = match entry {
         Some(place) => format!("the [[signer]] entry at {place} names who must have signed it"),
@@ -113,8 +110,7 @@ pub(super) fn unsigned(reference: &ComponentReference, entry: Option<&str>) -> R
     Refusal::new(ErrorCode::Unsigned, message)
 }
 
-/// The refusal of signatures that hold, by `signers`, of whom the policy names none. `every_tag` is the identity of one of
-/// them at every tag, if the policy names it at another tag.
+/// `every_tag` is a signer's identity at every tag, if the policy names it at another tag.
 pub(super) fn not_trusted(
     reference: &ComponentReference,
     signers: &[&Signer],
@@ -160,7 +156,6 @@ pub(super) fn too_slow(reference: &ComponentReference) -> Refusal {
     Refusal::new(ErrorCode::SignaturesTooSlow, message)
 }
 
-/// The refusal of a trusted root that cannot be used.
 pub(super) fn root_invalid(place: &str, why: &str) -> Refusal {
     let message = format!(
         "the sigstore trusted root {place} cannot be used ({why}); correct it, or remove `trusted_root` from \

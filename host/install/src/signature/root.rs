@@ -10,10 +10,10 @@ use toolcell_system::named_file;
 
 use super::{provider, refusal};
 
-/// Maximum size of the file of a trusted root, in bytes.
+/// In bytes.
 const ROOT_BYTES_MAX: u64 = 1 << 20;
 
-/// A trusted root, which is read when the first bundle needs it.
+/// Read when the first bundle needs it.
 #[derive(Default)]
 pub(super) struct SigstoreRoot {
     /// `None`: the public instance's, which is in the program.
@@ -29,12 +29,11 @@ impl SigstoreRoot {
         }
     }
 
-    /// The verifier with these keys.
     pub(super) fn verifier(&self) -> Result<&Verifier, Refusal> {
         self.get().map(|(_, verifier)| verifier)
     }
 
-    /// `true` if certificates must be in a certificate transparency log. A private deployment may have none.
+    /// Certificates must be in a log. A private deployment may have none.
     pub(super) fn has_certificate_log(&self) -> Result<bool, Refusal> {
         self.get()
             .map(|(root, _)| self.file.is_none() || !root.ctlogs.is_empty())
@@ -48,7 +47,7 @@ impl SigstoreRoot {
     }
 }
 
-/// Reads the trusted root in `file`, or that in the program.
+/// `None` reads the one in the program.
 fn read(file: Option<&Path>) -> Result<(TrustedRoot, Verifier), Refusal> {
     provider::install();
     let place = file.map_or_else(

@@ -19,19 +19,16 @@ use crate::digest::Digest;
 use crate::source::{MINISIGN, SIGSTORE_BUNDLE};
 use crate::verifier::Signer;
 
-/// Maximum size of the file of a key, in bytes.
+/// In bytes.
 pub const KEY_BYTES_MAX: u64 = 64 << 10;
-/// A public key for ECDSA on P-256 in SubjectPublicKeyInfo form, up to the point.
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-/// A public key for Ed25519 in SubjectPublicKeyInfo form, up to the key.
 const ED25519_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 
-/// A key to sign with.
 pub struct SigningKey {
     kind: KeyKind,
     signer: Signer,
@@ -43,24 +40,16 @@ enum KeyKind {
     Minisign(Box<minisign::SecretKey>),
 }
 
-/// A signature that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureFile {
     /// [`SIGSTORE_BUNDLE`] or [`MINISIGN`].
     pub media_type: &'static str,
-    /// Suffix for the name of a signed file.
     pub ending: &'static str,
-    /// The signature.
     pub bytes: Vec<u8>,
 }
 
 impl SigningKey {
-    /// Reads a secret key from the text of its file: PKCS #8 in PEM, a key of cosign, or one of minisign. `password` is
-    /// asked for only if the key is encrypted.
-    ///
-    /// # Errors
-    ///
-    /// A text that is no such key, a wrong password, and what `password` fails with.
+    /// PKCS #8 in PEM, a key of cosign, or one of minisign. `password` is asked for only if the key is encrypted.
     pub fn read(
         text: &str,
         password: impl FnOnce() -> Result<Zeroizing<String>, Refusal>,
@@ -139,16 +128,11 @@ impl SigningKey {
         })
     }
 
-    /// The signer with this key.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
 
-    /// Signs the bytes of a file. `name` is what the signature says of itself.
-    ///
-    /// # Errors
-    ///
-    /// A system that has no random numbers.
+    /// `name` is what the signature says of itself. Fails without random numbers.
     pub fn sign_file(&self, bytes: &[u8], name: &str) -> Result<SignatureFile, Refusal> {
         let content = |signature: Vec<u8>| {
             let digest = BASE64.encode(Digest::of(bytes).bytes());
@@ -164,11 +148,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs the manifest of an artifact in a registry, as `cosign sign` does; minisign signs the bytes of the manifest.
-    ///
-    /// # Errors
-    ///
-    /// A system that has no random numbers.
+    /// Like `cosign sign`; minisign signs the bytes of the manifest. Fails without random numbers.
     pub fn sign_manifest(&self, manifest: &[u8]) -> Result<SignatureFile, Refusal> {
         if let KeyKind::Minisign(key) = &self.kind {
             return of_minisign(key, manifest, &Digest::of(manifest).to_string());
@@ -190,7 +170,6 @@ impl SigningKey {
     }
 }
 
-/// The signature of `message` with a managed key.
 fn raw(kind: &KeyKind, message: &[u8]) -> Result<Vec<u8>, Refusal> {
     let failed = || Refusal::host_fault("the system has no random numbers to sign with");
     match kind {
@@ -246,7 +225,7 @@ fn of_minisign(
     })
 }
 
-/// The label and the content of a PEM file.
+/// Label and content.
 fn pem(text: &str) -> Option<(&str, Zeroizing<Vec<u8>>)> {
     let (label, rest) = text.strip_prefix("-----BEGIN ")?.split_once("-----")?;
     let (body, _) = rest.split_once("-----END ")?;

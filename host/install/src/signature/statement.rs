@@ -9,11 +9,9 @@ use crate::reference::ComponentReference;
 use crate::trust::plain_repository;
 use crate::verifier::SignatureSubject;
 
-/// Type of the payload of an envelope.
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
-/// Type of a statement.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// Predicate type of signatures. Statements of other types describe an artifact's origin or contents, and sign nothing.
+/// Statements of other types describe an artifact's origin or contents, and sign nothing.
 pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
@@ -37,7 +35,7 @@ struct SubjectDigests {
     sha256: Option<String>,
 }
 
-/// Checks that `payload`, whose signature holds, signs `subject` and nothing else.
+/// `payload`, whose signature holds, must sign `subject` and nothing else.
 pub(super) fn check(
     payload: &[u8],
     subject: &SignatureSubject<'_>,
@@ -81,7 +79,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// `true` if `name`, the artifact's name in a statement, matches `reference`. Most statements have none.
+/// Most statements have no name.
 fn is_named(name: &str, reference: &ComponentReference) -> bool {
     let ComponentReference::Registry(registry) = reference else {
         return true;

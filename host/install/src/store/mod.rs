@@ -1,5 +1,5 @@
-//! The store of components: one file for each digest, below the folder of toolcell's state, for all projects. A file
-//! appears in it whole or not at all, whenever a process is killed.
+//! The store of components: one file for each digest, for all projects. A file appears in it whole or not at all,
+//! whenever a process is killed.
 
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
@@ -19,40 +19,33 @@ const COMPONENTS: &str = "components";
 const DRAFTS: &str = "drafts";
 const LOCK: &str = "lock";
 const ENDING: &str = ".wasm";
-/// Of a component: no program of the user changes it by mistake.
+/// No program of the user changes a component by mistake.
 const READ_ONLY: u32 = 0o400;
 
-/// The store, opened for changes. Processes hold it together, so that the drafts of one are not removed by another.
+/// Opened for changes. Processes hold it together, so that the drafts of one are not removed by another.
 pub struct ComponentStore {
     folder: PathBuf,
-    /// Locked as long as this lives: shared, or for a moment by one process alone.
+    /// Shared, or for a moment by one process alone.
     lock: File,
 }
 
-/// A component that is being written. Removed on drop, or by the next process that opens the store.
+/// Removed on drop, or by the next process that opens the store.
 pub struct ComponentDraft(NamedTempFile);
 
-/// A damaged file of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
-    /// Its path.
     pub file: PathBuf,
-    /// In words.
     pub why: String,
 }
 
-/// The file of the component with `digest`, below `home`, the folder of all state, whether it exists or not.
+/// `home` is the folder of all state. The file may not exist.
 pub fn file(home: &Path, digest: &Digest) -> PathBuf {
     home.join(FOLDER)
         .join(COMPONENTS)
         .join(format!("{}{ENDING}", digest.hex()))
 }
 
-/// Reads the component with `digest`, and checks that it still has it.
-///
-/// # Errors
-///
-/// A component that is not in the store, or that was changed.
+/// Checks the digest. Fails if the component is not in the store, or was changed.
 pub fn read(home: &Path, digest: &Digest) -> Result<Vec<u8>, Refusal> {
     let path = file(home, digest);
     let bytes = match bytes_of(&path) {
@@ -67,14 +60,13 @@ pub fn read(home: &Path, digest: &Digest) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// The refusal of a component that is locked and not in the store.
 pub fn missing(digest: &Digest) -> Refusal {
     let message =
         format!("{digest} is locked, and not in the store of this user: run `toolcell install`");
     Refusal::new(ErrorCode::NotInStore, message)
 }
 
-/// The refusal of a component of the store that is not what it was when it was installed.
+/// The component is not what it was when it was installed.
 pub fn changed(path: &Path, why: &str) -> Refusal {
     let message = format!(
         "{} was changed since it was installed ({why}), so it is not used: run `toolcell store verify`, then `toolcell \
@@ -93,12 +85,8 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl ComponentStore {
-    /// Opens the store below `home`, which is created, and closed to other users. If no other process has it open, what
-    /// killed processes left is removed.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be created or locked, or belongs to another user.
+    /// Closes the folder to other users. If no other process has it open, what killed processes left is removed. Fails
+    /// if the folder belongs to another user.
     pub fn open(home: &Path) -> Result<Self, Refusal> {
         let folder = home.join(FOLDER);
         let open = || -> io::Result<Self> {
@@ -125,7 +113,7 @@ impl ComponentStore {
         open().map_err(|error| unusable(&folder, &error))
     }
 
-    /// Removes all drafts: of components, and of what was confirmed. Called while no other process can have any.
+    /// Called while no other process can have drafts: of components, and of what was confirmed.
     fn sweep(&self, home: &Path) -> io::Result<()> {
         for draft in std::fs::read_dir(self.folder.join(DRAFTS))? {
             std::fs::remove_file(draft?.path())?;
@@ -142,11 +130,6 @@ impl ComponentStore {
         Ok(())
     }
 
-    /// Begins a component.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be written to.
     pub fn draft(&self) -> Result<ComponentDraft, Refusal> {
         let folder = self.folder.join(DRAFTS);
         let draft = tempfile::Builder::new()
@@ -158,12 +141,7 @@ impl ComponentStore {
             .map_err(|error| unusable(&folder, &error))
     }
 
-    /// Puts `draft`, whose bytes have `digest`, into the store: when this returns, the disk has it. A file that was
-    /// changed meanwhile is replaced.
-    ///
-    /// # Errors
-    ///
-    /// A disk that cannot be written to.
+    /// When this returns, the disk has the bytes. A file that was changed meanwhile is replaced.
     pub fn keep(&self, draft: ComponentDraft, digest: &Digest) -> Result<(), Refusal> {
         let components = self.folder.join(COMPONENTS);
         let keep = || -> io::Result<()> {
@@ -180,11 +158,7 @@ impl ComponentStore {
         keep().map_err(|error| unusable(&components, &error))
     }
 
-    /// The components, with their sizes in bytes, sorted.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be read.
+    /// Sorted, with sizes in bytes.
     pub fn components(&self) -> Result<Vec<(Digest, u64)>, Refusal> {
         let mut found: Vec<(Digest, u64)> = Vec::new();
         for (path, digest) in self.files()? {
@@ -196,11 +170,7 @@ impl ComponentStore {
         Ok(found)
     }
 
-    /// Reads every component, and returns what is wrong. An empty answer means that each has the digest of its name.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be read.
+    /// Reads every component. An empty answer means that each has the digest of its name.
     pub fn verify(&self) -> Result<Vec<DamagedFile>, Refusal> {
         let mut damages = Vec::new();
         for (file, digest) in self.files()? {
@@ -214,12 +184,8 @@ impl ComponentStore {
         Ok(damages)
     }
 
-    /// Removes the components that `is_used` does not name. Returns their number and size in bytes; `None` if another
-    /// process is installing, which may need one of them.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be changed.
+    /// Keeps what `is_used` names. Returns number and size in bytes; `None` if another process is installing, which may
+    /// need a component.
     pub fn prune(
         self,
         is_used: impl FnOnce() -> Result<Vec<Digest>, Refusal>,
@@ -248,7 +214,6 @@ impl ComponentStore {
         Ok(Some((count, bytes)))
     }
 
-    /// The files of components, with the digests that their names say.
     fn files(&self) -> Result<Vec<(PathBuf, Option<Digest>)>, Refusal> {
         let folder = self.folder.join(COMPONENTS);
         let read = || -> io::Result<Vec<(PathBuf, Option<Digest>)>> {
@@ -268,22 +233,15 @@ impl ComponentStore {
 }
 
 impl ComponentDraft {
-    /// Where its bytes go.
     pub fn target(&mut self) -> &mut (dyn Write + Send) {
         self.0.as_file_mut()
     }
 
-    /// Its bytes so far.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read.
     pub fn bytes(&self) -> Result<Vec<u8>, Refusal> {
         bytes_of(self.0.path()).map_err(|error| unusable(self.0.path(), &error))
     }
 }
 
-/// The damage of `file`, whose name has the digest `digest`.
 fn damage(file: &Path, digest: &Digest) -> Option<String> {
     let bytes = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();

@@ -1,5 +1,4 @@
-//! The JSON of lines about calls. A line says what the lines of the call before it, in the same segment, do not say: the end
-//! of a call has no arguments, and none of the decisions, hook runs and events that its start and its notes have.
+//! JSON of lines about calls. A line omits what earlier lines of its call in the same segment say.
 
 use std::sync::Arc;
 use std::{io, iter};
@@ -14,7 +13,6 @@ use toolcell_spec::{
     Timestamp, ToolEvent, ToolHook, ToolInvocation, ToolProgress, ToolResult, evidence_ref,
 };
 
-/// The arguments of a call: those of its caller, and those that the host made of them.
 const INPUTS: [&str; 5] = [
     "model_input",
     "observable_input",
@@ -22,13 +20,12 @@ const INPUTS: [&str; 5] = [
     "call_input",
     "model_input_text",
 ];
-/// The field that lists the arguments that equal `model_input`, and the references that equal its reference.
+/// Lists arguments that equal `model_input`, and likewise references.
 const SAME: &str = "inputs_same";
-/// The field of an end that says how much the lines before it have.
+/// Counts an end's entries in earlier lines.
 const AFTER: &str = "after";
 
 impl Start {
-    /// Removes what may repeat the arguments.
     pub(super) fn hide_input(&mut self) {
         self.decisions
             .iter_mut()
@@ -37,7 +34,6 @@ impl Start {
         self.events.iter_mut().for_each(ToolEvent::hide_input);
     }
 
-    /// The same, as its line has it.
     pub(super) fn into_payload(self) -> Self {
         Self {
             events: brief(Some(self.invocation.invocation_id), &self.events),
@@ -46,7 +42,7 @@ impl Start {
         }
     }
 
-    /// Reads the payload of a start. Its events are without what follows from the id of the call.
+    /// Events lack what follows from the call's id.
     pub(super) fn read(payload: &str) -> serde_json::Result<Self> {
         let mut start: Value = serde_json::from_str(payload)?;
         restore_inputs(&mut start);
@@ -54,7 +50,7 @@ impl Start {
     }
 }
 
-/// How many entries of each list of a record are in earlier lines, with the arguments.
+/// Counts entries of a record's lists in earlier lines, with the arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EarlierParts {
     decisions: usize,
@@ -62,13 +58,11 @@ pub(super) struct EarlierParts {
     events: usize,
 }
 
-/// The parts of a call that its lines have, while it runs.
 #[derive(Debug)]
 pub(super) struct StartedCall {
     inputs: [Option<Arc<Value>>; 4],
     decisions: Vec<PermissionDecision>,
     hooks: Vec<ToolHook>,
-    /// How many events its lines have, from the first one on.
     pub(super) events: usize,
 }
 
@@ -82,14 +76,14 @@ impl StartedCall {
         }
     }
 
-    /// Adds the events of a note, the first of which has this place among the events of the call.
+    /// `first` is the place of the first among the call's.
     pub(super) fn add_events(&mut self, first: usize, events: usize) {
         if first == self.events {
             self.events += events;
         }
     }
 
-    /// The parts of `record` that need not be written again; `None` if its arguments are others.
+    /// Parts that need not be repeated; `None` if the arguments are others.
     pub(super) fn parts(&self, record: &CallRecord) -> Option<EarlierParts> {
         let is_same = self.inputs == inputs(&record.invocation)
             && self.events <= record.events.len()
@@ -102,7 +96,6 @@ impl StartedCall {
     }
 }
 
-/// Length of the common beginning.
 fn common<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let pairs = one.iter().zip(other);
     pairs.take_while(|(one, other)| one == other).count()
@@ -117,7 +110,6 @@ fn inputs(invocation: &ToolInvocation) -> [Option<Arc<Value>>; 4] {
     ]
 }
 
-/// The payload of an end.
 #[derive(Serialize)]
 pub(super) struct EndPayload<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,8 +125,7 @@ pub(super) struct EndPayload<'a> {
 }
 
 impl<'a> EndPayload<'a> {
-    /// All of `record` but the declaration, which `describe` of the component repeats, and but what earlier lines in the same
-    /// segment have.
+    /// Omits the declaration, which the component repeats, and what earlier lines in the same segment have.
     pub(super) fn new(record: &'a CallRecord, after: Option<EarlierParts>) -> Self {
         // No `..`, so that a new field cannot be left out.
         let CallRecord {
@@ -176,7 +167,7 @@ fn rest<T>(all: &[T], from: usize) -> &[T] {
     all.get(from..).unwrap_or_default()
 }
 
-/// The invocation without the arguments, and the references to them, that equal those of its caller. It names them.
+/// Omits, but names, arguments and references that equal the caller's.
 fn with_inputs_once(mut invocation: ToolInvocation) -> ToolInvocation {
     let model_input = Some(Arc::clone(&invocation.model_input));
     let model_input_ref = Some(Arc::clone(&invocation.model_input_ref));
@@ -207,17 +198,16 @@ fn with_inputs_once(mut invocation: ToolInvocation) -> ToolInvocation {
     invocation
 }
 
-/// The payload of a note.
 #[derive(Serialize)]
 pub(super) struct NotePayload<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<&'a str>,
-    /// The place of the first event among the events of the call.
+    /// Place among the call's events.
     pub(super) first: usize,
     pub(super) events: Vec<ToolEvent>,
 }
 
-/// Events as a line about `call` has them: without what follows from its id.
+/// Without what follows from the id of the call.
 pub(super) fn brief(call: Option<InvocationId>, events: &[ToolEvent]) -> Vec<ToolEvent> {
     let subject = call.map(evidence_ref);
     let brief = |event: &ToolEvent| {
@@ -230,16 +220,14 @@ pub(super) fn brief(call: Option<InvocationId>, events: &[ToolEvent]) -> Vec<Too
     events.iter().map(brief).collect()
 }
 
-/// The events of a line.
 pub(super) struct LineEvents {
     pub(super) session: Option<String>,
-    /// The place of the first event among the events of its call.
+    /// Place among the call's events.
     pub(super) first: usize,
     pub(super) events: Vec<ToolEvent>,
 }
 
 impl LineEvents {
-    /// Reads the payload of a line about the call `id`.
     pub(super) fn read(id: &str, payload: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Payload {
@@ -274,7 +262,7 @@ impl LineEvents {
         })
     }
 
-    /// Adds the events that come next to `all`; `false` if some before them are missing.
+    /// `false` if events before them are missing.
     fn add_to(self, all: &mut Vec<ToolEvent>) -> bool {
         let Some(known) = all.len().checked_sub(self.first) else {
             return false;
@@ -284,7 +272,7 @@ impl LineEvents {
     }
 }
 
-/// The first events of the call `id` without a gap, from lines in their order.
+/// Up to the first gap, from lines in their order.
 pub(super) fn events<'a>(id: &str, payloads: impl IntoIterator<Item = &'a str>) -> Vec<ToolEvent> {
     let mut events = Vec::new();
     for payload in payloads {
@@ -296,7 +284,6 @@ pub(super) fn events<'a>(id: &str, payloads: impl IntoIterator<Item = &'a str>) 
     events
 }
 
-/// The parts of a payload that can be searched for.
 #[derive(Deserialize)]
 pub(super) struct Brief {
     pub(super) invocation: BriefInvocation,
@@ -329,27 +316,20 @@ pub(super) struct BriefError {
 }
 
 impl Brief {
-    /// The place of the first event among those of the call, and how many there are.
     pub(super) fn events(&self) -> (u64, u64) {
         (self.after.events as u64, self.events.len() as u64)
     }
 }
 
-/// The lines of a call before another one, in the same segment.
+/// In the same segment.
 #[derive(Default)]
 pub(super) struct EarlierLines {
-    /// The payload of its start.
     pub(super) start: Option<String>,
-    /// The payloads of its notes, in order.
     pub(super) notes: Vec<String>,
 }
 
 impl EarlierLines {
-    /// Returns the record of the call `id` in a line with `payload`, after these lines.
-    ///
-    /// # Errors
-    ///
-    /// A line is damaged or missing.
+    /// The record in a line with `payload`, after these lines. Fails if one is damaged or missing.
     pub(super) fn record(&self, id: &str, payload: &str) -> io::Result<Value> {
         let mut record: Value = serde_json::from_str(payload)?;
         restore_inputs(&mut record);
@@ -377,7 +357,6 @@ impl EarlierLines {
     }
 }
 
-/// `true` if the payload of an end needs no other line.
 pub(super) fn is_whole(payload: &str) -> bool {
     // The first field, if it is there.
     !payload.starts_with("{\"after\":")
@@ -387,7 +366,7 @@ fn invocation(line: &mut Value) -> Option<&mut Map<String, Value>> {
     line.get_mut("invocation")?.as_object_mut()
 }
 
-/// Puts the arguments and references back that equal those of the caller.
+/// Puts back what equals the caller's.
 fn restore_inputs(line: &mut Value) {
     let Some(invocation) = invocation(line) else {
         return;
@@ -406,7 +385,6 @@ fn restore_inputs(line: &mut Value) {
     }
 }
 
-/// Adds what the `start` of its call has to the record of an end.
 fn add_start(record: &mut Value, mut start: Value, after: EarlierParts) -> Option<()> {
     restore_inputs(&mut start);
     let from = invocation(&mut start)?;

@@ -1,4 +1,4 @@
-//! Checks that a call could be put on record now.
+//! A check that a call could be recorded now.
 
 use std::fs::File;
 use std::io;
@@ -14,11 +14,7 @@ use super::segment::{self, RESERVE_BYTES};
 use super::{CallLog, Keep, LogError};
 
 impl CallLog {
-    /// Checks whether the start and the end of a call could be written now, and changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// A folder, a key or a segment that cannot be used, or a file system without space.
+    /// Changes nothing. Fails on a folder, a key or a segment that cannot be used, or a file system without space.
     pub fn check(&self) -> Result<(), LogError> {
         if self.settings().keep == Keep::None {
             return Ok(());
@@ -39,11 +35,7 @@ impl CallLog {
         Ok(())
     }
 
-    /// Does what [`Self::check`] does, on a thread for the host's own store.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::check`].
+    /// [`Self::check`] on a thread for the host's own store.
     pub async fn checked(&self) -> Result<(), LogError> {
         let log = self.clone();
         STORE
@@ -53,7 +45,7 @@ impl CallLog {
     }
 }
 
-/// Makes a file without a name in `dir`, with the space that a call has reserved.
+/// Reserves a call's space in a file without a name.
 fn has_space(dir: &Path) -> io::Result<()> {
     let file = tempfile::tempfile_in(dir)?;
     match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 2 * RESERVE_BYTES) {
@@ -63,7 +55,7 @@ fn has_space(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the segment that the next process would take.
+/// Opens the next process's segment.
 fn last_opens(dir: &Path) -> io::Result<()> {
     let Some(last) = segment::numbers(dir)?
         .pop()

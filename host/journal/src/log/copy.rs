@@ -13,18 +13,13 @@ use super::head::{self, LogHead};
 use super::segment;
 use super::{CallLog, Inner, LogError};
 
-/// How often a copy is begun again, because segments were removed meanwhile.
+/// Repeated if segments were removed meanwhile.
 const ATTEMPTS: u32 = 5;
-/// Size of the blocks in which the last line break of a segment is searched for, in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
 
 impl CallLog {
-    /// Copies the log and the database into the empty folder `journal`, and their head beside `key_file`. Whoever restores the
-    /// copy, there or in place of this log, has all calls that had ended before.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read, or the copy cannot be written.
+    /// Copies log and database into the empty folder `journal`, and the head beside `key_file`. A restored copy has all
+    /// calls that had ended before.
     pub fn copy_to(&self, journal: &Path, key_file: &Path) -> Result<(), LogError> {
         let failed = |error: StoreError| self.failed("copy", &error);
         if !self.0.journal.is_dir() {
@@ -41,7 +36,7 @@ impl CallLog {
 }
 
 impl Inner {
-    /// Returns `false` if a segment was removed meanwhile.
+    /// `false` if a segment was removed meanwhile.
     fn copy(&self, journal: &Path, key_file: &Path) -> Result<bool, StoreError> {
         let key = self
             .key()
@@ -73,7 +68,6 @@ impl Inner {
     }
 }
 
-/// Copies the whole lines of a segment.
 fn copy_lines(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
     let end = end_of_lines(&mut source)?;
@@ -84,7 +78,6 @@ fn copy_lines(from: &Path, to: &Path) -> io::Result<()> {
     copy.set_times(times)
 }
 
-/// The position after the last line break.
 fn end_of_lines(file: &mut File) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
     let mut block = Vec::new();

@@ -1,4 +1,4 @@
-//! The events of the log in the order of their sequence, for readers in any process.
+//! Events of the log in sequence, for readers in any process.
 
 use rusqlite::{Connection, params};
 
@@ -8,9 +8,8 @@ use super::call_lines::LineEvents;
 use super::numbers::Place;
 use super::{CallLog, LogError, segment};
 
-/// Maximum number of lines that one read takes.
 const LINES_MAX: u32 = 256;
-/// Bytes of lines after which a read takes no further line.
+/// Then a read takes no further line.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// An event of the log, or a gap.
@@ -29,11 +28,11 @@ const BYTES_MAX: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub enum FollowedEvent {
     Event(Box<LoggedEvent>),
-    /// So many events at this place were removed from the log, or cannot be read.
+    /// Events that were removed, or cannot be read.
     Missed(u64),
 }
 
-/// One event, as the log has it.
+/// One event, as logged.
 ///
 /// ```
 /// use toolcell_journal::LoggedEvent;
@@ -45,14 +44,14 @@ pub enum FollowedEvent {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedEvent {
-    /// Its number: from 1, without gaps.
+    /// From 1, without gaps.
     pub sequence: u64,
-    /// The `session_ref` of its call.
+    /// The call's `session_ref`.
     pub session: Option<String>,
     pub event: ToolEvent,
 }
 
-/// Reads the events of the log from one position on.
+/// Reads events from one position on.
 ///
 /// ```
 /// use toolcell_journal::{EventReader, FollowedEvent, LogError};
@@ -79,23 +78,21 @@ pub struct EventReader {
     log: CallLog,
     next: u64,
     end: u64,
-    /// The segments and their sizes when they were last read to the end.
+    /// Segments and sizes at the last read.
     seen: Option<Vec<(u64, u64)>>,
 }
 
-/// A row of the index.
 struct Row {
     last: u64,
     call: String,
-    /// The place of the first event among those of its call.
+    /// Place among the call's events.
     first: u64,
     events: u64,
     place: Place,
 }
 
 impl CallLog {
-    /// Begins to read events with the number `from`; `None` for the first one after all that the log has. Ends the calls
-    /// of killed processes before.
+    /// Starts at `from`, or with `None` after all events. Ends the calls of killed processes before.
     ///
     /// # Errors
     ///
@@ -112,17 +109,16 @@ impl CallLog {
 }
 
 impl EventReader {
-    /// Returns the number after the latest event when the reader began.
+    /// The number after the latest event at the beginning.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The number that the next event has which the reader returns.
     pub fn position(&self) -> u64 {
         self.next
     }
 
-    /// Returns the next events, in order; empty if there are none yet.
+    /// The next events in order; empty if there are none yet.
     ///
     /// # Errors
     ///
@@ -157,7 +153,6 @@ impl EventReader {
         Ok(found)
     }
 
-    /// The next rows, and the number that the next event of the log gets.
     fn rows(&self, index: &mut Connection) -> rusqlite::Result<(Vec<Row>, u64)> {
         // One view of both.
         let view = index.transaction()?;
@@ -178,7 +173,6 @@ impl EventReader {
         Ok((rows, next_of(&view)?))
     }
 
-    /// Adds the events of a line from the position on.
     fn take(&mut self, row: &Row, found: &mut Vec<FollowedEvent>) {
         let first = (row.last + 1).saturating_sub(row.events);
         self.miss(first, found);
@@ -213,7 +207,6 @@ impl EventReader {
         self.miss(row.last + 1, found);
     }
 
-    /// Moves to the position `next`; what is before it is missed.
     fn miss(&mut self, next: u64, found: &mut Vec<FollowedEvent>) {
         if next > self.next {
             match found.last_mut() {
@@ -226,14 +219,13 @@ impl EventReader {
 }
 
 impl LoggedEvent {
-    /// Returns whether the ID of the event's call is `id`, or ends with it.
+    /// Compares `id` with the end of the ID.
     pub fn is_of_call(&self, id: &str) -> bool {
         let of = |call: InvocationId| call.to_string().ends_with(&id.to_ascii_uppercase());
         self.event.invocation_id.is_some_and(of)
     }
 }
 
-/// The number that the next event of the log gets.
 fn next_of(index: &Connection) -> rusqlite::Result<u64> {
     index.query_row("SELECT next FROM sequence", [], |row| row.get(0))
 }

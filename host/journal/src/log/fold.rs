@@ -1,4 +1,4 @@
-//! Folds lines into the index. It reads what the segments have beyond what the index knows.
+//! Folds new lines of the segments into the index.
 
 use std::fs::File;
 use std::io;
@@ -29,14 +29,13 @@ const PUT_CALL: &str = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
      WHERE calls.ended_at IS NULL";
 
 impl Inner {
-    /// Opens the index, up to date with the segments.
     pub(super) fn index(&self) -> Result<Connection, StoreError> {
         let mut index = database::open(&self.journal, Durability::Normal)?;
         self.fold(&mut index)?;
         Ok(index)
     }
 
-    /// Folds the lines that are new, one segment at a time, so that others who write to the database never wait long.
+    /// Goes by segment, so that others who write to the database never wait long.
     pub(super) fn fold(&self, index: &mut Connection) -> Result<(), StoreError> {
         if self.is_folded(index)? {
             return Ok(());
@@ -49,12 +48,11 @@ impl Inner {
         Ok(())
     }
 
-    /// `true` if the index has all lines.
     fn is_folded(&self, index: &Connection) -> Result<bool, StoreError> {
         Ok(known_ends(index, "segments")? == segment::sizes(&self.dir)?)
     }
 
-    /// Folds the first segment from the number `next` on that has new lines. Returns its number.
+    /// Takes the first one from `next` on with new lines; returns its number.
     fn fold_segment(
         &self,
         index: &mut Connection,
@@ -103,7 +101,7 @@ impl Inner {
             .map_err(|error| StoreError::Unavailable(format!("{error:#}")))
     }
 
-    /// The calls, at most `max`, whose rows in the index are not what their lines say.
+    /// Calls, at most `max`, whose rows contradict their lines.
     pub(super) fn forged_rows(&self, max: usize) -> Result<Vec<String>, StoreError> {
         const FACTS: &str =
             "id, tool_id, status, error_class, error_code, caller, session, created_at, ended_at";
@@ -142,7 +140,6 @@ impl Inner {
     }
 }
 
-/// How many bytes of each segment are in the index.
 fn known_ends(index: &Connection, table: &str) -> rusqlite::Result<Vec<(u64, u64)>> {
     let mut known = index.prepare(&format!(
         "SELECT number, bytes FROM {table} ORDER BY number"
@@ -152,7 +149,7 @@ fn known_ends(index: &Connection, table: &str) -> rusqlite::Result<Vec<(u64, u64
         .collect()
 }
 
-/// Forgets the segments that are gone. The head knows that they were there, until a line says that they were pruned.
+/// The head remembers removed segments until a line says that they were pruned.
 fn forget_removed(transaction: &Transaction<'_>, segments: &[u64]) -> Result<(), StoreError> {
     for (gone, _) in known_ends(transaction, "segments")? {
         if segments.binary_search(&gone).is_ok() {
@@ -170,21 +167,17 @@ fn forget_removed(transaction: &Transaction<'_>, segments: &[u64]) -> Result<(),
     Ok(())
 }
 
-/// Folds the lines of one segment.
 struct SegmentFold<'a, 'n> {
     transaction: &'a Transaction<'a>,
     numbers: &'n mut Numbers<'a>,
     dir: &'a Path,
     number: u64,
-    /// Bytes of the segment that are read at most.
     bytes_max: u64,
-    /// The segments that its lines say to be removed.
     pruned: Vec<u64>,
 }
 
 impl SegmentFold<'_, '_> {
-    /// Folds the lines of `file` beyond what the index knows, and keeps their end in the `head`, unless lines before it that
-    /// the head knows are missing. Returns whether there were any.
+    /// Keeps the end in the `head`, unless lines that it knows are missing. Returns whether there were new lines.
     fn file(
         &mut self,
         key: &Key,
@@ -217,7 +210,6 @@ impl SegmentFold<'_, '_> {
         Ok(true)
     }
 
-    /// How far the index has read the segment.
     fn read_so_far(&self) -> rusqlite::Result<Option<SegmentEnd>> {
         let sql = "SELECT bytes, chain FROM segments WHERE number = ?1";
         let end = self.transaction.query_row(sql, [self.number], |row| {
@@ -230,7 +222,6 @@ impl SegmentFold<'_, '_> {
         end.optional()
     }
 
-    /// Folds the lines of `file` after its first `from` bytes. `None` if there are none.
     fn lines(
         &mut self,
         key: &Key,
@@ -270,7 +261,6 @@ impl SegmentFold<'_, '_> {
         }))
     }
 
-    /// Notes a line, whose payload is at `place`.
     fn note(&mut self, place: Place, line: &Line) -> Result<(), StoreError> {
         match line.kind {
             Kind::Started | Kind::Suspended | Kind::Ended | Kind::Carried => {
@@ -298,7 +288,6 @@ impl SegmentFold<'_, '_> {
         }
     }
 
-    /// Notes a line with events of a call that runs, or of no call.
     fn note_events(&mut self, place: Place, line: &Line) -> Result<(), StoreError> {
         #[derive(Deserialize)]
         struct Note {
@@ -316,7 +305,6 @@ impl SegmentFold<'_, '_> {
         Ok(())
     }
 
-    /// Notes a line with the start or the end of a call.
     fn note_call(&mut self, place: Place, line: &Line) -> Result<(), StoreError> {
         // A damaged line is the affair of `verify`.
         let Ok(brief) = serde_json::from_str::<Brief>(line.payload) else {
@@ -358,9 +346,7 @@ impl SegmentFold<'_, '_> {
     }
 }
 
-/// Lines that were folded.
 struct FoldedLines {
     end: SegmentEnd,
-    /// `true` if the segment has all lines that were known.
     is_intact: bool,
 }

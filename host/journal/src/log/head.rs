@@ -1,6 +1,6 @@
-//! How far the log has come: the end of each segment, and the number of the next event, as the index has read them. The file is
-//! beside the key of the log, outside of the folder of the log, and authenticated with that key. So a tail that was cut shows
-//! itself, also after new lines took its place, and although the index was removed.
+//! The end of each segment and the next event's number, as indexed. The file is authenticated with the key of the log,
+//! and beside it, outside of the log. So a tail that was cut shows itself, also after new lines took its place, and
+//! although the index was removed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,20 +15,18 @@ use toolcell_system::private::{self, OnDisk};
 
 use super::Key;
 
-/// The end of the lines of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentEnd {
     pub(super) bytes: u64,
-    /// The chain of the last line.
     pub(super) chain: Hash,
 }
 
-/// The ends of all segments that the index has read, unless their removal is on record.
+/// Ends of indexed segments, unless their removal is on record.
 #[derive(Debug, Default)]
 pub(super) struct LogHead {
     pub(super) next: u64,
     pub(super) ends: BTreeMap<u64, SegmentEnd>,
-    /// `true` if another program wrote the file. It stays as it is, for `verify`.
+    /// `true` if another program wrote the file, which stays for `verify`.
     pub(super) is_changed: bool,
 }
 
@@ -38,7 +36,7 @@ struct HeadFile {
     ends: Vec<(u64, u64, String)>,
 }
 
-/// The file for the log in the folder `dir`. Several logs can have one key.
+/// Several logs can have one key.
 pub(super) fn path(key_file: &Path, dir: &Path) -> PathBuf {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let name = blake3::hash(dir.as_os_str().as_bytes()).to_hex();

@@ -1,4 +1,4 @@
-//! Finds calls in the segments, with the index in the database, which is brought up to date before each question.
+//! Finds calls with the index, updated before each question.
 
 use std::fs::File;
 use std::io;
@@ -16,37 +16,34 @@ use super::numbers::{self, Place};
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Damage, LogError};
 
-/// The segments that have a call without an end, but for suspended ones, which need none. Each question asks for them, so
-/// it must not read all calls.
+/// Segments with a call without an end, except suspended ones. Each question asks for them, so it must not read all
+/// calls.
 const OPEN_SEGMENTS: &str =
     "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL AND status <> 'needs_input'";
 const PLACE: &str = "id, segment, at, length, start_segment, start_at, start_length";
 const END_BY_ID: &str = "SELECT ended_at IS NOT NULL FROM calls WHERE id = ?1";
-/// Maximum number of calls that are told of if several ids end alike.
 const ALIKE_MAX: usize = 5;
 
-/// Which calls are listed. `None` matches all.
+/// `None` matches all calls.
 #[derive(Clone, Debug, Default)]
 pub struct CallQuery {
-    /// A tool id, or the name of a component for all of its tools; with `*` at its end, all ids that begin so.
+    /// A tool id, or a component for all its tools; `*` at its end matches all ids that begin so.
     pub tool: Option<String>,
     pub status: Option<Status>,
-    /// The `actor_ref` of the caller.
+    /// The caller's `actor_ref`.
     pub caller: Option<String>,
-    /// The `session_ref` of the call.
+    /// The call's `session_ref`.
     pub session: Option<String>,
-    /// Only calls that began then, or later.
+    /// Includes calls that began then.
     pub since: Option<Timestamp>,
-    /// Maximum number of calls: the latest ones.
+    /// Takes the latest calls.
     pub limit: u32,
 }
 
-/// One line of a list of calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallSummary {
     pub invocation_id: String,
     pub tool_id: String,
-    /// The specification's word, such as `succeeded`.
     pub status: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_class: Option<String>,
@@ -63,31 +60,21 @@ pub struct CallSummary {
     pub elapsed_ms: Option<i64>,
 }
 
-/// Where the record of a call is.
 struct CallPlace {
     id: String,
     place: Place,
-    /// The line of its start, if that is in the same segment.
     start: Option<Place>,
 }
 
 impl CallLog {
-    /// Lists calls, the latest first. Ends calls of killed processes before.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
+    /// The latest first. Ends calls of killed processes before.
     pub fn calls(&self, query: &CallQuery) -> Result<Vec<CallSummary>, LogError> {
         let calls = self.ask(|index| list(index, query))?;
         Ok(calls.unwrap_or_default())
     }
 
-    /// Returns the record of the call `id`, or of the only one whose id ends so: how it ended, or how it started if it is
-    /// running. `None` if there is none. Ends the calls of killed processes before.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read, or several ids end so: the error lists them.
+    /// The call whose id is, or alone ends in, `id`: how it ended, or how it started. Ends the calls of killed
+    /// processes before. Fails also if several ids end so, and lists them.
     pub fn record(&self, id: &str) -> Result<Option<Value>, LogError> {
         loop {
             let Some((index, call)) = self.place(id)? else {
@@ -103,12 +90,7 @@ impl CallLog {
         }
     }
 
-    /// Returns the record that [`Self::record`] returns, if the file that holds it is as it was written; otherwise the
-    /// damage.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::record`].
+    /// [`Self::record`], or the damage of the file that holds it.
     pub fn checked_record(&self, id: &str) -> Result<Option<Result<Value, Damage>>, LogError> {
         let Some((index, call)) = self.place(id)? else {
             return Ok(None);
@@ -122,13 +104,9 @@ impl CallLog {
         }
     }
 
-    /// Gives `read` the records of the calls that [`Self::calls`] lists, the earliest first: one at a time, because together
-    /// they may be large. These are the latest calls whose lines have at most `bytes_max` bytes together, and at least one.
-    /// A record that another process removes meanwhile is left out. Returns how many were read.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
+    /// Reads the records of [`Self::calls`], the earliest first, one at a time, because together they may be large: the
+    /// latest with at most `bytes_max` together, and at least one. Leaves out those removed meanwhile. Returns their
+    /// number.
     pub fn each_record(
         &self,
         query: &CallQuery,
@@ -164,7 +142,6 @@ impl CallLog {
         Ok(count)
     }
 
-    /// Where the record of the call is whose id is `id`, or ends so, and the index that says it.
     fn place(&self, id: &str) -> Result<Option<(Connection, CallPlace)>, LogError> {
         let Some(index) = self.settled()? else {
             return Ok(None);
@@ -193,7 +170,7 @@ impl CallLog {
         earlier.record(&call.id, &payload)
     }
 
-    /// Asks the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
+    /// Ends the calls of killed processes before; `None` if no call was ever written.
     pub(super) fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -202,7 +179,7 @@ impl CallLog {
         answer.map_err(|error| self.failed("search", &error))
     }
 
-    /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
+    /// Ends the calls of killed processes before; `None` if no call was ever written.
     pub(super) fn settled(&self) -> Result<Option<Connection>, LogError> {
         let Some(index) = self.index()? else {
             return Ok(None);
@@ -219,7 +196,6 @@ impl CallLog {
         }
     }
 
-    /// Reads the payload of a line.
     pub(super) fn payload(&self, place: Place) -> io::Result<String> {
         let file = File::open(segment::path(self.dir(), place.segment))?;
         let mut payload = vec![0; usize::try_from(place.length.min(LINE_BYTES_MAX)).unwrap_or(0)];
@@ -228,7 +204,7 @@ impl CallLog {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Opens the index, up to date; `None` if no call was ever written.
+    /// Up to date; `None` if no call was ever written.
     pub(super) fn index(&self) -> Result<Option<Connection>, LogError> {
         if !self.dir().is_dir() {
             return Ok(None);
@@ -291,7 +267,7 @@ fn calls_by_ending() -> String {
     )
 }
 
-/// The call whose id is `id`; else those whose id ends so, at most [`ALIKE_MAX`], with the places of their payloads.
+/// A whole id first; else ids that end so, at most [`ALIKE_MAX`].
 fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<CallPlace>> {
     // Also as a reference that records have, to the call or to a part of it.
     let id = id
@@ -314,7 +290,7 @@ fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<CallPlace>> {
     rows.collect()
 }
 
-/// Returns whether the call `id` has ended; `None` if it is not in the log.
+/// `None` if the call is not in the log.
 pub(super) fn has_ended(index: &Connection, id: &str) -> rusqlite::Result<Option<bool>> {
     index
         .query_row(END_BY_ID, [id], |row| row.get(0))

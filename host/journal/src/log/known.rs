@@ -3,8 +3,7 @@ use toolcell_spec::{InvocationId, ToolEvent};
 use super::{CallLog, LogError, call_lines, index, numbers};
 
 impl CallLog {
-    /// The events of the call `id` that the log has, from its first one on, without a gap. Empty if there are none, or if the
-    /// log cannot be read.
+    /// Without a gap; empty if the log has none, or cannot be read.
     pub async fn noted_events(&self, id: InvocationId) -> Vec<ToolEvent> {
         let log = self.clone();
         self.aside(move || log.read_noted(&id.to_string()))
@@ -27,8 +26,7 @@ impl CallLog {
         Ok(call_lines::events(id, payloads.iter().map(String::as_str)))
     }
 
-    /// Returns whether the call `id` has ended; `None` if it is not on record, or the log cannot be read. Ends calls of
-    /// killed processes before.
+    /// `None` if not on record, or the log cannot be read. Ends calls of killed processes before.
     pub async fn has_ended(&self, id: InvocationId) -> Option<bool> {
         let log = self.clone();
         self.aside(move || log.ask(|index| index::has_ended(index, &id.to_string())))

@@ -1,37 +1,33 @@
-//! One line of a segment: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the chain of the line before it and of the
-//! hash of the rest of this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
+//! A segment's line: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the chain of the line before and the hash
+//! of the rest of this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
 
 use blake3::Hash;
 use serde::Serialize;
 
 use super::Key;
 
-/// Length of CHAIN with the space after it.
 const CHAIN_BYTES: usize = 65;
-/// Space that a new line has for its payload, in bytes: the record of most calls fits.
+/// The record of most calls fits.
 const PAYLOAD_BYTES: usize = 8 << 10;
-/// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
-/// The kind of a line, with its letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The first line of a segment.
     Opened = b'o',
     Started = b's',
-    /// A call that started waits for an answer, and is in the store of suspended calls: no process has to end it.
+    /// The call waits for an answer, in the store of suspended calls: no process has to end it.
     Suspended = b'w',
-    /// Events of a call that runs, or of no call.
+    /// Events of a running call, or of none.
     Noted = b'n',
     Ended = b'e',
-    /// The end of a call from a segment that was removed: its caller had no more than its share of the log.
+    /// An end from a removed segment: its caller was within its share of the log.
     Carried = b'c',
-    /// A call ended, and its record is not kept.
+    /// A call ended without a kept record.
     Dropped = b'x',
-    /// The line before this one was incomplete, and was removed.
+    /// An incomplete line before was removed.
     Repaired = b'r',
-    /// Segments were removed, because the log was too large or they were too old.
+    /// Segments were removed: the log was too large, or they were too old.
     Pruned = b'p',
 }
 
@@ -52,7 +48,6 @@ impl Kind {
     }
 }
 
-/// The chain before the first line of the segment `number`.
 pub(super) fn beginning(key: &Key, number: u64) -> Hash {
     blake3::keyed_hash(key, format!("segment {number}").as_bytes())
 }
@@ -65,25 +60,23 @@ fn link(key: &Key, before: &Hash, content: &Hash) -> Hash {
     blake3::keyed_hash(key, &both)
 }
 
-/// A line that does not know yet which line it follows.
+/// Does not know yet which line it follows.
 pub(super) struct NewLine {
     pub(super) kind: Kind,
-    /// The line, with room for its chain.
     line: Vec<u8>,
-    /// The hash of what follows the chain. Made before it is known which line it follows, because all calls of a process wait
-    /// for each other from there on, and a line can have megabytes.
+    /// Hash of what follows the chain. Made early, because all calls of a process wait for each other from there on,
+    /// and a line can have megabytes.
     content: Hash,
 }
 
 impl NewLine {
-    /// A line with `payload`, which is JSON without line breaks.
+    /// `payload` is JSON without line breaks.
     pub(super) fn from_text(kind: Kind, id: &str, payload: &str) -> Self {
         let mut line = begin(payload.len(), kind, id);
         line.extend_from_slice(payload.as_bytes());
         Self::new(kind, line)
     }
 
-    /// A line with `payload` as JSON.
     pub(super) fn from_payload(
         kind: Kind,
         id: &str,
@@ -103,7 +96,6 @@ impl NewLine {
         }
     }
 
-    /// Returns the line that follows `before`, with its line break, and its chain.
     pub(super) fn after(self, before: &Hash, key: &Key) -> (Vec<u8>, Hash) {
         let mut line = self.line;
         let chain = link(key, before, &self.content);
@@ -115,7 +107,6 @@ impl NewLine {
     }
 }
 
-/// The beginning of a line, with room for a payload of so many bytes.
 fn begin(payload_bytes: usize, kind: Kind, id: &str) -> Vec<u8> {
     let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload_bytes);
     line.resize(CHAIN_BYTES, b' ');
@@ -125,7 +116,6 @@ fn begin(payload_bytes: usize, kind: Kind, id: &str) -> Vec<u8> {
     line
 }
 
-/// A line that was read.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     pub(super) chain: Hash,
@@ -136,7 +126,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line without its line break; `None` if it is damaged. Its chain is not checked.
+    /// `None` if damaged; the chain is not checked.
     pub(super) fn read(line: &'a [u8]) -> Option<Self> {
         let (chain, content) = line.split_at_checked(CHAIN_BYTES)?;
         let chain = Hash::from_hex(chain.strip_suffix(b" ")?).ok()?;
@@ -153,7 +143,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// `true` if it is unchanged, and follows `before`.
+    /// `true` if unchanged, and behind `before`.
     pub(super) fn follows(&self, key: &Key, before: &Hash) -> bool {
         link(key, before, &blake3::hash(self.content)) == self.chain
     }

@@ -1,18 +1,16 @@
 //! The log of all calls: what was started, and how it ended, in files that only grow.
 //!
-//! A process appends to a *segment* of its own, which it holds locked while it lives. Every line is linked to the line
-//! before it by a keyed hash, so that an edited, removed or reordered line shows itself ([`CallLog::verify`]). The start
-//! of a call is on record before its effect, and its end before the caller hears of it. Neither waits for the disk,
-//! unless that is asked for: a killed process loses nothing, and a machine that loses power may lose the last seconds.
+//! A process appends to a *segment* of its own, locked while it lives. A keyed hash links every line to the one before,
+//! so that an edited, removed or reordered line shows itself ([`CallLog::verify`]). The start of a call is on record
+//! before its effect, and its end before the caller hears of it. Neither waits for the disk, unless asked to: a killed
+//! process loses nothing, and a machine that loses power may lose the last seconds.
 //!
-//! All lines of a call from its start on are in one segment, whose process keeps it locked until its calls have ended, even
-//! if it is full. While a call runs, some of its events are noted there too (`notes.rs`), for those who follow the log
-//! from another process (`events.rs`).
+//! All lines of a call are in one segment, locked until its calls have ended, even if it is full; notes of running
+//! calls (`notes.rs`) are for followers in other processes (`events.rs`). Lines omit what earlier lines of the call
+//! have (`call_lines.rs`).
 //!
-//! A line has the record as JSON, without what the lines of the call before it have (`call_lines.rs`).
-//!
-//! The segments are the evidence. The index is made from them (`fold.rs`), and can be made again. How far it has read is also
-//! in a file outside of the folder (`head.rs`).
+//! The segments are the evidence. The index (`fold.rs`) can be made again; its progress is also in a file outside of
+//! the folder (`head.rs`).
 
 mod call_lines;
 mod check;
@@ -63,41 +61,35 @@ pub use verify::{Damage, VerifiedLog};
 
 type Key = Zeroizing<[u8; KEY_BYTES]>;
 
-/// The log on disk. Cheap to clone. The first call that is written takes a segment.
+/// Cheap to clone. The first written call takes a segment.
 #[derive(Clone, Debug)]
 pub struct CallLog(Arc<Inner>);
 
 struct Inner {
-    /// The folder of the journal.
     journal: PathBuf,
-    /// The folder of the segments.
     dir: PathBuf,
     key_file: PathBuf,
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
     upkeep: Arc<Upkeep>,
     notes: Arc<Notes>,
-    /// The calls that started in a segment of this process, and run.
     started: Mutex<HashMap<InvocationId, StartedCall>>,
 }
 
-/// The segments of this process.
 struct Writer {
     key: Key,
     current: Segment,
-    /// Full ones, with calls that still run.
     full: Vec<Segment>,
 }
 
 impl Writer {
-    /// The place in [`Self::full`] of the segment in which the call `id` started; `None` for the current segment.
     fn full_of(&self, id: InvocationId) -> Option<usize> {
         self.full
             .iter()
             .position(|segment| segment.open.contains(&id))
     }
 
-    /// `true` if such a line about the call `id` belongs into the next segment.
+    /// `true` if the line belongs into the next segment.
     fn must_move(&self, kind: Kind, id: Option<InvocationId>) -> bool {
         let is_here =
             || id.is_some_and(|id| self.current.open.contains(&id) || self.full_of(id).is_some());
@@ -133,8 +125,7 @@ impl Inner {
 }
 
 impl CallLog {
-    /// The log of the journal in the folder `journal`; the key in `key_file` links its lines. Both are created when the first
-    /// call is written.
+    /// A key in `key_file` links the lines. The first call creates both.
     pub fn new(journal: PathBuf, key_file: PathBuf, settings: LogSettings) -> Self {
         Self(Arc::new(Inner {
             dir: journal.join("calls"),
@@ -148,7 +139,6 @@ impl CallLog {
         }))
     }
 
-    /// The folder of its segments.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
@@ -157,11 +147,7 @@ impl CallLog {
         self.0.settings
     }
 
-    /// Writes that a call starts. If it `is_large`, a thread for the host's own store writes it.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written, or has no space left for the end of the call.
+    /// A large start goes to a thread for the host's own store. Fails also without space for the end of the call.
     pub async fn started(&self, mut start: Start, is_large: bool) -> Result<(), LogError> {
         if self.0.settings.keep == Keep::None {
             return Ok(());
@@ -179,12 +165,8 @@ impl CallLog {
         self.sync(written).await
     }
 
-    /// Writes that a call that started waits for an answer, and is in the store of suspended calls. It ends there, or
-    /// starts again. Written on a thread for the host's own store.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written.
+    /// A started call waits for an answer, in the store of suspended calls. It ends there, or starts again. Uses a
+    /// thread for the host's own store.
     pub async fn suspended(
         &self,
         invocation: ToolInvocation,
@@ -213,21 +195,13 @@ impl CallLog {
         Ok(unsynced)
     }
 
-    /// Writes how a call ended: its record without the declaration, and without an output that may be on no disk.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written.
+    /// Omits the declaration, and an output that may be on no disk.
     pub async fn ended(&self, record: &CallRecord) -> Result<(), LogError> {
         let written = self.end(record)?;
         self.sync(written).await
     }
 
-    /// As [`Self::ended`], on a thread for the host's own store, for a record that is large.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written.
+    /// [`Self::ended`] on a thread for the host's own store, for a large record.
     pub async fn large_ended(&self, record: CallRecord) -> (CallRecord, Result<(), LogError>) {
         let log = self.clone();
         let shared = Arc::new(record);
@@ -257,7 +231,7 @@ impl CallLog {
         }
     }
 
-    /// Runs `work` on a thread for the host's own store. Boxed, to keep the future of a call that needs none small.
+    /// Boxed, to keep the future of a call that needs no thread small.
     fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
@@ -270,7 +244,7 @@ impl CallLog {
         })
     }
 
-    /// Waits until the disk has what was written, if that is asked for.
+    /// Only if asked for.
     async fn sync(&self, unsynced: Option<File>) -> Result<(), LogError> {
         let Some(file) = unsynced else { return Ok(()) };
         let log = self.clone();
@@ -281,7 +255,7 @@ impl CallLog {
         .await
     }
 
-    /// Appends a line. Returns the file if it has to reach the disk.
+    /// Returns the file if it has to reach the disk.
     fn append(
         &self,
         kind: Kind,
@@ -294,7 +268,6 @@ impl CallLog {
         self.write(id, line)
     }
 
-    /// Appends a line to a segment.
     fn write(&self, id: Option<InvocationId>, line: NewLine) -> Result<Option<File>, LogError> {
         let kind = line.kind;
         let failed = |error: io::Error| self.failed("write", &error);
@@ -329,7 +302,6 @@ impl CallLog {
         Ok(file)
     }
 
-    /// Takes the first segment of this process.
     fn begin(&self) -> Result<Writer, LogError> {
         let key = self.key()?;
         let mut current = self.take(&key)?;
@@ -343,8 +315,8 @@ impl CallLog {
         })
     }
 
-    /// Takes the next segment. The full one stays locked while calls of it run, because other processes would take its open
-    /// calls for calls of a killed process.
+    /// The full segment stays locked while calls of it run, because other processes would take them for calls of a
+    /// killed process.
     fn move_on(&self, writer: &mut Writer) -> Result<(), LogError> {
         let next = self.take(&writer.key)?;
         let full = std::mem::replace(&mut writer.current, next);
@@ -374,17 +346,12 @@ impl CallLog {
         }
     }
 
-    /// Ends the calls of processes that were killed. Afterwards only calls of living processes are running.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read or written.
+    /// Ends the calls of killed processes.
     pub fn close_orphans(&self) -> Result<(), LogError> {
         self.settled().map(drop)
     }
 
-    /// Ends the calls of killed processes in the segments `unfinished`, which have open calls. Returns whether there were
-    /// any.
+    /// Handles segments with open calls. Returns whether any call was ended.
     fn end_orphans(&self, unfinished: &[u64]) -> Result<bool, LogError> {
         if unfinished.is_empty() {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! Notes: events that are appended while their call runs, for those who follow the log from another process. No call waits
-//! for one: a thread appends them, at most one line per call in [`TICK`].
+//! Notes: events of running calls, for followers in other processes. No call waits: a thread appends at most one line
+//! per call in [`TICK`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,19 +12,16 @@ use super::call_lines::{NotePayload, brief};
 use super::line::Kind;
 use super::{CallLog, Keep, LogError};
 
-/// Time between two lines of one call.
 const TICK: Duration = Duration::from_millis(100);
-/// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// The calls with events to note. Apart from the log, so that the thread keeps no segment locked while it sleeps.
+/// Calls with events to note, apart from the log, so that the thread keeps no segment locked while it sleeps.
 #[derive(Default)]
 pub(super) struct Notes(Mutex<NoteQueue>);
 
 #[derive(Default)]
 struct NoteQueue {
     calls: Vec<WeakTrail>,
-    /// `true` if there is a thread.
     is_served: bool,
 }
 
@@ -33,7 +30,6 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calls to note now; `None` if there are none, and the thread ends.
     fn next(&self) -> Option<Vec<WeakTrail>> {
         let mut waiting = self.lock();
         waiting.is_served = !waiting.calls.is_empty();
@@ -52,7 +48,6 @@ impl Notes {
 }
 
 impl CallLog {
-    /// `true` if `event` of a running call is for followers of the log before the call ends.
     pub(crate) fn wants(&self, event: &ToolEvent) -> bool {
         let wanted = matches!(
             event.event_type,
@@ -67,7 +62,6 @@ impl CallLog {
         wanted && self.0.settings.keep == Keep::All
     }
 
-    /// Has the events of `call` noted soon.
     pub(crate) fn note_soon(&self, call: WeakTrail) {
         let mut waiting = self.0.notes.lock();
         waiting.calls.push(call);
@@ -81,7 +75,6 @@ impl CallLog {
         }
     }
 
-    /// Appends `events` of the call `id`; `first` is the place of the first one among its events.
     pub(crate) fn noted(
         &self,
         id: InvocationId,
@@ -101,11 +94,7 @@ impl CallLog {
         Ok(())
     }
 
-    /// Appends events that belong to no call, on a thread for the host's own store.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written.
+    /// Appends events of no call, on a thread for the host's own store.
     pub async fn announced(
         &self,
         events: Vec<ToolEvent>,

@@ -1,18 +1,16 @@
-//! The sequence of the log: the index numbers every event when it first reads the event's line, from 1 and without gaps.
-//! All readers share the index, and so they agree on the numbers.
+//! The log's sequence: the index numbers every event from 1, without gaps, when it first reads the line. All readers
+//! share it, and so agree.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::line::NO_CALL;
 
-/// Numbers the events of lines, within one transaction.
 pub(super) struct Numbers<'a> {
     transaction: &'a Transaction<'a>,
     next: u64,
     before: u64,
 }
 
-/// Where the payload of a line is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) segment: u64,
@@ -20,7 +18,6 @@ pub(super) struct Place {
     pub(super) length: u64,
 }
 
-/// The lines with events of the call `id`, in order.
 pub(super) fn lines_of(index: &Connection, id: &str) -> rusqlite::Result<Vec<Place>> {
     let sql = "SELECT segment, at, length FROM lines WHERE call = ?1 AND call <> '-' ORDER BY last";
     let mut lines = index.prepare(sql)?;
@@ -29,7 +26,6 @@ pub(super) fn lines_of(index: &Connection, id: &str) -> rusqlite::Result<Vec<Pla
 }
 
 impl Place {
-    /// Reads the columns `segment`, `at` and `length`, from the column `from` on.
     pub(super) fn read(row: &Row<'_>, from: usize) -> rusqlite::Result<Self> {
         Ok(Self {
             segment: row.get(from)?,
@@ -40,7 +36,7 @@ impl Place {
 }
 
 impl<'a> Numbers<'a> {
-    /// Goes on with the number `least` or a higher one.
+    /// The next number is at least `least`.
     pub(super) fn begin(transaction: &'a Transaction<'a>, least: u64) -> rusqlite::Result<Self> {
         let before =
             transaction.query_row("SELECT next FROM sequence", [], |row| row.get::<_, u64>(0))?;
@@ -51,7 +47,6 @@ impl<'a> Numbers<'a> {
         })
     }
 
-    /// Stores the number of the next event, and returns it.
     pub(super) fn finish(self) -> rusqlite::Result<u64> {
         if self.next != self.before {
             self.transaction
@@ -60,8 +55,7 @@ impl<'a> Numbers<'a> {
         Ok(self.next)
     }
 
-    /// Numbers the events of a line about the call `id` that no earlier line has. `first` is the place of the first one among
-    /// the events of its call.
+    /// Skips events that earlier lines have. `first` is the place of the first among the call's.
     pub(super) fn add(
         &mut self,
         id: &str,
@@ -80,7 +74,7 @@ impl<'a> Numbers<'a> {
         self.number(id, (told, end - told), place)
     }
 
-    /// As [`Self::add`], for the end of a call: its last event is numbered in any case.
+    /// [`Self::add`], but the last event is always numbered.
     pub(super) fn add_end(
         &mut self,
         id: &str,
@@ -92,7 +86,6 @@ impl<'a> Numbers<'a> {
         self.number(id, (from, end.saturating_sub(from)), place)
     }
 
-    /// How many events of the call are numbered.
     fn told(&self, id: &str) -> rusqlite::Result<u64> {
         // The last line has the last event: one look, however many lines the call has.
         let sql = "SELECT first + events FROM lines WHERE call = ?1 AND call <> '-' ORDER BY last DESC LIMIT 1";

@@ -14,8 +14,7 @@ use toolcell_spec::{
 use super::Start;
 use super::call_lines::{self, EarlierLines, EndPayload, StartedCall};
 
-/// Returns the payload of the end of the call `id` that has these `lines` and did not end: canceled by the end of its process.
-/// `None` if the start cannot be read.
+/// The call was canceled by the end of its process. `None` if the start is unreadable.
 pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
     let started = lines.start.as_deref()?;
     let start = Start::read(started).ok()?;
@@ -89,7 +88,7 @@ pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
     serde_json::to_string(&EndPayload::new(&record, known.parts(&record))).ok()
 }
 
-/// An event of the call. Those of its trail that are in no line went with its process.
+/// Events in no line went with the process.
 fn event(
     invocation: &ToolInvocation,
     event_type: EventType,

@@ -1,5 +1,5 @@
-//! Removes segments that are too old or too much. What is removed is written down before it is: a process that is killed
-//! in between must not leave a gap that looks like a forgery.
+//! Removes segments that are too old or too much. The removal is written down first: a process killed in between must
+//! not leave a gap that looks like a forgery.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,23 +11,21 @@ use super::line::{Kind, NO_CALL};
 use super::segment::{self, Segment, Surplus};
 use super::{Inner, Key, share, verify};
 
-/// The segments that were removed, and the segments whose removal these recorded.
+/// Removed segments, and those whose removal they recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct PrunedSegments {
     pub(super) removed_segments: Vec<u64>,
-    /// How many calls each of them had that are nowhere else.
+    /// Calls that are nowhere else, by segment.
     #[serde(default)]
     pub(super) evicted_calls: BTreeMap<u64, u64>,
 }
 
-/// Writes in `current` that segments are `removed`. Returns its file.
 pub(super) fn note(current: &mut Segment, key: &Key, removed: &str) -> io::Result<File> {
     current.append(key, Kind::Pruned, NO_CALL, removed)?;
     current.file()
 }
 
 impl Inner {
-    /// Removes segments beside calls that go on.
     pub(super) fn prune_beside(&self) -> io::Result<()> {
         let key = self.key().map_err(io::Error::other)?;
         self.prune(&key, |removed| {
@@ -37,7 +35,6 @@ impl Inner {
         })
     }
 
-    /// Removes segments; `note` writes which ones.
     pub(super) fn prune(
         &self,
         key: &Key,

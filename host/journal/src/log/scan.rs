@@ -1,4 +1,4 @@
-//! Searches the records themselves, for questions that are too rare for the index.
+//! Searches records, for questions too rare for the index.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -9,12 +9,8 @@ use super::line::Kind;
 use super::{CallLog, LogError, segment};
 
 impl CallLog {
-    /// Calls `seen` with each record of a call in which `text` occurs, in the order of the log, until it breaks. `text` is
-    /// one that JSON does not escape, and that the end of a call has, such as a reference. Takes a second for a full log.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
+    /// Calls `seen` with records that contain `text`, in order, until it breaks. `text` is one that JSON does not
+    /// escape and the end of a call has, such as a reference.
     pub fn scan(
         &self,
         text: &str,
@@ -42,11 +38,6 @@ impl CallLog {
         Ok(())
     }
 
-    /// Returns whether older calls were removed from the log, because of its size or their age.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
     pub fn was_pruned(&self) -> Result<bool, LogError> {
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
         let last = sizes.last().map_or(0, |(last, _)| *last);

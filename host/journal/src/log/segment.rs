@@ -1,4 +1,4 @@
-//! Files of the log: `<number>.log`, each written by one process at a time.
+//! Files `<number>.log`, each written by one process at a time.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -23,33 +23,30 @@ use super::call_lines::EarlierLines;
 use super::line::{self, Kind, Line, NO_CALL, NewLine};
 use super::{Key, LogSettings, orphan};
 
-/// How the name of a segment ends.
 const SUFFIX: &str = "log";
-/// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
+/// Then no lines follow; a process reads one segment at its start.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
+/// Ahead of the last line, so that a started call can end on a full disk.
 pub(super) const RESERVE_BYTES: u64 = 1 << 20;
-/// Maximum number of segments that are removed at once: they are read for what has to be kept of them.
+/// Removed segments are read for what has to be kept.
 const SURPLUS_MAX: usize = 16;
-/// Time within which a segment was written by a clock that may have jumped.
+/// Within it, the clock that a segment was written by may have jumped.
 const WRITTEN_NOW: Duration = Duration::from_secs(60 * 60);
-/// The part of the maximum age within which a segment was written by a clock that did not jump far.
+/// Part of the maximum age within which a clock did not jump far.
 const RECENT_PART: u32 = 4;
-/// Size of a read, in bytes.
 const READ_BYTES: usize = 256 << 10;
-/// Mode of a full segment that its process left without open calls. Nothing is ever added to it.
+/// For a full segment without open calls, to which nothing is added.
 const CLOSED_MODE: u32 = 0o400;
-/// Maximum length of a line, in bytes; a record is bounded by the limits on input and output.
+/// Limits on input and output bound a record.
 pub(super) const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// The segment that this process writes. Its lock ends with the process.
+/// Written by this process, and locked as long as it lives.
 #[derive(Debug)]
 pub(super) struct Segment {
     file: File,
     chain: Hash,
     bytes: u64,
     reserved: u64,
-    /// The calls of this process that started in it and did not end.
     pub(super) open: Vec<InvocationId>,
 }
 
@@ -61,7 +58,7 @@ pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
     dir.join(name(number))
 }
 
-/// The numbers of all segments, in order. Another spelling of a number is none.
+/// Sorted; another spelling of a number is none.
 pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -75,7 +72,7 @@ pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The numbers and sizes of all segments, in order, to notice a change without reading any. Empty if there is no log.
+/// Sorted, to notice a change without reading any. Empty without a log.
 pub(super) fn sizes(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     if !dir.is_dir() {
         return Ok(Vec::new());
@@ -87,19 +84,16 @@ pub(super) fn sizes(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
         .collect())
 }
 
-/// `true` if the segment is full and has no open calls.
 pub(super) fn is_closed(dir: &Path, number: u64) -> bool {
     fs::metadata(path(dir, number)).is_ok_and(|file| file.permissions().readonly())
 }
 
-/// `true` if another process removed the opened file.
 fn is_gone(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.nlink() == 0)
 }
 
 impl Segment {
-    /// Takes a segment that no living process writes and that has room, or else a new one. Calls that the earlier
-    /// process left open end there.
+    /// Takes a segment with room and without a living process, or a new one. Calls left open in it end.
     pub(super) fn take(dir: &Path, key: &Key) -> io::Result<Self> {
         private::close_dir(dir)?;
         let numbers = numbers(dir)?;
@@ -139,8 +133,7 @@ impl Segment {
         }
     }
 
-    /// Takes the segment `number`, and ends the calls that were left open in it; `None` if a living process has it, if it is
-    /// closed, or if it is gone.
+    /// Ends the calls left open; `None` if a living process has the segment, or it is closed or gone.
     pub(super) fn retake(dir: &Path, number: u64, key: &Key) -> io::Result<Option<Self>> {
         let file = match File::options()
             .read(true)
@@ -201,7 +194,7 @@ impl Segment {
         self.bytes < SEGMENT_BYTES
     }
 
-    /// Appends a line, whole or not at all.
+    /// Appends all or nothing.
     pub(super) fn append(
         &mut self,
         key: &Key,
@@ -212,7 +205,7 @@ impl Segment {
         self.add(key, NewLine::from_text(kind, id, payload))
     }
 
-    /// Appends a line that was made before its turn, whole or not at all.
+    /// Appends a prepared line, all or nothing.
     pub(super) fn add(&mut self, key: &Key, line: NewLine) -> io::Result<()> {
         let kind = line.kind;
         let (line, chain) = line.after(&self.chain, key);
@@ -231,7 +224,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Reserves space for the end of a call whose start ends at `end`.
+    /// The start ends at `end`.
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         if end + RESERVE_BYTES <= self.reserved {
             return Ok(());
@@ -258,7 +251,7 @@ impl Segment {
 }
 
 impl Drop for Segment {
-    /// Gives back the space that was reserved behind the last line, and closes a full segment.
+    /// Gives back reserved space, and closes a full segment.
     fn drop(&mut self) {
         let _ = self.file.set_len(self.bytes);
         if !self.has_room() && self.open.is_empty() {
@@ -269,11 +262,7 @@ impl Drop for Segment {
     }
 }
 
-/// Checks the version of the journal in the first line of a segment.
-///
-/// # Errors
-///
-/// Another version of toolcell wrote the log.
+/// Fails if another version of toolcell wrote the log.
 pub(super) fn check_format(dir: &Path, opened: &str) -> io::Result<()> {
     #[derive(Default, Deserialize)]
     struct Opened {
@@ -294,12 +283,12 @@ pub(super) fn check_format(dir: &Path, opened: &str) -> io::Result<()> {
     }
 }
 
-/// The calls that did not end until a line of a segment, with their lines: in the order of their ids, and so of their time.
+/// Calls without an end so far, with their lines, in the order of their ids, and so of time.
 #[derive(Default)]
 struct OpenCalls(BTreeMap<String, EarlierLines>);
 
 impl OpenCalls {
-    /// Reads the next line. Returns the lines before it of the call that it ends.
+    /// Returns earlier lines of the call that `line` ends.
     fn read(&mut self, line: &Line<'_>) -> EarlierLines {
         let id = line.id;
         match line.kind {
@@ -326,18 +315,17 @@ impl OpenCalls {
     }
 }
 
-/// Reads the lines of a segment, one at a time, because the ends of many calls can make a full segment far larger.
+/// Reads line by line, because the ends of many calls can make a full segment far larger.
 pub(super) struct LineReader<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// The bytes of the file up to the last line break.
+    /// Bytes up to the last line break.
     pub(super) bytes: u64,
-    /// The bytes after it.
+    /// Bytes after it.
     pub(super) torn: u64,
 }
 
 impl<'f> LineReader<&'f File> {
-    /// Reads from the byte `from` on, with which a line begins.
     pub(super) fn new(mut file: &'f File, from: u64) -> io::Result<Self> {
         file.seek(SeekFrom::Start(from))?;
         Ok(Self {
@@ -350,7 +338,7 @@ impl<'f> LineReader<&'f File> {
 }
 
 impl<R: Read> LineReader<R> {
-    /// The next whole line, without its line break, and where it ends; `None` at the end of the file.
+    /// Without line break, and with its end; `None` at the end of the file.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], u64)>> {
         loop {
             self.line.clear();
@@ -373,8 +361,7 @@ impl<R: Read> LineReader<R> {
     }
 }
 
-/// Gives `each` the lines of the segment `number` that can be read, and for the end of a call the lines of the call before it,
-/// until it breaks.
+/// Skips unreadable lines; an end comes with earlier lines of its call. Stops when `each` breaks.
 pub(super) fn each_line_of(
     dir: &Path,
     number: u64,
@@ -394,10 +381,9 @@ pub(super) fn each_line_of(
     Ok(ControlFlow::Continue(()))
 }
 
-/// A segment that the log has to lose. No process writes it while this lives.
+/// A segment to be lost, which no process writes meanwhile.
 pub(super) struct Surplus {
     pub(super) number: u64,
-    /// `true` if its age is the reason.
     pub(super) is_old: bool,
     path: PathBuf,
     // Closing the file releases the lock.
@@ -414,8 +400,8 @@ impl Surplus {
     }
 }
 
-/// The first segments that are too old, or the oldest ones while all of them are larger than the log may be. A segment that
-/// a process writes stays. More than [`SURPLUS_MAX`] go later. Also returns whether the clock can be trusted to say what is old.
+/// Segments that are too old, or the oldest while all are too large; not those in use, and at most [`SURPLUS_MAX`].
+/// Also returns whether the clock can be trusted with ages.
 pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<(Vec<Surplus>, bool)> {
     let mut segments = Vec::new();
     for number in numbers(dir)? {
@@ -445,7 +431,6 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<(Vec<Sur
     Ok((surplus, is_clock_sure))
 }
 
-/// Takes the segment at `path`, unless a living process writes it.
 fn unwritten(number: u64, is_old: bool, path: PathBuf) -> Option<Surplus> {
     // One that is closed can only be read.
     let file = File::options()
@@ -466,7 +451,7 @@ fn unwritten(number: u64, is_old: bool, path: PathBuf) -> Option<Surplus> {
 mod tests {
     use super::*;
 
-    /// A file to which a process adds more each time that its end was reached.
+    /// Another process adds more whenever its end was reached.
     struct GrowingFile(Vec<&'static [u8]>);
 
     impl Read for GrowingFile {

@@ -1,5 +1,5 @@
-//! Whose calls stay when the log is full: each caller has a share of it, so that a caller who fills the log removes calls of
-//! its own. Callers are told apart by `actor_ref`; all without one are one caller.
+//! Shares of a full log, so that a caller who fills it removes calls of its own. `actor_ref` tells callers apart; all
+//! without one are one caller.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -21,7 +21,6 @@ const ADD: &str =
     "INSERT INTO used VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes";
 const BY_CALLER: &str = "SELECT caller, sum(bytes) FROM used GROUP BY caller";
 
-/// Counts a line about a call of `caller`.
 pub(super) fn add(
     transaction: &Transaction<'_>,
     caller: Option<&str>,
@@ -35,7 +34,6 @@ pub(super) fn add(
         .map(drop)
 }
 
-/// Counts a line with events of the call `id`, if that has started.
 pub(super) fn add_note(
     transaction: &Transaction<'_>,
     id: &str,
@@ -53,11 +51,7 @@ pub(super) fn add_note(
 }
 
 impl CallLog {
-    /// How many calls were removed, because the log was full or they were too old.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
+    /// Calls removed because of a full log or age.
     pub fn evicted_calls(&self) -> Result<u64, LogError> {
         let sum = "SELECT coalesce(sum(calls), 0) FROM evicted";
         let evicted = self.ask(|index| index.query_row(sum, [], |row| row.get(0)))?;
@@ -65,8 +59,7 @@ impl CallLog {
     }
 }
 
-/// Carries the calls of callers within their share from the `surplus` segments into another one, unless they are too old.
-/// Returns how many calls each segment has that are lost with it.
+/// Moves calls of callers within their share out of `surplus`, unless too old. Returns lost calls by segment.
 pub(super) fn carry(
     log: &Inner,
     key: &Key,
@@ -125,7 +118,7 @@ pub(super) fn carry(
     Ok(lost)
 }
 
-/// The callers that have no more than their share. Without an index nobody has, and the oldest calls go.
+/// Without an index nobody is, and the oldest calls go.
 fn within(log: &Inner) -> HashSet<String> {
     let Ok(callers) = by_caller(log) else {
         return HashSet::new();
@@ -146,7 +139,7 @@ fn within(log: &Inner) -> HashSet<String> {
         .collect()
 }
 
-/// The bytes of each caller; `""` is the one without a name.
+/// `""` is the caller without a name.
 fn by_caller(log: &Inner) -> Result<Vec<(String, u64)>, StoreError> {
     let index = log.index()?;
     let mut callers = index.prepare(BY_CALLER)?;
@@ -154,7 +147,7 @@ fn by_caller(log: &Inner) -> Result<Vec<(String, u64)>, StoreError> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The most that each may have if `room` is divided evenly among those that want more than that.
+/// The most for each, if those who want more share `room` evenly.
 fn share(mut wanted: Vec<u128>, room: u128) -> u128 {
     wanted.sort_unstable();
     let mut left = room;

@@ -1,5 +1,5 @@
-//! The work of a thread beside calls: it removes segments, and folds new lines into the index, so that the first question after many
-//! calls need not do it all.
+//! A thread beside calls, which removes segments and folds new lines, so that the first question after many calls need
+//! not do it all.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -7,14 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::{CallLog, Inner};
 
-/// How long lines wait for the index.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a folding, in times of what it took: calls need the processor more.
+/// The pause after a folding, as a multiple of its time: calls need the processor more.
 const PAUSES: u32 = 4;
-/// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 1 << 20;
 
-/// The work to be done. Apart from the log, so that the thread that waits keeps no segment locked.
+/// Apart from the log, so that the waiting thread keeps no segment locked.
 #[derive(Default)]
 pub(super) struct Upkeep {
     due: Mutex<DueWork>,
@@ -23,11 +21,9 @@ pub(super) struct Upkeep {
 
 #[derive(Default)]
 struct DueWork {
-    /// `true` if there are new lines.
     folding: bool,
-    /// `true` if a segment was full; stays so until the removal of others has ended.
+    /// `true` from a full segment until the removal of others has ended.
     pruning: bool,
-    /// `true` if there is a thread.
     is_served: bool,
     /// The least time until the next folding.
     pause: Duration,
@@ -80,7 +76,7 @@ impl Upkeep {
 }
 
 impl CallLog {
-    /// Has the index made up to date soon, and segments removed now if one was full.
+    /// Updates the index soon, and removes segments now if one was full.
     pub(super) fn keep_up(&self, is_full: bool) {
         let mut due = self.0.upkeep.lock();
         due.folding = true;

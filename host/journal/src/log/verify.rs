@@ -12,18 +12,16 @@ use super::prune::PrunedSegments;
 use super::segment::{self, LineReader};
 use super::{CallLog, Key, LogError};
 
-/// The damage of a segment that is not there.
 const REMOVED: &str = "the file was removed";
-/// Maximum number of findings: whoever replaces all lines is not reported line by line.
+/// Not each replaced line is reported.
 const FINDINGS_MAX: usize = 100;
 
-/// The result of [`CallLog::verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifiedLog {
     pub segments: u64,
     pub lines: u64,
     pub bytes: u64,
-    /// Calls that were removed, because the log was full or they were too old. This is no damage.
+    /// Calls removed because of a full log or age, which is no damage.
     pub evicted_calls: u64,
 }
 
@@ -48,12 +46,8 @@ fn place(line: u64) -> String {
 }
 
 impl CallLog {
-    /// Checks every line of every segment: each must be as it was written, and follow the line before it. None may be
-    /// missing that the index has seen, and the index must say what the lines say. Damage is a value: at most 100 findings.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be read.
+    /// Checks that every line is as it was written and follows the line before, that no indexed line is missing, and
+    /// that the index agrees. Damage is a value: at most 100 findings.
     pub fn verify(&self) -> Result<Result<VerifiedLog, Vec<Damage>>, LogError> {
         let mut checked = self.verify_all()?;
         // Another process may have removed it meanwhile, and written that down in a segment that was read before.
@@ -122,7 +116,7 @@ impl CallLog {
         LogHead::read(&self.0.head_file(), key).map_err(|error| self.failed("read", &error))
     }
 
-    /// Checks every line of the segment `number`, as [`Self::verify`] does. Returns the first damage.
+    /// First damage of one segment, as in [`Self::verify`].
     pub(super) fn verify_segment(&self, number: u64) -> Result<Result<(), Damage>, LogError> {
         let key = self.key()?;
         let head = self.head(&key)?;
@@ -134,8 +128,8 @@ impl CallLog {
     }
 }
 
-/// The segments `numbers`, which are about to be removed, with those that they say were removed before. Otherwise nothing
-/// would say so any more. What is not as it was written says nothing.
+/// Adds removals that the segments `numbers`, about to go, record: otherwise nothing would say so any more. Changed
+/// lines say nothing.
 pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<PrunedSegments> {
     let mut checked = Verification::default();
     for number in numbers {
@@ -152,11 +146,9 @@ pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result
     Ok(pruned)
 }
 
-/// The result of reading segments.
 #[derive(Default)]
 struct Verification {
     verified: VerifiedLog,
-    /// The segments that were pruned.
     pruned: PrunedSegments,
     findings: Vec<Damage>,
 }
@@ -173,7 +165,6 @@ impl Verification {
         }
     }
 
-    /// Checks the lines of the segment `number`, which had the end `seen`.
     fn segment(
         &mut self,
         dir: &Path,

@@ -8,7 +8,7 @@ use super::ask::put_call;
 use super::{Allowance, AnswerOutcome, Claim, Store, StoreError, entry};
 
 impl Store {
-    /// Gives `answer` to the call `id`. Of concurrent answers, one is accepted.
+    /// Only one of concurrent answers is accepted.
     pub fn answer(
         &mut self,
         id: InvocationId,
@@ -44,7 +44,7 @@ impl Store {
         }))
     }
 
-    /// Claims the single run that an approval allows. Returns `false` if there is none to claim.
+    /// Only one run can claim an approval. `false` if there is none.
     pub fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
         let transaction = change(&mut self.connection)?;
         let id = claim.invocation.invocation_id;
@@ -65,7 +65,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Expires a pending question. Returns `false` if it was answered or already closed.
+    /// `false` if the question was answered or closed.
     pub fn expire(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let closed = self.connection.execute(
             "UPDATE approvals SET state = 'expired' WHERE invocation = ?1 AND state = 'pending'",

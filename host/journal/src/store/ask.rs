@@ -7,7 +7,7 @@ use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
 use super::{ApprovalRequest, History, Store, StoreError, WAITING_MAX, entry};
 
 impl Store {
-    /// Stores a call that waits for an approval. When this returns, it is on disk.
+    /// On disk when this returns.
     pub fn ask(&mut self, asking: &ApprovalRequest) -> Result<(), StoreError> {
         let transaction = change(&mut self.connection)?;
         forget_old(&transaction, asking.approval.asked_at, self.age_max)?;
@@ -46,7 +46,7 @@ impl Store {
         Ok(())
     }
 
-    /// Withdraws the approval of the call `id`, pending or given, so that it cannot run any more.
+    /// Also withdraws a given approval, so that the call cannot run any more.
     pub fn withdraw(&mut self, id: InvocationId) -> Result<(), StoreError> {
         self.connection.execute(
             "UPDATE approvals SET state = 'canceled' WHERE invocation = ?1 AND state IN ('pending', 'approved')",
@@ -55,7 +55,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores the result of a call. A claimed run becomes done; an unclaimed approval is withdrawn.
+    /// A claimed run becomes done; an unclaimed approval is withdrawn.
     pub fn conclude(&mut self, record: &CallRecord) -> Result<(), StoreError> {
         let transaction = change(&mut self.connection)?;
         let CallRecord {
@@ -89,7 +89,7 @@ impl Store {
     }
 }
 
-/// Stores a call, in place of what is stored of it; its result stays.
+/// Replaces a stored call, but not its result.
 pub(super) fn put_call(
     transaction: &Transaction<'_>,
     invocation: &ToolInvocation,

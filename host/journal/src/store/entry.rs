@@ -1,4 +1,4 @@
-//! The encoding of records: every record enters and leaves the store here.
+//! Every record enters and leaves the store here.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,19 +9,17 @@ use toolcell_spec::{InvocationId, Timestamp};
 
 use super::StoreError;
 
-/// Encodes `record` as text. Everything that is stored passes through here.
 pub(super) fn write(record: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(record)
         .map_err(|error| StoreError::Unavailable(format!("write a record: {error}")))
 }
 
-/// Decodes the record in `text`.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text)
         .map_err(|error| StoreError::Damaged(format!("a record cannot be read: {error}")))
 }
 
-/// Encrypts and authenticates `record`, bound to `place`. For what would run, arguments included.
+/// Encrypts and authenticates, for `place` alone: for what would run, arguments included.
 pub(super) fn seal(
     key: &SealingKey,
     place: &str,
@@ -32,7 +30,6 @@ pub(super) fn seal(
         .map_err(|error| StoreError::Unavailable(format!("{error:#}")))
 }
 
-/// Opens the record that was sealed for `place`.
 pub(super) fn open<T: DeserializeOwned>(
     key: &SealingKey,
     place: &str,
@@ -49,22 +46,19 @@ pub(super) fn open<T: DeserializeOwned>(
         .map_err(|_| StoreError::Damaged("a stored call cannot be read".to_owned()))
 }
 
-/// The place that an approval is sealed for; it opens for no other.
 pub(super) fn question_of(id: InvocationId, binding: &str) -> String {
     format!("toolcell approval {id} {binding}")
 }
 
-/// The place that the answer to it is sealed for.
 pub(super) fn answer_to(id: InvocationId) -> String {
     format!("toolcell answer {id}")
 }
 
-/// The place that a suspended call is sealed for: each round of questions has a time of its own.
+/// Each round of questions has a time of its own.
 pub(super) fn suspension_of(id: InvocationId, expires_at: Timestamp) -> String {
     format!("toolcell suspended call {id} {}", expires_at.unix_millis())
 }
 
-/// The place that the scope of a session rule is sealed for.
 pub(super) fn scope_of(reference: &str) -> String {
     format!("toolcell scope {reference}")
 }

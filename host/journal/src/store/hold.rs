@@ -7,7 +7,7 @@ use toolcell_system::private;
 
 use super::{Journal, Role, StoreError};
 
-/// A held role: a file lock, which is released when this is dropped or the process ends.
+/// A file lock, released when dropped or when the process ends.
 ///
 /// ```
 /// use toolcell_journal::{Journal, Role};
@@ -29,12 +29,12 @@ pub struct RoleLock {
 }
 
 impl RoleLock {
-    /// Removes the lock file, because the call has ended and no process takes this role again.
+    /// Removes the lock file, because no process takes this role again.
     pub fn retire(self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Does the same as [`Self::retire`], on a thread for the host's own store.
+    /// [`Self::retire`] on a thread for the host's own store.
     pub async fn retire_async(self) {
         // A lock file that is left over locks nothing.
         let _ = STORE.run(move || self.retire()).await;
@@ -42,7 +42,7 @@ impl RoleLock {
 }
 
 impl Journal {
-    /// Takes `role` for the call `id`, and blocks this thread; `None` if a living process has it.
+    /// Blocks; `None` if a living process has the role.
     pub fn hold(&self, id: InvocationId, role: Role) -> Result<Option<RoleLock>, StoreError> {
         let folder = self.dir().join("waiting");
         let name = match role {
@@ -61,7 +61,7 @@ impl Journal {
         }
     }
 
-    /// Does the same as [`Self::hold`], on a thread for the host's own store.
+    /// [`Self::hold`] on a thread for the host's own store.
     pub async fn hold_async(
         &self,
         id: InvocationId,

@@ -1,8 +1,8 @@
-//! State that outlives the process: the calls for which an approval was requested, and the calls that wait for an answer to
-//! their tool's question without their callers, in the database of the journal, which only its owner can read.
+//! Calls that wait for an approval, or without their callers for an answer, in the database of the journal, which only
+//! its owner can read.
 //!
-//! Any other call never opens it to run. Every write is on disk before it is acknowledged, because a process can
-//! be killed at any moment. A store that cannot be read returns an error, and never an approval.
+//! Other calls never open it. Every write is on disk before it is acknowledged, because a process can be killed at any
+//! moment. An unreadable store returns an error, and never an approval.
 
 mod answer;
 mod ask;
@@ -47,7 +47,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// The journal on disk. Cheap to clone; the file is opened when it is first needed.
+/// Cheap to clone; opened on demand.
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Inner>);
 
@@ -60,14 +60,13 @@ struct Inner {
 }
 
 impl Journal {
-    /// A journal in the folder `dir`; the key in `key_file` seals what would run. Both are created when the first call
-    /// is stored.
+    /// A key in `key_file` seals what would run. The first stored call creates both.
     pub fn new(dir: PathBuf, key_file: PathBuf) -> Self {
         Self::keeping(dir, key_file, LOG_AGE)
     }
 
-    /// The same; calls whose approvals ended longer ago than `age_max` are removed, and so are the steps of sessions that
-    /// nothing was added to since then. The calls stay for at least as long as a question can be open, which is seven days.
+    /// Removes calls whose approvals ended longer ago than `age_max` and the seven days that a question can be open,
+    /// and steps of sessions without additions since then.
     pub fn keeping(dir: PathBuf, key_file: PathBuf, age_max: Duration) -> Self {
         Self(Arc::new(Inner {
             dir,
@@ -86,12 +85,11 @@ impl Journal {
         true
     }
 
-    /// Returns whether an approval may have been requested.
     pub fn exists(&self) -> bool {
         self.0.dir.join(database::FILE_NAME).exists()
     }
 
-    /// Runs `work` on the store, and blocks this thread.
+    /// Blocks this thread.
     pub fn with<T>(
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, StoreError>,
@@ -115,7 +113,7 @@ impl Journal {
         })
     }
 
-    /// Runs `work` on the store, on a thread for the host's own store.
+    /// On a thread for the host's own store.
     pub async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -129,12 +127,9 @@ impl Journal {
     }
 }
 
-/// An open store.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
-    /// Seals what would run, and what was answered.
     key: SealingKey,
-    /// How long a call stays after its approval ended.
     age_max: Duration,
 }

@@ -7,10 +7,8 @@ use toolcell_policy::secret::SealingKey;
 
 use super::{History, Standing, Store, StoreError, StoredApproval, entry, suspend};
 
-/// Maximum number of rows of one list.
 const LIST_MAX: u32 = 1_000;
 
-/// One line of a list.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     pub invocation_id: InvocationId,
@@ -23,12 +21,10 @@ pub struct Summary {
 }
 
 impl Store {
-    /// Returns the approval of the call `id`; `None` if there is none.
     pub fn standing(&mut self, id: InvocationId) -> Result<Option<Standing>, StoreError> {
         standing(&self.connection, &self.key, id)
     }
 
-    /// Returns everything that is stored about the call `id`; `None` if no approval was requested for it.
     pub fn kept(&mut self, id: InvocationId) -> Result<Option<StoredApproval>, StoreError> {
         let transaction = self.connection.transaction()?;
         let Some(Standing {
@@ -53,8 +49,7 @@ impl Store {
         }))
     }
 
-    /// Lists the calls for which an approval was requested, the newest first: those that are pending, approved or
-    /// claimed, or `all`.
+    /// The newest first: pending, approved or claimed, or `all`.
     pub fn list(&mut self, all: bool) -> Result<Vec<Summary>, StoreError> {
         let ids = self.ids(
             "SELECT invocation FROM approvals WHERE ?1 OR state IN ('pending', 'approved', 'running')
@@ -87,8 +82,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the calls without a result that may be orphaned: they were running or closed, or their time is up.
-    /// A living process may still handle them.
+    /// Calls without a result that ran, closed or timed out. A living process may still handle them.
     pub fn unfinished(&mut self) -> Result<Vec<InvocationId>, StoreError> {
         self.ids(
             "SELECT invocation FROM approvals
@@ -115,7 +109,6 @@ impl Store {
     }
 }
 
-/// Reads a stored call, with its history and its result; `None` if there is none.
 pub(super) fn call(
     connection: &Connection,
     key: &str,
@@ -130,7 +123,6 @@ pub(super) fn call(
         .transpose()
 }
 
-/// Reads an approval, and opens its seals.
 pub(super) fn standing(
     connection: &Connection,
     key: &SealingKey,

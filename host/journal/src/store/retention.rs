@@ -1,4 +1,4 @@
-//! Removes calls whose approvals ended long ago, with all their data.
+//! Removes calls whose approvals ended long ago.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use toolcell_spec::{SessionRule, Timestamp};
 
 use super::StoreError;
 
-/// Maximum number of calls that one new question removes, so that none waits long. Each question adds one call.
+/// Each question adds one call, and must not wait long.
 const REMOVED_MAX: u32 = 32;
-/// The calls that go. The states are named so that an index finds them. A rule that still counts names the call that made it.
+/// Naming the states lets an index find the calls. A rule that still counts names its call.
 const OVER: &str = "
     SELECT invocation FROM approvals
     WHERE state IN ('pending', 'approved', 'rejected', 'expired', 'canceled', 'running', 'finished') AND expires_at < ?1
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) LIMIT ?2";
-/// Maximum size of all stored calls, in bytes: the arguments of a call alone may have 4 MiB, and a question can be open for a week.
+/// A call's arguments alone may have 4 MiB, and a question can be open for a week.
 pub(super) const STORE_BYTES_MAX: u64 = 256 << 20;
-/// The part of it that the waiting calls of one caller may take.
+/// For waiting calls of one caller.
 const CALLER_PART: u64 = 4;
-/// The calls that go first if there is no room: those that cannot run any more.
+/// Calls that cannot run any more; they go first.
 const ENDED: &str = "
     SELECT invocation FROM approvals
     WHERE (state IN ('rejected', 'expired', 'canceled', 'finished') OR expires_at < ?1) AND invocation <> ?2
     AND invocation NOT IN (SELECT made_by FROM session_rules)
     AND invocation NOT IN (SELECT invocation FROM suspended) ORDER BY asked_at LIMIT ?3";
-/// The bytes of all stored calls. The arguments of [`WAITING`] select those of one caller that wait.
+/// The arguments of [`WAITING`] select one caller's waiting calls.
 const BYTES: &str = "
     SELECT sum(octet_length(invocations.record) + octet_length(history) + coalesce(octet_length(result), 0)
         + coalesce(octet_length(approvals.record), 0) + coalesce(octet_length(suspended.record), 0))
@@ -35,14 +35,14 @@ const BYTES: &str = "
 const WAITING: &str = "
     WHERE (approvals.state IN ('pending', 'approved') AND approvals.expires_at > ?1 OR suspended.state = 'waiting')
     AND invocations.actor IS ?2";
-/// The parts of a stored call, in an order in which nothing refers to a removed part.
+/// Ordered so that nothing refers to a removed part.
 const PARTS: [&str; 2] = [
     "DELETE FROM approvals WHERE invocation = ?1",
     "DELETE FROM invocations WHERE id = ?1",
 ];
 
-/// Removes some of the calls whose approvals ended longer than `age_max` ago, and the session rules that have ended. A call
-/// that may still be waited for, or run, is never that old.
+/// Removes some calls that ended longer than `age_max` ago, and ended session rules. A call that may be waited for, or
+/// run, is never that old.
 pub(super) fn forget_old(
     transaction: &Transaction<'_>,
     now: Timestamp,
@@ -70,8 +70,8 @@ pub(super) fn forget_old(
     Ok(())
 }
 
-/// Makes room for the call `id`, which was just stored: removes the oldest calls that cannot run any more, as far as needed.
-/// Returns `false` if it has no room, because others wait for answers; then it must not stay.
+/// Removes the oldest calls that cannot run any more. `false` if the stored call `id` has no room and must not stay,
+/// because others wait for answers.
 pub(super) fn make_room(
     transaction: &Transaction<'_>,
     (id, actor): (&str, Option<&str>),
@@ -106,7 +106,6 @@ fn used(transaction: &Transaction<'_>) -> Result<u64, StoreError> {
     Ok(bytes.unwrap_or_default())
 }
 
-/// Removes everything that is stored of the call `id`.
 pub(super) fn remove(transaction: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
     for part in PARTS {
         transaction.execute(part, [id])?;
@@ -122,7 +121,7 @@ mod tests {
     const KIB: usize = 1 << 10;
     const BYTES_MAX: u64 = 4 << 20;
 
-    /// Stores a call with arguments of 200 KiB. Returns whether it has room.
+    /// Has 200 KiB of arguments. Returns whether there is room.
     fn ask(journal: &Journal, (id, actor): (&str, &str), state: &str, asked_at: i64) -> bool {
         let text = "x".repeat(100 * KIB);
         journal

@@ -5,8 +5,7 @@ use toolcell_spec::{SessionRule, Timestamp};
 use super::{Allowance, Store, StoreError, entry};
 
 impl Store {
-    /// The reference of a rule that was made in the same session, at most [`SessionRule::LASTS`] ago, and covers
-    /// `asked`; `None` if there is none.
+    /// A rule of the session that covers `asked`, at most [`SessionRule::LASTS`] old.
     pub fn remembers(&mut self, asked: &Allowance) -> Result<Option<String>, StoreError> {
         let since = Timestamp::now().minus(SessionRule::LASTS);
         let mut statement = self
@@ -42,7 +41,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Forgets all approvals for sessions; returns how many. Every call needs an approval again.
+    /// Returns the number. Every call needs an approval again.
     pub fn forget_sessions(&mut self) -> Result<usize, StoreError> {
         Ok(self.connection.execute("DELETE FROM session_rules", [])?)
     }

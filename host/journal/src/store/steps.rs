@@ -1,4 +1,4 @@
-//! The steps that agents add to the trace of a session.
+//! Steps that agents add to the trace of a session.
 
 use rusqlite::params;
 
@@ -7,12 +7,11 @@ use toolcell_spec::Timestamp;
 
 use super::{Store, StoreError};
 
-/// Maximum size of the steps of one session, in bytes.
 pub const SESSION_STEPS_BYTES_MAX: u64 = 8 << 20;
 
 impl Store {
-    /// Adds `steps` to a session: all of them, or none. Returns `false` if they have no room. The steps of sessions that nothing
-    /// was added to for as long as calls stay are removed.
+    /// Adds all or nothing; `false` without room. Removes steps of sessions without additions for as long as calls
+    /// stay.
     pub fn add_steps(&mut self, session: &str, steps: &[String]) -> Result<bool, StoreError> {
         let now = Timestamp::now();
         let transaction = change(&mut self.connection)?;
@@ -34,7 +33,6 @@ impl Store {
         Ok(true)
     }
 
-    /// Returns the steps of a session, in the order in which they were added.
     pub fn steps(&mut self, session: &str) -> Result<Vec<String>, StoreError> {
         let steps = "SELECT step FROM steps WHERE session = ?1 ORDER BY number";
         let mut steps = self.connection.prepare(steps)?;

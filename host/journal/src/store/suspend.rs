@@ -1,4 +1,4 @@
-//! Calls that wait for answers to their tool's questions, while their callers can come back in another process.
+//! Calls that wait for answers, while their callers can come back in another process.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -8,14 +8,13 @@ use toolcell_spec::{InvocationId, Suspension, SuspensionState, Timestamp};
 use super::ask::put_call;
 use super::{Store, StoreError, SuspendRequest, SuspendedCall, entry, read, retention};
 
-/// Maximum number of suspended calls.
 const SUSPENDED_MAX: u32 = 200;
-/// Maximum size of a suspended call, in bytes of JSON: what a tool saves, asks and logs has at most 400 kB.
+/// JSON; a tool saves, asks and logs at most 400 kB.
 const SUSPENDED_BYTES_MAX: usize = 1 << 20;
 
 impl Store {
-    /// Stores a call that waits for answers, in place of what is stored of its earlier questions. When this returns `true`,
-    /// it is on disk. `false` if it is too large, or if too many calls wait: then the call can only wait in its process.
+    /// Replaces earlier questions; on disk when this returns `true`. `false` if it is too large, or too many calls
+    /// wait: then the call can only wait in its process.
     pub fn suspend(&mut self, suspending: &SuspendRequest) -> Result<bool, StoreError> {
         let SuspendRequest {
             suspension,
@@ -57,8 +56,7 @@ impl Store {
         Ok(stored == 1)
     }
 
-    /// Claims the single run that the answers to a suspended call allow. Returns `false` if there is none to claim: it was
-    /// claimed or withdrawn, or its time is up.
+    /// Only one run can claim the answers. `false` if claimed or withdrawn, or out of time.
     pub fn claim_suspended(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let now = Timestamp::now().unix_millis();
         let claimed = self.connection.execute(
@@ -68,7 +66,7 @@ impl Store {
         Ok(claimed == 1 || !guard!("suspended_once"))
     }
 
-    /// Withdraws a suspended call, so that it cannot run any more. Returns `false` if there is none that waits.
+    /// The call cannot run any more. `false` if none waits.
     pub fn withdraw_suspended(&mut self, id: InvocationId) -> Result<bool, StoreError> {
         let withdrawn = self.connection.execute(
             "UPDATE suspended SET state = 'canceled' WHERE invocation = ?1 AND state = 'waiting'",
@@ -77,7 +75,7 @@ impl Store {
         Ok(withdrawn == 1)
     }
 
-    /// Removes what is stored of a suspended call, which has ended. The records of one that needed an approval stay.
+    /// Records of a call that needed an approval stay.
     pub fn forget_suspended(&mut self, id: InvocationId) -> Result<(), StoreError> {
         let transaction = change(&mut self.connection)?;
         let key = id.to_string();
@@ -89,7 +87,6 @@ impl Store {
         Ok(())
     }
 
-    /// Returns everything that is stored about the suspended call `id`; `None` if there is no such call.
     pub fn suspended(&mut self, id: InvocationId) -> Result<Option<SuspendedCall>, StoreError> {
         let transaction = self.connection.transaction()?;
         let key = id.to_string();
@@ -124,8 +121,7 @@ impl Store {
         }))
     }
 
-    /// Returns the suspended calls that may be orphaned: they were claimed or withdrawn, or their time is up. Whether a
-    /// living process still handles them is not known here.
+    /// Suspended calls that were claimed, withdrawn or out of time. A living process may still handle them.
     pub fn unfinished_suspended(&mut self) -> Result<Vec<InvocationId>, StoreError> {
         let now = Timestamp::now().unix_millis();
         self.ids(
@@ -135,7 +131,6 @@ impl Store {
     }
 }
 
-/// Returns whether the call is suspended, in any state.
 pub(super) fn is_suspended(connection: &Connection, key: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM suspended WHERE invocation = ?1)";
     Ok(connection.query_row(sql, [key], |row| row.get(0))?)

@@ -26,7 +26,7 @@ fn trail(log: &CallLog) -> Trail {
     )
 }
 
-/// A trail whose events no thread notes beside a test.
+/// No thread notes its events.
 fn unserved(log: &CallLog) -> Trail {
     let trail = trail(log);
     trail.kept().noted.is_due = true;

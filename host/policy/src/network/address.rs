@@ -1,15 +1,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A block of IANA's special-purpose registries: first address, length of the prefix in bits, purpose.
+/// A block of IANA's special-purpose registries: first address, prefix bits, purpose.
 type Ipv4Block = (Ipv4Addr, u32, &'static str);
-/// The same, with the eight groups of the address.
 type Ipv6Block = ([u16; 8], u32, &'static str);
 
-/// Purpose of an address at which a cloud serves the metadata of a machine, and credentials with it, to each program there.
+/// Clouds serve it with credentials to each program on a machine.
 const METADATA: &str = "cloud metadata";
 
-/// IPv4: the addresses of cloud metadata, which may lie in another block, the registry's blocks that are not globally
-/// reachable, and multicast. The first match counts.
+/// Cloud metadata, which may lie in another block, blocks that are not globally reachable, and multicast. The first
+/// match counts.
 const SPECIAL_4: [Ipv4Block; 22] = [
     (Ipv4Addr::new(100, 100, 100, 200), 32, METADATA),
     (Ipv4Addr::new(168, 63, 129, 16), 32, METADATA),
@@ -35,8 +34,8 @@ const SPECIAL_4: [Ipv4Block; 22] = [
     (Ipv4Addr::new(255, 255, 255, 255), 32, "broadcast"),
 ];
 
-/// IPv6: the addresses of cloud metadata, and special-purpose blocks. The first match counts. Outside of these blocks, only
-/// global unicast (`2000::/3`) is public.
+/// Cloud metadata and special-purpose blocks. The first match counts; outside of them, only global unicast (`2000::/3`)
+/// is public.
 const SPECIAL_6: [Ipv6Block; 18] = [
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128, METADATA),
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, METADATA),
@@ -58,12 +57,11 @@ const SPECIAL_6: [Ipv6Block; 18] = [
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast"),
 ];
 
-/// NAT64 prefix: in a network without IPv4, the addresses of IPv4 hosts begin with it.
+/// NAT64 prefix for IPv4 hosts in a network without IPv4.
 const TRANSLATED: Ipv6Block = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, "translated");
 const GLOBAL_UNICAST: Ipv6Block = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, "global unicast");
 
-/// Purpose of `address`; `None` if it is an ordinary public address. Nothing is sent to a special address unless a
-/// grant names it.
+/// `None` for an ordinary public address; all others need a grant that names them.
 pub fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_4(address),
@@ -71,12 +69,11 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Returns whether `address` is a cloud's metadata service.
 pub(super) fn is_metadata(address: IpAddr) -> bool {
     special(reached(address)) == Some(METADATA)
 }
 
-/// The address where a connection to `address` ends: the embedded IPv4 address of an IPv4-mapped or NAT64 address.
+/// End of a connection: the embedded IPv4 address of an IPv4-mapped or NAT64 address.
 pub fn reached(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(inner) if within(inner, TRANSLATED) => translated(inner).into(),
@@ -103,7 +100,6 @@ fn special_6(address: Ipv6Addr) -> Option<&'static str> {
     block.or((!within(address, GLOBAL_UNICAST)).then_some("unassigned"))
 }
 
-/// The IPv4 address embedded in a NAT64 address: the last four bytes.
 fn translated(address: Ipv6Addr) -> Ipv4Addr {
     let [.., a, b, c, d] = address.octets();
     Ipv4Addr::new(a, b, c, d)

@@ -4,15 +4,14 @@ use anyhow::Context;
 
 use super::HostName;
 
-/// Why a text is not a scheme, host, port or origin. Grants, secrets, requests of guests and requests to a server are
-/// refused with the same reasons.
+/// One set of reasons for grants, secrets, and requests of guests and to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginError {
     Scheme,
     NoHost,
     /// User information can be mistaken for a host.
     User,
-    /// A spelling that two programs could read differently.
+    /// Two programs could read the spelling differently.
     Host,
     Port,
     Path,
@@ -39,16 +38,14 @@ impl fmt::Display for OriginError {
 
 impl std::error::Error for OriginError {}
 
-/// Host and port as in a `Host` header: `HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Authority {
     pub host: HostName,
-    /// `None` if the text has none.
     pub port: Option<u16>,
 }
 
 impl Authority {
-    /// Parses `HOST[:PORT]`. Fails for a user name, and for what [`HostName::parse`] rejects.
+    /// Fails for a user name, and for what [`HostName::parse`] rejects.
     pub fn parse(text: &str) -> Result<Self, OriginError> {
         let (host, port) = host_and_port(text)?;
         let host = HostName::parse(host).ok_or(OriginError::Host)?;
@@ -59,11 +56,10 @@ impl Authority {
     }
 }
 
-/// `[SCHEME://]AUTHORITY[/PATH]`, split and not yet interpreted.
+/// `[SCHEME://]AUTHORITY[/PATH]`, not yet interpreted.
 pub(crate) struct SplitUrl<'a> {
     pub(crate) scheme: Option<&'a str>,
     pub(crate) authority: &'a str,
-    /// Empty, or begins with `/`.
     pub(crate) path: &'a str,
 }
 
@@ -82,7 +78,7 @@ impl<'a> SplitUrl<'a> {
     }
 }
 
-/// Splits `HOST[:PORT]`. The colons of an address in brackets belong to the host.
+/// Colons in brackets belong to the host.
 pub(crate) fn host_and_port(authority: &str) -> Result<(&str, Option<&str>), OriginError> {
     if authority.contains('@') {
         return Err(OriginError::User);
@@ -101,7 +97,7 @@ pub(crate) fn host_and_port(authority: &str) -> Result<(&str, Option<&str>), Ori
     })
 }
 
-/// Parses the port of a pattern; `None` for `*`, which is every port.
+/// `None` for `*`, every port.
 pub(crate) fn port_pattern(text: &str) -> anyhow::Result<Option<u16>> {
     match text {
         "*" => Ok(None),
@@ -111,7 +107,7 @@ pub(crate) fn port_pattern(text: &str) -> anyhow::Result<Option<u16>> {
     }
 }
 
-/// Parses a port of digits only, because some servers would accept a sign or a space.
+/// Digits only, because some servers would accept a sign or a space.
 fn port(text: &str) -> Result<u16, OriginError> {
     let digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits

@@ -1,4 +1,4 @@
-//! Which requests a tool may send: what its profile declares, what was granted, and what this one call names.
+//! Requests that a tool may send: declared, granted, and named in this one call.
 
 mod address;
 mod authority;
@@ -23,26 +23,24 @@ pub use origin::{HostName, Origin, Scheme};
 pub use rule::NetworkRule;
 pub(super) use rule::{HostPattern, is_plain};
 
-/// The one name that means addresses of this machine. It is never looked up (RFC 6761).
+/// Addresses of this machine; never looked up (RFC 6761).
 pub const LOCALHOST: &str = "localhost";
 
-/// Follows the refusal of a request for the metadata of a cloud. It suggests no option, because a model that reads the
-/// refusal may try to get what it suggests.
+/// Suggests no option, because a model that reads the refusal may try to get what it suggests.
 pub const METADATA_HINT: &str = "a cloud serves metadata there, and gives the credentials of this machine to a tool that \
                                  can reach it; only a grant that names the address itself allows that";
 
-/// Maximum length of a method, in characters, because methods appear in records.
+/// Methods appear in records.
 pub const METHOD_CHARS_MAX: usize = 20;
 
-/// Methods that [`Network::refuses`] tries beside those that grants list.
+/// Tried by [`Network::refuses`] beside listed methods.
 const COMMON_METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
 
-/// Maximum length of a `network_scope`, in bytes, because it is the tool's own text; a longer one is rejected.
+/// Limits the tool's own text.
 const SCOPE_BYTES_MAX: usize = 4 << 10;
-/// Maximum number of patterns in a `network_scope`, which is more than a scope needs.
 const SCOPE_PATTERNS_MAX: usize = 64;
 
-/// Network grants and denials.
+/// Includes denials.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkGrants {
     pub(super) allow: Vec<NetworkRule>,
@@ -50,13 +48,11 @@ pub struct NetworkGrants {
 }
 
 impl NetworkGrants {
-    /// Returns whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
 
-    /// Returns whether a grant can let a tool with `profile` reach each of `origins`: its scope covers it, and no
-    /// denial closes it.
+    /// `true` if the scope covers each origin, and no denial closes it.
     pub(super) fn can_grant(&self, profile: &PermissionProfile, origins: &[Origin]) -> bool {
         let Ok(scope) = NetworkScope::from_profile(profile) else {
             return false;
@@ -83,19 +79,16 @@ impl NetworkGrants {
             .all(|origin| is_declared(origin) && !is_denied(origin))
     }
 
-    /// The requests that were granted, in the words of a grant.
     pub fn targets(&self) -> impl Iterator<Item = String> {
         self.allow.iter().map(ToString::to_string)
     }
 
-    /// The grants as written, with their sources.
     pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow
             .iter()
             .map(|rule| (rule.words.as_str(), rule.source))
     }
 
-    /// Source of the denial that was written as `words`.
     pub(super) fn source_of_denial(&self, words: &str) -> Option<RuleSource> {
         self.deny
             .iter()
@@ -109,7 +102,6 @@ impl NetworkGrants {
     }
 }
 
-/// The parts of a request that rules compare.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkRequest<'a> {
     pub origin: &'a Origin,
@@ -118,16 +110,14 @@ pub struct NetworkRequest<'a> {
     pub path: &'a str,
 }
 
-/// Why a request is not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAllowed {
     /// `not_granted`, `denied_by_rule` or `special_address`.
     pub code: ErrorCode,
-    /// The rule as written, or the purpose of the address.
     pub rule: String,
 }
 
-/// The network of one call: every request that it may send. Empty unless something was declared and granted.
+/// Sendable requests of one call: none unless declared and granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     allow: Vec<NetworkRule>,
@@ -137,10 +127,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Access that `profile` declares and `grants` allows. `named` are the origins that the call's own arguments name:
-    /// a scope with the word `argument` adds them to its patterns; any other scope is narrowed to them, if any. Unless
-    /// the profile has `remote_mutation`, only methods that change nothing remain. A scope that cannot be parsed
-    /// declares nothing. `closed` stays closed.
+    /// Intersects `profile` and `grants`. A scope with the word `argument` adds `named`, the origins in the arguments;
+    /// any other is narrowed to them, if any. Without `remote_mutation`, only methods that change nothing remain. A
+    /// scope that cannot be parsed declares nothing.
     pub fn effective(
         profile: &PermissionProfile,
         grants: &NetworkGrants,
@@ -175,7 +164,7 @@ impl Network {
         }
     }
 
-    /// Keeps only the requests that `most` has too. A special-purpose address has to be named in both.
+    /// A special-purpose address has to be named in both.
     pub(super) fn limit(&mut self, most: &Self) {
         let mut known = HashSet::new();
         let met = self.allow.iter().flat_map(|own| {
@@ -195,12 +184,11 @@ impl Network {
         self.closed.extend(most.closed.iter().cloned());
     }
 
-    /// Returns whether the call can send no request.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }
 
-    /// Requests that may be sent. Each rule prints in a canonical form.
+    /// Each rule prints in a canonical form.
     pub fn allowed(&self) -> &[NetworkRule] {
         &self.allow
     }
@@ -210,12 +198,10 @@ impl Network {
         listed(&self.allow)
     }
 
-    /// Requests that may not be sent, whatever is allowed.
     pub fn denied(&self) -> &[NetworkRule] {
         &self.deny
     }
 
-    /// A canonical form, independent of the order of the grants.
     pub(super) fn canonical(&self) -> Value {
         // No `..` in this pattern, so that a new field must be bound too.
         let Self {
@@ -235,21 +221,18 @@ impl Network {
         })
     }
 
-    /// The grants behind the allowed requests, as written, with their sources.
     pub(super) fn rules(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow
             .iter()
             .map(|rule| (rule.words.as_str(), rule.source))
     }
 
-    /// Returns whether some request to `origin` is allowed.
     pub(super) fn may_reach(&self, origin: &Origin) -> bool {
         let origin = NetworkRule::origin(origin);
         self.allow.iter().any(|rule| rule.meet(&origin).is_some())
     }
 
-    /// Why no request for `path` of `origin` may be sent, whatever its method; `None` if one may. The addresses of a
-    /// name are not known here.
+    /// `None` if some method may be sent. The name's addresses are not known here.
     pub(super) fn refuses(&self, origin: &Origin, path: &str) -> Option<NotAllowed> {
         let listed = self
             .allow
@@ -279,7 +262,7 @@ impl Network {
         refused
     }
 
-    /// Decides on `request` before anything is looked up or sent.
+    /// Decides before anything is looked up or sent.
     pub fn check(&self, request: &NetworkRequest<'_>) -> Result<(), NotAllowed> {
         let host = &request.origin.host;
         self.check_denials(request, host)?;
@@ -295,8 +278,8 @@ impl Network {
         }
     }
 
-    /// Decides on one address of the host of an allowed `request`. A special-purpose address, and any other that leads
-    /// back to this machine (`here`), must be granted as an address, or be a loopback address of a granted `localhost`.
+    /// Decides on one address of an allowed request's host. A special-purpose address, and any that leads back to this
+    /// machine (`here`), must be granted as an address, or be a loopback address of a granted `localhost`.
     pub fn check_address(
         &self,
         request: &NetworkRequest<'_>,
@@ -329,7 +312,6 @@ impl Network {
         })
     }
 
-    /// Fails if a denial or a closed URL covers `request` with `host` as its host.
     fn check_denials(
         &self,
         request: &NetworkRequest<'_>,
@@ -370,11 +352,10 @@ impl Network {
     }
 }
 
-/// A profile's `network_scope` (AT-PERM-06): patterns and the words `none`, `any` and `argument`, separated by commas.
-/// An absent scope declares nothing.
+/// A `network_scope` (AT-PERM-06): patterns and `none`, `any` and `argument`, separated by commas. Absent, it declares
+/// nothing.
 struct NetworkScope {
     patterns: Vec<NetworkRule>,
-    /// `true` if the scope includes origins in the call's arguments.
     argument: bool,
 }
 
@@ -404,7 +385,6 @@ impl NetworkScope {
         Ok(scope)
     }
 
-    /// The patterns for a call whose arguments name the origins `named`.
     fn narrowed(self, named: &[Origin]) -> Vec<NetworkRule> {
         let origins = named.iter().map(NetworkRule::origin);
         if self.argument {
@@ -423,7 +403,7 @@ impl NetworkScope {
     }
 }
 
-/// The origins that a tool wants to reach, as grants. Fails for a scope that [`NetworkScope::from_profile`] rejects.
+/// Wanted origins, as grants. Fails where [`NetworkScope::from_profile`] does.
 pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::Result<String> {
     let scope = NetworkScope::from_profile(profile)?;
     if !named.is_empty() {
@@ -432,7 +412,6 @@ pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::R
     Ok(listed(&scope.patterns).join(", "))
 }
 
-/// The targets that `profile` declares, each as it can be granted.
 pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
     NetworkScope::from_profile(profile)
         .map(|scope| listed(&scope.patterns))
@@ -443,7 +422,6 @@ fn listed<T: ToString>(targets: &[T]) -> Vec<String> {
     targets.iter().map(T::to_string).collect()
 }
 
-/// Returns whether [`wishes`] has the host of a cloud's metadata service.
 pub(super) fn wishes_metadata(profile: &PermissionProfile, named: &[Origin]) -> bool {
     match named {
         [] => NetworkScope::from_profile(profile)

@@ -7,10 +7,8 @@ use super::OriginError;
 use super::address::is_metadata;
 use super::authority::{Authority, SplitUrl};
 
-/// Names under which clouds serve the metadata of a machine.
 const METADATA_NAMES: [&str; 2] = ["instance-data.ec2.internal", "metadata.google.internal"];
 
-/// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
@@ -41,7 +39,7 @@ impl Scheme {
     }
 }
 
-/// A host in canonical form: a lowercase name without a final dot, or an address.
+/// Canonical: a lowercase name without a final dot, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostName {
     Name(String),
@@ -49,9 +47,8 @@ pub enum HostName {
 }
 
 impl HostName {
-    /// Parses the host of an authority. Returns `None` for every spelling that two programs could read differently:
-    /// addresses in other notations (`127.1`, `0x7f.1`, `2130706433`), escapes, zone identifiers, and characters that a
-    /// name cannot contain.
+    /// `None` for spellings that two programs could read differently: addresses in other notations (`127.1`, `0x7f.1`,
+    /// `2130706433`), escapes, zone identifiers, and characters that a name cannot contain.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(inner) = text.strip_prefix('[') {
             let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
@@ -75,7 +72,7 @@ impl HostName {
         (name.len() <= 253 && name.split('.').all(label) && !number).then_some(Self::Name(name))
     }
 
-    /// Returns whether the origin is a cloud's metadata service, which hands out credentials.
+    /// `true` for a cloud's metadata service, which hands out credentials.
     pub fn is_metadata(&self) -> bool {
         match self {
             Self::Name(name) => METADATA_NAMES.contains(&name.as_str()),
@@ -94,7 +91,6 @@ impl fmt::Display for HostName {
     }
 }
 
-/// Scheme, host and port: the target of a request, and what an argument of a call can name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub scheme: Scheme,
@@ -103,7 +99,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Parses `SCHEME://HOST[:PORT]`, with at most a `/` after it.
+    /// Permits at most a `/` after `SCHEME://HOST[:PORT]`.
     pub fn parse(text: &str) -> Result<Self, OriginError> {
         let SplitUrl {
             scheme,
@@ -118,7 +114,7 @@ impl Origin {
         }
     }
 
-    /// Parses a scheme and `HOST[:PORT]`. A missing port is the scheme's own.
+    /// A missing port is the scheme's own.
     pub fn of_parts(scheme: &str, authority: &str) -> Result<Self, OriginError> {
         let scheme = Scheme::parse(scheme)?;
         let Authority { host, port } = Authority::parse(authority)?;
@@ -129,8 +125,7 @@ impl Origin {
         })
     }
 
-    /// The origin of an `http` or `https` URL. `None` for any other URL, and for one with a user name or a password,
-    /// because user information can be mistaken for a host.
+    /// `None` unless it is an `http` or `https` URL without user information, which can be mistaken for a host.
     pub fn of_url(url: &Url) -> Option<Self> {
         let scheme = Scheme::parse(url.scheme()).ok()?;
         if !url.username().is_empty() || url.password().is_some() {

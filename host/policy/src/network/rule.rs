@@ -9,14 +9,12 @@ use super::{
     port_pattern,
 };
 
-/// Safe methods, which change nothing on the server.
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
-/// Which requests a grant, a denial or a scope is about: `[METHOD+METHOD@][SCHEME://]HOST[:PORT][/PATH]`.
+/// Requests of a grant, a denial or a scope: `[METHOD+METHOD@][SCHEME://]HOST[:PORT][/PATH]`.
 ///
-/// `HOST` is a name, `*.NAME` (any name below it, not itself), `*`, or an address. In a grant and in a scope a missing
-/// scheme means `https` and a missing port the scheme's own; in a denial they mean every scheme and every port. `PATH`
-/// covers itself and what is below it.
+/// `HOST` is a name, `*.NAME` (any name below it, not itself), `*`, or an address. Without scheme or port, grants and
+/// scopes mean `https` and the scheme's own port; denials mean all. `PATH` covers what is below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NetworkRule {
     /// `None`: either.
@@ -26,19 +24,16 @@ pub struct NetworkRule {
     port: Option<u16>,
     methods: MethodSet,
     path: String,
-    /// `true` if the rule permits a special-purpose address, because its host is an address or `localhost`. Only a
-    /// grant can.
+    /// `true` if a grant's host is an address or `localhost`, which permits a special-purpose address.
     pub(super) named: bool,
-    /// The rule as written, for the record: `--allow-net=api.example.com`.
+    /// As written, for the record: `--allow-net=api.example.com`.
     pub(super) words: String,
     pub(super) source: RuleSource,
 }
 
-/// `*`, `*.NAME`, a name, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HostPattern {
     Any,
-    /// Any name below this one.
     Below(String),
     Is(HostName),
 }
@@ -51,7 +46,6 @@ enum MethodSet {
 }
 
 impl NetworkRule {
-    /// Parses a grant; `words` is the grant as written.
     pub(crate) fn allow(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         let mut rule = Self::parse(spec, true)?;
         rule.named = match &rule.host {
@@ -71,7 +65,7 @@ impl NetworkRule {
         })
     }
 
-    /// Parses a denial: an omitted part means everything.
+    /// An omitted part means everything.
     pub(crate) fn deny(spec: &str, words: &str, source: RuleSource) -> anyhow::Result<Self> {
         Ok(Self {
             words: words.to_owned(),
@@ -80,12 +74,11 @@ impl NetworkRule {
         })
     }
 
-    /// Parses a pattern of a tool's `network_scope`.
     pub(super) fn declared(spec: &str) -> anyhow::Result<Self> {
         Self::parse(spec, true).with_context(|| format!("network_scope `{spec}`"))
     }
 
-    /// The rule that covers every request. It has an effect only together with a grant.
+    /// Has an effect only together with a grant.
     pub(super) fn any() -> Self {
         Self {
             scheme: None,
@@ -99,7 +92,6 @@ impl NetworkRule {
         }
     }
 
-    /// Returns whether the rule is only about the host of a cloud's metadata service.
     pub(super) fn is_metadata(&self) -> bool {
         matches!(&self.host, HostPattern::Is(host) if host.is_metadata())
     }
@@ -152,8 +144,7 @@ impl NetworkRule {
         })
     }
 
-    /// The intersection of this rule and `other`, with the words, source and `named` of this rule; `None` if it is
-    /// empty.
+    /// Intersection with words, source and `named` of `self`; `None` if empty.
     pub(super) fn meet(&self, other: &Self) -> Option<Self> {
         Some(Self {
             scheme: either(self.scheme, other.scheme)?,
@@ -174,7 +165,7 @@ impl NetworkRule {
         })
     }
 
-    /// The same rule for safe methods only; `None` if it covers none of them.
+    /// `None` if no safe method is covered.
     pub(super) fn safe(&self) -> Option<Self> {
         let safe = MethodSet::Listed(SAFE.map(str::to_owned).to_vec());
         Some(Self {
@@ -183,7 +174,7 @@ impl NetworkRule {
         })
     }
 
-    /// The methods that it names; `None` for all of them.
+    /// `None` for all.
     pub(super) fn methods(&self) -> Option<&[String]> {
         match &self.methods {
             MethodSet::All => None,
@@ -191,14 +182,12 @@ impl NetworkRule {
         }
     }
 
-    /// Returns whether this rule allows `request` with `host` as its host.
     pub(super) fn covers(&self, request: &NetworkRequest<'_>, host: &HostName) -> bool {
         self.matches(request, host)
             && (self.path == "/" || is_plain(request.path) && covers(&self.path, request.path))
     }
 
-    /// Returns whether this rule could deny `request` with `host` as its host; a path that servers interpret
-    /// differently is denied.
+    /// `true` if the rule could deny the request: it denies paths that servers interpret differently.
     pub(super) fn touches(&self, request: &NetworkRequest<'_>, host: &HostName) -> bool {
         self.matches(request, host)
             && (self.path == "/" || !is_plain(request.path) || covers(&self.path, request.path))
@@ -319,7 +308,7 @@ impl MethodSet {
     }
 }
 
-/// The intersection of two choices, of which an inner `None` leaves all open; the outer `None` if it is empty.
+/// Intersects choices, of which an inner `None` leaves all open; the outer `None` if empty.
 #[allow(
     clippy::option_option,
     reason = "the inner one is a choice that is open"
@@ -331,14 +320,13 @@ fn either<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     }
 }
 
-/// Returns whether `path` is `prefix` or lies below it.
 fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
-/// Returns whether every server interprets `path` in the same way: no escapes that could hide a separator, no
-/// backslash, no `;`, no empty and no dot segments.
+/// `true` if all servers agree on `path`: no escapes that could hide a separator, no backslash, no `;`, no empty and no
+/// dot segments.
 pub(crate) fn is_plain(path: &str) -> bool {
     let doubtful = ["%2e", "%2f", "%5c", "%25", "%3b", "//", "\\", ";"];
     let lower = path.to_ascii_lowercase();

@@ -37,7 +37,6 @@ fn origin_of(url: &str) -> Option<Origin> {
     Origin::of_url(&url::Url::parse(url).unwrap())
 }
 
-/// The decision on a request to `origin`, whose host has `address`.
 fn decided(network: &Network, origin: &str, address: &str) -> Result<(), &'static str> {
     let origin = origin_of(origin).unwrap();
     let request = NetworkRequest {

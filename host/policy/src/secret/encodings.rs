@@ -1,16 +1,15 @@
-//! The forms in which a value may appear: as it is, and as programs commonly encode it.
+//! Forms of a value: as it is, and in common encodings.
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 
-/// Characters beside letters and digits that percent-encoding keeps, in different programs: RFC 3986,
-/// `encodeURIComponent`, Python's `quote`, HTML forms, and none.
+/// Characters that percent-encoding keeps: by RFC 3986, `encodeURIComponent`, Python's `quote`, HTML forms, and never.
 const UNRESERVED: [&[u8]; 5] = [b"-._~", b"-._~!'()*", b"-._~/", b"-._*", b""];
 
-/// Characters that some JSON writers escape although JSON does not require it.
+/// Characters that some JSON writers escape, although not required.
 const JSON_ESCAPED: [&str; 5] = ["", "/", "<>&", "<>&'", "/<>&'"];
 
-/// Returns all distinct forms of `value`. The search ignores the case of ASCII letters, so that upper-case hex and
-/// escapes need no form of their own. Hex and base64 are in [`folded`].
+/// Distinct forms. The search ignores ASCII case, so upper-case hex and escapes need no own form. Hex and base64 are in
+/// [`folded`].
 pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = vec![value.to_vec(), value.iter().rev().copied().collect()];
     for kept in UNRESERVED {
@@ -39,8 +38,7 @@ pub(super) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Returns the forms of `value` in which line breaks, spaces, colons and dashes have no meaning, without these: hex and
-/// base64.
+/// Hex and base64, without line breaks, spaces, colons and dashes, which mean nothing there.
 pub(super) fn folded(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = vec![HEXLOWER.encode(value).into_bytes()];
     for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
@@ -56,7 +54,6 @@ pub(super) fn folded(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Each byte as two hex digits after `prefix`.
 fn each(value: &[u8], prefix: &str) -> Vec<u8> {
     value
         .iter()
@@ -64,7 +61,7 @@ fn each(value: &[u8], prefix: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Base64 of `value` after `before` other bytes, without the characters that it shares with its neighbours.
+/// Base64 after `before` other bytes, without characters shared with neighbours.
 fn aligned(value: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
     let padded: Vec<u8> = std::iter::repeat_n(0, before)
         .chain(value.iter().copied())
@@ -89,7 +86,6 @@ fn percent(value: &[u8], kept: &[u8], plus: bool) -> Vec<u8> {
     text
 }
 
-/// `value` in a JSON string that also escapes `escaped`, and all non-ASCII characters if `ascii` is set.
 fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
     let mut text = String::with_capacity(value.len() * 2);
     for c in value.chars() {
@@ -113,7 +109,6 @@ fn json(value: &str, escaped: &str, ascii: bool) -> Vec<u8> {
 mod tests {
     use super::{folded, forms};
 
-    /// `true` if `text` holds a form of `value`, ignoring case.
     fn holds(text: &str, value: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let bare: String = text.chars().filter(|c| !" \t\r\n:-".contains(*c)).collect();

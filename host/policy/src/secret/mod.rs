@@ -1,8 +1,8 @@
-//! SECRETS. Values that a tool's requests may carry and that nothing else may show: their store, the type that holds
-//! one, and the redaction of everything that is stored or shown.
+//! SECRETS. Values that a tool's requests may carry and nothing else may show: their store, their type, and the
+//! redaction of everything stored or shown.
 //!
 //! A value is in four places: sealed on disk, in a [`SecretValue`], in a request that the sandbox's egress sends to the
-//! origin that was granted, and in the automaton of the [`Redactor`] that looks for it.
+//! origin that was granted, and in the automaton of the [`Redactor`].
 
 mod encodings;
 pub mod private_file;

@@ -1,4 +1,4 @@
-//! Files that only their owner can read: keys, and sealed data.
+//! Keys and sealed data, which only their owner can read.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,11 +8,11 @@ use zeroize::Zeroizing;
 
 use toolcell_system::private::{self, OnDisk, OthersAccess};
 
-/// Size of a key, in bytes.
+/// In bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// Reads `path`; `None` if it does not exist. Fails for a file of more than `bytes_max`, and for one that
-/// [`private::open`] refuses, because other users may know or have written its content.
+/// `None` if absent. Fails beyond `bytes_max`, and where [`private::open`] does, because other users may know or have
+/// written the content.
 pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
     let shown = path.display();
     let mut file = match private::open(path, OthersAccess::Nothing) {
@@ -36,7 +36,7 @@ pub fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<
     Ok(Some(bytes))
 }
 
-/// Reads the key in `path`, or creates it. Two processes that create it at once get the same key.
+/// Two processes that create a key at once get the same one.
 pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]>> {
     if let Some(key) = read_key(path)? {
         return Ok(key);
@@ -60,7 +60,7 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
     }
 }
 
-/// Reads the key in `path`; `None` if it does not exist.
+/// `None` if absent.
 pub fn read_key(path: &Path) -> anyhow::Result<Option<Zeroizing<[u8; KEY_BYTES]>>> {
     let Some(bytes) = read(path, KEY_BYTES as u64 + 1).context("cannot open the key file")? else {
         return Ok(None);

@@ -11,30 +11,25 @@ use toolcell_spec::{Input, decoded, plain_name};
 use super::SecretValue;
 use super::scrubber::{self, ScrubStream, Scrubber, SearchMode, SearchedValue};
 
-/// The text that replaces a value that the tool's contract marks as sensitive.
+/// Replaces a value that the tool's contract marks as sensitive.
 pub const REDACTED: &str = "[redacted]";
 
-/// Minimum size of a value that is taken out of any text, in bytes. A shorter one is taken out at its own place only,
-/// because elsewhere it cannot be told from noise.
+/// Shorter values are taken out at their own place only, because elsewhere they cannot be told from noise.
 const ANYWHERE_BYTES_MIN: usize = 8;
-/// Minimum size of a value that is also taken out where a whole JSON string or number of any record equals it, in bytes. A
-/// shorter argument is taken out where a whole value of the tool's output equals it.
+/// For a whole JSON string or number of any record. Shorter arguments are only compared with whole values of the tool's
+/// output.
 const ALONE_BYTES_MIN: usize = 4;
 
-/// Maximum size of a sensitive value that is searched for in encoded forms, in bytes; a longer one is searched for as
-/// it is.
+/// Longer values are searched for only as they are.
 const ENCODED_BYTES_MAX: usize = 4 << 10;
-/// Maximum number of sensitive values, and of their bytes, that one call searches for in encoded forms, the shortest
-/// first: each byte takes some 70 states of the automaton, pieces included. Secrets are always searched for in all
-/// forms.
+/// Limits sensitive values, and their bytes, in encoded forms, the shortest first: each byte takes some 70 states of
+/// the automaton, pieces included. Secrets are always searched for in all forms.
 const ENCODED_VALUES_MAX: usize = 64;
 const ENCODED_BYTES_TOTAL: usize = 8 << 10;
-/// Maximum number of sensitive values, and of their bytes, that one call can redact: with more, every text of the tool
-/// is withheld.
+/// Maximum of values, and of their bytes; with more, every text of the tool is withheld.
 const VALUES_MAX: usize = 10_000;
 const VALUE_BYTES_TOTAL: usize = 1 << 20;
 
-/// A value that must not be shown, and the label that is shown instead.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedactionTerm {
     value: Zeroizing<String>,
@@ -46,24 +41,21 @@ pub struct RedactionTerm {
 enum TermKind {
     Secret,
     Sensitive,
-    /// A short argument, which is searched for in outputs only.
+    /// Only outputs are searched for it.
     Short,
-    /// There is an argument that is `true` or `false`. Hiding only one of them would tell which.
+    /// Hiding only `true` or only `false` would tell which it is.
     Boolean,
 }
 
 impl RedactionTerm {
-    /// The value of the secret `name`.
     pub fn secret(name: &str, value: &SecretValue) -> Self {
         Self::new(value.expose(), scrubber::label(name), TermKind::Secret)
     }
 
-    /// A value that a contract marks as sensitive.
     pub fn sensitive(value: &str) -> Self {
         Self::new(value, REDACTED, TermKind::Sensitive)
     }
 
-    /// An argument that a contract marks as sensitive, of whatever length.
     pub fn argument(value: &str) -> Self {
         let is_short = value.len() < ALONE_BYTES_MIN;
         Self::new(
@@ -77,7 +69,6 @@ impl RedactionTerm {
         )
     }
 
-    /// A sensitive argument that is `true` or `false`.
     pub fn boolean() -> Self {
         Self::new("", REDACTED, TermKind::Boolean)
     }
@@ -91,12 +82,12 @@ impl RedactionTerm {
     }
 }
 
-/// Distinct terms, secrets first, then the shortest first; and the names of fields that outputs must not show.
+/// Distinct terms, secrets first, then the shortest; and field names that outputs must not show.
 #[derive(Clone, Default)]
 pub struct RedactionTerms(Vec<RedactionTerm>, BTreeSet<String>);
 
 impl RedactionTerms {
-    /// Adds the names of fields whose values in an output are redacted, whatever they are; returns whether any is new.
+    /// Redacts fields of outputs whatever they hold; returns whether any is new.
     pub fn hide_fields<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) -> bool {
         let known = self.1.len();
         self.1.extend(
@@ -108,13 +99,12 @@ impl RedactionTerms {
         self.1.len() > known
     }
 
-    /// The terms alone, for the calls that a tool makes: their outputs have fields of their own.
+    /// For calls below, whose outputs have fields of their own.
     pub fn without_fields(&self) -> Self {
         Self(self.0.clone(), BTreeSet::new())
     }
 
-    /// Adds the new `terms`; returns whether there are any. Takes O(n log n) time, because a caller may send many
-    /// values.
+    /// Returns whether any is new. Takes O(n log n), because a caller may send many values.
     pub fn add(&mut self, mut terms: Vec<RedactionTerm>) -> bool {
         let key = |term: &RedactionTerm| (term.kind, term.value.len());
         let order = |a: &RedactionTerm, b: &RedactionTerm| {
@@ -132,12 +122,11 @@ impl RedactionTerms {
         self.0.len() > known
     }
 
-    /// Size of all values together, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|term| term.value.len()).sum()
     }
 
-    /// The sensitive values that can be searched for; shorter ones of an output are taken out at their own place only.
+    /// Shorter values of an output are taken out at their own place only.
     fn sensitive(&self) -> impl Iterator<Item = &RedactionTerm> {
         let is_long = |term: &RedactionTerm| {
             term.kind == TermKind::Sensitive && term.value.len() >= ALONE_BYTES_MIN
@@ -147,7 +136,6 @@ impl RedactionTerms {
             .filter(move |term| is_long(term) || term.kind == TermKind::Short)
     }
 
-    /// Returns why these are too many to redact, if they are.
     pub fn too_many(&self) -> Option<String> {
         let (values, bytes) = self.sensitive().fold((0, 0), |(values, bytes), term| {
             (values + 1, bytes + term.value.len())
@@ -162,8 +150,7 @@ impl RedactionTerms {
     }
 }
 
-/// The budget of pattern searches in everything that the guest of one call reports while it runs: they run where other
-/// calls wait. Time between two texts does not count.
+/// Budget of searches while a guest runs, where other calls wait. Time between two texts does not count.
 #[derive(Default)]
 pub struct SpokenMeter(Option<SearchMeter>);
 
@@ -177,33 +164,30 @@ impl SpokenMeter {
     }
 }
 
-/// Redacts terms and matches of patterns in texts and values. The default redacts nothing, and costs nothing.
+/// Redacts terms and patterns. The default redacts nothing, and costs nothing.
 #[derive(Clone, Default)]
 pub struct Redactor(Option<Arc<RedactorData>>);
 
 #[derive(Default)]
 struct RedactorData {
     scrubber: Option<Arc<Scrubber>>,
-    /// Short values, sorted.
     alone: Vec<Zeroizing<String>>,
-    /// Arguments that are too short to be told from noise, sorted, for outputs only.
+    /// Sorted, and too short to be told from noise, for outputs only.
     short: Vec<Zeroizing<String>>,
-    /// The numbers among the short values, which a tool can write differently.
+    /// Short numbers, which a tool can write differently.
     numbers: Vec<f64>,
     /// Redacts every `true` and `false` of an output.
     booleans: bool,
-    /// Fields of an output that are redacted whatever they hold.
     fields: BTreeSet<String>,
     patterns: Vec<SearchPattern>,
-    /// Withholds everything that a guest reports while it runs.
+    /// Withholds all that a running guest reports.
     silent: bool,
-    /// Redacts every text, because there is more to search for than is possible.
+    /// Redacts every text, because there is too much to search for.
     blind: bool,
 }
 
 impl Redactor {
-    /// Creates a redactor of `terms` and of matches of `patterns`; `silent` withholds the texts of progress altogether.
-    /// Takes time in proportion to the bytes of the terms.
+    /// `silent` withholds texts of progress. Takes time in proportion to the bytes of the terms.
     pub fn new(terms: &RedactionTerms, patterns: &[SearchPattern], silent: bool) -> Self {
         let mut inner = RedactorData {
             patterns: patterns.to_vec(),
@@ -262,7 +246,7 @@ impl Redactor {
         Self((!idle).then(|| Arc::new(inner)))
     }
 
-    /// A redactor of every text, for when it is unknown what must not be shown.
+    /// For when it is unknown what must not be shown.
     pub fn blind() -> Self {
         Self(Some(Arc::new(RedactorData {
             blind: true,
@@ -271,22 +255,16 @@ impl Redactor {
         })))
     }
 
-    /// Returns whether there is nothing to redact.
     pub fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns whether the texts of progress are withheld.
     pub fn is_silent(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.silent)
     }
 
-    /// Returns a stream that removes the terms from bytes; `None` if there are none. Terms that are only redacted where
-    /// they are a whole JSON value stay.
-    ///
-    /// # Errors
-    ///
-    /// Why bytes that arrive in chunks cannot be redacted: there are patterns, or too many terms.
+    /// `None` without terms. Terms redacted only as whole JSON values stay. Fails if bytes in chunks cannot be
+    /// redacted: there are patterns, or too many terms.
     pub fn stream(&self) -> Result<Option<ScrubStream>, &'static str> {
         let Some(inner) = self.0.as_ref().filter(|_| guard!("artifact_redaction")) else {
             return Ok(None);
@@ -299,8 +277,7 @@ impl Redactor {
         Ok(inner.scrubber.clone().map(ScrubStream::new))
     }
 
-    /// Returns the redacted `text`, or `text` itself if nothing was found. If a pattern search exceeds `meter`, the
-    /// whole text is redacted.
+    /// Redacts the whole text if a pattern search exceeds `meter`.
     fn text<'a>(&self, text: &'a str, meter: &mut SearchMeter) -> Cow<'a, str> {
         let Some(inner) = &self.0 else {
             return Cow::Borrowed(text);
@@ -326,17 +303,17 @@ impl Redactor {
         text
     }
 
-    /// Redacts `text`; returns whether it changed. For small texts.
+    /// For small texts; returns whether it changed.
     pub fn redact_text(&self, text: &mut String) -> bool {
         !self.is_idle() && self.redact_text_within(text, &mut SearchMeter::inline())
     }
 
-    /// Like [`Self::redact_output_text`], for what a guest reports while it runs.
+    /// Like [`Self::redact_output_text`], while a guest runs.
     pub fn redact_spoken_text(&self, text: &mut String, meter: &mut SpokenMeter) -> bool {
         !self.is_idle() && meter.search(|meter| self.redact_output_text(text, meter))
     }
 
-    /// Like [`Self::redact_output`], for what a guest reports while it runs.
+    /// Like [`Self::redact_output`], while a guest runs.
     pub fn redact_spoken(&self, value: &mut Value, meter: &mut SpokenMeter) -> bool {
         !self.is_idle() && meter.search(|meter| self.redact_output(value, meter))
     }
@@ -350,7 +327,7 @@ impl Redactor {
         true
     }
 
-    /// Redacts `value`, names of fields included; returns whether it changed. For small values.
+    /// For small values, names of fields included; returns whether it changed.
     pub fn redact(&self, value: &mut Value) -> bool {
         !self.is_idle() && self.redact_within(value, &mut SearchMeter::inline())
     }
@@ -360,8 +337,7 @@ impl Redactor {
         self.redact_value(value, None, meter)
     }
 
-    /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
-    /// value equals one.
+    /// Like [`Self::redact_within`], but also by place, and for short values where a whole value equals one.
     pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
         let inner = self.0.as_ref().filter(|inner| inner.looks_into_outputs());
         self.redact_value(value, inner.map(Arc::as_ref), meter)
@@ -407,7 +383,7 @@ impl Redactor {
         }
     }
 
-    /// Like [`Self::redact_text_within`], for output of the tool: a text that is JSON is redacted as the value that it is.
+    /// Like [`Self::redact_text_within`], but JSON is redacted as a value.
     pub fn redact_output_text(&self, text: &mut String, meter: &mut SearchMeter) -> bool {
         let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
             return self.redact_text_within(text, meter);
@@ -429,7 +405,6 @@ impl Redactor {
         self.redact_text_within(text, meter) | found
     }
 
-    /// Redacts the names of `fields`; returns whether any changed.
     fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut SearchMeter) -> bool {
         let renamed: Vec<_> = fields
             .keys()
@@ -445,7 +420,7 @@ impl Redactor {
         found
     }
 
-    /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
+    /// `None` if a whole string, number or field name stays.
     fn changed(&self, text: &str, meter: &mut SearchMeter) -> Option<String> {
         let inner = self.0.as_ref().filter(|_| guard!("redaction"))?;
         if inner
@@ -464,7 +439,6 @@ impl Redactor {
 }
 
 impl RedactorData {
-    /// Returns whether outputs have more to redact than other records.
     fn looks_into_outputs(&self) -> bool {
         !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty())
             || self.booleans
@@ -481,7 +455,6 @@ impl RedactorData {
             || (self.booleans && matches!(text, "true" | "false"))
     }
 
-    /// Returns whether `value`, a boolean or a number, equals a short argument.
     fn is_short(&self, value: &Value) -> bool {
         match value {
             Value::Bool(_) => self.booleans,
@@ -500,7 +473,7 @@ impl RedactorData {
     }
 }
 
-/// Replaces `value`, unless it says nothing, or was redacted before; returns whether it changed.
+/// Leaves values that say nothing or were redacted before; returns whether it changed.
 fn hide_value(value: &mut Value) -> bool {
     let is_hidden = value.is_null() || value.as_str() == Some(REDACTED);
     if !is_hidden {
@@ -509,7 +482,6 @@ fn hide_value(value: &mut Value) -> bool {
     !is_hidden
 }
 
-/// The values to search for anywhere in a text, and how.
 fn needles(terms: &RedactionTerms) -> Vec<SearchedValue<'_>> {
     let mut values_left = ENCODED_VALUES_MAX;
     let mut bytes_left = ENCODED_BYTES_TOTAL;

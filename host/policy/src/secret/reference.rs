@@ -3,9 +3,8 @@ use std::fmt;
 use anyhow::Context;
 use zeroize::Zeroizing;
 
-/// Makes references that do not reveal what they refer to. A plain digest of a short value can be confirmed by
-/// guessing. These are keyed digests, whose key lives as long as one call: they connect the records of that call, and
-/// cannot be computed for a guess.
+/// Makes references that reveal nothing. A plain digest of a short value can be confirmed by guessing; these are keyed,
+/// and the key lives as long as one call, so they connect the records of that call alone.
 #[derive(Clone)]
 pub struct ReferenceKey(Zeroizing<[u8; 32]>);
 
@@ -17,19 +16,17 @@ impl ReferenceKey {
         Ok(Self(key))
     }
 
-    /// The key in hex, to be stored only where it is sealed.
+    /// In hex, to be stored only where it is sealed.
     pub fn to_text(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.0[..])
     }
 
-    /// Parses the output of [`Self::to_text`].
     pub fn from_text(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?);
         Some(Self(Zeroizing::new(bytes.as_slice().try_into().ok()?)))
     }
 
-    /// Returns `blake3-keyed:<hex>` in place of `reference`. Equal inputs have equal results, and a result passed in
-    /// again is returned unchanged.
+    /// `blake3-keyed:<hex>`, equal for equal inputs; a result passed in again is unchanged.
     pub fn conceal(&self, reference: &str) -> String {
         if reference.starts_with(CONCEALED) {
             return reference.to_owned();

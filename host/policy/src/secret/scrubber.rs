@@ -8,54 +8,47 @@ use anyhow::Context;
 
 use super::{Secrets, encodings};
 
-/// Minimum size of a piece of a value that is taken out, in bytes; it must also be half of the value. A value that was
-/// split into two messages is therefore gone from at least one of them, mostly from both.
+/// A piece must also be half of the value, so a value split into two messages is gone from at least one.
 const PIECE_BYTES_MIN: usize = 8;
-/// Maximum size of a value of which every half is searched for, in bytes: the automaton grows with the square of it.
+/// Every half of these is searched for: the automaton grows with the square.
 const HALVES_OF_BYTES_MAX: usize = 64;
-/// Maximum size of a value of which pieces are searched for, in bytes.
+/// Pieces of these are searched for.
 const PIECES_OF_BYTES_MAX: usize = 512;
 
-/// Chunk sizes of long texts, in bytes. A long text is searched for in chunks of the largest size that fits, and in no
-/// other form. There are few sizes, because patterns that end in each other cost memory with the square of their
-/// lengths.
+/// Long texts are searched for in chunks of the largest size that fits, and in no other form. Sizes are few, because
+/// patterns that end in each other cost memory with the square of their lengths.
 const CHUNK_BYTES: [usize; 6] = [256, 128, 64, 32, 16, 8];
 
-/// Bytes that programs put between the digits of an encoded value: a line break with indentation, or a separator.
+/// Programs put these between the digits of an encoded value.
 const SEPARATORS: &[u8] = b" \t\r\n:-";
-/// Maximum number of consecutive separators within a value.
+/// Consecutive separators within a value.
 const SEPARATORS_MAX: usize = 8;
 
-/// Finds values in all their forms, and replaces them with labels, in one pass over the text.
+/// Replaces all forms of values with labels, in one pass.
 pub struct Scrubber {
-    /// Searches for values as they are, and in forms without separators.
+    /// Finds values, and forms without separators.
     plain: Automaton,
-    /// Searches for forms in which separators have no meaning, and skips separators.
+    /// Skips separators, which have no meaning in these forms.
     folded: Option<Automaton>,
     labels: Vec<Arc<str>>,
 }
 
-/// A value that a scrubber searches for.
 pub(super) struct SearchedValue<'a> {
     pub(super) value: &'a [u8],
     pub(super) label: &'a str,
     pub(super) look: SearchMode,
 }
 
-/// How a scrubber searches for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchMode {
-    /// In every encoding, and in pieces.
     Forms,
-    /// As it is, chunk by chunk: the automaton has one state for each byte.
+    /// The automaton has one state for each byte.
     Chunks,
 }
 
-/// Many patterns, each with a label.
 struct Automaton {
     nfa: NFA,
     start: StateID,
-    /// Maps each pattern to an index of the scrubber's labels.
     label_of: Vec<usize>,
     longest: usize,
 }
@@ -82,8 +75,7 @@ impl Automaton {
         self.nfa.next_state(Anchored::No, state, byte)
     }
 
-    /// Returns the length and the label of the longest pattern that ends in `state`. The automaton lists the longest
-    /// one first.
+    /// Length and label of the longest pattern, which the automaton lists first.
     fn ended(&self, state: StateID) -> Option<(usize, usize)> {
         if !self.nfa.is_match(state) {
             return None;
@@ -97,7 +89,7 @@ impl Automaton {
 }
 
 impl Scrubber {
-    /// Fails only if there is more to search for than an automaton can hold.
+    /// Fails only if an automaton cannot hold everything.
     pub(super) fn new<'a>(
         needles: impl IntoIterator<Item = SearchedValue<'a>>,
     ) -> anyhow::Result<Self> {
@@ -134,7 +126,7 @@ impl Scrubber {
         })
     }
 
-    /// The scrubber of all values of `secrets`, built once. That takes time in proportion to their bytes.
+    /// Built once, in time proportional to the bytes.
     pub fn of_secrets(secrets: &Secrets) -> anyhow::Result<Arc<Self>> {
         let kept = secrets.scrubber();
         if let Some(known) = kept.and_then(OnceLock::get) {
@@ -159,7 +151,7 @@ impl Scrubber {
         ))
     }
 
-    /// Returns `bytes` with labels in place of values; `None` if none was found.
+    /// `None` if no value was found.
     pub fn scrub(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         if !self.finds(bytes) {
             return None;
@@ -188,7 +180,7 @@ impl Scrubber {
     }
 }
 
-/// Scrubs bytes that arrive in chunks; finds a value that is split between chunks too.
+/// Finds values that are split between chunks.
 pub struct ScrubStream {
     scrubber: Arc<Scrubber>,
     pending: PendingBytes,
@@ -200,30 +192,27 @@ impl ScrubStream {
         Self { scrubber, pending }
     }
 
-    /// Returns what, of the bytes held back and of `chunk`, can no longer be part of a value.
+    /// Returns what can no longer be part of a value.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(chunk.len());
         self.pending.push(&self.scrubber, chunk, &mut out);
         out
     }
 
-    /// Returns what is still held back.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.pending.finish(&self.scrubber, &mut out);
         out
     }
 
-    /// Returns whether a value was found so far.
     pub fn found(&self) -> bool {
         self.pending.found
     }
 }
 
-/// A search that skips separators.
 struct FoldedSearch {
     state: StateID,
-    /// Positions of the last bytes that are not separators, as many as the longest pattern has.
+    /// Positions of non-separators, as many as the longest pattern has.
     places: VecDeque<u64>,
     separators: usize,
 }
@@ -237,7 +226,7 @@ impl FoldedSearch {
         }
     }
 
-    /// Consumes the byte at `at`. Returns the start and the label of the longest form that ends there.
+    /// Start and label of the longest form that ends at `at`.
     fn push(&mut self, automaton: &Automaton, at: u64, byte: u8) -> Option<(u64, usize)> {
         if SEPARATORS.contains(&byte) && self.state != automaton.start {
             self.separators += 1;
@@ -265,29 +254,27 @@ impl FoldedSearch {
         Some((*from, label))
     }
 
-    /// Returns whether no form has begun.
     fn is_idle(&self, automaton: &Automaton) -> bool {
         self.state == automaton.start
     }
 }
 
-/// A range of bytes that a label replaces.
 struct ReplacedRange {
     from: u64,
     to: u64,
     label: usize,
 }
 
-/// Bytes that may still turn out to be part of a value.
+/// Bytes that may still be part of a value.
 struct PendingBytes {
     state: StateID,
     fold: Option<FoldedSearch>,
     window: VecDeque<u8>,
     /// Position of the window's first byte.
     first: u64,
-    /// Covered ranges of the window, sorted and disjoint.
+    /// Sorted and disjoint.
     covered: VecDeque<ReplacedRange>,
-    /// The last label written, while the bytes that it replaces pass.
+    /// Label of the bytes that pass now.
     open: Option<usize>,
     found: bool,
 }
@@ -337,8 +324,7 @@ impl PendingBytes {
         }
     }
 
-    /// Covers the bytes from `from` up to `to`; no other range ends later. Ranges within it are merged into it, so that
-    /// each range is added and removed once.
+    /// No other range ends later. Ranges within are merged, so that each is added and removed once.
     fn cover(&mut self, from: u64, to: u64, label: usize) {
         self.found = true;
         let mut from = from.max(self.first);
@@ -395,7 +381,6 @@ impl PendingBytes {
     }
 }
 
-/// The label that replaces the value of the secret `name`.
 pub(super) fn label(name: &str) -> String {
     format!("[secret {name}]")
 }
@@ -408,8 +393,8 @@ fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Returns every half of a short value. For a longer one, returns a quarter from each eighth on: of any half, less than
-/// an eighth is left at each end, and all pieces together have less than twice the bytes of the value.
+/// Every half of a short value, or a quarter from each eighth on of a longer one: any half has a piece, and all pieces
+/// together have less than twice the bytes.
 fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (piece, step) = if value.len() <= HALVES_OF_BYTES_MAX {
         ((value.len() / 2).max(PIECE_BYTES_MIN), 1)
@@ -419,7 +404,7 @@ fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.windows(piece).step_by(step)
 }
 
-/// Splits a value into chunks. The last one overlaps the one before it, so that no end is left.
+/// The last chunk overlaps, so that no end is left.
 fn chunks(value: &[u8]) -> Vec<Vec<u8>> {
     let size = CHUNK_BYTES
         .into_iter()

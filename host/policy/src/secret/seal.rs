@@ -8,21 +8,19 @@ use zeroize::Zeroizing;
 
 use super::private_file;
 
-/// Size of the nonce before the ciphertext, in bytes: random, and long enough never to repeat.
+/// Random, and long enough never to repeat.
 const NONCE_BYTES: usize = 24;
 
-/// Seals bytes that must not be readable on disk: XChaCha20-Poly1305, with a key in a file that only its owner can
-/// read.
+/// XChaCha20-Poly1305, with a key in a file that only its owner can read.
 #[derive(Clone)]
 pub struct SealingKey(XChaCha20Poly1305);
 
 impl SealingKey {
-    /// Reads the key in `path`, or creates it.
     pub fn read_or_make(path: &Path) -> anyhow::Result<Self> {
         private_file::read_or_make_key(path).map(|key| Self::new(&key))
     }
 
-    /// Reads the key in `path`; `None` if it does not exist.
+    /// `None` if the file is absent.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
         Ok(private_file::read_key(path)?.map(|key| Self::new(&key)))
     }
@@ -31,7 +29,7 @@ impl SealingKey {
         Self(XChaCha20Poly1305::new(key.into()))
     }
 
-    /// Seals `plain` for `purpose`; the result opens for no other purpose.
+    /// The result opens for no other `purpose`.
     pub fn seal(&self, purpose: &str, plain: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut nonce = [0; NONCE_BYTES];
         rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())
@@ -49,7 +47,7 @@ impl SealingKey {
         Ok([&nonce[..], &sealed].concat())
     }
 
-    /// Opens what was sealed for `purpose`. Fails if one byte of it, the key or the purpose differs.
+    /// Fails if one byte, the key or the purpose differs.
     pub fn open(&self, purpose: &str, sealed: &[u8]) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         let parts = sealed.split_first_chunk::<NONCE_BYTES>();
         let plain = parts.and_then(|(nonce, sealed)| {

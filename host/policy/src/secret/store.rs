@@ -10,33 +10,27 @@ use toolcell_system::private::{self, OnDisk};
 
 use super::{SealingKey, SecretValue, private_file};
 
-/// The purpose that the store is sealed for; a later format gets another one.
+/// A later format gets another purpose.
 const PURPOSE: &str = "toolcell secrets store 1";
-/// Maximum size of the file on disk, in bytes.
 const STORE_BYTES_MAX: u64 = 16 << 20;
-/// Maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Minimum size of a value, in bytes: a shorter one could not be told from ordinary text, and so not be kept out of
-/// records.
+/// Shorter values could not be told from ordinary text, and so not be kept out of records.
 const VALUE_BYTES_MIN: usize = 8;
-/// Maximum size of a value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// The secrets of this user: one sealed file, with its key in another folder. Creating it touches no file.
+/// One sealed file, with its key in another folder.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
     file: PathBuf,
     key_file: PathBuf,
 }
 
-/// Public part of a secret: everything but its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SecretEntry {
     pub name: String,
     pub set_at: Timestamp,
 }
 
-/// The unsealed content of the file.
 #[derive(Default, Serialize, Deserialize)]
 struct StoreContent {
     secrets: BTreeMap<String, StoredSecret>,
@@ -55,13 +49,12 @@ impl Drop for StoredSecret {
 }
 
 impl SecretStore {
-    /// A store in `file` with its key in `key_file`; both are created when the first secret is set.
+    /// Both files are created when the first secret is set.
     pub fn new(file: PathBuf, key_file: PathBuf) -> Self {
         Self { file, key_file }
     }
 
-    /// Checks that `name` is valid: letters, digits, `_`, `-` and `.`, because a name appears in grants, error messages
-    /// and `[secret NAME]`.
+    /// Permits letters, digits, `_`, `-` and `.`: the name appears in grants, error messages and `[secret NAME]`.
     pub fn check_name(name: &str) -> anyhow::Result<()> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         ensure!(
@@ -74,7 +67,7 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Checks that `value` can be a secret. The error does not quote it.
+    /// The error does not quote the value.
     pub fn check_value(value: &SecretValue) -> anyhow::Result<()> {
         let value = value.expose();
         ensure!(
@@ -92,7 +85,6 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Sets `name`; returns whether it was set before.
     pub fn set(&self, name: &str, value: &SecretValue) -> anyhow::Result<bool> {
         Self::check_name(name)?;
         Self::check_value(value)?;
@@ -105,7 +97,6 @@ impl SecretStore {
         })
     }
 
-    /// Removes `name`; returns whether it was set.
     pub fn remove(&self, name: &str) -> anyhow::Result<bool> {
         Self::check_name(name)?;
         if !self.file.exists() {
@@ -114,7 +105,7 @@ impl SecretStore {
         self.change(|content| content.secrets.remove(name).is_some())
     }
 
-    /// Lists the secrets by name, without their values.
+    /// Sorted by name, without values.
     pub fn list(&self) -> anyhow::Result<Vec<SecretEntry>> {
         let content = self.read()?;
         Ok(content
@@ -127,7 +118,7 @@ impl SecretStore {
             .collect())
     }
 
-    /// Returns the values of `names`, in their order; `None` for one that is not set.
+    /// In the order of `names`; `None` for one that is not set.
     pub fn values(&self, names: &[&str]) -> anyhow::Result<Vec<Option<SecretValue>>> {
         if names.is_empty() {
             return Ok(Vec::new());
@@ -165,7 +156,7 @@ impl SecretStore {
         content.with_context(|| format!("the secret store is of another version; {}", fix()))
     }
 
-    /// Changes the content under a file lock, so that concurrent processes lose no update.
+    /// Locks a file, so that concurrent processes lose no update.
     fn change<T>(&self, change: impl FnOnce(&mut StoreContent) -> T) -> anyhow::Result<T> {
         let folder = self
             .file
@@ -194,7 +185,7 @@ impl SecretStore {
 }
 
 impl StoreContent {
-    /// An upper bound of its size as JSON, in bytes: a buffer that grows would leave copies in memory.
+    /// An upper bound, as JSON: a buffer that grows would leave copies in memory.
     fn size(&self) -> usize {
         let of = |(name, kept): (&String, &StoredSecret)| name.len() + kept.value.len() * 6 + 128;
         self.secrets.iter().map(of).sum::<usize>() + 64

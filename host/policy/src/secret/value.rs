@@ -5,8 +5,7 @@ use zeroize::Zeroizing;
 
 use super::Scrubber;
 
-/// The value of one secret. `Debug` does not print it, it cannot be serialised or compared, and it is wiped from memory
-/// with its last copy.
+/// `Debug` does not print it, it cannot be serialised or compared, and it is wiped from memory with its last copy.
 ///
 /// ```
 /// use toolcell_policy::secret::SecretValue;
@@ -18,12 +17,11 @@ use super::Scrubber;
 pub struct SecretValue(Arc<Zeroizing<String>>);
 
 impl SecretValue {
-    /// Keeps `value`.
     pub fn new(value: String) -> Self {
         Self(Arc::new(Zeroizing::new(value)))
     }
 
-    /// The value itself. The caller is responsible for where it goes.
+    /// The caller is responsible for where the value goes.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -35,7 +33,7 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// The secrets that one call may use, by name. Empty for most calls, at no cost.
+/// Secrets of one call, by name; usually empty, at no cost.
 ///
 /// ```
 /// use toolcell_policy::secret::{SecretValue, Secrets};
@@ -49,12 +47,11 @@ pub struct Secrets(Option<Arc<SecretMap>>);
 
 struct SecretMap {
     values: Vec<(String, SecretValue)>,
-    /// Made when it is first needed.
     scrubber: OnceLock<Arc<Scrubber>>,
 }
 
 impl Secrets {
-    /// The secrets `values`, each with its name. Of several with one name, the first counts.
+    /// Of several with one name, the first counts.
     pub fn new(values: Vec<(String, SecretValue)>) -> Self {
         Self((!values.is_empty()).then(|| {
             Arc::new(SecretMap {
@@ -64,18 +61,15 @@ impl Secrets {
         }))
     }
 
-    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The value of the secret `name`.
     pub fn get(&self, name: &str) -> Option<&SecretValue> {
         self.iter()
             .find_map(|(known, value)| (known == name).then_some(value))
     }
 
-    /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
         self.0
             .iter()
@@ -83,7 +77,6 @@ impl Secrets {
             .map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Where the scrubber of these values is kept; `None` without any value.
     pub(super) fn scrubber(&self) -> Option<&OnceLock<Arc<Scrubber>>> {
         self.0.as_ref().map(|held| &held.scrubber)
     }

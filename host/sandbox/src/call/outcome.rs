@@ -1,4 +1,4 @@
-//! The outcome of a call: what a guest answered, held against the output limit, a cancellation, and what the sandbox denied.
+//! The outcome of a call, from a guest's answer, its limits and denials.
 
 use serde_json::json;
 use toolcell_executor::{GuestOutcome, GuestOutput};
@@ -8,12 +8,12 @@ use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, Par
 use crate::bindings::tool::toolcell::tool::types as wit;
 use crate::trap::CallDenial;
 
-/// Maximum length of a guest's error code and message, in characters.
+/// In characters.
 const CODE_CHARS_MAX: usize = 64;
 pub(crate) const MESSAGE_CHARS_MAX: usize = 4_000;
 
-/// Gives a call that failed after the sandbox denied it something the sandbox's verdict. `has_failed`: a partial outcome
-/// is a failure, whose output is kept.
+/// The sandbox's verdict on a call that failed after a denial. `has_failed`: a partial outcome is a failure,
+/// whose output is kept.
 pub(super) fn heed_denials(
     outcome: Result<GuestOutcome, Refusal>,
     denied: Option<CallDenial>,
@@ -50,7 +50,6 @@ pub(super) fn name_request(
     outcome
 }
 
-/// `true` if a partial outcome has the error of a call that failed as a whole.
 pub(super) fn has_failed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Partial(partial) => {
@@ -116,7 +115,7 @@ pub(super) fn accept(outcome: Outcome, bytes: MeteredUsage) -> Result<GuestOutco
     })
 }
 
-/// Turns what a guest answers after it was asked to stop into the end `asked` that keeps the output.
+/// A guest that answers after it was asked to stop keeps its output.
 pub(super) fn heed_stop(outcome: GuestOutcome, asked: Option<Refusal>) -> GuestOutcome {
     let Some(refusal) = asked else { return outcome };
     match outcome {
@@ -127,7 +126,7 @@ pub(super) fn heed_stop(outcome: GuestOutcome, asked: Option<Refusal>) -> GuestO
     }
 }
 
-/// Converts a guest's error, with its texts cut, and without a code that is the host's alone. A class that the host does not know becomes `otherwise`.
+/// Cuts texts, and drops a code that is the host's alone. An unknown class becomes `otherwise`.
 pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refusal {
     let class = match error.class {
         wit::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
@@ -157,8 +156,7 @@ pub(super) fn guest_error(error: wit::ToolError, otherwise: ErrorClass) -> Refus
     refusal
 }
 
-/// Cuts an error code, and replaces all but visible ASCII, because terminals show it and would interpret control
-/// characters.
+/// Replaces all but visible ASCII, because terminals would interpret control characters.
 pub(crate) fn plain(code: &str) -> String {
     code.chars()
         .take(CODE_CHARS_MAX)

@@ -13,11 +13,10 @@ use super::RequestSecrets;
 use super::credentials::BodyScrubber;
 use super::gate::NetworkGate;
 
-/// A guest's body with new framing: exactly its length, if that is known or was declared, or chunks. Empty writes and trailers are not
-/// sent.
+/// Exactly the body's length, if known or declared, or chunks. Empty writes and trailers are not sent.
 pub(super) struct RequestBody {
     body: WasiBody,
-    /// Bytes that are still to come, if their number is known.
+    /// Bytes to come; `None` if unknown.
     left: Option<u64>,
 }
 
@@ -71,16 +70,13 @@ impl Body for RequestBody {
     }
 }
 
-/// The body of a response, with timeouts. Trailers are dropped.
+/// Trailers are dropped.
 pub(super) struct ResponseBody {
     body: Incoming,
     gate: Arc<NetworkGate>,
-    /// Timeout between two pieces.
     patience: Duration,
-    /// Deadline of the whole exchange.
     deadline: Instant,
     alarm: Pin<Box<Sleep>>,
-    /// `Some` in a call with secrets.
     scrubber: Option<BodyScrubber>,
 }
 
@@ -109,7 +105,6 @@ impl ResponseBody {
         answered
     }
 
-    /// Returns what the guest may see by now.
     fn shown(&mut self, data: Bytes) -> Bytes {
         match &mut self.scrubber {
             Some(scrubber) => scrubber.push(&data).into(),
@@ -117,7 +112,6 @@ impl ResponseBody {
         }
     }
 
-    /// Returns what was held back, at the end of the body.
     fn rest(&mut self) -> Option<Bytes> {
         let rest: Bytes = self.scrubber.take()?.finish().into();
         (!rest.is_empty()).then_some(rest)

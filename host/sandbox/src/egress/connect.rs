@@ -13,17 +13,14 @@ use super::meter::MeteredSocket;
 use super::target::RequestTarget;
 use super::tls::TlsFailure;
 
-/// Maximum number of addresses of one host that are tried, one after another.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
 pub(super) type Socket = MeteredSocket;
 
-/// A connection that is ready for a request.
 pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// Connects to the host of `target`: looks it up once, vets its addresses, and speaks TLS for `https`. `patience` is
-/// the time to connect, for all its addresses together.
+/// Looks the host up once and vets its addresses. `patience` is for all of them together.
 pub(super) async fn open(
     gate: &Arc<NetworkGate>,
     target: &RequestTarget,
@@ -80,7 +77,6 @@ async fn look_up(gate: &NetworkGate, target: &RequestTarget) -> Result<Vec<IpAdd
     }
 }
 
-/// Connects to the first address that answers. Each gets an equal share of `patience`.
 async fn connect(
     target: &RequestTarget,
     addresses: &[IpAddr],

@@ -9,8 +9,7 @@ use toolcell_policy::{SecretPlacement, SecretUse};
 use url::form_urlencoded;
 use wasmtime_wasi_http::Error;
 
-/// The secrets that requests of one call carry, each to its own origin. They are added after a request was vetted, and
-/// removed from every response before the guest sees it, so that the guest never holds them.
+/// Added after a request was vetted, and removed from every response, so that the guest never holds them.
 pub(crate) struct RequestSecrets {
     uses: Vec<SecretUse>,
     secrets: Secrets,
@@ -19,7 +18,7 @@ pub(crate) struct RequestSecrets {
 }
 
 impl RequestSecrets {
-    /// Returns `None` for a call without secrets.
+    /// `None` for a call without secrets.
     pub(crate) fn new(uses: &[SecretUse], secrets: Secrets) -> anyhow::Result<Option<Self>> {
         if uses.is_empty() {
             return Ok(None);
@@ -33,7 +32,7 @@ impl RequestSecrets {
         }))
     }
 
-    /// `true` if the secret `name` was granted for an origin.
+    /// `true` if the secret was granted for an origin.
     pub(super) fn hold(&self, name: &str) -> bool {
         self.uses.iter().any(|granted| granted.name == name)
     }
@@ -43,8 +42,7 @@ impl RequestSecrets {
         self.found.load(Ordering::Relaxed)
     }
 
-    /// Adds to a request to `origin` the secrets that were granted for exactly that origin. They replace what the guest
-    /// wrote in the same place.
+    /// Only for exactly `origin`; secrets replace what the guest wrote in the same place.
     pub(super) fn put_into(
         &self,
         origin: &Origin,
@@ -80,7 +78,7 @@ impl RequestSecrets {
         Ok(())
     }
 
-    /// Removes secrets from the head of a response, and refuses a compressed body, in which none could be found.
+    /// Refuses a compressed body, in which no secret could be found.
     pub(super) fn scrub_head(&self, headers: &mut HeaderMap) -> Result<(), Error> {
         let plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
         if !headers.get_all(CONTENT_ENCODING).iter().all(plain) && guard!("compressed_bodies") {
@@ -111,7 +109,6 @@ impl RequestSecrets {
         found
     }
 
-    /// Returns a scrubber for the body of a response, chunk by chunk.
     pub(super) fn scrub_body(&self) -> BodyScrubber {
         BodyScrubber {
             stream: ScrubStream::new(Arc::clone(&self.scrubber)),
@@ -120,28 +117,24 @@ impl RequestSecrets {
     }
 }
 
-/// Removes secrets from a body as it arrives.
 pub(super) struct BodyScrubber {
     stream: ScrubStream,
     found: Arc<AtomicBool>,
 }
 
 impl BodyScrubber {
-    /// Returns what can be shown of `chunk`, and of what was held back before; it may be empty.
     pub(super) fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         let shown = self.stream.push(chunk);
         self.found.fetch_or(self.stream.found(), Ordering::Relaxed);
         shown
     }
 
-    /// Returns what was held back until the end.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         self.stream.finish()
     }
 }
 
-/// Returns `path_and_query` with exactly one parameter `key`, because the server might read a second one that the guest
-/// wrote.
+/// Leaves exactly one parameter `key`, because the server might read a second one that the guest wrote.
 fn with_parameter(path_and_query: &str, key: &str, value: &str) -> String {
     let (path, query) = path_and_query
         .split_once('?')

@@ -18,12 +18,10 @@ use super::gate::NetworkGate;
 use super::target::RequestTarget;
 use super::{ConnectionFuture, ExchangeResult};
 
-/// Maximum number of headers of a response; hyper keeps an index of that size.
+/// Hyper keeps an index of that size.
 const RESPONSE_HEADERS_MAX: usize = 128;
-/// Smallest buffer that hyper accepts, in bytes, and therefore the smallest limit of a response's head.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 
-/// Does what [`exchange`] does, and notes how it ended.
 pub(super) async fn send(
     gate: Arc<NetworkGate>,
     request: Request<WasiBody>,
@@ -34,8 +32,7 @@ pub(super) async fn send(
     answer
 }
 
-/// Sends a guest's request, if it is allowed, and waits for the head of the response. The connection that comes with it
-/// must be polled for as long as the body is read, and closes when it is dropped.
+/// The connection must be polled for as long as the body is read, and closes when it is dropped.
 async fn exchange(
     gate: Arc<NetworkGate>,
     request: Request<WasiBody>,
@@ -92,7 +89,6 @@ async fn exchange(
     Ok((response, connection))
 }
 
-/// Timeouts of a request: the guest's own where they are shorter than the limits.
 struct RequestTimeouts {
     connect: Duration,
     first_byte: Duration,
@@ -115,8 +111,6 @@ impl RequestTimeouts {
     }
 }
 
-/// Builds the request that is sent: in origin-form, with toolcell's own `Host` and framing, and with the secrets that
-/// were granted for its origin.
 fn outgoing(
     gate: &NetworkGate,
     target: &RequestTarget,
@@ -162,7 +156,7 @@ fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
 
 type ConnectionDriver = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// Speaks HTTP/1.1 over `stream` until the head of the response has arrived.
+/// Speaks HTTP/1.1 until the head of the response has arrived.
 async fn ask(
     gate: &Arc<NetworkGate>,
     stream: Box<dyn ByteStream>,
@@ -219,7 +213,6 @@ fn failed(gate: &NetworkGate, error: &hyper::Error) -> Error {
     gate.explain(otherwise)
 }
 
-/// The method for the diagnostic output; a guest can make one of anything that it has.
 fn known(method: &Method) -> &str {
     match *method {
         Method::GET

@@ -17,12 +17,11 @@ use crate::trap::CallDenial;
 use super::target::RequestTarget;
 use super::{NetworkResources, RequestSecrets, headers, machine};
 
-/// Maximum number of denials of one call that are recorded one by one; a guest can cause many more.
 const DENIALS_RECORDED_MAX: u64 = 32;
-/// Maximum length of a request's target in records, in characters.
+/// In characters, for records.
 const TARGET_CHARS_MAX: usize = 300;
 
-/// The gate between one call and the network: what the call may send, what it has used, what it was denied.
+/// Stands between one call and the network: permissions, usage and denials.
 pub(crate) struct NetworkGate {
     network: Network,
     pub(super) credentials: Option<RequestSecrets>,
@@ -37,7 +36,6 @@ pub(crate) struct NetworkGate {
     limited: AtomicBool,
     denials: AtomicU64,
     last: Mutex<Option<CallDenial>>,
-    /// Why the last request failed, if it did.
     failed: Mutex<Option<String>>,
     touched: Mutex<TouchList>,
 }
@@ -75,7 +73,6 @@ impl NetworkGate {
         &self.limits
     }
 
-    /// Returns what was used; `None` if the guest sent no request.
     pub(crate) fn usage(&self) -> Option<NetworkUsage> {
         let metered = |meter: &AtomicU64, limit| MeteredUsage {
             used: meter.load(Ordering::Relaxed),
@@ -90,7 +87,7 @@ impl NetworkGate {
         })
     }
 
-    /// Counts what a call consumed that the guest made.
+    /// Counts what a call that the guest made consumed.
     pub(crate) fn charge(&self, below: &NetworkUsage) {
         self.requests
             .fetch_add(below.requests.used, Ordering::Relaxed);
@@ -100,12 +97,10 @@ impl NetworkGate {
             .fetch_add(below.received_bytes.used, Ordering::Relaxed);
     }
 
-    /// The requests that were allowed.
     pub(crate) fn touched(&self) -> TouchList {
         locked(&self.touched).clone()
     }
 
-    /// Notes a request that is about to be sent, without its query and its secrets, and returns its place in the list.
     pub(super) fn requested(&self, target: &RequestTarget) -> Option<usize> {
         let what = format!(
             "{} {}{}",
@@ -116,7 +111,6 @@ impl NetworkGate {
         locked(&self.touched).note(Touch::Requested, what)
     }
 
-    /// Notes the answer to the request at `place`.
     pub(super) fn answered(&self, place: Option<usize>, status: StatusCode) {
         if let Some(place) = place {
             locked(&self.touched).answered(place, status.as_u16());
@@ -128,29 +122,26 @@ impl NetworkGate {
         self.credentials.as_ref().is_some_and(RequestSecrets::found)
     }
 
-    /// `true` if a request of the call can carry the secret `name`.
     pub(crate) fn carries(&self, name: &str) -> bool {
         self.credentials
             .as_ref()
             .is_some_and(|credentials| credentials.hold(name))
     }
 
-    /// Returns the last denial.
     pub(crate) fn denied(&self) -> Option<CallDenial> {
         locked(&self.last).clone()
     }
 
-    /// Why the last request failed, in the words of `wasi:http`; `None` if it was answered.
+    /// The words of `wasi:http`; `None` if the last request was answered.
     pub(crate) fn failed(&self) -> Option<String> {
         locked(&self.failed).clone()
     }
 
-    /// Notes whether the last request failed.
     pub(super) fn ended(&self, failed: Option<&Error>) {
         *locked(&self.failed) = failed.map(|error| printable(&format!("{error:?}")));
     }
 
-    /// Counts a request, and decides on it before anything is looked up or sent.
+    /// Counts and decides before anything is looked up or sent.
     pub(super) fn admit(&self, parts: &Parts) -> Result<RequestTarget, Error> {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests
             && guard!("network_requests")
@@ -192,15 +183,15 @@ impl NetworkGate {
         Ok(target)
     }
 
-    /// Decides on the addresses of the host of `target`: all of them must be allowed, or none is used.
+    /// All addresses must be allowed, or none is used.
     pub(super) fn vet(&self, target: &RequestTarget, addresses: &[IpAddr]) -> Result<(), Error> {
         let mut addresses = addresses.iter().filter(|_| guard!("vet_addresses"));
         addresses
             .try_for_each(|address| self.vet_address(target, *address, machine::is_here(*address)))
     }
 
-    /// Decides again after the connection is made: one with the same address at both ends led back to this machine, by
-    /// an address or a route that was added meanwhile.
+    /// A connection with the same address at both ends led back to this machine, by an address or a route that was
+    /// added meanwhile.
     pub(super) fn vet_route(
         &self,
         target: &RequestTarget,
@@ -292,7 +283,7 @@ impl NetworkGate {
         self.record(class, target, rule, CallDenial { code, message });
     }
 
-    /// Records that the certificate of `target` was not accepted. The reason can have names of the certificate.
+    /// The certificate was not accepted; `why` can have names of the certificate.
     pub(super) fn unproven(&self, target: &RequestTarget, why: &str) -> Error {
         let why = printable(why);
         let message = format!(
@@ -307,7 +298,7 @@ impl NetworkGate {
         Error::TlsCertificateError
     }
 
-    /// Records that a limit on all requests of the call was exceeded, and returns `error`.
+    /// Records a limit on all requests of the call, and returns `error`.
     pub(super) fn over(&self, code: ErrorCode, what: &str, error: Error) -> Error {
         if !self.limited.swap(true, Ordering::Relaxed) {
             let message = format!("the tool is over a limit of the network: {what}");
@@ -334,7 +325,7 @@ impl NetworkGate {
     }
 }
 
-/// Returns method and origin only, because the path may hold confidential data.
+/// Method and origin only, because the path may hold confidential data.
 fn shown(target: &RequestTarget) -> String {
     format!("{} {}", target.method, target.origin)
 }

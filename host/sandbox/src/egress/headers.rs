@@ -1,13 +1,12 @@
 use http::{HeaderMap, HeaderName};
 use toolcell_spec::CONNECTION_HEADERS;
 
-/// `true` if only toolcell writes the header; a guest can neither set nor see it.
+/// Only toolcell writes the header; a guest can neither set nor see it.
 pub(super) fn is_ours(name: &HeaderName) -> bool {
     guard!("framing_headers") && CONNECTION_HEADERS.contains(&name.as_str())
 }
 
-/// Returns the first header that carries a credential. A guest may send none, because a credential that it holds was
-/// leaked to it.
+/// A guest may send no credential, because one that it holds was leaked to it.
 pub(super) fn credential(headers: &HeaderMap) -> Option<&'static str> {
     const CREDENTIALS: [&str; 6] = [
         "authorization",

@@ -1,8 +1,5 @@
-//! Determines which addresses lead back to this machine, and to this process.
-//!
-//! The kernel is asked about the one address that a request goes to, at the time of the request, because a list of
-//! interfaces that was read earlier lacks addresses that were added since, and addresses that are routed here without
-//! an interface.
+//! Determines which addresses lead back to this machine, and to this process. The kernel is asked at each request,
+//! because an earlier list of interfaces lacks later addresses, and addresses routed here without an interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
@@ -11,18 +8,16 @@ use toolcell_policy::network::reached;
 
 use crate::locked;
 
-/// Addresses at which this process listens. They belong to the process, because a host is built before its server has a
-/// port, and is replaced while the server keeps it.
+/// The process keeps them, because a host is built before its server has a port.
 static LISTENING: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
 
-/// Addresses that no machine has, from the blocks for documentation (RFC 5737, RFC 3849).
+/// No machine has them: they are for documentation (RFC 5737, RFC 3849).
 const NOWHERE_4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 const NOWHERE_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0);
-/// The discard port (RFC 863). A UDP socket that is connected sends nothing.
+/// RFC 863. A UDP socket that is connected sends nothing.
 const DISCARD: u16 = 9;
 
-/// Registers an address at which this process listens, until this is dropped: no tool connects there, whatever was
-/// granted.
+/// Registers an address at which this process listens, until dropped: no tool connects there, whatever was granted.
 ///
 /// ```
 /// use std::net::TcpListener;
@@ -39,7 +34,7 @@ const DISCARD: u16 = 9;
 pub struct ListenGuard(SocketAddr);
 
 impl ListenGuard {
-    /// Registers `address`; an unspecified one means every address of this machine.
+    /// An unspecified address means every address of this machine.
     pub fn at(address: SocketAddr) -> Self {
         locked(&LISTENING).push(address);
         Self(address)
@@ -55,7 +50,6 @@ impl Drop for ListenGuard {
     }
 }
 
-/// `true` if this process listens at `address`; `here` if it is an address of this machine.
 pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     let ip = reached(address.ip());
     locked(&LISTENING).iter().any(|own| {
@@ -65,7 +59,7 @@ pub(super) fn listens_at(address: SocketAddr, here: bool) -> bool {
     })
 }
 
-/// `true` if `address` is one of this machine's own. It takes microseconds, because nothing is sent.
+/// Sends nothing, and takes microseconds.
 pub(super) fn is_here(address: IpAddr) -> bool {
     let address = reached(address);
     if address.is_loopback() || address.is_unspecified() {
@@ -84,7 +78,7 @@ fn binds(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// `true` if the kernel would use the destination itself as the source address.
+/// The kernel would use the destination itself as the source address.
 fn routed_back(address: IpAddr) -> bool {
     let unspecified = if address.is_ipv4() {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)

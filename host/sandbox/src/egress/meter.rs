@@ -11,8 +11,7 @@ use wasmtime_wasi_http::Error;
 
 use super::gate::NetworkGate;
 
-/// A connection whose bytes are counted where they leave and enter the machine: handshakes, heads, chunk sizes and
-/// bodies alike, so that no part of a response can grow without a limit.
+/// Counts bytes where they leave and enter the machine, so that no part of a response can grow without a limit.
 pub(super) struct MeteredSocket {
     socket: TcpStream,
     gate: Arc<NetworkGate>,
@@ -25,7 +24,7 @@ impl MeteredSocket {
 }
 
 impl NetworkGate {
-    /// Returns the error of a connection that failed: a limit that was exceeded, or `otherwise`.
+    /// Returns the limit that was exceeded, or `otherwise`.
     pub(super) fn explain(&self, otherwise: Error) -> Error {
         let limits = self.limits();
         let used = |meter: &AtomicU64| meter.load(Ordering::Relaxed);

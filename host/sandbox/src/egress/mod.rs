@@ -1,9 +1,9 @@
-//! Outgoing HTTP of guests. A `wasi:http` request is decided on, its host is looked up once, every address is vetted,
-//! and the connection goes to a vetted address, with the certificate checked against the name. Only path, query,
-//! headers and body are sent as the guest wrote them: toolcell writes the request line, `Host` and the framing.
+//! Outgoing HTTP of guests. The host of a request is looked up once, every address is vetted, and the connection goes
+//! to a vetted one, with the certificate checked against the name. Toolcell writes the request line, `Host` and the
+//! framing.
 //!
-//! HTTP/1.1 only, one connection for each request, no redirects, no cookies, no proxies. Everything that a request
-//! holds belongs to futures of the call, so that dropping the store closes its sockets.
+//! HTTP/1.1 only, one connection for each request, no redirects, cookies or proxies. A request's futures belong to the
+//! call, so that dropping the store closes its sockets.
 
 mod body;
 mod connect;
@@ -46,7 +46,6 @@ pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse};
 
 use tls::TlsClient;
 
-/// Bytes that a guest may hand over in one write to a request's body, and writes that may wait to be sent.
 const BODY_CHUNK_BYTES: usize = 64 << 10;
 const BODY_CHUNKS_WAITING: usize = 1;
 
@@ -64,9 +63,8 @@ const BODY_CHUNKS_WAITING: usize = 1;
 /// ```
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
-    /// Resolver of host names.
     pub resolver: Arc<dyn Resolver>,
-    /// PEM file of certificates that are trusted in addition to the public ones.
+    /// PEM file, trusted in addition to the public roots.
     pub extra_roots: Option<PathBuf>,
 }
 
@@ -79,7 +77,6 @@ impl Default for NetworkSettings {
     }
 }
 
-/// The network state that all calls share.
 pub(super) struct NetworkResources {
     resolver: Arc<dyn Resolver>,
     tls: TlsClient,
@@ -94,11 +91,9 @@ impl NetworkResources {
     }
 }
 
-/// The `wasi:http` world of one call.
 pub(super) struct Egress {
     fields: WasiHttpCtx,
     header_bytes: usize,
-    /// Host memory kept for the guest, charged to its limit.
     held: Option<MemoryCharge>,
     hooks: EgressHooks,
 }
@@ -108,12 +103,10 @@ struct EgressHooks {
     gate: Option<Arc<NetworkGate>>,
 }
 
-/// The response to a request, and the future that drives its connection.
 type ExchangeResult = Result<(Response<WasiBody>, ConnectionFuture), Error>;
 type ConnectionFuture = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl Egress {
-    /// Sends requests through `gate`; without one, denies them.
     pub(super) fn new(gate: Option<Arc<NetworkGate>>) -> Self {
         let known = gate.as_ref().map(|gate| gate.limits().header_bytes);
         let header_bytes = known.unwrap_or(NetworkLimits::default().header_bytes);
@@ -132,7 +125,6 @@ impl Egress {
         self.hooks.gate.as_deref()
     }
 
-    /// Returns the gate for a request that the host sends for the guest.
     pub(super) fn shared_gate(&self) -> Option<Arc<NetworkGate>> {
         self.hooks.gate.clone()
     }

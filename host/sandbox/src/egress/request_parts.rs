@@ -1,6 +1,5 @@
-//! `wasi:http/types`, with what the host keeps for a guest charged to the memory limit of its call: headers, requests, and what
-//! waits of their bodies. wasmtime-wasi-http keeps all of it outside of the guest's memory. Each part has a maximum size, and is
-//! charged as if it had that size, because what fills it later is not seen here.
+//! `wasi:http/types`, with what the host keeps for a guest charged to its call's memory limit. Each part is charged at
+//! its maximum size, because what fills it later is not seen here.
 
 use std::any::Any;
 
@@ -18,19 +17,15 @@ use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpCtxView, WasiHttpView};
 
 use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, StoreState, target};
 
-/// The interfaces, with the version that wasmtime-wasi-http implements.
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 const INTERFACE: &str = "wasi:http/types@0.2.12";
-/// How much larger headers are in memory than they count: tables double when they grow, and have an index.
+/// Headers in memory take more than they count: tables double when they grow, and have an index.
 const FIELDS_GROWTH: usize = 4;
-/// Size of the path and the authority of a request, which the crate `http` bounds, and of its method, in bytes.
+/// Path, authority and method; the crate `http` bounds the former two.
 const TARGET_BYTES: usize = 128 << 10;
-/// Size of what waits of the body of a request, in bytes: the chunks of the channel, which has a place more, and the one that
-/// the guest writes.
+/// The channel's chunks, with a place more, and the one that the guest writes.
 const BODY_BYTES: usize = (BODY_CHUNKS_WAITING + 2) * BODY_CHUNK_BYTES;
-/// Size of a piece of the body of a response, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// Maximum length of a method, in bytes.
 const METHOD_BYTES_MAX: usize = 64;
 
 /// The host keeps more for the guest than its memory limit allows.
@@ -38,7 +33,6 @@ const METHOD_BYTES_MAX: usize = 64;
 #[error("no memory is left for headers and bodies of requests")]
 struct NoMemory;
 
-/// Adds the interface to `linker`.
 pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     types::add_to_linker::<_, WasiHttp>(linker, &types::LinkOptions::default(), StoreState::http)?;
     // Functions that make and drop these parts replace the interface's own.
@@ -48,8 +42,8 @@ pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result
     replaced
 }
 
-/// Adds `wasi:http/outgoing-handler` to `linker`. A request without a body says no length: toolcell writes the framing, and
-/// wasmtime-wasi-http would end the request with the error of one that is too large.
+/// A request without a body says no length: toolcell writes the framing, and wasmtime-wasi-http would end the request
+/// as too large.
 pub(crate) fn add_handler_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     outgoing_handler::add_to_linker::<_, WasiHttp>(linker, StoreState::http)?;
     linker.allow_shadowing(true);
@@ -172,7 +166,6 @@ fn of_requests(interface: &mut LinkerInstance<'_, StoreState>) -> wasmtime::Resu
     )
 }
 
-/// Replaces what happens when a guest drops the resource `name`.
 fn drops<T: 'static>(
     interface: &mut LinkerInstance<'_, StoreState>,
     name: &str,
@@ -183,7 +176,6 @@ fn drops<T: 'static>(
     })
 }
 
-/// Replaces the function `name`, which makes or changes a part.
 fn function<A, R>(
     interface: &mut LinkerInstance<'_, StoreState>,
     name: &str,
@@ -198,7 +190,6 @@ where
     })
 }
 
-/// Does what changes the parts that the host keeps, and charges them anew.
 fn changed<T>(
     mut store: StoreContextMut<'_, StoreState>,
     change: impl FnOnce(&mut Http<'_>) -> wasmtime::Result<T>,
@@ -216,7 +207,6 @@ fn changed<T>(
     Ok(made)
 }
 
-/// Maximum size of what the host keeps for `part`, in bytes; `fields` is the maximum for headers.
 fn size(part: &(dyn Any + Send), fields: usize) -> usize {
     let body = |is_there: bool| if is_there { BODY_BYTES + fields } else { 0 };
     if part.is::<FieldMap>() {

@@ -19,7 +19,7 @@ pub use c_library::SystemResolver;
 #[cfg(feature = "resolver")]
 pub use name_servers::SystemResolver;
 
-/// Maximum number of addresses that are read from one answer. Few are ever tried.
+/// Read from one answer; few are ever tried.
 const ADDRESSES_MAX: usize = 32;
 
 /// Looks names up.
@@ -44,7 +44,6 @@ const ADDRESSES_MAX: usize = 32;
 /// }
 /// ```
 pub trait Resolver: Debug + Send + Sync {
-    /// Returns every address of `name`, which is in lower case, without a final dot. Dropping the future ends the
-    /// look-up.
+    /// `name` is in lower case, without a final dot. Dropping the future ends the look-up.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }

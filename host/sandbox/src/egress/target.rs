@@ -3,13 +3,11 @@ use http::{Method, Uri};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use toolcell_policy::network::{METHOD_CHARS_MAX, NetworkRequest, Origin, OriginError};
 
-/// Maximum length of path and query together, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
 /// What is escaped, beside all letters beyond ASCII.
 const ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
 
-/// Returns a path, a query or both, with what only URLs for people have as they are escaped for servers: spaces, and letters
-/// beyond ASCII. What is escaped already stays, and so does what no request may have.
+/// Escapes spaces, and letters beyond ASCII; what no request may have stays.
 pub(super) fn escaped(text: &str) -> String {
     if text.len() > PATH_BYTES_MAX {
         // It is refused where it is used.
@@ -18,18 +16,17 @@ pub(super) fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
-/// Where a request goes, parsed once and from one place, so that what is vetted is what is sent.
+/// Parsed once and from one place, so that what is vetted is what is sent.
 #[derive(Clone, Debug)]
 pub(super) struct RequestTarget {
     pub(super) origin: Origin,
     pub(super) method: Method,
-    /// Path and query; begins with `/`.
     path_and_query: String,
     path_bytes: usize,
 }
 
 impl RequestTarget {
-    /// Parses the target of a guest's request; the error is the rule that its form breaks.
+    /// The error is the rule that the form breaks.
     pub(super) fn from_parts(parts: &Parts) -> Result<Self, &'static str> {
         let origin = origin(&parts.uri).map_err(OriginError::as_str)?;
         if matches!(parts.method, Method::CONNECT | Method::TRACE)
@@ -65,7 +62,6 @@ impl RequestTarget {
         &self.path_and_query
     }
 
-    /// Returns the request in the form that rules check.
     pub(super) fn request(&self) -> NetworkRequest<'_> {
         NetworkRequest {
             origin: &self.origin,
@@ -74,7 +70,7 @@ impl RequestTarget {
         }
     }
 
-    /// Returns the value of the `Host` header.
+    /// Value of the `Host` header.
     pub(super) fn authority(&self) -> String {
         let Origin { scheme, host, port } = &self.origin;
         if *port == scheme.default_port() {

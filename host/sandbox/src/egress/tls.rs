@@ -16,10 +16,10 @@ use wasmtime_wasi_http::Error;
 
 use super::connect::Socket;
 
-/// Maximum size of a PEM bundle, in bytes; a larger file is rejected.
+/// In bytes; a larger PEM file is rejected.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// Trusted root certificates: Mozilla's program when toolcell was built, and the operator's.
+/// Trusts Mozilla's program when toolcell was built, and the operator's roots.
 pub(super) struct TlsClient {
     extra: Vec<CertificateDer<'static>>,
     /// Built when a tool first speaks TLS.
@@ -39,7 +39,7 @@ impl TlsClient {
         })
     }
 
-    /// Performs the TLS handshake over `socket` with a server that must prove to be `host`.
+    /// The server must prove to be `host`.
     pub(super) async fn handshake(
         &self,
         host: &HostName,
@@ -93,9 +93,7 @@ impl TlsClient {
     }
 }
 
-/// Why there is no TLS connection.
 pub(super) enum TlsFailure {
-    /// The certificate of the server is not accepted, with the reason.
     Certificate(String),
     Other(Error),
 }
@@ -106,7 +104,6 @@ impl From<Error> for TlsFailure {
     }
 }
 
-/// Why a certificate is not accepted, and what would help.
 fn reason(why: &CertificateError) -> String {
     let trusting = "--tls-ca=FILE adds an authority to the public ones";
     match why {

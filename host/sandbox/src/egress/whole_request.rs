@@ -1,4 +1,4 @@
-//! Requests whose response the host reads as a whole, for guests that do not speak `wasi:http`. They pass the same gate.
+//! Requests whose response the host reads as a whole, through the same gate.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,22 +12,19 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 use super::gate::NetworkGate;
 use super::{exchange, headers, target};
 
-/// Maximum size of the body of a response, in bytes. A guest may have room for less.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// A request, as a guest wrote it.
 pub(crate) struct WholeRequest {
     pub(crate) method: String,
     pub(crate) url: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Time for the whole exchange; the limits of the call count too.
+    /// The limits of the call count too.
     pub(crate) within: Duration,
-    /// The most that the guest can take, in bytes.
     pub(crate) room: usize,
 }
 
-/// A response, without the headers that belong to its connection.
+/// The headers of its connection are left out.
 pub(crate) struct WholeResponse {
     pub(crate) status: u16,
     /// Each name once, with all its values.
@@ -35,18 +32,14 @@ pub(crate) struct WholeResponse {
     pub(crate) body: Vec<u8>,
 }
 
-/// Why there is no response.
 #[derive(Debug)]
 pub(crate) enum RequestFailure {
-    /// The rule that the form of the request breaks.
     Malformed(&'static str),
-    /// The body is larger than this many bytes.
     TooLarge(usize),
     Failed(Error),
 }
 
 impl WholeRequest {
-    /// Sends the request, if it is allowed, and reads the response.
     pub(crate) async fn send(
         self,
         gate: Arc<NetworkGate>,
@@ -129,7 +122,6 @@ impl WholeRequest {
     }
 }
 
-/// Reads a body of at most `bytes_max` bytes.
 async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, RequestFailure> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -144,7 +136,7 @@ async fn read(mut body: WasiBody, bytes_max: usize) -> Result<Vec<u8>, RequestFa
     Ok(bytes)
 }
 
-/// Lists the headers that a guest sees, each name once, because a JSON object has a name once.
+/// Each name once, because a JSON object has a name once.
 fn listed(headers: &HeaderMap) -> Vec<(String, String)> {
     let seen = headers.keys().filter(|name| !super::headers::is_ours(name));
     let joined = |name: &HeaderName| {

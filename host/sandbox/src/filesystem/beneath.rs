@@ -1,5 +1,4 @@
-//! Opens paths below a folder, and only regular files and folders: a FIFO blocks until its other end is opened, a
-//! device does whatever its driver does, and a thread that blocks in either cannot be stopped.
+//! Opens only regular files and folders below a folder: a thread that blocks in a FIFO or a device cannot be stopped.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +15,6 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, OpenFlags, PathFlags,
 };
 
-/// How a guest wants a path opened.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     follow: FollowSymlinks,
@@ -26,7 +24,6 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Converts the flags as wasmtime-wasi does.
     pub(super) fn new(path: PathFlags, open: OpenFlags, flags: DescriptorFlags) -> FsResult<Self> {
         let makes = open.contains(OpenFlags::CREATE);
         let truncates = open.contains(OpenFlags::TRUNCATE);
@@ -77,7 +74,6 @@ impl OpenRequest {
         self.mode.contains(OpenMode::WRITE)
     }
 
-    /// Opens `path` below `folder`, which has these permissions.
     pub(super) fn open(
         &self,
         folder: &File,
@@ -120,8 +116,7 @@ impl OpenRequest {
     }
 }
 
-/// Returns the type of an open file. Fails for a FIFO, a socket or a device, and in a file system that holds no files, but
-/// the kernel's state.
+/// Fails for a FIFO, a socket or a device, and in a file system that holds the kernel's state.
 fn check(file: &File) -> Result<FileType, ErrorCode> {
     let kind = FileType::from_raw_mode(fstat(file).map_err(io::Error::from)?.st_mode);
     let is_special = matches!(

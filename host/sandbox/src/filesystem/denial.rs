@@ -13,27 +13,23 @@ use toolcell_policy::{Denial, PathPattern};
 use toolcell_system::pool::Pool;
 use toolcell_system::resolved_path::ResolvedPath;
 
-/// Maximum number of names in denied folders that one call searches for hard links: about a second's work. If there are
-/// more, no file with several hard links is opened.
+/// About a second's work for one call. If there are more names, no file with several hard links is opened.
 const CLOSED_NAMES_MAX: usize = 100_000;
 
-/// Pool of threads that search denied folders. A folder on a slow disk blocks one of them, and nothing else.
+/// A folder on a slow disk blocks one of these threads, and nothing else.
 static WALKS: LazyLock<io::Result<Pool>> =
     LazyLock::new(|| Pool::new("toolcell-walk", 4, 256, 512 << 10));
 
-/// Denied paths in the mounted folders of one call.
 #[derive(Debug)]
 pub(super) struct DeniedPaths {
     paths: Vec<Denial>,
-    /// Where file systems of the kernel are mounted. They are not searched for other names of files: no file has one there.
     kernel: Vec<PathBuf>,
-    /// Searched for at the first file with several hard links, because most calls never open one.
+    /// Searched for at the first such file, because most calls never open one.
     twins: OnceCell<HardLinks>,
-    /// Set if a file was refused because its other names could not be determined.
+    /// A file was refused because its other names could not be determined.
     undecided: AtomicBool,
 }
 
-/// How far a file is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DenialScope {
     ForWriting,
@@ -50,8 +46,7 @@ impl DeniedPaths {
         }
     }
 
-    /// Returns why a file with several hard links was refused, if that is because its other names could not all be
-    /// searched for.
+    /// Not all names of a file with several hard links could be searched for.
     pub(super) fn undecided(&self) -> Option<&str> {
         let twins = self
             .twins
@@ -64,7 +59,7 @@ impl DeniedPaths {
         (self.paths.is_empty() || !guard!("denials")) && self.kernel.is_empty()
     }
 
-    /// `true` if `host` is denied; `write` also applies denials of writing.
+    /// `write` also applies denials of writing.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
         self.paths
             .iter()
@@ -72,10 +67,8 @@ impl DeniedPaths {
             || self.kernel.iter().any(|place| host.starts_with(place))
     }
 
-    /// How far a file with this device and inode is denied, if it is a denied file itself under a name that no path of the
-    /// denial has: one file can be mounted in several places. `write` says whether denials of writing matter.
-    ///
-    /// The files are looked at each time, because another one may have taken the place of each.
+    /// One file can be mounted in several places, under names that no denial has. The denied files are looked at each
+    /// time, because others may have taken their places.
     pub(super) fn of_same_file(&self, identity: (u64, u64), write: bool) -> Option<DenialScope> {
         let is_same = |path: &Path| {
             let found = path.symlink_metadata().ok().filter(Metadata::is_file);
@@ -96,14 +89,13 @@ impl DeniedPaths {
         .max()
     }
 
-    /// `true` if `resolved` ends in a denied path, or a link on it is denied by its own name, whatever its target: a
-    /// denial of `**/.env` covers a link `.env`, although its target has another name.
+    /// Covers also a link that is denied by its own name: a denial of `**/.env` covers a link `.env`, whatever its
+    /// target.
     pub(super) fn close(&self, resolved: &ResolvedPath, write: bool) -> bool {
         let by_a_link = || resolved.links.iter().any(|link| self.cover(link, write));
         self.cover(&resolved.end, write) || (guard!("denied_names") && by_a_link())
     }
 
-    /// `true` if moving or replacing `host` would move or replace a denied path.
     pub(super) fn hold_in_place(&self, host: &Path) -> bool {
         self.cover(host, true)
             || self
@@ -113,7 +105,6 @@ impl DeniedPaths {
             || self.kernel.iter().any(|place| place.starts_with(host))
     }
 
-    /// `true` if `host` is denied itself, but its name is visible in a folder that is not.
     pub(super) fn show(&self, host: &Path) -> bool {
         let is_seen = host
             .parent()
@@ -121,14 +112,13 @@ impl DeniedPaths {
         is_seen && self.cover(host, true)
     }
 
-    /// `true` if a path that is denied at `from` would not be denied at `to`.
     pub(super) fn opened_by_move(&self, from: &Path, to: &Path) -> bool {
         self.paths
             .iter()
             .any(|denial| !denial.what.survives_move(from, to))
     }
 
-    /// Returns how far an open file is denied because one of its other names is.
+    /// How far an open file is denied because of its other names.
     pub(super) async fn of_other_names(&self, file: &Metadata) -> Option<DenialScope> {
         if !file.is_file() || file.nlink() < 2 || !guard!("hard_links") {
             return None;
@@ -144,7 +134,6 @@ impl DeniedPaths {
     }
 }
 
-/// The denied files with several hard links, by device and inode.
 #[derive(Debug, Default)]
 struct HardLinks {
     entirely: HashSet<(u64, u64)>,
@@ -153,7 +142,7 @@ struct HardLinks {
     unknown: Option<String>,
 }
 
-/// Stops a walk when its call ends, at its deadline or by cancellation.
+/// Stops a walk when its call ends.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -193,9 +182,8 @@ impl HardLinks {
     }
 }
 
-/// A search through all denied paths. A guest cannot add to them, because it cannot link to a denied file.
+/// A guest cannot add denied paths meanwhile, because it cannot link to a denied file.
 struct DenialSearch {
-    /// Number of names that may still be examined.
     left: usize,
     stopped: Arc<AtomicBool>,
 }
@@ -220,8 +208,7 @@ impl DenialSearch {
         found
     }
 
-    /// Adds the files with several hard links that `closed` covers, without following symbolic links. Fails if
-    /// something cannot be read, if `left` is used up, or if the call is over.
+    /// Does not follow symbolic links. Fails if something cannot be read, if `left` is used up, or if the call is over.
     fn collect(&mut self, closed: &PathPattern, into: &mut HashSet<(u64, u64)>) -> io::Result<()> {
         let too_many = || {
             io::Error::other(format!(
@@ -256,8 +243,7 @@ impl DenialSearch {
     }
 }
 
-/// Returns the path of an open file, from the kernel. Fails on systems other than Linux, so that everything counts as
-/// denied there.
+/// Asks the kernel. Fails on systems other than Linux, so that everything counts as denied there.
 pub(super) fn real_path(file: &File) -> io::Result<PathBuf> {
     #[cfg(target_os = "linux")]
     {

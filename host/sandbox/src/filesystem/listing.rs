@@ -16,23 +16,21 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 use crate::limiter::MemoryCharge;
 
-/// Names that are read at once, because each batch costs a switch to another thread and back.
+/// Each batch costs a switch to another thread and back.
 const BATCH: usize = 64;
-/// Host memory of one listing, in bytes: the kernel's buffer, and a batch of names of maximum length.
+/// The kernel's buffer, and a batch of names of maximum length.
 pub(super) const LISTING_BYTES: usize = 72 << 10;
 
 type ListingEntry = Result<DirectoryEntry, ErrorCode>;
 
-/// A listing of a folder in progress.
 pub(super) struct FolderListing {
-    /// `None` at the end of the folder, and while a batch is read.
+    /// `None` at the end, and while a batch is read.
     rest: Option<Dir>,
     ready: VecDeque<ListingEntry>,
     _charge: MemoryCharge,
 }
 
 impl FolderListing {
-    /// Begins to list `folder`.
     pub(super) async fn open(folder: Arc<File>, charge: MemoryCharge) -> FsResult<Self> {
         let opened = GUEST_FILES
             .run(move || opened(&folder))
@@ -45,7 +43,6 @@ impl FolderListing {
         })
     }
 
-    /// Returns the next name; `None` at the end.
     pub(super) async fn next(&mut self) -> FsResult<Option<DirectoryEntry>> {
         if self.ready.is_empty()
             && let Some(rest) = self.rest.take()
@@ -59,8 +56,7 @@ impl FolderListing {
     }
 }
 
-/// Returns the same entry of the table under the interface's type, because wasmtime-wasi's own type cannot be
-/// constructed elsewhere.
+/// The same table entry under the interface's type, because wasmtime-wasi's own cannot be constructed elsewhere.
 pub(super) fn shown(listing: &Resource<FolderListing>) -> Resource<DirectoryEntryStream> {
     Resource::new_own(listing.rep())
 }
@@ -69,14 +65,13 @@ pub(super) fn meant(stream: &Resource<DirectoryEntryStream>) -> Resource<FolderL
     Resource::new_own(stream.rep())
 }
 
-/// Opens the folder again, with a position of its own.
+/// Gives it a position of its own.
 fn opened(folder: &File) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder: OwnedFd = rustix::fs::openat(folder, ".", flags, Mode::empty())?;
     Ok(Dir::new(folder)?)
 }
 
-/// Reads up to [`BATCH`] names. Returns no folder if there are no more of them.
 fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<ListingEntry>) {
     let mut entries = VecDeque::new();
     while entries.len() < BATCH {
@@ -102,7 +97,7 @@ fn batch(mut rest: Dir) -> (Option<Dir>, VecDeque<ListingEntry>) {
     (Some(rest), entries)
 }
 
-/// Returns the type of an entry. It is looked up if the file system does not report it in the listing itself.
+/// Looked up if the file system does not report the type in the listing.
 fn kind(folder: &Dir, entry: &rustix::fs::DirEntry) -> DescriptorType {
     let asked = || {
         let stat = rustix::fs::statat(

@@ -1,10 +1,10 @@
-//! `wasi:filesystem/types` with denials and quotas: wasmtime-wasi keeps a guest inside its mounts; this module keeps it
-//! out of the denied paths within them (`--deny-read`, `--deny-write`), and limits what it writes, creates and opens.
+//! `wasi:filesystem/types` with quotas and denials: wasmtime-wasi keeps a guest inside its mounts; this module keeps it
+//! out of the denied paths within them.
 //!
-//! In a call with denials, the host resolves a path first and never trusts the result afterwards, because another call
-//! may swap a folder for a link at any moment (a TOCTOU race). What is opened is checked again before the guest gets
-//! it, and nothing is truncated before that. An operation on a name uses a folder that was opened and checked, and does
-//! not follow the name. A call without denials pays one comparison.
+//! In a call with denials, a resolved path is never trusted afterwards, because another call may swap a folder for a
+//! link at any moment (a TOCTOU race). What is opened is checked again before the guest gets it, and nothing is
+//! truncated before that. An operation on a name uses a folder that was opened and checked, and does not follow the
+//! name.
 
 mod beneath;
 mod denial;
@@ -44,12 +44,10 @@ use super::trap::CallDenial;
 #[cfg(feature = "foreign-worlds")]
 pub(super) use self::whole_file::read_text;
 
-/// One call's rights in its mounts.
 #[derive(Debug)]
 pub(super) struct FileRules {
     denials: DeniedPaths,
     pub(super) quota: FileQuota,
-    /// The folders of the call, on the host and for the guest.
     places: Vec<(PathBuf, String)>,
     touched: Mutex<TouchList>,
 }
@@ -68,7 +66,7 @@ impl FileRules {
         }
     }
 
-    /// Returns what the guest was refused because the host could not determine whether it is denied.
+    /// A refusal because the host could not determine whether something is denied.
     pub(super) fn denied(&self) -> Option<CallDenial> {
         let message = format!(
             "the sandbox did not open a file that has several names, because one of them could be closed: {}; a denial of a \
@@ -82,7 +80,6 @@ impl FileRules {
     }
 }
 
-/// Adds the interface to `linker`.
 pub(super) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     types::add_to_linker::<StoreState, PolicyFs>(linker, guarded)
 }
@@ -114,7 +111,7 @@ struct PolicyFsView<'a> {
 
 type Fd = Resource<Descriptor>;
 
-/// The same handle again: the interface takes handles by value, and only reads their number.
+/// The interface takes handles by value, and only reads their number.
 fn again(fd: &Fd) -> Fd {
     Resource::new_borrow(fd.rep())
 }
@@ -124,7 +121,6 @@ impl PolicyFsView<'_> {
         &self.rules.denials
     }
 
-    /// Returns the file or folder that a descriptor keeps open.
     fn handle(&self, fd: &Fd) -> FsResult<&Arc<std::fs::File>> {
         Ok(match self.plain.table.get(fd)? {
             Descriptor::File(file) => &file.file,
@@ -132,14 +128,14 @@ impl PolicyFsView<'_> {
         })
     }
 
-    /// Records what an operation is about to change, so that the end of the call can wait for it.
+    /// Recorded before, so that the end of the call can wait for it.
     fn changes(&self, fd: &Fd) {
         if let Ok(file) = self.handle(fd) {
             self.rules.quota.changes(file);
         }
     }
 
-    /// Returns the file behind a descriptor; fails for a folder.
+    /// Fails for a folder.
     fn file(&self, fd: &Fd) -> FsResult<Arc<std::fs::File>> {
         match self.plain.table.get(fd)? {
             Descriptor::File(file) => Ok(Arc::clone(&file.file)),
@@ -147,7 +143,6 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Wraps a stream into `file` in a meter.
     fn metered(
         &mut self,
         stream: Resource<DynOutputStream>,
@@ -167,7 +162,6 @@ impl PolicyFsView<'_> {
         Ok(self.plain.table.push(metered)?)
     }
 
-    /// Begins to list a folder.
     async fn list(
         &mut self,
         folder: Arc<std::fs::File>,
@@ -177,7 +171,6 @@ impl PolicyFsView<'_> {
         Ok(listing::shown(&self.plain.table.push(listing)?))
     }
 
-    /// Does `work` on the name of `place`, in its open folder.
     async fn at<T>(
         &mut self,
         place: AllowedName,
@@ -189,7 +182,6 @@ impl PolicyFsView<'_> {
         done
     }
 
-    /// Does `work` on what was opened, and closes it.
     async fn with<T>(
         &mut self,
         opened: Fd,
@@ -200,7 +192,6 @@ impl PolicyFsView<'_> {
         done
     }
 
-    /// Charges host memory to the guest's memory limit.
     fn charge(&mut self, bytes: usize) -> FsResult<MemoryCharge> {
         Ok(self
             .limiter
@@ -209,7 +200,6 @@ impl PolicyFsView<'_> {
     }
 }
 
-/// The operations of the interface that are not as wasmtime-wasi has them.
 impl PolicyFsView<'_> {
     async fn open_at(
         &mut self,

@@ -17,8 +17,7 @@ use super::path_target::AllowedName;
 use super::{Fd, PolicyFsView, again};
 
 impl PolicyFsView<'_> {
-    /// Opens `path` below `fd` as wasmtime-wasi does, except that anything but a regular file or a folder is refused,
-    /// and blocks no thread.
+    /// Refuses anything but a regular file or a folder, and blocks no thread.
     pub(super) async fn open_only_files(
         &mut self,
         fd: Fd,
@@ -44,8 +43,7 @@ impl PolicyFsView<'_> {
         Ok(opened)
     }
 
-    /// Opens `path` for a change that needs no access to its content, with the access that is permitted: to read, or
-    /// else to write.
+    /// The change needs no access to the content; the file is opened to read if permitted, or else to write.
     pub(super) async fn open_to_change(&mut self, fd: Fd, path: String) -> FsResult<Fd> {
         let follow = PathFlags::SYMLINK_FOLLOW;
         let open = OpenFlags::empty();
@@ -67,7 +65,6 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Returns an open folder and its permissions.
     pub(super) fn folder(&self, fd: &Fd) -> FsResult<(Arc<File>, FsPerms)> {
         match self.plain.table.get(fd)? {
             Descriptor::Dir(dir) => Ok((Arc::clone(&dir.dir), dir.perms)),
@@ -75,7 +72,6 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Counts the file that opening `path` will create, if it does not exist yet.
     pub(super) async fn count_new(
         &mut self,
         fd: &Fd,
@@ -88,7 +84,7 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Opens a path in a call with denials: nothing is created or truncated before its real place is known.
+    /// Creates and truncates nothing before its real place is known.
     pub(super) async fn open_among_denials(
         &mut self,
         fd: Fd,
@@ -132,7 +128,7 @@ impl PolicyFsView<'_> {
         Ok(opened)
     }
 
-    /// Opens or creates the file at `place` itself, and truncates nothing; `None` if a link must be followed.
+    /// Truncates nothing; `None` if a link must be followed.
     async fn make(
         &mut self,
         place: &AllowedName,

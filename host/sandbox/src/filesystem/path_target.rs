@@ -19,23 +19,21 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use super::denial::{DenialScope, DeniedPaths, real_path};
 use super::{Fd, PolicyFsView, again};
 
-/// Maximum length of a guest's path in a call with denials, in bytes: the kernel takes no longer one.
+/// The kernel takes no longer paths.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// A name in an open folder that was found not to be denied.
 pub(super) struct AllowedName {
     pub(super) folder: Fd,
     pub(super) name: String,
     pub(super) host: PathBuf,
 }
 
-/// The target of a path, in a form that cannot be redirected.
 pub(super) enum PathTarget {
     Place(AllowedName),
     Opened(Fd),
 }
 
-/// Splits a path into its folder and its last name. `None` for a path that names the folder itself.
+/// `None` for a path that names the folder itself.
 pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_end_matches('/');
     let (folder, name) = match path.rsplit_once('/') {
@@ -46,10 +44,8 @@ pub(super) fn folder_and_name(path: &str) -> Option<(&str, &str)> {
     (!matches!(name, "" | "." | "..")).then_some((folder, name))
 }
 
-/// Returns where `path` below `folder` leads, with the last name unfollowed unless `follow`. `None` if it leads through
-/// a missing folder, or one that may not be entered, because the kernel goes no further than this process either. Any
-/// other path that cannot be followed to its end counts as denied, because the kernel, which does not count names, may
-/// follow it.
+/// `None` if `path` leads through a missing folder, or one that may not be entered, because the kernel goes no further
+/// either. Any other path that cannot be followed counts as denied, because the kernel may follow it.
 fn resolve(folder: &File, path: &str, follow: bool) -> Result<Option<ResolvedPath>, ErrorCode> {
     let base = real_path(folder).map_err(|_| ErrorCode::Access)?;
     // A slash or a dot at the end follows a link, even without `follow`.
@@ -72,7 +68,6 @@ fn resolve(folder: &File, path: &str, follow: bool) -> Result<Option<ResolvedPat
     }
 }
 
-/// Device and inode of the regular file `name` in `folder`.
 fn identity(folder: &File, name: &str) -> Option<(u64, u64)> {
     #[cfg(target_os = "linux")]
     {
@@ -88,14 +83,12 @@ fn identity(folder: &File, name: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// `true` if an open file is writable.
 fn writes(file: &File) -> bool {
     rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }
 
 impl PolicyFsView<'_> {
-    /// Fails if `path` below `fd` leads to a denied path, whether that exists or not. `write` also applies denials of
-    /// writing.
+    /// Fails for a denied path, whether it exists or not. `write` also applies denials of writing.
     pub(super) async fn check(
         &mut self,
         fd: &Fd,
@@ -115,8 +108,7 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Fails also if a denied path lies below `path`: a move would take it to a place where it is not denied, and what
-    /// takes its place would count as denied.
+    /// Fails also if a denied path lies below `path`: a move would take it to a place where it is not denied.
     async fn check_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
         if self
             .is_resolved_to(fd, path, false, |denials, resolved| {
@@ -130,11 +122,8 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Returns the answer of `question` about where `path` below `fd` leads on the host. `false` if it leads through a
-    /// missing folder: wasmtime-wasi then fails as it does without denials, and reveals nothing of what lies outside.
-    ///
-    /// Following a path can take thousands of system calls, and each of its names is compared with each denial. A
-    /// thread for guests' files does that, so that the call can be stopped meanwhile, and no other call waits.
+    /// `false` for a path through a missing folder: wasmtime-wasi then fails, and reveals nothing of what lies outside.
+    /// Runs on a thread for guests' files, because following a path can take thousands of system calls.
     pub(super) async fn is_resolved_to(
         &mut self,
         fd: &Fd,
@@ -157,8 +146,7 @@ impl PolicyFsView<'_> {
         Ok(answer?)
     }
 
-    /// Opens the folder of `path` and checks its real path. An operation on the name in that open folder cannot be
-    /// redirected.
+    /// An operation on the name in the opened and checked folder cannot be redirected.
     pub(super) async fn place(&mut self, fd: &Fd, path: &str) -> FsResult<AllowedName> {
         let (folder, name) = folder_and_name(path).ok_or(ErrorCode::Access)?;
         let follow = PathFlags::SYMLINK_FOLLOW;
@@ -189,7 +177,7 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// Returns a place that may be changed: neither denied itself, nor a parent of a denied path.
+    /// Neither denied itself, nor a parent of a denied path.
     pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<AllowedName> {
         self.check_move(fd, path).await?;
         let place = self.place(fd, path).await?;
@@ -202,7 +190,6 @@ impl PolicyFsView<'_> {
         Ok(place)
     }
 
-    /// Returns two places that may be changed.
     pub(super) async fn places_to_change(
         &mut self,
         (fd, path): (&Fd, &str),
@@ -218,7 +205,6 @@ impl PolicyFsView<'_> {
         }
     }
 
-    /// `true` if the file at `place` is a denied one, which has another name there.
     fn is_denied_file(&self, place: &AllowedName, write: bool) -> FsResult<bool> {
         let identity = identity(self.handle(&place.folder)?, &place.name);
         Ok(identity.is_some_and(|identity| self.denials().of_same_file(identity, write).is_some()))
@@ -229,7 +215,6 @@ impl PolicyFsView<'_> {
         Ok(())
     }
 
-    /// Finds what `path` leads to, to query it or to set its times.
     pub(super) async fn find(
         &mut self,
         fd: &Fd,
@@ -300,7 +285,7 @@ impl PolicyFsView<'_> {
         Ok(PathTarget::Opened(opened))
     }
 
-    /// `true` if `settle` removed the write permission.
+    /// `settle` removed the write permission.
     fn is_narrowed(&self, fd: &Fd) -> FsResult<bool> {
         Ok(match self.plain.table.get(fd)? {
             Descriptor::File(file) => file.perms.write_not_permitted(),

@@ -1,5 +1,5 @@
-//! Runs every file operation on the threads for guests' files, because wasmtime-wasi gives its work to the runtime that
-//! polls it, whose threads the host needs itself.
+//! Runs file operations on the threads for guests' files, because wasmtime-wasi gives its work to the runtime that
+//! polls it, whose threads the host needs.
 
 use toolcell_spec::Touch;
 use toolcell_system::pool::GUEST_FILES;
@@ -13,10 +13,9 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use super::{Fd, PolicyFsView, again};
 
-/// The interface, run in the pool.
 pub(super) struct PooledView<'a>(pub(super) PolicyFsView<'a>);
 
-/// Methods that only call wasmtime-wasi or [`PolicyFsView`], in the pool. `changes` first records what the operation changes.
+/// Runs methods that only call wasmtime-wasi or [`PolicyFsView`] in the pool. `changes` first records what changes.
 macro_rules! in_pool {
     (
         plain { $($plain:ident($($p:ident: $o:ty),*) -> $q:ty;)* }

@@ -1,4 +1,4 @@
-//! Limits on what a call writes, creates and keeps open in its mounts; WASI has no such limits.
+//! Limits on what a call writes, creates and keeps open in its mounts.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +14,12 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 use crate::locked;
 use crate::trap::ExceededLimit;
 
-/// Maximum number of folders that a guest lists at the same time. Each keeps one of the host's files open.
 const LISTINGS_MAX: u64 = 32;
 
-/// Time to wait for a call's last file operation. It takes microseconds on a disk; on a file system that hangs it never
-/// ends, and must not hold back the result.
+/// A file operation never ends on a file system that hangs, and must not hold back the result.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 const SETTLE_STEP: Duration = Duration::from_millis(1);
 
-/// Counts up to a limit.
 #[derive(Debug)]
 struct UsageMeter {
     used: AtomicU64,
@@ -37,7 +34,7 @@ impl UsageMeter {
         }
     }
 
-    /// Counts `amount`; returns `None`, and counts nothing, if that exceeds the limit.
+    /// `None`, with nothing counted, if that exceeds the limit.
     fn take(&self, amount: u64) -> Option<()> {
         let more = |used: u64| used.checked_add(amount).filter(|used| *used <= self.limit);
         self.used
@@ -51,17 +48,15 @@ impl UsageMeter {
     }
 }
 
-/// Amounts that one call has written, created and opened.
 #[derive(Debug)]
 pub(crate) struct FileQuota {
     bytes: UsageMeter,
     files: UsageMeter,
     listings: UsageMeter,
     descriptors_max: usize,
-    /// Open files of the host, counted by their holders, because a stream keeps its file open after the guest dropped
-    /// the descriptor.
+    /// Counted by their holders, because a stream keeps its file open after the guest dropped the descriptor.
     open: Mutex<Vec<Weak<File>>>,
-    /// The folder or file that the last changing operation works on.
+    /// The last changing operation works on it.
     changing: Mutex<Weak<File>>,
 }
 
@@ -77,8 +72,8 @@ impl FileQuota {
         }
     }
 
-    /// Returns what was used: bytes that were written, or that files grew by, whichever was more at each step; files,
-    /// folders and links that were created. `None` if both are zero.
+    /// Bytes written, or that files grew by, whichever was more at each step; files, folders and links created. `None`
+    /// if both are zero.
     pub(crate) fn usage(&self, limits: &Limits) -> Option<FileUsage> {
         let disk_bytes = record::MeteredUsage {
             used: self.bytes.used(),
@@ -94,7 +89,7 @@ impl FileQuota {
         })
     }
 
-    /// Counts what a call consumed that the guest made.
+    /// Counts what a call that the guest made consumed.
     pub(crate) fn charge(&self, below: &FileUsage) {
         self.bytes
             .used
@@ -104,8 +99,7 @@ impl FileQuota {
             .fetch_add(below.files_created.used, Ordering::Relaxed);
     }
 
-    /// Counts a write of `length` bytes to `file`. A write beyond the end counts as far as the file grows, because a
-    /// hole takes no space now, and all of it once the file is copied.
+    /// Beyond the end, counts as far as the file grows, because a hole takes space once the file is copied.
     pub(super) fn write(&self, file: &File, offset: u64, length: u64) -> Result<(), ExceededLimit> {
         let grows = |size: u64| offset.saturating_add(length).saturating_sub(size);
         let growth = file
@@ -124,7 +118,7 @@ impl FileQuota {
         }
     }
 
-    /// Counts a write before it is made; a `length` of 0 means that the file grows to `offset`.
+    /// Counted before the write; a `length` of 0 means that the file grows to `offset`.
     pub(super) fn write_at(&self, file: &File, offset: u64, length: u64) -> FsResult<()> {
         self.write(file, offset, length).map_err(FsError::trap)
     }
@@ -142,13 +136,12 @@ impl FileQuota {
         }
     }
 
-    /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
+    /// `entries`: the file, and folders that hold it.
     pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), ExceededLimit> {
         self.bytes(bytes)?;
         self.files(entries)
     }
 
-    /// Fails if the call already keeps as many files open as it may.
     pub(super) fn room_to_open(&self) -> FsResult<()> {
         let mut open = locked(&self.open);
         if open.len() >= self.descriptors_max {
@@ -161,12 +154,10 @@ impl FileQuota {
         }
     }
 
-    /// Counts a listing of a folder that the guest begins.
     pub(super) fn listing(&self) -> FsResult<()> {
         Ok(self.listings.take(1).ok_or(ErrorCode::InsufficientMemory)?)
     }
 
-    /// Discounts a listing that the guest dropped.
     pub(super) fn listed(&self) {
         self.listings.used.fetch_sub(1, Ordering::Relaxed);
     }
@@ -175,15 +166,12 @@ impl FileQuota {
         locked(&self.open).push(Arc::downgrade(file));
     }
 
-    /// Records that an operation begins to change `file`, or something in it. A guest waits for it before it begins
-    /// another.
+    /// A guest waits for the operation before it begins another.
     pub(crate) fn changes(&self, file: &Arc<File>) {
         *locked(&self.changing) = Arc::downgrade(file);
     }
 
-    /// Waits, after the store is dropped, until no thread works on the call's files, because work that a thread of the
-    /// pool began goes on after the guest is stopped. Returns `false` if that takes longer than [`SETTLE_MAX`], on a
-    /// file system that hangs.
+    /// Runs after the store is dropped. `false` after [`SETTLE_MAX`], on a file system that hangs.
     pub(crate) async fn settled(&self) -> bool {
         // Most calls have nothing to wait for, and read no clock.
         let mut began = None;
@@ -196,7 +184,6 @@ impl FileQuota {
         true
     }
 
-    /// `true` if one of the files is still held. After the store is dropped, only a working thread holds one.
     fn is_busy(&self) -> bool {
         let held = |file: &Weak<File>| file.strong_count() > 0;
         held(&locked(&self.changing)) || locked(&self.open).iter().any(held)

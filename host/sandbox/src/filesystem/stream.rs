@@ -1,5 +1,4 @@
-//! Streams from and into files: what is written is counted, the memory of each stream is charged, and the work runs on
-//! the threads for guests' files.
+//! Streams from and into files, counted and charged; the work runs on the threads for guests' files.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,10 +13,8 @@ use crate::limiter::MemoryCharge;
 
 use super::FileRules;
 
-/// Bytes of a file that one stream may hold: wasmtime-wasi reads and writes no more at once.
 pub(super) const STREAM_BYTES: usize = 64 << 10;
 
-/// A stream that reads from a file.
 pub(super) struct FileSource {
     pub(super) inner: DynInputStream,
     pub(super) _charge: MemoryCharge,
@@ -46,11 +43,10 @@ impl Pollable for FileSource {
     }
 }
 
-/// A stream that writes to a file, and counts what it writes.
 pub(super) struct MeteredOutput {
     pub(super) inner: DynOutputStream,
     pub(super) file: Arc<File>,
-    /// Offset of the next byte; `None` if the stream appends to the end of the file.
+    /// `None` if the stream appends.
     pub(super) position: Option<u64>,
     pub(super) rules: Arc<FileRules>,
     pub(super) _charge: MemoryCharge,

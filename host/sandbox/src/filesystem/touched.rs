@@ -1,4 +1,4 @@
-//! Writes down which files a guest reads, writes and removes, by the paths that it sees.
+//! Records which files a guest reads, writes and removes, by the paths that it sees.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,6 @@ use super::{Fd, FileRules, PolicyFsView};
 use crate::locked;
 
 impl FileRules {
-    /// The folder that the guest knows as `guest`, which the host made for the call.
     pub(crate) fn knows(&mut self, host: &Path, guest: &str) {
         self.places.push((host.to_owned(), guest.to_owned()));
     }
@@ -20,7 +19,6 @@ impl FileRules {
         locked(&self.touched).clone()
     }
 
-    /// The path of a host's folder for the guest.
     fn shown(&self, host: &Path) -> Option<PathBuf> {
         let below = |(folder, guest): &(PathBuf, String)| {
             Some((guest.clone(), host.strip_prefix(folder).ok()?))
@@ -37,7 +35,6 @@ impl FileRules {
 }
 
 impl PolicyFsView<'_> {
-    /// Notes what the guest did to `path` below the folder `fd`.
     pub(super) fn touched(&self, how: Touch, fd: &Fd, path: &str) {
         let Ok(folder) = self.handle(fd) else { return };
         let base = real_path(folder)
@@ -47,7 +44,7 @@ impl PolicyFsView<'_> {
         locked(&self.rules.touched).note(how, what);
     }
 
-    /// Notes that the guest opened the file `path` below `fd`. To open a folder does nothing to it.
+    /// Opening a folder does nothing to it.
     pub(super) fn opened(
         &self,
         opened: &Fd,
@@ -71,7 +68,7 @@ impl PolicyFsView<'_> {
     }
 }
 
-/// `path` below `base` without `.` and `..`, as far as that is possible without following links.
+/// Drops `.` and `..` as far as that is possible without following links.
 fn plain(base: &Path, path: &str) -> String {
     let mut whole = PathBuf::new();
     for part in base.join(path).components() {

@@ -1,5 +1,4 @@
-//! Reads a whole text file for a guest without a file system of its own. The guest gets no more than it could open itself:
-//! the same folders, denials and limits.
+//! Reads a whole text file for a guest without a file system, which gets no more than it could open itself.
 
 use std::path::Path;
 
@@ -15,14 +14,11 @@ use super::pooled::PooledView;
 use super::{Fd, again, guarded};
 use crate::state::StoreState;
 
-/// Maximum size of a file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are read at once.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Returns the text of the file at `path`, which is relative to the working directory of the call, or else to one of its
-/// folders. `None` for a file that does not exist, is denied, is larger than 4 MiB, or is not UTF-8. Fails if reading it
-/// exceeds a limit that ends the guest.
+/// `path` is relative to the working directory, or else to one of the folders. `None` for a file that does not exist,
+/// is denied, is larger than 4 MiB, or is not UTF-8. Fails if a limit that ends the guest is exceeded.
 pub(crate) async fn read_text(
     state: &mut StoreState,
     path: &str,
@@ -48,7 +44,6 @@ pub(crate) async fn read_text(
     Ok(text)
 }
 
-/// Returns where `path` could be: the folders, and the path in each.
 fn places<'a, T>(
     folders: &'a [(T, String)],
     cwd: Option<&str>,

@@ -6,11 +6,9 @@ use crate::state::StoreState;
 
 use super::wit::artifacts::{Host, HostArtifact, StoreError};
 
-/// Bytes of an artifact that are gathered before a thread writes them, because a guest that writes single bytes would
-/// otherwise wait for a thread each time.
+/// A guest that writes single bytes would otherwise wait for a thread each time.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// An artifact that a guest writes.
 #[allow(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct GuestArtifact {
     /// `None` after a write failed.
@@ -26,12 +24,11 @@ impl GuestArtifact {
         }
     }
 
-    /// Takes the draft of an artifact that the guest left open.
+    /// An artifact that the guest left open.
     pub(crate) fn take_draft(&mut self) -> Option<ArtifactDraft> {
         self.draft.take()
     }
 
-    /// Counts and gathers `chunk`. Returns what has to be written now, if that is enough.
     fn add(&mut self, chunk: Vec<u8>) -> Result<Option<(ArtifactDraft, Vec<u8>)>, ArtifactError> {
         self.draft.as_ref().ok_or_else(lost)?.take(chunk.len())?;
         if self.gathered.is_empty() {
@@ -107,7 +104,6 @@ impl HostArtifact for StoreState {
     }
 }
 
-/// Runs `work` on a thread for the files of guests.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ArtifactError> + Send + 'static,
 ) -> Result<T, ArtifactError> {

@@ -38,7 +38,6 @@ impl cancellation_signal::Host for StoreState {
     }
 }
 
-/// Ready once the call was asked to stop.
 struct StopPollable {
     canceled: Cancellation,
     expired: Cancellation,

@@ -7,20 +7,16 @@ use crate::state::StoreState;
 
 use super::wit::context_modifiers::{Host, ModifyError};
 
-/// Maximum number of keys that one call changes, and of bytes of their names and values together: every result, record and
-/// client gets all of them.
+/// Limits of one call, because every result, record and client gets all keys and values.
 const KEYS_MAX: usize = 32;
 const BYTES_MAX: usize = 16 << 10;
-/// Maximum length of a key, in bytes.
 const KEY_BYTES_MAX: usize = 128;
-/// Maximum number of JSON values in one value, because the host keeps many results.
+/// The host keeps many results.
 const VALUES_MAX: usize = 1_000;
 
-/// Changes that one instance proposes for its caller's context.
 pub(crate) struct ContextChanges {
-    /// Why it may change nothing; `None` if it may.
+    /// Why nothing may be changed; `None` if it may.
     barred: Option<&'static str>,
-    /// Bytes of all keys and values, as the guest wrote them.
     bytes: usize,
     changes: BTreeMap<String, ContextChange>,
 }
@@ -39,14 +35,13 @@ impl ContextChanges {
         }
     }
 
-    /// Those of an instance outside of a call, which changes nothing.
     pub(crate) fn outside_of_calls() -> Self {
         Self::new(Some(
             "cannot change the context: only a call can, and describe, validation and classification are none",
         ))
     }
 
-    /// Takes what was changed, sorted by key.
+    /// Sorted by key.
     pub(crate) fn take(&mut self) -> Vec<ContextModifier> {
         let changes = std::mem::take(&mut self.changes);
         changes
@@ -93,7 +88,6 @@ impl ContextChanges {
     }
 }
 
-/// `true` if a key is safe to show anywhere.
 fn is_key(key: &str) -> bool {
     let fits =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/');

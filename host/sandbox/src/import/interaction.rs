@@ -6,7 +6,7 @@ use crate::trap::StopReason;
 
 use super::wit::interaction::{Host, InputRequest};
 
-/// Maximum number of questions that a tool may ask at once, and of bytes of their keys, messages and schemas together.
+/// Limits of one tool's questions at once: keys, messages and schemas together.
 const REQUESTS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 const RESUME_STATE_BYTES_MAX: usize = 64 << 10;

@@ -21,7 +21,7 @@ impl Host for StoreState {
 }
 
 impl StoreState {
-    /// Keeps a line of the guest's log, and tells the observer of it, unless the log limit cut it.
+    /// The observer is told unless the log limit cut the line.
     pub(super) fn log_line(&mut self, level: &str, message: &str, fields: Option<&str>) {
         if self.logs.line(level, message, fields) {
             self.observer.log(level, message, fields);

@@ -1,5 +1,4 @@
-//! `near:agent/host`: what IronClaw's tools import. Every function does what an interface of toolcell or WASI does, under
-//! the same grants, limits and records.
+//! `near:agent/host`, for IronClaw's tools: same grants, limits and records as toolcell's interfaces and WASI.
 
 use std::time::Duration;
 
@@ -20,15 +19,13 @@ use crate::egress::{RequestFailure, WholeRequest, WholeResponse};
 use crate::filesystem::read_text;
 use crate::state::StoreState;
 
-/// Time for a request that names none.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
-/// Maximum number of values in the JSON of the headers of a request.
 const HEADERS_MAX: usize = 256;
 
 type HttpArguments = (String, String, String, Option<Vec<u8>>, Option<u32>);
 type HttpResult = Result<HttpResponse, HttpFailure>;
 
-/// Adds the interface. Calling another tool takes fuel from the store, so that the functions are written by hand.
+/// Written by hand, because calling another tool takes fuel from the store.
 pub(crate) fn add_to_linker(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let mut host = linker.instance("near:agent/host@0.4.1")?;
     host.func_wrap(
@@ -80,7 +77,6 @@ fn log(state: &mut StoreState, level: LogLevel, message: &str) {
     state.log_line(level, message, None);
 }
 
-/// Reads the wall clock of the call, which is recorded for a replay, or comes from a record.
 fn now_millis(state: &mut StoreState) -> wasmtime::Result<u64> {
     let now = wall_clock::Host::now(&mut state.clocks())?;
     Ok(now
@@ -107,7 +103,6 @@ async fn tool_invoke(
         .map_err(|error| format!("{}: {}", error.error_code, error.message)),))
 }
 
-/// The output of another tool, as JSON: structured if there is such output, else its blocks.
 fn output(output: ChildOutput) -> String {
     output.structured.unwrap_or(output.content)
 }
@@ -162,7 +157,6 @@ fn response(told: WholeResponse) -> HttpResponse {
     }
 }
 
-/// Reads the headers of a request: a JSON object of texts, or nothing.
 fn named(headers: &str) -> Result<Vec<(String, String)>, &'static str> {
     if headers.trim().is_empty() {
         return Ok(Vec::new());
@@ -199,8 +193,7 @@ fn unanswered(why: RequestFailure) -> HttpFailure {
     }
 }
 
-/// The kind of an error, its code, and whether something of the request may have been sent. The host records a denial
-/// itself: what a guest makes of its kind changes nothing.
+/// The flag: something may have been sent. The host records denials itself, whatever a guest makes of the kind.
 fn classed(error: &Error) -> (HttpErrorKind, &'static str, bool) {
     match error {
         Error::HttpRequestDenied | Error::DestinationIpProhibited => {

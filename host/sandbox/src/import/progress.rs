@@ -6,11 +6,10 @@ use crate::state::StoreState;
 
 use super::wit::progress::{Host, Update};
 
-/// Maximum length of an update's text, in characters, for one line on a screen; longer text is cut.
+/// One line on a screen; longer text is cut.
 const MESSAGE_CHARS_MAX: usize = 1_000;
-/// Maximum size of one partial result, in bytes.
 const PARTIAL_BYTES_MAX: u64 = 256 << 10;
-/// Maximum number of JSON values in one partial result, because the host keeps many results.
+/// The host keeps many results.
 const PARTIAL_VALUES_MAX: usize = 1_000;
 
 impl Host for StoreState {
@@ -38,7 +37,6 @@ impl Host for StoreState {
 }
 
 impl StoreState {
-    /// Passes a partial result on, if it is valid and there is room for it. Returns the reference to it.
     pub(crate) fn offer_partial(&mut self, content: String) -> String {
         let reference = format!("partial:{}", digest(content.as_bytes()));
         let bytes = content.len() as u64;

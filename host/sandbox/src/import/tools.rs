@@ -1,5 +1,5 @@
-//! Calls of other tools. Written by hand instead of with the generated trait, because only a function that sees the store
-//! can take what a call used from the fuel of its caller.
+//! Calls of other tools. Written by hand, because only a function that sees the store can take what a call used from
+//! its caller's fuel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,20 +16,17 @@ use crate::bindings::tool::toolcell::tool::types as wit;
 use crate::call::usage;
 use crate::state::StoreState;
 
-/// Maximum length of a tool's name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
-/// Maximum size of the arguments of one call, in bytes. They are kept, and written down, while the caller waits.
+/// Arguments are kept, and written down, while the caller waits.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 /// The deadline of a call without a time limit that a clock can show.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// State for the calls of other tools.
 #[derive(Clone)]
 pub(crate) struct ChildCalls {
     pub(crate) caller: Arc<dyn ToolCaller>,
-    /// The limits of the guest.
     pub(crate) limits: Arc<Limits>,
-    /// When the guest is stopped; `None` if no clock can show it.
+    /// The guest is stopped then; `None` if no clock can show it.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -71,7 +68,7 @@ async fn call(
     Ok((answered.map(output).map_err(error),))
 }
 
-/// Calls a tool for the guest of `store`, and charges the guest with what the call used.
+/// Charges the guest with what the call used.
 pub(super) async fn answered(
     mut store: StoreContextMut<'_, StoreState>,
     tool: String,
@@ -100,8 +97,7 @@ pub(super) async fn answered(
     Ok(answer.result)
 }
 
-/// The rest of its `limits` for a guest with `fuel` units left. While it waits for the call that it makes, it writes
-/// nothing, and sends and receives at most what is buffered already.
+/// A guest that waits writes nothing, and sends and receives at most what is buffered already.
 fn left(state: &StoreState, fuel: u64, limits: &Limits) -> Limits {
     let mut left = limits.less(&usage(state, fuel, limits));
     left.memory_bytes = state.limiter.left() as u64;
@@ -111,7 +107,6 @@ fn left(state: &StoreState, fuel: u64, limits: &Limits) -> Limits {
     left
 }
 
-/// Counts what a call used that the guest made, as if the guest had used it.
 fn charge(state: &StoreState, used: &Usage) {
     if let Some(files) = &used.files {
         state.file_rules.quota.charge(files);
@@ -148,7 +143,6 @@ fn output(output: ChildOutput) -> Answer {
     }
 }
 
-/// The error of a call as the guest that made it reads it. The detail stays in the record.
 fn error(error: record::ToolError) -> wit::ToolError {
     #[allow(
         clippy::cast_possible_truncation,
@@ -165,7 +159,7 @@ fn error(error: record::ToolError) -> wit::ToolError {
     }
 }
 
-/// A verdict of the host has no case of its own, so that a guest that passes it on does not forge one.
+/// A verdict of the host has no case of its own, so that a guest cannot forge one.
 fn class(class: ErrorClass) -> wit::ErrorClass {
     match class {
         ErrorClass::InvalidArguments => wit::ErrorClass::InvalidArguments,

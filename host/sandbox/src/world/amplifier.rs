@@ -16,16 +16,14 @@ use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::call;
 use crate::state::StoreState;
 
-/// Interface of a module; some export its functions at the root instead.
+/// Some modules export the functions at the root instead.
 const INTERFACE: &str = "amplifier:modules/tool@1.0.0";
 const FUNCTIONS: [&str; 2] = ["get-spec", "execute"];
 const NAMESPACE: &str = "amplifier";
-/// Maximum size of a specification, in bytes.
 const SPEC_BYTES_MAX: usize = 1 << 20;
 
 pub(super) const CONTRACT: &str = "amplifier:modules@1.0.0";
 
-/// `true` if a component with these exports is a module.
 pub(super) fn is_exported_by(exports: &[String]) -> bool {
     let has = |wanted: &str| exports.iter().any(|name| name == wanted);
     has(INTERFACE) || FUNCTIONS.iter().all(|name| has(name))
@@ -85,7 +83,6 @@ impl AmplifierWorld {
 }
 
 impl ComponentWorld for AmplifierWorld {
-    /// Asks for the specification in an instance with an empty world.
     fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let FirstLoad {
@@ -117,7 +114,7 @@ impl ComponentWorld for AmplifierWorld {
     }
 }
 
-/// `true` if a text can be a JSON object. serde also reads an array as a struct.
+/// Checked because serde also reads an array as a struct.
 fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
@@ -129,7 +126,6 @@ struct ModuleSpec {
     parameters: Option<Value>,
 }
 
-/// Reads what `get-spec` returns. The error names the place.
 fn declared(spec: &[u8], imports: &[String]) -> Result<ForeignTool, Refusal> {
     let refused = |why: &str| {
         let message = format!(
@@ -162,7 +158,7 @@ fn declared(spec: &[u8], imports: &[String]) -> Result<ForeignTool, Refusal> {
     ))
 }
 
-/// The values are kept as they were written, because a number may have more digits than a float.
+/// Values stay as written, because a number may have more digits than a float.
 #[derive(Deserialize)]
 struct ModuleAnswer {
     #[serde(default = "yes")]
@@ -175,7 +171,6 @@ fn yes() -> bool {
     true
 }
 
-/// Reads what `execute` answers.
 fn outcome(bytes: Vec<u8>) -> wasmtime::Result<Outcome> {
     let broken =
         || wasmtime::Error::msg("the answer is not a JSON object with success, output and error");
@@ -199,7 +194,7 @@ fn outcome(bytes: Vec<u8>) -> wasmtime::Result<Outcome> {
     })
 }
 
-/// The words of an error: a text, the text `message` of an object, or all of it.
+/// A text, the text `message` of an object, or all of it.
 fn message(error: Option<String>) -> String {
     let Some(error) = error else {
         return "the module does not say why".to_owned();

@@ -6,8 +6,8 @@ use super::Outcome;
 use crate::bindings::tool::exports::toolcell::tool::guest::Output;
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 
-/// The outcome of a call that answers one JSON value: a text is content, because it is for reading; anything else is
-/// structured output. What is not JSON stays as it is, and the pipeline refuses it.
+/// A text is content, because it is for reading; any other value is structured output. The pipeline refuses what is not
+/// JSON.
 pub(super) fn success(json: String) -> Outcome {
     let text = if json.trim_start().starts_with('"') {
         serde_json::from_str::<String>(&json).ok()
@@ -23,7 +23,6 @@ pub(super) fn success(json: String) -> Outcome {
     }
 }
 
-/// The outcome of a call that answers this JSON as structured output, and no content.
 pub(super) fn structured(json: Option<String>) -> Outcome {
     Outcome::Success(Output {
         structured: json,
@@ -31,7 +30,6 @@ pub(super) fn structured(json: Option<String>) -> Outcome {
     })
 }
 
-/// The output of a call that answers nothing.
 pub(super) fn nothing() -> Output {
     Output {
         content: "[]".to_owned(),
@@ -40,7 +38,7 @@ pub(super) fn nothing() -> Output {
     }
 }
 
-/// The error of a call, also in the component's own words. The host cuts them.
+/// The host cuts the component's own words.
 pub(super) fn error(class: ErrorClass, code: impl Into<String>, message: String) -> ToolError {
     ToolError {
         class,
@@ -51,7 +49,6 @@ pub(super) fn error(class: ErrorClass, code: impl Into<String>, message: String)
     }
 }
 
-/// The outcome of a call that failed with that error.
 pub(super) fn failure(class: ErrorClass, code: impl Into<String>, message: String) -> Outcome {
     Outcome::Failure(error(class, code, message))
 }

@@ -1,5 +1,5 @@
-//! The declaration of a component of another world, as a toolkit of Agent Tool records. Missing facts get safe
-//! defaults: nothing is read-only, nothing is safe beside other calls, and the risk is medium.
+//! The declaration of a component of another world. Missing facts get safe defaults: nothing is read-only or safe
+//! beside other calls, and the risk is medium.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,44 +8,38 @@ use toolcell_spec::{
     AccessKind, CredentialUse, RiskLevel, SafetyFacts, SchemaVersion, SubjectKind, WriteEffect,
 };
 
-/// Maximum length of a name or a namespace, in bytes, as in Agent Tool.
 const NAME_BYTES_MAX: usize = 64;
-/// Maximum length of a description, in characters, as in Agent Tool.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
-/// Maximum number of parts that are named as left out. The rest is counted.
 const LEFT_OUT_MAX: usize = 32;
-/// Maximum length of the name and of the reason of a part that is left out, in characters.
+/// Limit of the name and of the reason of a part that is left out.
 const REASON_CHARS_MAX: usize = 300;
 
-/// One tool of a component.
 #[derive(Clone, Debug)]
 pub(super) struct ForeignTool {
     /// Unique in the component: see [`names`].
     pub(super) name: String,
-    /// The component's description of the tool. A missing one is replaced, and a long one is cut.
+    /// A missing description is replaced, and a long one is cut.
     pub(super) description: String,
     pub(super) tool_kind: &'static str,
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
-    /// The tool's access. Grants decide what it gets.
     pub(super) access: Vec<AccessKind>,
-    /// The tool's changes. Empty: everything that `access` lets it change.
+    /// Empty: everything that `access` lets the tool change.
     pub(super) effects: Vec<WriteEffect>,
-    /// The hosts that it asks for, with [`AccessKind::Network`]. `None`: any host that is granted.
+    /// Hosts, with [`AccessKind::Network`]. `None`: any host that is granted.
     pub(super) network_scope: Option<String>,
     pub(super) credentials: Vec<CredentialUse>,
-    /// Patterns of the tools that it calls.
+    /// Patterns.
     pub(super) tool_calls: Vec<String>,
     pub(super) approval_required: bool,
     pub(super) facts: SafetyFacts,
-    /// The arguments that name paths, URLs or other resources, by JSON Pointer.
+    /// Arguments that name paths, URLs or other resources, by JSON Pointer.
     pub(super) subjects: BTreeMap<String, SubjectKind>,
     pub(super) timeout_ms: Option<u64>,
     /// The tool's name in its own protocol.
     pub(super) mapping: Option<Value>,
 }
 
-/// A part of a component that is not offered as a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) name: String,
@@ -53,8 +47,7 @@ pub(super) struct LeftOut {
 }
 
 impl ForeignTool {
-    /// A tool of a component with these imports that declares nothing but its name, description and arguments. Imports of
-    /// files say nothing, because language runtimes import them even for pure code.
+    /// Imports of files say nothing, because language runtimes import them even for pure code.
     pub(super) fn careful(
         name: String,
         description: String,
@@ -186,7 +179,7 @@ impl ForeignTool {
     }
 }
 
-/// Returns the toolkit of a component, as JSON text. `namespace` is as [`namespace`] makes it.
+/// `namespace` is as [`namespace`] makes it.
 pub(super) fn toolkit(namespace: &str, tools: &[ForeignTool], left_out: &[LeftOut]) -> String {
     let mut declarations = Vec::new();
     let mut interfaces = Vec::new();
@@ -206,7 +199,6 @@ pub(super) fn toolkit(namespace: &str, tools: &[ForeignTool], left_out: &[LeftOu
     record(toolkit).to_string()
 }
 
-/// The values of `field` in the mappings of `toolkit` to `protocol`, by the names of the tools.
 pub(super) fn mapped(toolkit: &str, protocol: &str, field: &str) -> HashMap<String, String> {
     // Most toolkits need not be parsed.
     if !toolkit.contains("\"external_mappings\"") {
@@ -239,8 +231,8 @@ fn not_offered(left_out: &[LeftOut]) -> Vec<String> {
     listed
 }
 
-/// Makes valid names of `texts`, each different from the others, in the same order. All other characters than letters,
-/// digits, `_` and `-` become `-`. A long name is cut, and a repeated one is numbered.
+/// Valid and different names, in the same order: other characters than letters, digits, `_` and `-` become `-`, and a
+/// repeated name is numbered.
 pub(super) fn names<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut unique = |text: &str| {
@@ -258,12 +250,11 @@ pub(super) fn names<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String>
     texts.into_iter().map(&mut unique).collect()
 }
 
-/// Makes a valid namespace of a text, such as the name of a package. `otherwise` replaces an empty one.
 pub(super) fn namespace(text: &str, otherwise: &str) -> String {
     plain(text, true, otherwise)
 }
 
-/// The result is ASCII, so that it can be cut at any byte.
+/// ASCII, so that it can be cut at any byte.
 fn plain(text: &str, dotted: bool, otherwise: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dotted && c == '.');
     let plain: String = text
@@ -285,7 +276,6 @@ fn permission_id(id: &str) -> String {
     format!("{id}.permission")
 }
 
-/// A record without the fields that are not there.
 fn record(mut fields: Value) -> Value {
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

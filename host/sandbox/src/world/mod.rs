@@ -1,5 +1,5 @@
-//! The worlds that a component can be made for, one file each. A world says what such a component declares, and how a call
-//! reaches it. What the call may do and use up is decided elsewhere, and is the same in all of them.
+//! The worlds that a component can be made for: what it declares, and how a call reaches it. What the call may do is
+//! the same in all of them.
 
 #[cfg(feature = "foreign-worlds")]
 mod act;
@@ -33,21 +33,18 @@ use super::wasi::CommandInput;
 
 pub(super) use foreign::{FOR_TOOLS, ForeignWorld, NEAR};
 
-/// A component of one world: linked, and ready to be instantiated.
 pub(super) trait ComponentWorld: Send + Sync {
-    /// Returns the toolkit: JSON text of Agent Tool records. All of it is a claim. Called at load, twice; the two answers
-    /// must be equal.
+    /// JSON text of Agent Tool records, all of it a claim. Called twice at load; the answers must be equal.
     fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>>;
 
-    /// A command's input, from the arguments `input` of a call of `tool`; `None` in all other worlds.
+    /// `None` in all worlds but the command's.
     fn process(&self, _tool: &str, _input: &str) -> Result<Option<Box<CommandInput>>, Refusal> {
         Ok(None)
     }
 
-    /// Takes the toolkit of the component, in which a world may keep what its calls need. Called once, before any call.
+    /// Called once, before any call.
     fn described(&mut self, _toolkit: &str) {}
 
-    /// Instantiates the component in `store`, and runs the tool that `call` names.
     fn invoke<'a>(
         &'a self,
         store: &'a mut Store<StoreState>,
@@ -55,24 +52,20 @@ pub(super) trait ComponentWorld: Send + Sync {
     ) -> BoxFuture<'a, wasmtime::Result<Outcome>>;
 }
 
-/// A component at its first load.
 #[derive(Clone, Copy)]
 pub(super) struct FirstLoad<'a> {
     pub(super) engine: &'a GuestEngine,
     pub(super) component: &'a Component,
-    /// The bytes of its file.
     pub(super) bytes: &'a [u8],
-    /// The interfaces that it imports.
     pub(super) imports: &'a [String],
-    /// Limits on code of the component while it is examined.
     pub(super) limits: &'a Limits,
-    /// The namespace of its tools that was written into it, in worlds other than plain functions.
+    /// Written into the component, in worlds other than plain functions.
     pub(super) namespace: Option<&'a str>,
 }
 
-/// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
-/// (`adapt.rs`). Change it together with them, and with what a component is refused for when it is compiled (`metadata.rs`).
-/// All of it is kept with the compiled code: an older toolkit may ask for more, and an older component was not checked.
+/// Version of the toolkits and components that the host makes (`adapt.rs`), and of its refusals (`metadata.rs`); change
+/// it with them. They are kept with the code: an older toolkit may ask for more, and an older component was not
+/// checked.
 pub(super) const TRANSLATION_VERSION: &str = "3";
 
 /// Interfaces of worlds that are not plain functions, in any version.
@@ -84,7 +77,6 @@ const COMMANDS: (&str, &str) = (
     "toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2",
 );
 
-/// Which world a component is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WorldKind {
@@ -100,7 +92,6 @@ pub(super) enum WorldKind {
 }
 
 impl WorldKind {
-    /// Finds the world of a component with these exports and imports.
     pub(super) fn find(exports: &[String], imports: &[String]) -> Result<Self, Refusal> {
         if exports.iter().any(|name| name == tool::GUEST) {
             return Ok(Self::Tool);
@@ -133,7 +124,7 @@ impl WorldKind {
         Err(Refusal::new(ErrorCode::NotATool, message))
     }
 
-    /// The world that the profile of a component chooses: plain functions, also for a command.
+    /// A profile can choose plain functions, also for a command.
     pub(super) fn chosen(self, exports: &[String], bytes: &[u8]) -> Self {
         let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
         match self {
@@ -148,8 +139,7 @@ impl WorldKind {
         }
     }
 
-    /// `true` if a component with these imports uses files, and does not say which of its tools do: no profile does,
-    /// and plain functions cannot.
+    /// Files are used, and no profile says by which tools; plain functions cannot say it.
     pub(super) fn takes_granted_files(self, imports: &[String], bytes: &[u8]) -> bool {
         let says_nothing = || match wit::profile(bytes) {
             Ok(profile) => {
@@ -164,7 +154,6 @@ impl WorldKind {
             && says_nothing()
     }
 
-    /// Returns a linker for a component of this world with these imports.
     pub(super) fn linker(
         self,
         engine: &wasmtime::Engine,
@@ -176,7 +165,6 @@ impl WorldKind {
         }
     }
 
-    /// Binds the exports of a component of this world.
     pub(super) fn bind(
         self,
         instance: InstancePre<StoreState>,
@@ -190,8 +178,6 @@ impl WorldKind {
         })
     }
 
-    /// The toolkit of a component that got the name of its file `file`; `None` if it has a name of its own, as in all worlds but
-    /// one.
     pub(super) fn named_by(self, file: &Path, toolkit: &str) -> Option<String> {
         if self == Self::Command {
             command::named_by(file, toolkit)
@@ -200,13 +186,13 @@ impl WorldKind {
         }
     }
 
-    /// `true` if files that a component of this world leaves in its scratch folder become artifacts.
+    /// Files left in the scratch folder become artifacts.
     pub(super) fn leaves_files(self) -> bool {
         self == Self::Command
     }
 
-    /// `true` if failed calls of this world keep their output, in a partial outcome. A tool of toolcell's own world is
-    /// partial only if it says so itself.
+    /// Failed calls keep their output, in a partial outcome. A tool of toolcell's own world is partial only if it says
+    /// so itself.
     pub(super) fn fails_with_output(self) -> bool {
         match self {
             Self::Command => true,
@@ -215,7 +201,7 @@ impl WorldKind {
         }
     }
 
-    /// The contract that a component that cannot be bound violates.
+    /// Violated by a component that cannot be bound.
     pub(super) fn contract(self) -> &'static str {
         match self {
             Self::Tool => TOOL_CONTRACT,
@@ -225,8 +211,7 @@ impl WorldKind {
         }
     }
 
-    /// Returns the namespace in the profile of a component. Refuses what else it says in a world that does not read it,
-    /// because what it narrows would be lost.
+    /// Refuses a profile in a world that does not read it, because what it narrows would be lost.
     pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<Option<String>, Refusal> {
         let refused = |why: &str| {
             Err(Refusal::new(
@@ -258,7 +243,7 @@ impl WorldKind {
     }
 }
 
-/// Names from a component, for a message: at most eight, each cut, without characters that act on a terminal.
+/// At most eight, each cut, without characters that act on a terminal.
 pub(super) fn listed(names: &[String]) -> String {
     const NAMES_MAX: usize = 8;
     const CHARS_MAX: usize = 120;

@@ -13,12 +13,11 @@ use crate::call;
 use crate::component::OptionalExports;
 use crate::state::StoreState;
 
-/// Interface that every tool exports.
 pub(super) const GUEST: &str = "toolcell:tool/guest@0.2.0";
 
 pub(super) struct ToolWorld {
     tool: ToolPre<StoreState>,
-    /// Of the instances that `tool` makes, because the instance that takes the settings is the one that runs.
+    /// Indices of the instances that `tool` makes, because the one that takes the settings is the one that runs.
     configuring: Option<ConfiguringIndices>,
 }
 
@@ -37,7 +36,7 @@ impl ToolWorld {
         })
     }
 
-    /// Returns an instance that has taken `config`, or the error with which the guest refused it.
+    /// The error is the guest's refusal of `config`.
     async fn configured(
         &self,
         store: &mut Store<StoreState>,
@@ -69,7 +68,6 @@ impl ToolWorld {
 }
 
 impl ComponentWorld for ToolWorld {
-    /// Calls `describe` in an instance with an empty world.
     fn describe<'a>(
         &'a self,
         FirstLoad { engine, limits, .. }: FirstLoad<'a>,

@@ -6,30 +6,26 @@ use toolcell_spec::{
     ToolInvocation, ToolResult, Trust, Writer, json_bytes,
 };
 
-/// The end of a call, for its client.
 #[derive(Clone, Debug)]
 pub(crate) struct CallEnd {
     pub(crate) result: ToolResult,
     pub(crate) persistence: Vec<ResultPersistence>,
-    /// Status of the call; that of the result if only the result is known.
+    /// The result's if only that is known.
     pub(crate) status: String,
     /// `None` if only the result is known.
     pub(crate) tool_id: Option<String>,
-    /// The name under which the client called the tool.
     pub(crate) tool: String,
-    /// `true` if the host's end ended the call.
     pub(crate) shut_down: bool,
-    /// Size of the result, and of the events that are kept with it, as JSON, in bytes.
+    /// Bytes of JSON: the result, and events kept with it.
     pub(crate) bytes: usize,
-    /// `true` if the log has the result and its output.
+    /// The log has the result and its output.
     pub(crate) is_recorded: bool,
-    /// `true` if the end of the call could not be written, so the log has the call as running.
+    /// The end could not be written, so the log has the call as running.
     pub(crate) is_unwritten: bool,
-    /// `true` if the tool's output was only in the memory of the process that ran it.
+    /// The output was only in the memory of the process that ran the tool.
     pub(crate) is_gone: bool,
 }
 
-/// The record of an ended call in the log.
 #[derive(Deserialize)]
 struct LoggedCall {
     invocation: ToolInvocation,
@@ -41,7 +37,7 @@ struct LoggedCall {
 }
 
 impl CallEnd {
-    /// Converts `record`; `keep` says which calls the log keeps.
+    /// `keep`: the calls that the log keeps.
     pub(crate) fn from_record(record: CallRecord, keep: Keep) -> Self {
         let shut_down = record.events.iter().any(|event| is_shut_down(&event.data));
         let is_written = match keep {
@@ -59,7 +55,7 @@ impl CallEnd {
         }
     }
 
-    /// Reads a record of the log; `None` if the call has not ended.
+    /// `None` if the call has not ended.
     pub(crate) fn read(record: Value) -> Option<Self> {
         let LoggedCall {
             invocation,
@@ -81,7 +77,7 @@ impl CallEnd {
         })
     }
 
-    /// The result of a call that lost its record, for example because the host crashed.
+    /// The call lost its record, for example because the host crashed.
     pub(crate) fn lost(id: InvocationId) -> Self {
         let refusal = Refusal::host_fault("the call was lost");
         let provenance = ResultProvenance {
@@ -99,7 +95,6 @@ impl CallEnd {
         }
     }
 
-    /// A result from the store of approvals, which has nothing else.
     pub(crate) fn alone(result: ToolResult) -> Self {
         let is_gone = is_emptied(&result);
         Self {
@@ -137,14 +132,14 @@ impl CallEnd {
     }
 }
 
-/// `true` if no disk may have the output (AT-STRAT-06).
+/// No disk may have the output (AT-STRAT-06).
 fn is_never_persisted(persistence: &[ResultPersistence]) -> bool {
     persistence
         .iter()
         .any(|decision| decision.strategy == Strategy::NeverPersist)
 }
 
-/// Returns whether the output was not written. An error always says what happened.
+/// The output was not written. An error always says what happened.
 fn is_emptied(result: &ToolResult) -> bool {
     !result.is_error
         && result.redaction_state == "full"
@@ -157,7 +152,6 @@ fn is_shut_down(data: &Value) -> bool {
         .is_some_and(|reason| reason == "runtime_shutdown")
 }
 
-/// A field of the MCP metadata of a call.
 fn mapped<'a>(extra: &'a toolcell_spec::Extra, field: &str) -> Option<&'a Value> {
     extra
         .get("external_mappings")?

@@ -14,65 +14,55 @@ use crate::asking::{CallQuestion, wire};
 use super::Calls;
 use super::ended::CallEnd;
 
-/// Maximum size of the answers to one round of questions, in bytes of JSON: forms hold words and numbers.
 const ANSWERS_BYTES_MAX: usize = 256 << 10;
 
-/// One call that its owner can ask about.
 pub(crate) struct CallEntry {
-    /// The principal that can ask about it.
     pub(crate) owner: Arc<str>,
     pub(crate) cancellation: Cancellation,
-    /// Known from the call's first event on.
+    /// Known from the first event on.
     id: OnceLock<InvocationId>,
-    /// Tells that the call goes on without its request, and numbers the rounds of questions; `None` for a call that cannot.
+    /// Numbers the rounds of questions, too; `None` if the call cannot go on without its request.
     background: Option<Background>,
-    /// `true` if no request waits for the call.
     is_left: AtomicBool,
     state: Mutex<EntryState>,
-    /// Counts the changes of the state.
     changes: watch::Sender<u64>,
 }
 
 struct EntryState {
     events: Vec<Arc<ToolEvent>>,
-    /// `true` if the call waits for an approver.
     asks: bool,
-    /// The questions for the call's client, if that answers them.
     questions: Option<mpsc::Receiver<CallQuestion>>,
     open: Option<QuestionRound>,
     /// `Some` if the call runs without a request of the HTTP API.
     room: Option<BackgroundPlace>,
     updated: Timestamp,
     end: Option<EntryEnd>,
-    /// `true` if the client got the result.
+    /// The client got the result.
     is_read: bool,
 }
 
 /// Questions that were asked together.
 struct QuestionRound {
     ask: CallQuestion,
-    /// From 1 on.
     number: usize,
-    /// The answers so far. The call gets all of them at once, because it asks again for what is missing.
+    /// The call gets all at once, because it asks again for what is missing.
     given: InputResponses,
 }
 
-/// The place of one call among those that run without a request; dropping it frees the place.
+/// A place among the calls that run without a request; dropping it frees the place.
 pub(crate) struct BackgroundPlace {
     pub(crate) _permit: OwnedSemaphorePermit,
 }
 
-/// How a call ended.
 #[derive(Clone)]
 pub(crate) enum EntryEnd {
     Ended(Arc<CallEnd>),
-    /// The result has left the memory; the log may have it.
+    /// No longer in memory; the log may have it.
     Recorded,
-    /// There is no result: the host failed, or left the call to another process.
+    /// No result: the host failed, or left the call to another process.
     Lost,
 }
 
-/// The order in which results leave the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResultWeight {
     pub(super) bytes: usize,
@@ -80,28 +70,23 @@ pub(super) struct ResultWeight {
     pub(super) is_recorded: bool,
 }
 
-/// A change that a waiting request sees.
 pub(crate) enum CallChange {
     Ended(EntryEnd),
     Asks,
 }
 
-/// Events of a call from a number on.
 pub(crate) enum CallEvents {
     Events(Vec<Arc<ToolEvent>>),
-    /// There are no more.
     Over,
-    /// They have left the memory.
     Recorded,
 }
 
-/// The state of a task.
 pub(crate) enum TaskState {
     Working(Timestamp),
     Asks {
         questions: BTreeMap<String, ElicitRequestParams>,
         meta: MetaObject,
-        /// The call to approve: the task's call, or one that its tool makes.
+        /// The task's call, or one that its tool makes.
         approval: Option<InvocationId>,
         updated: Timestamp,
     },
@@ -114,7 +99,7 @@ pub(crate) enum TaskState {
 pub(crate) struct TooLarge;
 
 impl CallEntry {
-    /// A call of `owner`, which can go on without its request if it has a `background`.
+    /// A call with a `background` can go on without its request.
     pub(crate) fn new(owner: Arc<str>, background: Option<Background>) -> Self {
         Self {
             owner,
@@ -136,7 +121,6 @@ impl CallEntry {
         }
     }
 
-    /// The entry of a call that had its id before.
     #[must_use]
     pub(crate) fn identified_as(self, id: InvocationId) -> Self {
         Self {
@@ -151,7 +135,7 @@ impl CallEntry {
             .send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// The id; `None` before the first event.
+    /// `None` before the first event.
     pub(crate) fn id(&self) -> Option<InvocationId> {
         self.id.get().copied()
     }
@@ -168,13 +152,12 @@ impl CallEntry {
         self.cancellation.cancel(reason);
     }
 
-    /// Notes that no request waits for the call: its client asks about it.
+    /// No request waits for the call: its client asks about it.
     pub(crate) fn set_left(&self) {
         self.is_left.store(true, Ordering::Release);
     }
 
-    /// Records that no request waits for the call. If the server stops before the call was approved and ran, another process
-    /// resumes it.
+    /// Another process resumes the call if the server stops before it was approved and ran.
     pub(crate) fn enter_background(&self) {
         if let Some(background) = &self.background {
             self.set_left();
@@ -182,7 +165,7 @@ impl CallEntry {
         }
     }
 
-    /// Returns whether the future of the call can be dropped without losing the call.
+    /// Dropping the call's future does not lose the call.
     pub(crate) fn can_be_left(&self) -> bool {
         let can = self
             .background
@@ -191,7 +174,7 @@ impl CallEntry {
         can && self.is_left.load(Ordering::Acquire)
     }
 
-    /// A listener that learns the id from the first event, and passes every event on to `next`.
+    /// Learns the id from the first event.
     pub(crate) fn learning(self: &Arc<Self>, next: Option<Arc<dyn Listener>>) -> Arc<dyn Listener> {
         Arc::new(EntryListener {
             entry: Arc::clone(self),
@@ -200,7 +183,7 @@ impl CallEntry {
         })
     }
 
-    /// A listener that registers the call in `calls` from its first event on, and keeps its events.
+    /// Registers the call in `calls` from its first event on, and keeps its events.
     pub(crate) fn listening(self: &Arc<Self>, calls: &Arc<Calls>) -> Arc<dyn Listener> {
         Arc::new(EntryListener {
             entry: Arc::clone(self),
@@ -209,13 +192,11 @@ impl CallEntry {
         })
     }
 
-    /// Runs without a request in `room`.
     pub(crate) fn set_room(&self, room: Option<BackgroundPlace>) {
         self.state.lock().room = room;
     }
 
-    /// Lets the call go on without its request, in a place that `room` gives unless it has one. Returns whether there is
-    /// room for that.
+    /// Fails if the call has no place, and `room` gives none.
     pub(crate) fn leave(&self, room: impl FnOnce() -> Option<BackgroundPlace>) -> bool {
         let mut state = self.state.lock();
         if state.end.is_none() && state.room.is_none() {
@@ -225,7 +206,6 @@ impl CallEntry {
         true
     }
 
-    /// Notes that an approver was asked.
     pub(crate) fn asks(&self) {
         self.change(|state| state.asks = true);
     }
@@ -246,12 +226,11 @@ impl CallEntry {
         });
     }
 
-    /// Returns whether a request waits for a change.
     pub(crate) fn is_awaited(&self) -> bool {
         self.changes.receiver_count() > 0
     }
 
-    /// The result's size, and the harm of its loss; `None` before the call has ended.
+    /// Size, and harm of the loss; `None` before the call has ended.
     pub(super) fn weight(&self) -> Option<ResultWeight> {
         let state = self.state.lock();
         let ended = match state.end.as_ref()? {
@@ -265,7 +244,6 @@ impl CallEntry {
         })
     }
 
-    /// Returns whether the end of the call could not be written.
     pub(super) fn is_unwritten(&self) -> bool {
         match &self.state.lock().end {
             Some(EntryEnd::Ended(ended)) => ended.is_unwritten,
@@ -274,20 +252,18 @@ impl CallEntry {
         }
     }
 
-    /// Returns whether a call that has not ended waits for an approver; else how it ended.
+    /// `true` if the call waits for an approver; the error is how it ended.
     pub(crate) fn look(&self) -> Result<bool, EntryEnd> {
         let mut state = self.state.lock();
         state.is_read = state.end.is_some();
         state.end.clone().map_or(Ok(state.asks), Err)
     }
 
-    /// The tool, as the last event names it.
     pub(crate) fn tool_id(&self) -> Option<String> {
         let state = self.state.lock();
         state.events.last()?.tool_id.as_deref().map(str::to_owned)
     }
 
-    /// Waits until `find` finds something.
     async fn until<T>(&self, mut find: impl FnMut(&EntryState) -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         loop {
@@ -300,14 +276,14 @@ impl CallEntry {
         }
     }
 
-    /// Waits for the id; `None` if the call has ended without one.
+    /// `None` if the call ended without an id.
     pub(crate) async fn identified(&self) -> Option<InvocationId> {
         self.until(|state| (self.id.get().is_some() || state.end.is_some()).then_some(()))
             .await;
         self.id()
     }
 
-    /// Waits for the end, or, if the request `leaves` then, until an approver was asked.
+    /// Waits for the end, or, if the request `leaves`, until an approver was asked.
     pub(crate) async fn step(&self, leaves: bool) -> CallChange {
         self.until(|state| match &state.end {
             Some(end) => Some(CallChange::Ended(end.clone())),
@@ -316,7 +292,7 @@ impl CallEntry {
         .await
     }
 
-    /// Waits for the events from the index `from` on.
+    /// Waits for events from the index `from` on.
     pub(crate) async fn events(&self, from: usize) -> CallEvents {
         self.until(|state| match (state.events.get(from..), &state.end) {
             (Some(events), _) if !events.is_empty() => Some(CallEvents::Events(events.to_vec())),
@@ -336,7 +312,7 @@ impl CallEntry {
         });
     }
 
-    /// Takes the questions for the call's client; `ask` is open already.
+    /// `ask` is open already.
     pub(crate) fn take_questions(
         &self,
         questions: Option<mpsc::Receiver<CallQuestion>>,
@@ -349,7 +325,7 @@ impl CallEntry {
         }
     }
 
-    /// The state for the call's client; `None` if its result has left the memory.
+    /// `None` if the result has left the memory.
     pub(crate) fn task_state(&self) -> Option<TaskState> {
         let mut state = self.state.lock();
         self.refresh(&mut state);
@@ -373,7 +349,7 @@ impl CallEntry {
         }
     }
 
-    /// Takes the answers to open questions; others are ignored. The call goes on once all questions are answered.
+    /// The call goes on once all questions are answered.
     pub(crate) fn give(&self, responses: &InputResponses) -> Result<(), TooLarge> {
         let mut state = self.state.lock();
         self.refresh(&mut state);
@@ -444,12 +420,10 @@ impl CallEntry {
 }
 
 impl QuestionRound {
-    /// The name of a key for the client.
     fn wire(&self, key: &str) -> String {
         wire(key, self.number)
     }
 
-    /// The questions without an answer.
     fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
         let open = self
             .ask
@@ -464,7 +438,7 @@ impl QuestionRound {
 /// Only the call owns it: dropping it tells `next` that the call has ended.
 struct EntryListener {
     entry: Arc<CallEntry>,
-    /// Where the call is found, with its events; `None` for one that may become a task.
+    /// `None` for a call that may become a task.
     calls: Option<Arc<Calls>>,
     next: Option<Arc<dyn Listener>>,
 }

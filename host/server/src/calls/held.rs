@@ -1,4 +1,4 @@
-//! Calls that wait for an answer after their client already got a response; the client comes back for them.
+//! Calls whose client got a response, and comes back for the answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,21 +12,18 @@ use crate::budget::Lease;
 use crate::call::RunningCall;
 use crate::random_name;
 
-/// Maximum number of held calls of one caller, because a person would not read more questions.
+/// Limit of one caller, because a person would not read more questions.
 const HELD_MAX: usize = 32;
-/// How long an ended call stays held if its client does not come back for the result.
+/// Applies to an ended call whose client does not come back.
 const KEPT: Duration = Duration::from_secs(600);
-/// How often ended calls that have been held for too long are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// The identity of a held call: a request with the same owner, tool and arguments refers to the same call.
+/// The same owner, tool and arguments refer to the same call.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldCallKey {
-    /// The caller: the principal, or the connection if there is only one.
     pub(crate) owner: Arc<str>,
     pub(crate) tool: String,
     pub(crate) arguments: Input,
-    /// The memory that is reserved for the arguments.
     pub(crate) lease: Option<Arc<Lease>>,
 }
 
@@ -35,36 +32,31 @@ impl HeldCallKey {
         self.are_of(other) && self.arguments.same(&other.arguments)
     }
 
-    /// Compares the owners and the tools.
     fn are_of(&self, other: &Self) -> bool {
         self.owner == other.owner && self.tool == other.tool
     }
 }
 
-/// A call that waits, or that has ended in the meantime.
 pub(crate) struct HeldCall {
     pub(crate) running: RunningCall,
-    /// The question, until it is answered.
     pub(crate) ask: CallQuestion,
     words: HeldCallKey,
-    /// When the call was first seen to have ended.
     ended: Option<Instant>,
 }
 
 impl HeldCall {
-    /// Returns whether the end was seen more than [`KEPT`] ago.
+    /// The end was seen more than [`KEPT`] ago.
     fn is_over(&mut self) -> bool {
         self.running.has_ended() && self.ended.get_or_insert_with(Instant::now).elapsed() > KEPT
     }
 }
 
-/// All held calls, each under an unguessable name.
+/// Under unguessable names.
 #[derive(Default)]
 pub(crate) struct HeldCalls(Arc<Mutex<HeldMap<HeldCall>>>);
 
 struct HeldMap<C> {
     calls: HashMap<String, C>,
-    /// `true` if a task sweeps the expired calls.
     swept: bool,
 }
 
@@ -77,7 +69,7 @@ impl<C> Default for HeldMap<C> {
     }
 }
 
-/// Removes expired calls until none is held, so that clients that do not come back leave no memory in use.
+/// Runs until none is held, so that clients that do not come back leave no memory in use.
 async fn sweep<C>(held: Weak<Mutex<HeldMap<C>>>, every: Duration, is_over: fn(&mut C) -> bool) {
     loop {
         tokio::time::sleep(every).await;
@@ -92,7 +84,7 @@ async fn sweep<C>(held: Weak<Mutex<HeldMap<C>>>, every: Duration, is_over: fn(&m
 }
 
 impl HeldCalls {
-    /// Checks that one more call of `owner` can be held. Fails with `too_many_approvals`.
+    /// Fails with `too_many_approvals`.
     pub(crate) fn has_room(&self, owner: &str) -> Result<(), Refusal> {
         let mut held = self.0.lock();
         held.calls.retain(|_, call| !call.is_over());
@@ -109,7 +101,6 @@ impl HeldCalls {
         Err(Refusal::new(ErrorCode::TooManyApprovals, message))
     }
 
-    /// Holds a call, and returns its new name.
     pub(crate) fn hold(
         &self,
         running: RunningCall,
@@ -137,7 +128,7 @@ impl HeldCalls {
         Ok(name)
     }
 
-    /// Takes the call `name`, once, if it matches `words`: the name is useless to other callers and for other calls.
+    /// Once, if `words` match: the name is useless to other callers and for other calls.
     pub(crate) fn take(&self, name: &str, words: &HeldCallKey) -> Option<HeldCall> {
         // Large arguments are compared without the lock, so that other requests are not blocked.
         let known = self
@@ -152,7 +143,6 @@ impl HeldCalls {
             .flatten()
     }
 
-    /// Takes a held call that matches `words`.
     pub(crate) fn take_same(&self, words: &HeldCallKey) -> Option<HeldCall> {
         let of_caller: Vec<(String, HeldCallKey)> = {
             let held = self.0.lock();

@@ -1,22 +1,20 @@
-//! Counts the calls of a server. It is not a semaphore, because waiting for the last call would acquire every free
-//! permit, and calls that were read before the end of input would get none.
+//! Counts the calls of a server. With a semaphore, waiting for the last call would acquire every free permit, and calls
+//! read before the end of input would get none.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Maximum number of calls that one server has at once, including waiting ones; more are refused as `rate_limited`.
+/// Waiting calls count; more are refused as `rate_limited`.
 pub(crate) const CALLS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
 pub(crate) struct CallPlaces(watch::Sender<usize>);
 
-/// The place of one call; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct CallPlace(Arc<CallPlaces>);
 
 impl CallPlaces {
-    /// Takes a place; `None` if [`CALLS_MAX`] are taken.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<CallPlace> {
         let is_taken = self.0.send_if_modified(|count| {
             let has_room = *count < CALLS_MAX;
@@ -26,7 +24,6 @@ impl CallPlaces {
         is_taken.then(|| CallPlace(Arc::clone(self)))
     }
 
-    /// Waits until no call is left.
     pub(crate) async fn end(&self) {
         // The sender lives as long as this.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method};
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
-/// Names the media types of MCP's answers in `headers`, if the client takes them without naming them.
+/// Applies if the client takes MCP's answers without naming their media types.
 pub(super) fn name_answers(method: &Method, headers: &mut HeaderMap) {
     let (meant, types): (_, &[&str]) = match *method {
         Method::POST => (
@@ -21,7 +21,7 @@ pub(super) fn name_answers(method: &Method, headers: &mut HeaderMap) {
     }
 }
 
-/// Returns whether the client accepts `media_type`. Without a header it accepts all (RFC 9110, 12.5.1).
+/// A client without the header accepts all (RFC 9110, 12.5.1).
 fn takes(headers: &HeaderMap, media_type: &str) -> bool {
     let group = media_type.split('/').next().unwrap_or_default();
     let is_meant = |range: &str| {

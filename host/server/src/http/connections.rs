@@ -1,8 +1,7 @@
-//! Admission of connections. All are accepted at once, and one that has said nothing takes no place: if there are too many of
-//! them, the one that has been silent for longest is closed. A connection that has not authenticated is a stranger. Strangers
-//! have places of their own, so that they take none of the principals', and one that has used its time is evicted for the
-//! next. Each principal has a share; a connection beyond it has a place among those that wait, where nothing evicts it, so
-//! that it gets an answer.
+//! Admission of connections. All are accepted at once, and a silent one takes no place; of too many, the longest silent
+//! one is closed. Strangers, which have not authenticated, take none of the principals' places, and one that has used
+//! its time is evicted for the next. Each principal has a share; a connection beyond it waits where nothing evicts it,
+//! so that it gets an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,34 +17,30 @@ use toolcell_system::pool::share;
 
 use super::HttpLimits;
 
-/// How long a stranger keeps its place while others want it, and while more of them want one than there are places. A client
-/// sends its request at once.
 const PATIENT: Duration = Duration::from_secs(1);
 const CROWDED: Duration = Duration::from_millis(100);
-/// Maximum number of connections that were accepted and have no place, and the part of the files that this process may open
-/// that they may take.
+/// Accepted connections without a place, and their part of the files that this process may open.
 const ARRIVED_MAX: usize = 1_024;
 const ARRIVED_FILES: u64 = 4;
 
 pub(super) struct Connections {
-    /// Those without a place, and whether each has said something.
+    /// `true` if the connection has said something.
     arrivals: Mutex<Crowd<bool>>,
     arrived_max: usize,
-    /// Held by the stranger that gets the next place: they come in one after the other.
+    /// Held by the stranger that gets the next place.
     turn: tokio::sync::Mutex<()>,
-    /// When each came in: it can be evicted only some time after that.
+    /// Arrivals: a stranger can be evicted only some time after.
     strangers: Mutex<Crowd<Instant>>,
     strangers_max: usize,
     /// Notified when a stranger frees its place.
     room: Notify,
     known: Arc<Semaphore>,
     shares: CallerShares,
-    /// Places of connections that have authenticated, and wait for one of `known` or are told that there is none.
+    /// Authenticated connections wait here for one of `known` or are told that there is none.
     waiting: CallerShares,
     wait: Duration,
 }
 
-/// Connections in the order in which they came, with what is known of each, and what evicts it.
 struct Crowd<T> {
     there: BTreeMap<u64, (T, CancellationToken)>,
     next: u64,
@@ -67,7 +62,7 @@ impl<T> Crowd<T> {
         (id, leave)
     }
 
-    /// Evicts the first one that `may_leave`. Returns whether there was one.
+    /// `false` if none `may_leave`.
     fn evict(&mut self, may_leave: impl Fn(&T) -> bool) -> bool {
         let mut all = self.there.iter();
         let first = all.find(|(_, (known, _))| may_leave(known));
@@ -77,7 +72,6 @@ impl<T> Crowd<T> {
     }
 }
 
-/// A connection that has no place yet.
 pub(super) struct UnplacedConnection {
     connections: Arc<Connections>,
     id: u64,
@@ -88,13 +82,12 @@ pub(super) struct ClientConnection {
     connections: Arc<Connections>,
     id: u64,
     leave: CancellationToken,
-    /// The principal and its places, once the client has authenticated.
+    /// Set once the client has authenticated.
     known: Mutex<Option<(Arc<str>, [OwnedSemaphorePermit; 2])>>,
-    /// The place among those that wait, until it has one of those.
+    /// The place among those that wait.
     waits: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// All places of the principal are taken.
 pub(super) struct PlacesTaken;
 
 impl Connections {
@@ -118,7 +111,7 @@ impl Connections {
         })
     }
 
-    /// Notes a connection that was accepted. If too many have no place, one of them is evicted.
+    /// Evicts a connection if too many have no place.
     pub(super) fn arrive(self: &Arc<Self>) -> UnplacedConnection {
         let mut arrivals = self.arrivals.lock();
         if arrivals.there.len() >= self.arrived_max {
@@ -133,7 +126,7 @@ impl Connections {
         }
     }
 
-    /// Admits one more stranger. If all places are taken, waits until one is free or a stranger can be evicted.
+    /// Waits until a place is free or a stranger can be evicted.
     async fn enter(self: &Arc<Self>) -> ClientConnection {
         let _turn = self.turn.lock().await;
         loop {
@@ -175,12 +168,10 @@ impl Connections {
 }
 
 impl UnplacedConnection {
-    /// Waits until the connection is evicted.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
     }
 
-    /// Waits for a place, after the first byte has come.
     pub(super) async fn enter(&self) -> ClientConnection {
         {
             let mut arrivals = self.connections.arrivals.lock();
@@ -199,13 +190,12 @@ impl Drop for UnplacedConnection {
 }
 
 impl ClientConnection {
-    /// Waits until the connection is evicted.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
     }
 
-    /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time, or if too
-    /// many connections of the principal wait already. The client can be told so: from now on nothing evicts it.
+    /// Fails if no place becomes free in time, or too many wait already. The client can be told so: from now on nothing
+    /// evicts it.
     pub(super) async fn belongs_to(&self, principal: &Arc<str>) -> Result<(), PlacesTaken> {
         let known = || self.known.lock();
         if known().as_ref().is_some_and(|(at, _)| at == principal) {
@@ -240,7 +230,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Gives the place of the principal back: what is left of the connection is its end.
+    /// Gives the principal's place back: only the connection's end is left.
     pub(super) fn is_over(&self) {
         self.known.lock().take();
         self.is_no_stranger();

@@ -1,27 +1,26 @@
-//! The end of a connection. A socket that is closed while bytes of its client are unread is reset, and the client then
-//! loses the answer that it was sent.
+//! The end of a connection: closing a socket while bytes are unread resets it, and the client loses its answer.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
-/// How long a client that was answered may go on sending, and how much, in bytes, before the connection is reset.
+/// Limits of a client that was answered and goes on sending.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 16 << 20;
-/// How long a client may take to accept the answer of a connection that has to go.
+/// Time to accept the answer of a connection that has to go.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 
-/// Maximum number of connections whose end is waited for; the others are closed at once.
+/// The others are closed at once.
 const LINGERING_MAX: usize = 256;
 
 static LINGERING: Semaphore = Semaphore::const_new(LINGERING_MAX);
 
-/// Message to a client that has begun a request and loses its place.
+/// The client has begun a request and loses its place.
 const NO_PLACE: &str =
     "too many connections wait here; send the request at once, or try again later";
 
-/// Waits until the client has seen the end of the stream, and discards what it still sends.
+/// Waits until the client has seen the end, and discards what it still sends.
 pub(super) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let Ok(_place) = LINGERING.try_acquire() else {
         return;

@@ -1,6 +1,6 @@
-//! Guards against HTTP request smuggling. hyper accepts a request that gives its body length in two ways, and a proxy
-//! in front of the server may have used the other one: then one of them sees a request where the other sees a body.
-//! hyper removes one of the two headers before the service sees them, so the raw bytes are scanned.
+//! Guards against HTTP request smuggling: hyper accepts a request that gives its body length in two ways, of which a
+//! proxy in front may have used the other one. hyper removes one of the headers before the service sees them, so the
+//! raw bytes are scanned.
 
 use std::io;
 use std::pin::Pin;
@@ -12,21 +12,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{HEAD_BYTES_MAX, HEADERS_MAX};
 
-/// Maximum length of a line of a chunked body, in bytes; hyper accepts no longer ones.
+/// Hyper accepts no longer lines of a chunked body.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// A stream whose incoming bytes are scanned for the framing of requests.
+/// Scans incoming bytes for the framing of requests.
 pub(super) struct FramedStream<S> {
     stream: S,
     requests: FramingScanner,
 }
 
-/// The number of requests so far that give their body length once, or not at all.
+/// Number of requests so far that give their body length once, or not at all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SoundRequests(Arc<AtomicU64>);
 
 impl SoundRequests {
-    /// Returns whether it includes request `number`, counted from 0.
     pub(super) fn is(&self, number: u64) -> bool {
         number < self.0.load(Ordering::Acquire) || !guard!("request_framing")
     }
@@ -48,21 +47,19 @@ impl<S> FramedStream<S> {
         )
     }
 
-    /// The stream itself, which is still open.
     pub(super) fn into_inner(self) -> S {
         self.stream
     }
 
-    /// Returns whether the head of a request has arrived in part.
+    /// The head of a request has arrived in part.
     pub(super) fn is_amid_head(&self) -> bool {
         self.requests.at == ScanPosition::Head && !self.requests.kept.is_empty()
     }
 }
 
-/// The state of the scanner.
 struct FramingScanner {
     at: ScanPosition,
-    /// The bytes of an incomplete head, or of an incomplete line of a chunked body.
+    /// An incomplete head, or line of a chunked body.
     kept: Vec<u8>,
     sound: SoundRequests,
 }
@@ -70,11 +67,8 @@ struct FramingScanner {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ScanPosition {
     Head,
-    /// Bytes of the body that are left.
     Body(u64),
-    /// The line with the size of the next chunk.
     Size,
-    /// Bytes of the chunk that are left.
     Chunk(u64),
     ChunkEnd,
     Trailer,
@@ -160,7 +154,6 @@ impl FramingScanner {
     }
 }
 
-/// The state after a head with these headers.
 fn body(headers: &[httparse::Header<'_>]) -> ScanPosition {
     let named = |name: &'static str| {
         headers
@@ -199,7 +192,6 @@ fn chunk(line: &[u8]) -> ScanPosition {
     }
 }
 
-/// Parses a number that is digits only, without a sign.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let digits = std::str::from_utf8(digits)
         .ok()
@@ -256,7 +248,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FramedStream<S> {
 mod tests {
     use super::{FramedStream, ScanPosition, SoundRequests};
 
-    /// Returns the number of sound requests in `text`, fed in pieces of `piece` bytes, and the final state.
     fn read(text: &str, piece: usize) -> (u64, ScanPosition) {
         let (mut framed, sound): (_, SoundRequests) = FramedStream::new(());
         text.as_bytes()

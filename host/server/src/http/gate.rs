@@ -7,19 +7,19 @@ use toolcell_spec::ErrorCode;
 
 use super::problem::Problem;
 
-/// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
-/// rebinding), sends another host or origin, and cannot change that.
+/// A web page from elsewhere, or one that points its own name at this machine (DNS rebinding), sends another host or
+/// origin, and cannot change that.
 #[derive(Clone, Debug)]
 pub struct OriginGate {
     port: u16,
     hosts: Vec<Authority>,
-    /// As browsers write them, in lowercase. They can have schemes of their own: `vscode-webview://ID`.
+    /// Lowercase; the schemes can be a browser's own: `vscode-webview://ID`.
     origins: Vec<String>,
 }
 
 impl OriginGate {
-    /// Allows the loopback names with `port` or without a port, and also `hosts`, with any port if they have none, and `origins`
-    /// (`https://name`).
+    /// Allows the loopback names with `port` or without, and also `hosts`, with any port if they have none, and
+    /// `origins` (`https://name`).
     pub fn new(port: u16, hosts: &[Authority], origins: &[String]) -> Self {
         let origins = origins
             .iter()
@@ -31,7 +31,6 @@ impl OriginGate {
         }
     }
 
-    /// Checks the host and origin of a request.
     pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let refused = |why: &str| Problem::new(ErrorCode::HostOrOriginRefused, why);
         let mut hosts = headers.get_all(HOST).iter();
@@ -61,7 +60,7 @@ impl OriginGate {
         here || self.hosts.iter().any(allowed)
     }
 
-    /// The origin of a page that may read the answer to its request; `None` for a page of this server, which may anyway.
+    /// The origin of a page that may read the answer; `None` for a page of this server, which may anyway.
     pub(super) fn reader<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
         let mut origins = headers.get_all(ORIGIN).iter();
         let only = origins.next().filter(|_| origins.next().is_none())?;
@@ -79,7 +78,7 @@ impl OriginGate {
     }
 }
 
-/// Returns whether `host` is a loopback name that needs no DNS.
+/// A loopback name that needs no DNS.
 fn is_loopback(host: &HostName) -> bool {
     match host {
         HostName::Name(name) => name == LOCALHOST,

@@ -1,35 +1,31 @@
 use std::time::Duration;
 
-/// Limits on HTTP clients that can be chosen. Fixed limits are constants where they are used.
+/// Limits that can be chosen; fixed ones are constants where they are used.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
-    /// Maximum number of concurrent connections of clients that have authenticated, or need no token. Each of several
-    /// principals has a share of them, at least an eighth; a request beyond the share waits for `place_time` and is
-    /// then refused.
+    /// Concurrent connections that have authenticated, or need no token. Each of several principals has a share, at
+    /// least an eighth; a request beyond it waits for `place_time` and is then refused.
     pub connections: u32,
-    /// Maximum number of connections that wait for such a place, shared likewise; a request beyond that is refused at
-    /// once.
+    /// Connections that wait for such a place, shared likewise; a request beyond that is refused at once.
     pub waiting: u32,
-    /// Maximum number of concurrent connections that have not authenticated yet, in addition to `connections`. When all
-    /// are taken, one that sent no request within 1 s of its first byte, or within 100 ms if many wait, is closed to admit
-    /// the next. A connection that has sent nothing takes no place.
+    /// Concurrent connections that have not authenticated, in addition to `connections`. When all are taken, one that
+    /// sent no request within 1 s of its first byte, or within 100 ms if many wait, is closed for the next.
     pub strangers: u32,
-    /// How long a request waits for a free connection of its principal.
+    /// Wait for a free connection of the principal.
     pub place_time: Duration,
-    /// How long a connection may stay silent after it is accepted.
+    /// A connection may stay silent so long after it is accepted.
     pub first_byte_time: Duration,
-    /// How long a client may take to send the head of a request, also the first one of a connection.
+    /// Time to send the head of a request, also of the first one.
     pub head_time: Duration,
-    /// How long a client may take to send the body of a request; also how long a call waits for memory for its
-    /// arguments.
+    /// Time to send the body of a request; also a call's wait for memory for its arguments.
     pub body_time: Duration,
-    /// How long a client may acknowledge nothing of what it was sent (`TCP_USER_TIMEOUT`, Linux only).
+    /// Time without acknowledging anything that was sent (`TCP_USER_TIMEOUT`, Linux only).
     pub stalled_time: Duration,
-    /// Maximum number of concurrent sessions of one principal; more are refused.
+    /// Concurrent sessions of one principal; more are refused.
     pub sessions: usize,
-    /// How long a session without an open request lasts.
+    /// Lifetime of a session without an open request.
     pub session_idle: Duration,
-    /// How long running calls may continue after the server is told to stop.
+    /// Time for running calls, after the server is told to stop.
     pub drain_time: Duration,
 }
 

@@ -1,5 +1,4 @@
-//! MCP over streamable HTTP/1.1, and the plain HTTP API, for a server that is left running: a request is authorized
-//! before its body is read.
+//! MCP over streamable HTTP/1.1, and the plain HTTP API: a request is authorized before its body is read.
 
 mod accept;
 mod api;
@@ -38,31 +37,26 @@ pub use limits::HttpLimits;
 pub(crate) use problem::{Problem, told};
 pub use token::{Tokens, read_private};
 
-/// Maximum number of headers of one request, and maximum size of its request line and headers together, in bytes.
+/// Limits of one request: headers, and bytes of request line and headers together.
 const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How long canceled calls, and then their connections, may take to end.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// The settings of an HTTP server.
 pub struct HttpSettings {
     pub listener: TcpListener,
-    /// The hosts and origins that requests may name.
     pub gate: OriginGate,
-    /// The tokens of the principals.
     pub tokens: Tokens,
     pub limits: HttpLimits,
-    /// `HOST[:PORT]` that clients reach the server by; `None` for its address.
+    /// `HOST[:PORT]` of the server for clients; `None` for its address.
     pub name: Option<String>,
-    /// The secret that an Arcade engine signs its tokens with; without one, the server is no worker.
+    /// An Arcade engine signs its tokens with it; `None` if the server is no worker.
     pub worker: Option<WorkerSecret>,
-    /// Tokens that replace the current ones while the server runs: a principal in both keeps its sessions and its
-    /// calls; the other sessions end. `None` if they never change.
+    /// A principal in old and new tokens keeps its sessions and its calls; the other sessions end. `None` if tokens
+    /// never change.
     pub new_tokens: Option<UnboundedReceiver<Tokens>>,
 }
 
-/// Serves until `interrupted` completes; then running calls may continue for [`HttpLimits::drain_time`] before they are
-/// canceled.
+/// Serves until `interrupted`; then running calls have [`HttpLimits::drain_time`] before they are canceled.
 pub fn serve_http<'a>(
     server: &'a Arc<Server>,
     settings: HttpSettings,
@@ -146,8 +140,7 @@ async fn accept(
     Ok(())
 }
 
-/// Serves one connection until it ends, or until it is evicted before it has authenticated. A client that has begun a
-/// request gets an answer.
+/// A client that has begun a request gets an answer before its connection is evicted.
 async fn serve(
     stream: TcpStream,
     arrived: UnplacedConnection,
@@ -178,7 +171,7 @@ async fn serve(
     speak(stream, connection, routes, &limits, drain).await;
 }
 
-/// Speaks HTTP/1.1 only, which rules out the flooding attacks of HTTP/2.
+/// HTTP/1.1 only, which rules out the flooding attacks of HTTP/2.
 async fn speak(
     stream: TcpStream,
     connection: Arc<ClientConnection>,

@@ -1,5 +1,4 @@
-//! Web pages of an origin that the operator allows: a browser asks before it sends their requests, and hides an answer
-//! that does not name their origin (CORS).
+//! Web pages of an allowed origin: a browser hides an answer that does not name their origin (CORS).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -8,24 +7,21 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method};
 
-/// Methods and headers that a page may send; readable headers.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const SENT: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, \
                     last-event-id, idempotency-key, prefer, traceparent, tracestate";
 const READ: HeaderValue = HeaderValue::from_static(
     "mcp-session-id, mcp-protocol-version, location, retry-after, www-authenticate",
 );
-/// The headers that repeat arguments of a call have names that the tool chooses.
+/// The tool chooses the names of headers that repeat arguments.
 const ARGUMENT_PREFIX: &str = "mcp-param-";
-/// How long a browser need not ask again, in seconds.
+/// A browser need not ask again, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
-/// Returns whether it is a browser's preflight request.
 pub(super) fn asks(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The headers that answer such a question of a page.
 pub(super) fn permission(asked: &HeaderMap) -> HeaderMap {
     let mut allowed = SENT.to_owned();
     let names = asked
@@ -49,7 +45,7 @@ pub(super) fn permission(asked: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Lets the page of `origin` read an answer. Never the pages of all origins.
+/// Never shares with the pages of all origins.
 pub(super) fn share_with(origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READ);

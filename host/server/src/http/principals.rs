@@ -1,5 +1,4 @@
-//! The sessions, budgets and calls of each principal. Tokens can change while the server runs; a principal's state
-//! stays with its name.
+//! Sessions, budgets and calls of each principal; its state stays with its name when tokens change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use super::{HttpLimits, Tokens};
 
 type McpService = StreamableHttpService<ClientSession, LocalSessionManager>;
 
-/// The MCP service of one principal, with its sessions.
 pub(super) struct PrincipalService {
     pub(super) mcp: McpService,
     pub(super) sessions: Arc<ClientSessions>,
@@ -29,38 +27,33 @@ pub(super) struct PrincipalService {
     close: CancellationToken,
 }
 
-/// One principal.
 #[derive(Clone)]
 pub(super) struct TokenHolder {
     pub(super) name: Arc<str>,
     /// `None` for an approver, which makes no calls.
     pub(super) service: Option<Arc<PrincipalService>>,
-    /// The budget for request bodies.
     pub(super) bodies: ByteBudget,
     pub(super) role: TokenRole,
 }
 
-/// The holders of current tokens.
 pub(super) struct PrincipalTable {
     pub(super) tokens: Tokens,
-    /// In the order of the tokens: of callers, and then of approvers.
+    /// Callers' tokens come first, and then approvers'.
     holders: Vec<TokenHolder>,
 }
 
-/// Makes tables.
 pub(super) struct PrincipalTables {
     server: Arc<Server>,
     bodies: ByteBudgets,
     arguments: ByteBudgets,
     results: ByteBudgets,
     session_idle: Duration,
-    /// How long a call waits for memory for its arguments.
     wait: Duration,
     close: CancellationToken,
 }
 
 impl PrincipalTables {
-    /// Of callers, approvers and engines as many as there are now. Later ones have shares as large as these.
+    /// Later principals have shares as large as today's.
     pub(super) fn new(
         server: &Arc<Server>,
         limits: &HttpLimits,
@@ -78,7 +71,6 @@ impl PrincipalTables {
         }
     }
 
-    /// An Arcade engine.
     pub(super) fn engine(&self) -> (TokenHolder, Arc<ApiCaller>) {
         let caller = self.caller(ClientIdentity::of_principal(ENGINE.into()), true);
         let holder = TokenHolder {
@@ -95,7 +87,7 @@ impl PrincipalTables {
         Arc::new(ApiCaller::new(identity, sees_all, budgets, self.wait))
     }
 
-    /// The table of `tokens`. A principal that `before` has, too, keeps what it has; the sessions of the others end.
+    /// A principal in `before` keeps what it has; the sessions of the others end.
     pub(super) fn table(
         &self,
         tokens: Tokens,
@@ -171,7 +163,6 @@ impl PrincipalTables {
 }
 
 impl PrincipalTable {
-    /// The principal that `headers` authenticate.
     pub(super) fn holder(&self, headers: &http::HeaderMap) -> Option<&TokenHolder> {
         self.holders.get(self.tokens.bearer(headers)?)
     }

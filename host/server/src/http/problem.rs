@@ -28,7 +28,6 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem with the status of `code`, or else of its class.
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let problem = Self {
             kind: "about:blank",
@@ -42,7 +41,6 @@ impl Problem {
         problem.with_status(code.problem_status().or_else(of_class).unwrap_or(500))
     }
 
-    /// Sets the status, where a code has several.
     #[must_use]
     pub(crate) fn with_status(self, status: u16) -> Self {
         let title = StatusCode::from_u16(status)
@@ -55,7 +53,6 @@ impl Problem {
         }
     }
 
-    /// Sets the time after which the request can succeed, in seconds.
     #[must_use]
     pub(super) fn after(self, seconds: impl Into<Option<u64>>) -> Self {
         Self {
@@ -64,7 +61,7 @@ impl Problem {
         }
     }
 
-    /// The answer to a client of MCP, which expects no document.
+    /// A client of MCP expects no document.
     pub(super) fn into_text(self) -> Response<Body> {
         let (status, headers) = self.head();
         (status, headers, self.detail).into_response()
@@ -84,14 +81,13 @@ impl Problem {
     }
 }
 
-/// A problem that says no more than its code does.
+/// Says no more than the code.
 impl From<ErrorCode> for Problem {
     fn from(code: ErrorCode) -> Self {
         Self::new(code, told(code))
     }
 }
 
-/// The meaning of a code, its cause and its remedy.
 pub(crate) fn told(code: ErrorCode) -> String {
     let mut known = ErrorCode::explanations().iter();
     let said = known.find(|known| known.code == code);
@@ -100,7 +96,7 @@ pub(crate) fn told(code: ErrorCode) -> String {
     })
 }
 
-/// The problem of a request that no call was made of. The detail for developers stays behind.
+/// No call was made. The detail for developers stays behind.
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = refusal.code.http_status(refusal.class);
@@ -119,7 +115,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// `seconds` for the header `Retry-After`, which has no fractions.
+/// `Retry-After` has no fractions.
 pub(super) fn whole_seconds(seconds: f64) -> u64 {
     // A conversion of floats saturates.
     seconds.max(0.0).ceil() as u64

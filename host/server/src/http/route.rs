@@ -35,36 +35,26 @@ use super::principals::{PrincipalService, PrincipalTable, PrincipalTables, Token
 use super::sessions::{ClientSessions, InUse, RequestIdClaim};
 use super::{HttpLimits, OriginGate, Tokens, accept, pages};
 
-/// Message to a client whose principal has no place left.
 const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
-/// Time until one may be free, in seconds.
 const RETRY_AFTER: u64 = 1;
-/// Message to a client whose body would need more memory than there is.
 const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
-/// Maximum size of a request body, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static(crate::call::SESSION_HEADER);
 
-/// The beginning of every path of the plain API.
 const API: &str = "/v1/";
-/// The beginning of every path of an Arcade worker, and the one that needs no token.
 const WORKER: &str = "/worker/";
 const HEALTH: &str = "/worker/health";
 
-/// The state of one connection that its requests share.
 pub(super) struct ConnectionState {
     connection: Arc<ClientConnection>,
     sound: SoundRequests,
     requests: AtomicU64,
-    /// The number of requests that have no answer yet.
     open: AtomicU64,
-    /// The address of the client.
     peer: String,
 }
 
-/// A request that has no answer yet.
 pub(super) struct OpenRequest(Arc<ConnectionState>);
 
 impl OpenRequest {
@@ -94,22 +84,18 @@ impl ConnectionState {
         }
     }
 
-    /// Counts a request as open until the result is dropped.
     pub(super) fn opens(self: Arc<Self>) -> OpenRequest {
         self.open.fetch_add(1, Ordering::Relaxed);
         OpenRequest(self)
     }
 
-    /// Returns whether a request is unanswered.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
 }
 
-/// The response to a request that is refused before it reaches MCP or the API.
 type RefusalResponse = Box<Response<Body>>;
 
-/// Authorizes requests, and routes them by path and principal.
 pub(super) struct Routes {
     server: Arc<Server>,
     gate: OriginGate,
@@ -117,23 +103,20 @@ pub(super) struct Routes {
     table: RwLock<Arc<PrincipalTable>>,
     tables: PrincipalTables,
     api: Api,
-    /// An Arcade engine, and the secret that it signs its tokens with.
     engine: Option<(WorkerSecret, TokenHolder)>,
     limits: HttpLimits,
     drain: CancellationToken,
 }
 
-/// An extension of a request that keeps its id claimed while it is handled.
+/// Keeps the id claimed while the request is handled.
 #[derive(Clone)]
 struct ClaimExtension {
     _claim: Arc<RequestIdClaim>,
 }
 
-/// How a request is told that it was refused.
 #[derive(Clone, Copy)]
 enum RefusalForm {
     Document,
-    /// Of MCP, and of what there is beside it.
     Text,
 }
 
@@ -153,7 +136,6 @@ impl RefusalForm {
         }
     }
 
-    /// The answer to a request whose body could not be read.
     fn unread(self, code: ErrorCode) -> RefusalResponse {
         let answer = match code {
             ErrorCode::TooMuchMemory => Problem::new(code, NO_MEMORY).after(RETRY_AFTER),
@@ -205,7 +187,7 @@ impl Routes {
         Arc::clone(&self.table.read())
     }
 
-    /// Replaces the tokens. A request that was authorized goes on.
+    /// A request that was authorized goes on.
     pub(super) fn renew(&self, tokens: Tokens) {
         let mut table = self.table.write();
         *table = Arc::new(self.tables.table(tokens, &self.api, Some(&table)));
@@ -284,7 +266,6 @@ impl Routes {
         }
     }
 
-    /// Why the server takes no calls.
     async fn unready(&self) -> Option<String> {
         if self.drain.is_cancelled() {
             return Some("ending".to_owned());
@@ -295,7 +276,7 @@ impl Routes {
         ))
     }
 
-    /// The metrics of all callers, only for callers: they name tools that an approver is not asked about.
+    /// Only for callers: the metrics name tools that an approver is not asked about.
     fn metrics(&self, request: &Request<Incoming>) -> Result<Response<Body>, RefusalResponse> {
         let table = self.table();
         let holder = table
@@ -322,7 +303,6 @@ impl Routes {
         )
     }
 
-    /// Answers a request of the plain API, whose body has the limits of MCP.
     async fn api(
         &self,
         request: Request<Incoming>,
@@ -336,7 +316,6 @@ impl Routes {
         Ok(self.api.answer(Some(&holder.role), request).await)
     }
 
-    /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
     async fn worker(
         &self,
         secret: &WorkerSecret,
@@ -360,7 +339,6 @@ impl Routes {
         Ok(self.api.answer(Some(&engine.role), request).await)
     }
 
-    /// Gives the connection to the principal, and reads the whole body within its budget.
     async fn admit(
         &self,
         holder: &TokenHolder,
@@ -472,7 +450,6 @@ impl Routes {
         }))
     }
 
-    /// Reads the whole body, after reserving memory for it.
     async fn take(&self, budget: &ByteBudget, body: Incoming) -> Result<LeasedBody, ErrorCode> {
         let expected = body.size_hint().upper().map_or(BODY_BYTES_MAX, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -498,8 +475,7 @@ impl Routes {
         }
     }
 
-    /// Returns what rmcp is to parse, with the arguments of a call as an extension of the head. Releases the body's memory
-    /// reservation.
+    /// The arguments of a call become an extension of the head. Releases the body's memory reservation.
     async fn read(
         &self,
         service: &PrincipalService,
@@ -550,26 +526,21 @@ impl Routes {
     }
 }
 
-/// The body of a request as rmcp is to parse it.
 struct McpBody {
     bytes: Bytes,
     request_id: Option<RequestId>,
-    /// `true` for `initialize`.
     greets: bool,
-    /// The request that this notification cancels.
     cancels: Option<RequestId>,
 }
 
 type LeasedBody = LeasedBytes<Bytes, Option<Lease>>;
 
-/// Keeps the session that `headers` name in use; `None` if there is none.
 async fn named(headers: &HeaderMap, sessions: &Arc<ClientSessions>) -> Option<InUse> {
     sessions
         .begin(headers.get(SESSION_HEADER)?.to_str().ok()?)
         .await
 }
 
-/// The id of the request that the notification `body` cancels.
 fn canceled(body: &[u8]) -> Option<RequestId> {
     #[derive(Deserialize)]
     struct Notification {
@@ -579,7 +550,7 @@ fn canceled(body: &[u8]) -> Option<RequestId> {
     notification.params.request_id
 }
 
-/// The answer to a probe; `why` the server is not well.
+/// `why` the server is not well.
 fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Body> {
     match (request.method(), why) {
         (&Method::GET | &Method::HEAD, None) => "ok".into_response(),
@@ -590,7 +561,6 @@ fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Body> {
     }
 }
 
-/// Gives the connection to the principal `name`.
 async fn claim(
     client: &ConnectionState,
     name: &Arc<str>,
@@ -603,7 +573,7 @@ async fn claim(
     client.connection.belongs_to(name).await.map_err(taken)
 }
 
-/// Marks an answer as that to a client that was refused access.
+/// Marks the answer to a client that was refused access.
 #[derive(Clone)]
 struct AccessRefused;
 
@@ -611,7 +581,6 @@ fn noted(response: Response<Body>) -> Response<Body> {
     (Extension(AccessRefused), response).into_response()
 }
 
-/// Makes `response` the last one of its connection.
 fn closing(response: Response<Body>) -> Response<Body> {
     ([(CONNECTION, "close")], response).into_response()
 }
@@ -630,7 +599,6 @@ fn busy(why: &str) -> RefusalResponse {
     problem.into_text().into()
 }
 
-/// Returns a JSON-RPC error with code -32600 (invalid request).
 fn rpc_error(id: Option<&RequestId>, why: &str) -> RefusalResponse {
     rpc_refusal(id, &ErrorData::invalid_request(why.to_owned(), None))
 }

@@ -8,29 +8,25 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use tokio_util::sync::CancellationToken;
 
-/// The sessions of one principal. An idle session ends; one that waits for a long call or an approval is not idle.
+/// A session that waits for a long call or an approval is not idle.
 pub(super) struct ClientSessions {
     manager: Arc<LocalSessionManager>,
     uses: Mutex<HashMap<SessionId, SessionUse>>,
 }
 
 struct SessionUse {
-    /// The number of requests whose response is not complete.
     open: usize,
-    /// The ids of requests that are still being handled or answered, and whether the client canceled them.
+    /// Ids of requests that are still being handled or answered; `true` if the client canceled the request.
     ids: HashMap<RequestId, bool>,
-    /// When the last request ended.
     since: Instant,
 }
 
-/// Keeps the session in use for one request, until it is dropped.
 pub(super) struct InUse {
     sessions: Arc<ClientSessions>,
     id: SessionId,
 }
 
-/// The id of one request, which no other request of its session can use until this is dropped. The response and the
-/// handler share it, because a call may still be stopping after its client disconnected.
+/// Shared by response and handler, because a call may still be stopping after its client disconnected.
 pub(super) struct RequestIdClaim {
     sessions: Arc<ClientSessions>,
     session: SessionId,
@@ -56,7 +52,7 @@ impl ClientSessions {
         self.manager.sessions.read().await.len()
     }
 
-    /// Registers a request of the session `id`; `None` if there is no such session.
+    /// `None` if there is no such session.
     pub(super) async fn begin(self: &Arc<Self>, id: &str) -> Option<InUse> {
         let sessions = self.manager.sessions.read().await;
         let (id, _) = sessions.get_key_value(id)?;
@@ -71,7 +67,7 @@ impl ClientSessions {
         })
     }
 
-    /// Claims `id` for one request of the session. `None` if a running request has the same id.
+    /// `None` if a running request has the same id.
     pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<RequestIdClaim> {
         let session = Arc::clone(&in_use.id);
         let is_free = {
@@ -88,8 +84,7 @@ impl ClientSessions {
         })
     }
 
-    /// Notes that the client canceled the request `id` of the session. Returns whether there is such a request, and it was
-    /// not canceled before.
+    /// `false` if there is no such request, or it was canceled before.
     pub(super) fn cancel(&self, in_use: &InUse, id: &RequestId) -> bool {
         let mut uses = self.uses.lock();
         let is_canceled = uses
@@ -98,7 +93,6 @@ impl ClientSessions {
         is_canceled.is_some_and(|is_canceled| !std::mem::replace(is_canceled, true))
     }
 
-    /// Ends sessions that have been idle for `idle`, until `close` is canceled.
     pub(super) async fn end_idle(self: Arc<Self>, idle: Duration, close: CancellationToken) {
         let mut next = idle;
         while close
@@ -115,7 +109,6 @@ impl ClientSessions {
         }
     }
 
-    /// Returns the sessions that have been idle for `idle`, and the time until the next one can be.
     async fn expired(&self, idle: Duration) -> (Vec<SessionId>, Duration) {
         let sessions = self.manager.sessions.read().await;
         let mut uses = self.uses.lock();

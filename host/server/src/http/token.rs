@@ -9,13 +9,12 @@ use toolcell_system::named_file;
 
 use crate::random_name;
 
-/// Minimum length of a token, in characters; a shorter one can be guessed.
+/// A shorter one can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
-/// Maximum size of a token file, in bytes; a larger file is rejected.
+/// In bytes; a larger token file is rejected.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// The bearer tokens that callers authenticate with, each of one principal. They are kept as hashes and compared in
-/// constant time, so that response times reveal nothing about a token.
+/// Kept as hashes and compared in constant time, so that response times reveal nothing about a token.
 #[derive(Clone, Default)]
 pub struct Tokens {
     callers: Vec<Token>,
@@ -31,7 +30,7 @@ struct Token {
 }
 
 impl Tokens {
-    /// Generates a token for one principal. Returns its text, too, which is not stored.
+    /// Returns the text as well, which is not stored.
     pub fn generate() -> anyhow::Result<(Self, String)> {
         let text = random_name::<32>()
             .map_err(|refusal| anyhow!(refusal.detail.unwrap_or(refusal.message)))?;
@@ -44,8 +43,7 @@ impl Tokens {
         Ok((tokens, text))
     }
 
-    /// Reads the tokens in `file`, one per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can
-    /// access the file.
+    /// One per line, `NAME TOKEN` or `TOKEN`. Fails if users other than the owner can access the file.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = read_private(file, "tokens")?;
         Self::parse(&text).with_context(|| format!("cannot parse {}", file.display()))
@@ -125,7 +123,6 @@ impl Tokens {
         Ok(self)
     }
 
-    /// The first name, as written, that callers and approvers share.
     fn name_of_both<'a>(&self, approvers: &'a Self) -> Option<&'a str> {
         let is_same = |one: &Token, other: &Token| {
             one.is_named && other.is_named && one.name.eq_ignore_ascii_case(&other.name)
@@ -140,7 +137,6 @@ impl Tokens {
         Self::default()
     }
 
-    /// The names of the principals that call tools.
     pub fn principals(&self) -> Vec<Arc<str>> {
         match self.callers.as_slice() {
             [] => vec!["anybody".into()],
@@ -148,18 +144,15 @@ impl Tokens {
         }
     }
 
-    /// Returns whether callers need a token.
     pub(super) fn are_required(&self) -> bool {
         !self.callers.is_empty()
     }
 
-    /// The names of the principals that approve calls.
     pub(super) fn approvers(&self) -> Vec<Arc<str>> {
         names(&self.approvers)
     }
 
-    /// Returns the index of the principal that `headers` authenticate: of callers and then approvers; 0 if no token is
-    /// required, and none of an approver was sent.
+    /// Index of the principal, callers first; 0 if no token is required, and none of an approver was sent.
     pub(super) fn bearer(&self, headers: &HeaderMap) -> Option<usize> {
         let callers = self.callers.len().max(1);
         if self.callers.is_empty() {
@@ -191,7 +184,7 @@ fn names(tokens: &[Token]) -> Vec<Arc<str>> {
     tokens.iter().map(|token| Arc::clone(&token.name)).collect()
 }
 
-/// Reads the file with the `content` of that name. Fails if users other than the owner can access it.
+/// Fails if users other than the owner can access the file.
 pub fn read_private(file: &Path, content: &str) -> anyhow::Result<String> {
     let name = file.display();
     let unreadable = || format!("cannot read the {content} in {name}");

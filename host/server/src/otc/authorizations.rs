@@ -10,21 +10,18 @@ use crate::random_name;
 
 use super::executions::ExecutionKey;
 
-/// How long an authorization stays pending.
 const PENDING_TIME: Duration = Duration::from_mins(10);
-/// Maximum number of authorizations of one principal; the oldest one is forgotten for a new one.
+/// Limit of one principal; a new authorization displaces the oldest.
 const AUTHORIZATIONS_MAX: usize = 100;
 
-/// The authorizations that calls wait for, of each principal. An id is random, and only its principal can use it.
 pub(super) struct Authorizations {
-    /// The start of an authorization's address.
     base: String,
     of_principals: Mutex<HashMap<Arc<str>, VecDeque<PendingAuthorization>>>,
 }
 
 struct PendingAuthorization {
     id: String,
-    /// The execution that waits for it; `None` if its request had no id.
+    /// `None` if the execution's request had no id.
     execution: Option<ExecutionKey>,
     credential: String,
     scopes: Vec<String>,
@@ -33,7 +30,6 @@ struct PendingAuthorization {
 }
 
 impl PendingAuthorization {
-    /// A pending authorization expires.
     fn expire(&mut self, now: Timestamp) {
         if self.status == AuthorizationStatus::Pending && now > self.opened.plus(PENDING_TIME) {
             self.status = AuthorizationStatus::Expired;
@@ -58,7 +54,7 @@ impl Authorizations {
         }
     }
 
-    /// The pending authorization for an execution: the same one each time the same request comes.
+    /// The same authorization each time the same request comes.
     pub(super) fn open(
         &self,
         principal: &Arc<str>,
@@ -94,8 +90,7 @@ impl Authorizations {
         Ok(shown)
     }
 
-    /// The authorization with this id, if it is of this principal. It is complete once `is_set` says that the host has the
-    /// credential.
+    /// `None` for another principal's id. Complete once `is_set` says that the host has the credential.
     pub(super) fn poll(
         &self,
         principal: &str,

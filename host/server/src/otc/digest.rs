@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use toolcell_dialect::otc::{OtcMode, OtcRequest};
 use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
-/// The digests of a request: with and without its credentials, because a request that waits for an authorization is
-/// repeated with a token. Neither has `created_at`: it changes nothing.
+/// One digest is without credentials, because a request that waits for an authorization is repeated with a token.
+/// Neither has `created_at`: it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestDigests {
     pub(super) whole: Hash,

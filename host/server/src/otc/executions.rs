@@ -10,31 +10,28 @@ use crate::http::told;
 use super::OtcAnswer;
 use super::digest::RequestDigests;
 
-/// Maximum size of all kept answers, in bytes; each principal has an equal share.
+/// Each principal has an equal share.
 const BYTES_MAX: usize = 64 << 20;
-/// Maximum number of executions that are remembered, shared likewise.
 const ENTRIES_MAX: usize = 20_000;
-/// Maximum number of executions of one principal that run at once, and of requests with an id.
+/// Limit of one principal: running executions, and requests with an id.
 const RUNNING_MAX: usize = 1_024;
-/// Memory of an execution without its answer, in bytes.
 const ENTRY_BYTES: usize = 512;
 
-/// Identifies an execution of one principal. An execution id is unique in its run.
+/// An execution id is unique in its run, and belongs to one principal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ExecutionKey {
     pub(super) run_id: String,
     pub(super) execution_id: String,
 }
 
-/// The known executions, so that none runs twice. No number of them displaces another principal's; only a new principal
-/// makes each share smaller.
+/// Known executions, so that none runs twice. No number of them displaces another principal's.
 #[derive(Default)]
 pub(super) struct Executions(Mutex<HashMap<Arc<str>, Ledger>>);
 
 #[derive(Default)]
 struct Ledger {
     entries: HashMap<ExecutionKey, ExecutionEntry>,
-    /// Those that do not run, in the order in which they ended; an entry with another serial number is outdated.
+    /// Oldest first; an entry with another serial number is outdated.
     ended: VecDeque<(ExecutionKey, u64)>,
     bytes: usize,
     running: usize,
@@ -56,15 +53,12 @@ enum ExecutionState {
     TooLarge,
     /// The tool never ran, and the same request may come again with a token.
     Waiting,
-    /// The connection was closed while it ran. It may have had effects, so it does not run again.
+    /// The connection closed during the execution, which may have had effects, so it does not run again.
     Lost,
 }
 
-/// Why a request does not run.
 pub(super) enum ClaimRefusal {
-    /// It ran before.
     Answered(OtcAnswer),
-    /// The status, and the reason.
     Refused(u16, Refusal),
 }
 
@@ -75,7 +69,7 @@ enum ExecutionLookup<'a> {
 }
 
 impl Executions {
-    /// Claims the execution `key` for a request that says `body`; waits if the same request runs. Fails if it ran before.
+    /// Waits if the same request runs. Fails if it ran before.
     pub(super) async fn claim(
         &self,
         principal: &Arc<str>,
@@ -198,7 +192,7 @@ impl Ledger {
         self.ended.push_back((key.clone(), serial));
     }
 
-    /// Forgets the executions that ended first, until the others fit.
+    /// The first to end are the first to go.
     fn forget(&mut self, bytes_max: usize, entries_max: usize) {
         while self.bytes > bytes_max || self.ended.len() > entries_max {
             let Some((key, serial)) = self.ended.pop_front() else {
@@ -225,7 +219,6 @@ impl ExecutionEntry {
     }
 }
 
-/// The right to run one execution.
 pub(super) struct ExecutionTicket<'a> {
     executions: &'a Executions,
     principal: Arc<str>,
@@ -237,7 +230,7 @@ pub(super) struct ExecutionTicket<'a> {
 }
 
 impl ExecutionTicket<'_> {
-    /// Ends the execution with its answer; `None` if the same request may come again.
+    /// `None` if the same request may come again.
     pub(super) fn end(mut self, answer: Option<OtcAnswer>) {
         let state = answer.map_or(ExecutionState::Waiting, ExecutionState::Answered);
         self.has_ended = true;

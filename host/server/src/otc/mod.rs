@@ -1,7 +1,5 @@
-//! The state behind Open Tool Calling, without its transport: which tools there are, which execution ran already, and
-//! which authorization a call waits for (requirements 2.3, O-19). A [`WorkerSecret`] knows an Arcade engine by its token.
-//!
-//! The call itself is a function of the caller's, so that it goes through the same pipeline as through every other door.
+//! The state behind Open Tool Calling, without its transport (requirements 2.3, O-19). Calls are a function of the
+//! caller's, so that they go through the same pipeline as through every other door.
 
 mod authorizations;
 mod digest;
@@ -28,15 +26,12 @@ use digest::RequestDigests;
 use executions::{ClaimRefusal, ExecutionKey, Executions};
 pub use token::WorkerSecret;
 
-/// The principal of all calls of an Arcade engine.
+/// The principal of all its calls.
 pub(crate) const ENGINE: &str = "arcade:engine";
 
-/// The answer to an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtcAnswer {
-    /// The status code of HTTP.
     pub(crate) status: u16,
-    /// JSON.
     pub(crate) body: Arc<str>,
 }
 
@@ -46,7 +41,7 @@ impl OtcAnswer {
         Self { status, body }
     }
 
-    /// The answer to an execution that led to no call: a response, because a client expects one.
+    /// Clients expect a response, also for an execution that led to no call.
     fn refused(status: u16, refusal: &Refusal, mode: OtcMode, execution_id: &str) -> Self {
         Self::new(
             status,
@@ -55,19 +50,16 @@ impl OtcAnswer {
     }
 }
 
-/// A call that a request asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedCall {
     pub(crate) request: OtcRequest,
-    /// The tool, or the refusal that the record of the call ends in. The component has to be the named version.
     pub(crate) tool: Result<OtcToolName, Refusal>,
-    /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
+    /// Secrets for this call only, by credential; none that the tool does not declare.
     pub(crate) secrets: Vec<(String, SecretValue)>,
-    /// The number of secrets that the tool does not declare, and that go nowhere.
+    /// The tool does not declare them, and they go nowhere.
     pub(crate) ignored_secrets: usize,
 }
 
-/// One tool, in the terms of each format.
 pub(crate) struct OtcTool {
     pub(crate) named: OtcToolName,
     definitions: Vec<(OtcMode, Value)>,
@@ -77,7 +69,6 @@ pub(crate) struct OtcTool {
 }
 
 impl OtcTool {
-    /// Describes a tool.
     pub(crate) fn new(listed: &ListedTool<'_>) -> Self {
         let contract = listed.declaration.output_contract.as_ref();
         Self {
@@ -102,8 +93,7 @@ impl OtcTool {
             .find_map(|(known, definition)| (*known == mode).then_some(definition))
     }
 
-    /// A request's secrets for the credentials of the tool, and the number of its undeclared secrets: no tool gets
-    /// those (OTC-Q-07).
+    /// The number counts undeclared secrets: no tool gets those (OTC-Q-07).
     fn secrets_of(&self, request: &OtcRequest) -> (Vec<(String, SecretValue)>, usize) {
         let is_declared =
             |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
@@ -120,7 +110,6 @@ impl OtcTool {
     }
 }
 
-/// The tools of an offering.
 pub(crate) struct OtcTools {
     pub(crate) all: Vec<OtcTool>,
     names: OtcToolNames,
@@ -132,34 +121,31 @@ impl OtcTools {
         Self { all, names }
     }
 
-    /// The tool with this fully qualified name.
     pub(crate) fn find(&self, name: &str) -> Option<&OtcTool> {
         self.all.get(self.names.find(name)?)
     }
 
-    /// The tool that a request names.
     fn resolve(&self, request: &OtcRequest) -> Result<&OtcTool, Refusal> {
         let at = self.names.resolve(&request.tool)?;
         let unknown = || Refusal::new(ErrorCode::UnknownTool, "there is no such tool here");
         self.all.get(at).ok_or_else(unknown)
     }
 
-    /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
+    /// Acknowledges the tool of the definition `text` (OTC-D-15).
     pub(crate) fn register(&self, text: &str, mode: OtcMode) -> Result<Value, Problem> {
         registration::register(text, mode, &self.names)
     }
 }
 
-/// The calls of Open Tool Calling that are remembered.
+/// Remembers the calls of Open Tool Calling.
 pub(crate) struct OtcService {
-    /// The address of a call, up to its id; its artifacts are below it.
+    /// A call's address, up to its id; its artifacts are below it.
     calls: String,
     executions: Executions,
     authorizations: Authorizations,
 }
 
 impl OtcService {
-    /// `base` is what the addresses of the server begin with.
     pub(crate) fn new(base: &str) -> Self {
         Self {
             calls: format!("{base}/v1/calls/"),
@@ -168,9 +154,8 @@ impl OtcService {
         }
     }
 
-    /// Answers a request of `principal` to call one of `tools`. `call` makes the call, at most once for each execution id
-    /// of a run: the same request again gets the same answer, also while the first one runs (OTC-Q-02). It gives `None` if
-    /// the host lost the call.
+    /// `call` runs at most once for each execution id of a run: the same request again gets the same answer, also while
+    /// the first one runs (OTC-Q-02).
     pub(crate) async fn execute<F, R>(
         &self,
         tools: &OtcTools,
@@ -206,7 +191,7 @@ impl OtcService {
         }
     }
 
-    /// Makes the call. Also returns how its execution id is used up; `None` if the same id may be used again.
+    /// Returns also how the execution id is used up; `None` if it may be used again.
     async fn run<F, R>(
         &self,
         tools: &OtcTools,
@@ -280,7 +265,6 @@ impl OtcService {
         (answer, ended)
     }
 
-    /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name.
     pub(crate) fn authorization(
         &self,
         principal: &str,

@@ -4,12 +4,10 @@ use toolcell_spec::{ErrorCode, JSON_VALUES_MAX, read_unique_json};
 
 use crate::http::Problem;
 
-/// Digits of a digest.
 const DIGEST_CHARS: usize = 64;
 
-/// Answers a client that registers the tool of the definition `text` (OTC-D-15). It acknowledges a tool of the
-/// operator's components; there are no others. A component's digest identifies its tools, so a definition brings no
-/// code, and changes neither the tool's behavior nor its permissions.
+/// Acknowledges a tool of the operator's components (OTC-D-15). A component's digest identifies its tools, so a
+/// definition brings no code, and changes neither behavior nor permissions.
 pub(super) fn register(text: &str, mode: OtcMode, names: &OtcToolNames) -> Result<Value, Problem> {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");

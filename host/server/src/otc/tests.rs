@@ -11,7 +11,6 @@ use super::{ENGINE, OtcAnswer, OtcService, OtcTool, OtcTools, ParsedCall};
 
 const BASE: &str = "https://tools.example.com";
 
-/// The same record of a call that was refused before its tool ran.
 fn unstarted(mut record: CallRecord) -> CallRecord {
     let mut invocation = serde_json::to_value(&record.invocation).unwrap();
     invocation.as_object_mut().unwrap().remove("started_at");
@@ -19,7 +18,6 @@ fn unstarted(mut record: CallRecord) -> CallRecord {
     record
 }
 
-/// A service, and the tools of its server.
 struct Service {
     service: OtcService,
     tools: OtcTools,
@@ -58,12 +56,12 @@ fn request() -> Value {
     })
 }
 
-/// A double of the pipeline: it counts the calls, keeps the last one, and lacks the token if the call brings none.
+/// Counts the calls, keeps the last one, and lacks the token if the call brings none.
 #[derive(Default)]
 struct Pipeline {
     calls: Cell<usize>,
     last: RefCell<Option<ParsedCall>>,
-    /// Whether the token is missed only after the tool began.
+    /// The token is missed only after the tool began.
     runs_first: Cell<bool>,
 }
 

@@ -4,23 +4,18 @@ use ring::hmac;
 use serde_json::Value;
 use toolcell_spec::{Timestamp, read_unique_json};
 
-/// Minimum length of a worker's secret, in characters; a shorter one can be guessed.
+/// A shorter one can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
-/// Maximum length of a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// Maximum number of values in each part of a token.
 const VALUES_MAX: usize = 100;
-/// How far the clock of the engine may be ahead, in seconds.
+/// The engine's clock may be so far ahead.
 const SKEW_SECONDS: f64 = 60.0;
-/// How long a token may still be valid, in seconds: a day. One that was stolen ends by itself, whatever its engine wrote.
+/// A day. A stolen token ends by itself, whatever its engine wrote.
 const LIFE_SECONDS_MAX: f64 = 86_400.0;
-/// The version of tokens that engines write.
 const VERSION: &str = "1";
-/// For whom an engine writes tokens.
 const AUDIENCE: &str = "worker";
 
-/// The secret that an Arcade engine signs its tokens with: JWTs (RFC 7519) with HS256, of which only the one form is read
-/// that engines write.
+/// An Arcade engine signs its tokens with it: JWTs (RFC 7519) with HS256, in the one form that engines write.
 pub struct WorkerSecret(hmac::Key);
 
 impl WorkerSecret {
@@ -34,8 +29,8 @@ impl WorkerSecret {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
     }
 
-    /// Checks the value of an `Authorization` header. The signature is compared in constant time, before anything that the
-    /// token says is read, except for its algorithm. Fails with the reason, which is the same for every wrong signature.
+    /// Compares the signature in constant time, before anything but the algorithm is read. The reason is the same for
+    /// every wrong signature.
     pub fn verify(&self, authorization: Option<&str>, now: Timestamp) -> Result<(), &'static str> {
         let (scheme, token) = authorization
             .and_then(|value| value.split_once(' '))
@@ -65,7 +60,6 @@ impl WorkerSecret {
     }
 }
 
-/// A part of a token: a JSON object.
 fn part(text: &str) -> Result<Value, &'static str> {
     let bytes = BASE64URL_NOPAD
         .decode(text.as_bytes())
@@ -79,7 +73,6 @@ fn part(text: &str) -> Result<Value, &'static str> {
     }
 }
 
-/// Checks what a token says, once its signature is known to be right.
 fn check(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     let is_worker = |audience: &Value| audience == AUDIENCE;
     let audience = match claims.get("aud") {
@@ -165,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The signature was made by another program, with the key and the text of RFC 7515, appendix A.1.
+    /// Another program made the signature, with the key and the text of RFC 7515, appendix A.1.
     #[test]
     fn a_signature_is_that_of_the_standard() {
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";

@@ -1,8 +1,7 @@
 //! Tasks (SEP-2663): calls that a client asks about, instead of waiting for the response.
 //!
-//! A task is a call, under a name that only its owner can use. While the call lives in this process, it is in
-//! [`Calls`]. Afterwards, and in later processes, its end is read from the log of calls, and a call that waits for an
-//! approval, or for an answer to its tool's question, from the journal of approvals.
+//! A live call is in [`Calls`]; afterwards, its end is read from the log of calls, and a waiting call from the journal
+//! of approvals.
 
 mod name;
 mod recorded;
@@ -25,29 +24,24 @@ use name::TaskNames;
 
 pub(super) use recorded::RecordedCall;
 
-/// How long a call may take before it becomes a task: longer than most calls, and shorter than a person's patience.
+/// Longer than most calls, and shorter than a person's patience.
 pub(super) const TASK_AFTER: Duration = Duration::from_millis(500);
-/// How long a task can be asked about: as long as a question may stay open at most.
+/// A task can be asked about as long as a question may stay open at most.
 const TTL: Duration = toolcell_spec::EXPIRE_MAX;
-/// Maximum number of tasks of one owner that have not ended; further calls are answered as if there were no tasks.
+/// Limit of one owner; further calls are answered as if there were no tasks.
 const OPEN_MAX: usize = 32;
-/// Where calls are found again after their process has ended.
 #[derive(Debug)]
 pub struct CallStore {
-    /// The log of all calls.
     pub calls: CallLog,
-    /// The store of the calls that needed an approval.
     pub approvals: Journal,
 }
 
-/// The calls that clients ask about instead of waiting for the response.
 pub(super) struct Tasks {
     store: Arc<CallStore>,
     names: TaskNames,
     calls: Arc<Calls>,
 }
 
-/// A call that cannot become a task, with its open question.
 pub(super) type UndetachableCall = Box<(RunningCall, Option<CallQuestion>)>;
 
 impl Tasks {
@@ -60,7 +54,7 @@ impl Tasks {
         })
     }
 
-    /// Makes a task of a call; returns its id and its name. Fails, and returns the call, if its owner has too many.
+    /// Returns id and name. Fails, and returns the call, if its owner has too many.
     pub(super) fn add(
         self: &Arc<Self>,
         running: RunningCall,
@@ -78,8 +72,8 @@ impl Tasks {
         Ok(named)
     }
 
-    /// Follows a registered call, which runs without a request, until it has ended. `call` gives `None` if it was left to
-    /// another process. Last come the receiver of its questions, and one that is open already.
+    /// `call` gives `None` if left to another process. Last come the receiver of questions, and one that is open
+    /// already.
     pub(super) fn follow(
         self: &Arc<Self>,
         entry: Arc<CallEntry>,

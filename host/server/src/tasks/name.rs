@@ -5,10 +5,9 @@ use std::sync::OnceLock;
 use toolcell_journal::{CallLog, LogError};
 use toolcell_spec::InvocationId;
 
-/// The purpose of the names' key; another text makes another key.
+/// Another text makes another key.
 const CONTEXT: &str = "toolcell 2026-11-22 names of tasks";
 
-/// Writes and reads names. It detects a forged name, or another owner's, without a record.
 pub(super) struct TaskNames {
     calls: CallLog,
     key: OnceLock<[u8; 32]>,
@@ -22,12 +21,12 @@ impl TaskNames {
         }
     }
 
-    /// The name under which `owner` can ask for the call `id`, in this process and in later ones.
+    /// Valid in this process and in later ones.
     pub(super) fn write(&self, id: InvocationId, owner: &str) -> Result<String, LogError> {
         Ok(format!("{id}-{}", self.code(id, owner)?))
     }
 
-    /// The call that `name` refers to; `None` if it is not a name for `owner`.
+    /// `None` if `name` is not a name for `owner`.
     pub(super) fn read(&self, name: &str, owner: &str) -> Result<Option<InvocationId>, LogError> {
         let parts = name.split_once('-').and_then(|(id, code)| {
             let id: InvocationId = id.parse().ok()?;

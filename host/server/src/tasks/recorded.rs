@@ -16,24 +16,21 @@ use crate::calls::{CallEnd, TaskState};
 use super::Tasks;
 use super::stored::StoredState;
 
-/// Maximum number of the latest calls that are counted by status.
 const RECENT_MAX: u32 = 100;
 
-/// A recorded call.
 pub(crate) enum RecordedCall {
-    /// It runs, or `waits` for an approval.
     Runs {
         tool_id: Option<String>,
         waits: bool,
     },
-    /// With its events, in causal order.
+    /// The events are in causal order.
     Ended(Arc<CallEnd>, Vec<Value>),
     /// The tool had an output that is on no disk.
     NotKept,
 }
 
 impl Server {
-    /// The latest calls of the tool by `actor`, at most 100, counted by status; `None` without a log.
+    /// Counts at most 100 calls of `actor`; `None` without a log.
     pub(crate) async fn recent_statuses(
         &self,
         tool_id: &str,
@@ -57,8 +54,7 @@ impl Server {
         Ok(Some(counts))
     }
 
-    /// The record of the call `id`; `None` if `actor` has no such call. Continues a call that was approved while no
-    /// process ran it.
+    /// Continues a call that was approved while no process ran it.
     pub(crate) async fn recorded(
         self: &Arc<Self>,
         id: InvocationId,
@@ -118,8 +114,7 @@ impl Server {
         )
     }
 
-    /// Withdraws the approval of a call that no request of this process holds. Returns whether the call cannot run any
-    /// more.
+    /// The call must be held by no request of this process. `true` if it cannot run any more.
     pub(crate) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
         match &self.tasks {
             _ if self.calls.cancel(id) => Ok(true),
@@ -128,13 +123,12 @@ impl Server {
         }
     }
 
-    /// The tasks, if any call ever needed an approval.
+    /// `None` if no call ever needed an approval.
     fn with_approvals(&self) -> Option<&Arc<Tasks>> {
         let tasks = self.tasks.as_ref();
         tasks.filter(|tasks| tasks.store.approvals.exists())
     }
 
-    /// The open questions about calls of `callers`.
     pub(crate) async fn questions(&self, callers: &[Arc<str>]) -> Result<Vec<Summary>, Refusal> {
         let Some(tasks) = self.with_approvals() else {
             return Ok(Vec::new());
@@ -144,7 +138,7 @@ impl Server {
         Ok(found)
     }
 
-    /// The question about the call `id`; `None` if there is none about a call of `callers`.
+    /// `None` if no question is about a call of `callers`.
     pub(crate) async fn question(
         &self,
         id: InvocationId,
@@ -157,7 +151,7 @@ impl Server {
         Ok(kept.filter(|kept| is_of(kept.approval.actor_ref.as_deref(), callers)))
     }
 
-    /// Answers the question about the call `id`. Goes on with the call here if no other process holds it.
+    /// Goes on with the call here if no other process holds it.
     pub(crate) async fn answer_question(
         self: &Arc<Self>,
         id: InvocationId,
@@ -179,12 +173,10 @@ impl Server {
 }
 
 impl Tasks {
-    /// The record of the call `id`; without a result while the call runs.
     async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
         self.read_log(move |log| log.record(&id.to_string())).await
     }
 
-    /// Reads the log of calls with `read`, on a thread of its own.
     async fn read_log<T: Send + 'static>(
         &self,
         read: impl FnOnce(&CallLog) -> Result<T, LogError> + Send + 'static,
@@ -203,14 +195,13 @@ fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {
     callers.iter().any(|caller| actor == Some(&**caller)) || !guard!("question_owner")
 }
 
-/// A record of the log whose call has ended.
+/// `None` if the call has not ended.
 fn ended(record: Value) -> Option<RecordedCall> {
     let events = record.get("events").and_then(Value::as_array).cloned();
     let end = CallEnd::read(record)?;
     Some(RecordedCall::from_end(end, events.unwrap_or_default()))
 }
 
-/// The end of a call of which only the result is known.
 fn alone(end: &CallEnd, tool_id: Option<String>) -> RecordedCall {
     let end = CallEnd {
         tool_id: Some(tool_id.unwrap_or_default()),

@@ -28,18 +28,16 @@ use crate::session::ClientSession;
 use super::stored::StoredState;
 use super::{TTL, Tasks, UndetachableCall};
 
-/// A task that a request names.
 struct NamedTask<'a> {
     tasks: &'a Arc<Tasks>,
     id: InvocationId,
     owner: String,
-    /// How its client's user is asked.
     channel: AskChannel,
     facts: TaskFacts,
 }
 
 impl ClientSession {
-    /// Makes a task of a call; `ask` is its open question. Returns the call if it has to be answered otherwise.
+    /// `ask` is the open question. Returns the call if it has to be answered otherwise.
     pub(crate) fn defer(
         &self,
         running: RunningCall,
@@ -64,7 +62,6 @@ impl ClientSession {
         Ok(mcp::task_created(&facts, asks && by_client, message))
     }
 
-    /// The owner of the tasks of this client. Other owners cannot name them.
     pub(crate) fn task_owner(&self) -> String {
         format!(
             "{}\n{}",
@@ -73,7 +70,7 @@ impl ClientSession {
         )
     }
 
-    /// The task `name`; the same error for one that does not exist, is too old, or belongs to another owner.
+    /// The same error for a task that does not exist, is too old, or belongs to another owner.
     fn named(
         &self,
         name: &str,
@@ -115,7 +112,7 @@ impl ClientSession {
         })
     }
 
-    /// Answers `tasks/get`. Goes on with a call that was approved while no process ran it.
+    /// Goes on with a call that was approved while no process ran it.
     pub(crate) async fn look_at_task(
         &self,
         name: &str,
@@ -224,7 +221,6 @@ impl ClientSession {
         ))
     }
 
-    /// Answers `tasks/update`. Answers to questions that are not open are ignored.
     pub(crate) async fn answer_task(
         &self,
         name: &str,
@@ -259,7 +255,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Takes over a call whose tool asked in an earlier process, with the answers of its client.
+    /// Takes over a call whose tool asked in an earlier process.
     async fn answer_suspended(
         &self,
         named: &NamedTask<'_>,
@@ -288,7 +284,7 @@ impl ClientSession {
         }
     }
 
-    /// Returns whether the user may approve the call: its tool can name another channel (AT-PERM-12).
+    /// `false` if the tool can name another channel (AT-PERM-12).
     fn is_of_client(&self, approval: &Approval) -> bool {
         let offering = self.offering();
         let offer = offering.offers.find(&approval.plan.tool).ok();
@@ -296,8 +292,7 @@ impl ClientSession {
         channel.is_none_or(|channel| channel.takes(CHANNEL))
     }
 
-    /// Answers a call that waits in the journal. The process that goes on with it, if it is another one, finds the answer
-    /// there.
+    /// Another process that goes on with the call finds the answer in the journal.
     async fn answer_stored(
         &self,
         named: &NamedTask<'_>,
@@ -344,7 +339,7 @@ impl ClientSession {
         }
     }
 
-    /// Answers `tasks/cancel`. An ended task stays unchanged; the log records that.
+    /// An ended task stays unchanged; the log records that.
     pub(crate) async fn stop_task(
         &self,
         name: &str,
@@ -404,7 +399,7 @@ impl ClientSession {
 }
 
 impl ClientSession {
-    /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over.
+    /// Its tool asked in an earlier process. `false` if another process has taken it over.
     async fn stop_suspended(&self, named: &NamedTask<'_>) -> Result<bool, ErrorData> {
         let Some((mut kept, held)) = named
             .tasks
@@ -429,13 +424,11 @@ impl ClientSession {
     }
 }
 
-/// Returns whether `responses` answer a question of the call.
 fn answers(kept: &SuspendedCall, responses: &InputResponses) -> bool {
     let asked = suspended(&kept.suspension);
     asked.is_some_and(|(questions, _)| questions.keys().any(|key| responses.contains_key(key)))
 }
 
-/// The error for a call without a record; `keep` says which calls the log keeps.
 fn lost(keep: Keep) -> ToolError {
     if keep != Keep::All {
         return not_kept(KEPT_OFF);
@@ -448,10 +441,9 @@ fn lost(keep: Keep) -> ToolError {
     error
 }
 
-/// Why the result of a call is on no disk.
 const KEPT_OFF: &str = "its settings keep this one off the disk";
 
-/// The error for a call whose result had to leave the memory, and is on no disk; `why` it is not.
+/// The result had to leave the memory, and is on no disk; `why` it is not.
 fn not_kept(why: &str) -> ToolError {
     let message = format!(
         "the result of this call is not available any more: the server keeps the latest results in memory, and {why}. A \
@@ -462,7 +454,7 @@ fn not_kept(why: &str) -> ToolError {
     error
 }
 
-/// The error for a task whose call another process runs, and so does not stop.
+/// Another process runs the task's call, and so does not stop.
 fn too_late(id: InvocationId) -> ErrorData {
     let why = "cannot cancel this task: another process has its call, which has begun; ask for its result with tasks/get";
     let reason = CancelOutcome::RunsElsewhere.reason();
@@ -474,7 +466,6 @@ fn too_late(id: InvocationId) -> ErrorData {
 type ElicitationParams = std::collections::BTreeMap<String, rmcp::model::ElicitRequestParams>;
 
 impl NamedTask<'_> {
-    /// The state of a task with an open question; `approval` is the call that needs one.
     fn asks(
         &self,
         question: impl FnOnce() -> (ElicitationParams, MetaObject),
@@ -490,7 +481,7 @@ impl NamedTask<'_> {
     }
 }
 
-/// The question about a stored call, as its first process asked it.
+/// The question as the call's first process asked it.
 fn question(approval: &Approval) -> (ElicitationParams, MetaObject) {
     let text: String = approval
         .prompt
@@ -522,7 +513,6 @@ fn waits_elsewhere(id: InvocationId) -> String {
     )
 }
 
-/// When a call began: its id says so.
 fn began(id: InvocationId) -> Timestamp {
     let millis = Ulid::from_string(&id.to_string()).map_or(0, |id| id.timestamp_ms());
     Timestamp::of_unix_millis(i64::try_from(millis).unwrap_or(0))

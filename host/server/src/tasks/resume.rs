@@ -16,8 +16,7 @@ use super::Tasks;
 use super::stored::StoredState;
 
 impl Server {
-    /// Goes on with an approved call. Without a place for another call, it stays as it is: the next question about it
-    /// tries again.
+    /// The call stays as it is without a place: the next question about it tries again.
     pub(super) fn go_on(
         self: &Arc<Self>,
         tasks: &Arc<Tasks>,
@@ -57,7 +56,6 @@ impl Server {
         self.run_resumed(tasks, entry, (place, keep), resume, (questions, None));
     }
 
-    /// Runs a call that another process began, in a task of its own, and registers it. Returns its entry.
     fn run_resumed(
         self: &Arc<Self>,
         tasks: &Arc<Tasks>,
@@ -91,8 +89,7 @@ impl Server {
         entry
     }
 
-    /// Takes over a suspended call, whose question an earlier process asked, with `responses` of its client. It goes on once
-    /// all questions are answered. Without a place for another call, it stays as it is. Returns whether it was taken over.
+    /// Goes on once all questions of the earlier process are answered. `false` without a place.
     ///
     /// # Errors
     ///
@@ -133,8 +130,7 @@ impl Server {
         entry.give(responses).map(|()| true)
     }
 
-    /// Goes on with a stored call that was approved, and ends one that cannot go on. `owner` can ask about it here: by
-    /// default, its caller.
+    /// `owner` can ask about the call here: by default, its caller.
     pub(super) async fn settle(
         self: &Arc<Self>,
         tasks: &Arc<Tasks>,
@@ -158,7 +154,7 @@ impl Server {
         })
     }
 
-    /// Ends the suspended calls that no living process has and none can resume, and removes all of their state.
+    /// No living process has them and none can resume; all of their state is removed.
     pub(crate) async fn end_all_suspended(&self, tasks: &Tasks) {
         // Whatever cannot be read now is looked at when its client asks for it, or by the next server.
         for id in tasks.unfinished_suspended().await.unwrap_or_default() {
@@ -168,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Ends a call that can no longer run; `None` if it turns out that it can, or has ended.
+    /// `None` if the call can run after all, or has ended.
     pub(super) async fn end_stored<'k>(
         &self,
         stored: impl Into<StoredCallRef<'k>>,

@@ -15,39 +15,31 @@ use crate::calls::CallEnd;
 
 use super::{CallStore, Tasks};
 
-/// How often the role of a runner is tried, and the time between: another request about the call has it for a moment.
 const TRIES: u32 = 4;
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// The state of a call that is not in this process.
 pub(super) enum StoredState {
-    /// Another process runs it.
     Working,
-    /// It waits for an approval.
     Waits(Box<Approval>),
-    /// It was approved, and no living process runs it.
     Approved(Box<StoredApproval>, RoleLock),
     /// It can no longer run, and has no result yet.
     Over(Box<StoredApproval>, RoleLock),
     /// Its tool asked, and no living process has it.
     Asks(Box<SuspendedCall>),
-    /// Its tool asked, or ran with the answers, and it cannot go on. It has no result yet.
+    /// Its tool asked, or ran with the answers; it cannot go on, and has no result yet.
     Interrupted(Box<SuspendedCall>, RoleLock),
     Ended(Box<CallEnd>),
-    /// There is no record.
     Lost,
 }
 
 impl Tasks {
-    /// Reads the state of the call `id`.
     pub(super) async fn read(&self, id: InvocationId) -> Result<StoredState, Refusal> {
         let store = Arc::clone(&self.store);
         let read = STORE.run(move || read(&store, id)).await;
         read.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
     }
 
-    /// Takes the role of the runner of the suspended call `id`, if its questions can still be answered and no living process
-    /// has it.
+    /// `None` if its questions cannot be answered any more or a living process has it.
     pub(super) async fn take_suspended(
         &self,
         id: InvocationId,
@@ -57,7 +49,7 @@ impl Tasks {
         taken.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
     }
 
-    /// The suspended calls that may be orphaned and cannot resume.
+    /// They may be orphaned, and cannot resume.
     pub(super) async fn unfinished_suspended(&self) -> Result<Vec<InvocationId>, Refusal> {
         if !self.store.approvals.exists() {
             return Ok(Vec::new());
@@ -65,8 +57,7 @@ impl Tasks {
         self.approvals(Store::unfinished_suspended).await
     }
 
-    /// Withdraws the approval of the call `id`, open or given. Returns whether the call can no longer run; `false` for
-    /// one that has used its approval, or needed none.
+    /// `true` if the call can no longer run; `false` for one that has used its approval, or needed none.
     pub(super) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
         if !self.store.approvals.exists() {
             return Ok(false);
@@ -80,7 +71,6 @@ impl Tasks {
         .await
     }
 
-    /// Runs `work` on the store of approvals.
     pub(super) async fn approvals<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, StoreError> + Send + 'static,
@@ -141,7 +131,7 @@ fn read_once(store: &CallStore, id: InvocationId) -> Result<StoredState, Refusal
     })
 }
 
-/// The state of a suspended call; `None` for any other. Blocks the thread.
+/// `None` for a call that is not suspended. Blocks the thread.
 fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<StoredState>, Refusal> {
     let CallStore { calls, approvals } = store;
     if !approvals.exists() || approvals.with(|store| store.suspended(id))?.is_none() {
@@ -188,8 +178,7 @@ fn take_suspended(
     Ok(waits.then(|| (Box::new(kept), held)))
 }
 
-/// Takes the role of a runner; `None` if a living process has it for longer than a look at the call takes. Blocks the
-/// thread.
+/// `None` if a living process has the runner's role for longer than a look takes. Blocks the thread.
 fn hold(approvals: &Journal, id: InvocationId) -> Result<Option<RoleLock>, Refusal> {
     for _ in 1..TRIES {
         if let Some(held) = approvals.hold(id, Role::Runner)? {
@@ -204,9 +193,8 @@ fn is_open(kept: &SuspendedCall) -> bool {
     kept.state == SuspensionState::Waiting && kept.suspension.expires_at > Timestamp::now()
 }
 
-/// A suspended call in the log.
 enum LoggedState {
-    /// That it waits. A log that lost its lines does not object either.
+    /// A log that lost its lines counts, too.
     Waits,
     Runs,
     Ended(Box<CallEnd>),
@@ -225,7 +213,7 @@ fn line(calls: &CallLog, id: InvocationId) -> Result<LoggedState, Refusal> {
     })
 }
 
-/// Reads from the log if the call runs, and how it ended. Ends the calls of killed processes first.
+/// `true` if the call runs; with its end. Ends the calls of killed processes first.
 fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<CallEnd>), Refusal> {
     let found = calls.record(&id.to_string()).map_err(unreadable)?;
     // A suspended call that the store lacks is lost: the machine lost power, or the store was moved away.
@@ -233,7 +221,6 @@ fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<CallEnd>
     Ok((runs, found.and_then(CallEnd::read)))
 }
 
-/// Returns whether the log's call waits for an answer.
 fn is_suspended(record: &Value) -> bool {
     record.pointer("/invocation/status").and_then(Value::as_str)
         == Some(Status::NeedsInput.as_str())
@@ -244,7 +231,7 @@ fn unreadable(error: LogError) -> Refusal {
     Refusal::new(ErrorCode::JournalUnavailable, message).detail(error.to_string())
 }
 
-/// The state of a call that needed an approval and has no result; `held`: no living process runs it.
+/// The call needed an approval and has no result; `held`: no living process runs it.
 fn unfinished(kept: StoredApproval, held: Option<RoleLock>) -> StoredState {
     let is_open = kept.approval.expires_at > Timestamp::now();
     match (kept.state, held) {

@@ -1,4 +1,4 @@
-//! Counts of calls, taken from their records, as Prometheus text and as OTLP metrics.
+//! Counts of calls, from their records, as Prometheus text and as OTLP metrics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
@@ -10,11 +10,11 @@ use toolcell_spec::{CallRecord, EventType, InvocationId, Timestamp, ToolEvent};
 use super::otlp::nanos;
 use super::span::{tool_name, word};
 
-/// Maximum number of tools that are counted apart. An operator can load thousands, and each takes two dozen series.
+/// Tools counted apart. An operator can load thousands, and each takes two dozen series.
 const TOOLS_MAX: usize = 100;
-/// Maximum number of calls that are followed until they end. A call that is dropped, or that panics, leaves no record.
+/// Calls followed until they end. A call that is dropped, or that panics, leaves no record.
 const OPEN_MAX: usize = 10_000;
-/// The name of all further tools. The name of a tool has a dot.
+/// All further tools; the name of a tool has a dot.
 const OTHERS: &str = "other";
 /// Upper bounds of the buckets of durations, in seconds.
 const BOUNDS: [f64; 12] = [
@@ -23,7 +23,6 @@ const BOUNDS: [f64; 12] = [
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
 
-/// The counters.
 pub(super) struct CallMetrics {
     since: Timestamp,
     state: Mutex<MetricsState>,
@@ -32,11 +31,9 @@ pub(super) struct CallMetrics {
 #[derive(Default)]
 struct MetricsState {
     tools: BTreeMap<String, ToolSeries>,
-    /// The calls that have not ended.
     open: HashMap<InvocationId, CallStage>,
 }
 
-/// How far a call is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallStage {
     Begun,
@@ -44,23 +41,19 @@ enum CallStage {
     Running,
 }
 
-/// The calls of one tool.
 #[derive(Default)]
 struct ToolSeries {
-    /// By `status` of their results.
     calls: BTreeMap<String, u64>,
-    /// By `error_class`.
     errors: BTreeMap<String, u64>,
-    /// By the first bound that they do not exceed.
+    /// Counts by the first bound that is not exceeded.
     buckets: [u64; BOUNDS.len()],
     count: u64,
     seconds: f64,
     fuel: u64,
-    /// Of the call that took most, in bytes.
+    /// Bytes of the call that took most.
     memory: u64,
 }
 
-/// One family of metrics, as both formats show it.
 struct MetricFamily {
     name: &'static str,
     help: &'static str,
@@ -94,7 +87,6 @@ impl Default for CallMetrics {
 }
 
 impl CallMetrics {
-    /// Follows a call that has not ended.
     pub(super) fn event(&self, event: &ToolEvent) {
         let stage = match event.event_type {
             EventType::Planned => CallStage::Begun,
@@ -110,7 +102,6 @@ impl CallMetrics {
         }
     }
 
-    /// Counts a call that has ended.
     pub(super) fn ended(&self, record: &CallRecord) {
         let invocation = &record.invocation;
         let result = &record.result;
@@ -140,7 +131,6 @@ impl CallMetrics {
         }
     }
 
-    /// Everything, in the text format of Prometheus.
     pub(super) fn prometheus(&self, dropped: u64) -> String {
         let mut text = String::new();
         for family in self.families(dropped) {
@@ -150,7 +140,6 @@ impl CallMetrics {
         text
     }
 
-    /// Everything, as metrics of OTLP.
     pub(super) fn otlp(&self, dropped: u64) -> Vec<Value> {
         let since = nanos(self.since);
         let now = nanos(Timestamp::now());
@@ -242,7 +231,7 @@ impl CallMetrics {
 }
 
 impl MetricsState {
-    /// The series of a tool; one for all together after the first hundred.
+    /// One series for all together after the first hundred.
     fn series(&mut self, tool: String) -> &mut ToolSeries {
         let is_over = self.tools.len() >= TOOLS_MAX && !self.tools.contains_key(&tool);
         self.tools
@@ -250,7 +239,6 @@ impl MetricsState {
             .or_default()
     }
 
-    /// The counts of each tool that have another label.
     fn by(
         &self,
         counts: fn(&ToolSeries) -> &BTreeMap<String, u64>,
@@ -347,7 +335,7 @@ impl MetricFamily {
     }
 }
 
-/// Labels as Prometheus has them; `le` is the bound of a bucket.
+/// `le` is the bound of a bucket.
 fn shown(labels: &MetricLabels, le: Option<&str>) -> String {
     let escaped = |value: &str| {
         value

@@ -1,8 +1,7 @@
 //! TELEMETRY. Spans and metrics of calls, made from their records: for a collector that speaks OTLP over HTTP, and as
 //! Prometheus text.
 //!
-//! Off by default: then there is no [`Telemetry`], no listener of the host, and no work in a call. A call hands its record
-//! over and goes on: a thread of its own sends what waits in a bounded queue, so a slow collector delays no call.
+//! Off by default. A thread of its own sends from a bounded queue, so a slow collector delays no call.
 
 mod metrics;
 mod otlp;
@@ -29,18 +28,14 @@ use post::{CollectorClient, PostFailure};
 use queue::{SpanBatch, SpanQueue};
 use sessions::SessionSpans;
 
-/// How often metrics are sent.
 const METRICS_PERIOD: Duration = Duration::from_secs(60);
-/// How often sessions that rest are looked for.
 const TICK: Duration = Duration::from_secs(10);
-/// How often a request is sent again that a collector did not take, and how long the first wait is; each later one is
-/// twice as long.
+/// A request that a collector did not take is sent again; each later pause is twice as long.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the end of the process waits for the collector.
+/// The end of the process waits so long for the collector.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
-/// Prints a warning.
 pub type WarnFn = fn(&str);
 
 /// Exports spans and metrics.
@@ -50,28 +45,24 @@ pub struct Telemetry {
     warn: WarnFn,
 }
 
-/// State that the sender needs, too.
 struct TelemetryState {
     queue: SpanQueue,
     sessions: SessionSpans,
     metrics: CallMetrics,
-    /// The name of the spans above calls.
     above: &'static str,
 }
 
-/// The thread that sends.
 struct SenderThread {
     shared: Arc<TelemetryState>,
     poster: CollectorClient,
     runtime: Runtime,
     warn: WarnFn,
-    /// `true` if the failure was reported.
     has_warned: bool,
 }
 
 impl Telemetry {
-    /// Starts what the settings ask for; `None` if that is nothing. A collector may also prove itself with a root
-    /// certificate in the file `roots`. Spans above several calls are called `above`.
+    /// A collector may also prove itself with a root certificate in the file `roots`. Spans above several calls are
+    /// called `above`.
     pub fn start(
         settings: &TelemetrySettings,
         roots: Option<&Path>,
@@ -115,8 +106,7 @@ impl Telemetry {
         })))
     }
 
-    /// Where a call belongs that begins now: below the span of its `session`, or in a trace of its own. `None` if nothing
-    /// is sent.
+    /// Below the span of the call's `session`, or a trace of its own. `None` if nothing is sent.
     pub fn trace(&self, session: Option<&str>) -> Option<TraceContext> {
         self.settings.collector.as_ref()?;
         let own = || Some(TraceContext::begin());
@@ -125,7 +115,6 @@ impl Telemetry {
         })
     }
 
-    /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
     pub fn steps(&self, posts: &[TracePost], place: &TraceContext) {
         if self.settings.collector.is_some()
             && let Some(span) = steps::steps_span(posts, place)
@@ -134,14 +123,15 @@ impl Telemetry {
         }
     }
 
-    /// The metrics in the text format of Prometheus; `None` if they are not served.
+    /// `None` if metrics are not served.
     pub fn prometheus(&self) -> Option<String> {
         self.settings
             .metrics
             .then(|| self.shared.metrics.prometheus(self.shared.queue.dropped()))
     }
 
-    /// Sends what waits, for at most two seconds, and says what was not sent. To be called after the last call has ended.
+    /// Sends what waits, for at most two seconds, and says what was not sent. To be called after the last call has
+    /// ended.
     pub fn close(&self) {
         if self.settings.collector.is_none() {
             return;
@@ -211,7 +201,7 @@ impl SenderThread {
         }
     }
 
-    /// Sends spans. Those that the collector does not take are lost.
+    /// Spans that the collector does not take are lost.
     fn spans(&mut self, spans: &[Box<str>]) {
         if spans.is_empty() {
             return;
@@ -240,7 +230,7 @@ impl SenderThread {
         self.runtime.block_on(self.poster.post(path, body))
     }
 
-    /// Says once that the collector fails.
+    /// Tells only once.
     fn tell(&mut self, failure: &PostFailure) {
         if !std::mem::replace(&mut self.has_warned, true) {
             (self.warn)(&format!(

@@ -11,7 +11,6 @@ const INTERNAL: u8 = 1;
 /// `STATUS_CODE_ERROR`.
 const ERROR: u8 = 2;
 
-/// One operation of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Span {
@@ -31,7 +30,6 @@ pub(super) struct Span {
     status: SpanStatus,
 }
 
-/// An event during a span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SpanEvent {
@@ -47,12 +45,11 @@ pub(super) struct Attribute {
     pub(super) value: AnyValue,
 }
 
-/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum AnyValue {
     StringValue(String),
-    /// A 64-bit number, which JSON has as a text.
+    /// 64 bits, which JSON has as a text.
     IntValue(String),
 }
 
@@ -63,7 +60,6 @@ struct SpanStatus {
 }
 
 impl Span {
-    /// A span without attributes and events.
     pub(super) fn new(
         trace_id: String,
         span_id: SpanId,
@@ -87,7 +83,7 @@ impl Span {
         }
     }
 
-    /// Sets the status to failed. Without a message, because a call's can repeat its arguments.
+    /// A message is left out, because a call's can repeat its arguments.
     pub(super) fn failed(&mut self) {
         self.status.code = Some(ERROR);
     }
@@ -119,7 +115,6 @@ impl Attribute {
     }
 }
 
-/// Nanoseconds since 1970.
 pub(super) fn nanos(time: Timestamp) -> String {
     SystemTime::from(time)
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -128,7 +123,6 @@ pub(super) fn nanos(time: Timestamp) -> String {
         .to_string()
 }
 
-/// The body of a request with `spans`, which are JSON already.
 pub(super) fn traces(spans: &[Box<str>]) -> String {
     let resource = resource();
     let scope = scope();
@@ -138,7 +132,6 @@ pub(super) fn traces(spans: &[Box<str>]) -> String {
     )
 }
 
-/// The body of a request with `metrics`.
 pub(super) fn metrics(metrics: &[Value]) -> String {
     json!({
         "resourceMetrics": [{

@@ -13,17 +13,14 @@ use toolcell_install::exchange::{self, ExchangeFailure, HttpCall};
 use toolcell_install::tls::{self, TlsConnector};
 use url::Url;
 
-/// Maximum time of one request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// Sends to one collector.
 pub(super) struct CollectorClient {
     endpoint: Url,
     headers: HeaderMap,
     tls: TlsConnector,
 }
 
-/// Why the collector did not take something.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostFailure {
     #[error("cannot be reached")]
@@ -35,7 +32,6 @@ pub(super) enum PostFailure {
 }
 
 impl PostFailure {
-    /// Returns whether a retry may work.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable | Self::TimedOut => true,
@@ -85,7 +81,6 @@ impl CollectorClient {
         })
     }
 
-    /// Sends `body`, JSON, to `path` below the collector's URL.
     pub(super) async fn post(&self, path: &str, body: String) -> Result<(), PostFailure> {
         let mut url = self.endpoint.clone();
         url.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));

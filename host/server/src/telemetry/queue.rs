@@ -1,20 +1,20 @@
-//! The spans that wait to be sent: so many, and no more, whatever the collector does.
+//! The spans that wait to be sent: bounded, whatever the collector does.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Maximum number of spans that wait, and maximum size of them together, in bytes; others are dropped.
+/// Waiting spans, and their bytes; others are dropped.
 const SPANS_MAX: usize = 4_096;
 const BYTES_MAX: usize = 8 << 20;
-/// Maximum number of spans in one request, and the size, in bytes, from which on no more are added to it.
+/// Limits of one request: spans, and bytes from which on no more are added.
 const BATCH_SPANS: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
-/// How long the first span of a request waits for others.
+/// The first span of a request waits so long for others.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// Spans, as JSON, between calls and the thread that sends them.
+/// Spans as JSON, between calls and the thread that sends.
 #[derive(Default)]
 pub(super) struct SpanQueue {
     state: Mutex<QueueState>,
@@ -25,22 +25,20 @@ pub(super) struct SpanQueue {
 struct QueueState {
     spans: VecDeque<Box<str>>,
     bytes: usize,
-    /// How many were taken, and neither sent nor dropped.
+    /// Taken, and neither sent nor dropped.
     on_way: u64,
     dropped: u64,
     is_closed: bool,
     is_over: bool,
 }
 
-/// The next request's data.
 pub(super) struct SpanBatch {
     pub(super) spans: Vec<Box<str>>,
-    /// `true` if it is the last one.
     pub(super) is_last: bool,
 }
 
 impl SpanQueue {
-    /// Adds a span; drops it if there is no room. Never waits for the thread that sends.
+    /// Drops a span without room. Never waits for the thread that sends.
     pub(super) fn push(&self, span: String) {
         let mut state = self.state.lock();
         let is_full =
@@ -59,7 +57,7 @@ impl SpanQueue {
         }
     }
 
-    /// Waits for spans, until there are some, `patience` is over, or the queue is closed.
+    /// Returns once there are spans, `patience` is over, or the queue is closed.
     pub(super) fn take(&self, patience: Duration) -> SpanBatch {
         let idle = |state: &mut QueueState| state.spans.is_empty() && !state.is_closed;
         let few = |state: &mut QueueState| state.spans.len() < BATCH_SPANS && !state.is_closed;
@@ -85,7 +83,7 @@ impl SpanQueue {
         }
     }
 
-    /// Waits before spans are sent again. Returns whether the queue is closed by then.
+    /// `true` if the queue is closed before spans are sent again.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         self.news
@@ -93,31 +91,26 @@ impl SpanQueue {
         state.is_closed
     }
 
-    /// Notes that spans were sent.
     pub(super) fn sent(&self, spans: &[Box<str>]) {
         let mut state = self.state.lock();
         state.on_way = state.on_way.saturating_sub(count(spans));
     }
 
-    /// Notes that spans could not be sent.
     pub(super) fn lost(&self, spans: &[Box<str>]) {
         self.sent(spans);
         self.state.lock().dropped += count(spans);
     }
 
-    /// How many spans were dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }
 
-    /// Says that everything was sent.
     pub(super) fn over(&self) {
         self.state.lock().is_over = true;
         self.news.notify_all();
     }
 
-    /// Closes the queue, and waits for what is in it to be sent, at most for `patience`. Returns how many spans were not
-    /// sent at all; `None` if it was closed before.
+    /// Waits at most `patience`. Returns the number of spans that were not sent; `None` if it was closed before.
     pub(super) fn close(&self, patience: Duration) -> Option<u64> {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_closed, true) {

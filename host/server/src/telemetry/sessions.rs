@@ -8,15 +8,13 @@ use toolcell_spec::{CallRecord, InvocationId, SpanId, Timestamp, TraceContext};
 
 use super::otlp::{Attribute, Span};
 
-/// Maximum number of sessions that are followed; a call of any other one begins a trace of its own.
+/// A call of any other session begins a trace of its own.
 const SESSIONS_MAX: usize = 256;
-/// How long a session may rest before its span ends. What it does later is another trace: one that lasts for days cannot
-/// be read.
+/// Later work of the session is another trace: one that lasts for days cannot be read.
 const REST: Duration = Duration::from_secs(60);
-/// How long a call counts as running, in case that it leaves no record.
+/// A call counts as running at most so long, in case that it leaves no record.
 const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The sessions whose span is not over.
 #[derive(Default)]
 pub(super) struct SessionSpans(Mutex<HashMap<String, SessionSpan>>);
 
@@ -30,7 +28,7 @@ struct SessionSpan {
 }
 
 impl SessionSpans {
-    /// Where a call of the session `name` belongs that begins now; a trace of its own if too many sessions are followed.
+    /// A trace of its own if too many sessions are followed.
     pub(super) fn begin(&self, name: &str, now: Timestamp) -> TraceContext {
         let mut sessions = self.0.lock();
         if !sessions.contains_key(name) {
@@ -58,7 +56,6 @@ impl SessionSpans {
         session.trace.below(session.span)
     }
 
-    /// Notes the end of a call, at `now`.
     pub(super) fn ended(&self, record: &CallRecord, now: Timestamp) {
         let parent =
             TraceContext::recorded(&record.invocation).and_then(|context| context.parent());
@@ -74,7 +71,6 @@ impl SessionSpans {
         }
     }
 
-    /// Ends the spans of sessions that rest, or of all. Each is called `name`.
     pub(super) fn end(&self, name: &str, now: Timestamp, all: bool) -> Vec<Span> {
         let is_over = |session: &SessionSpan| {
             let rest = if session.running == 0 { REST } else { CALL_MAX };

@@ -6,22 +6,22 @@ use toolcell_spec::{CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Tran
 
 use super::otlp::{Attribute, Span, SpanEvent};
 
-/// Maximum number of events of one span, as OpenTelemetry has it by default: a tool can report thousands.
+/// OpenTelemetry's default: a tool can report thousands.
 pub(super) const EVENTS_MAX: usize = 128;
-/// Maximum number of changes of status among them. A call has more only if it asks its user again and again.
+/// Changes of status among the events; a call has more only if it asks its user again and again.
 const PHASES_MAX: usize = 32;
-/// The name of an event for a change of status, and of its attribute.
+/// Event for a change of status, and its attribute.
 const PHASE: &str = "toolcell.phase";
-/// Maximum length of a word, of a description, and of arguments or a result, in bytes.
+/// Bytes: a word, a description, and arguments or a result.
 const WORD_BYTES_MAX: usize = 128;
 const DESCRIPTION_BYTES_MAX: usize = 1 << 10;
 const CONTENT_BYTES_MAX: usize = 16 << 10;
 
-/// The name of a tool that was not found. A caller can choose any name, and each would be a name of its own.
+/// The name of a tool that was not found, because a caller can choose any name.
 const UNRESOLVED: &str = "unresolved";
 
-/// The span of the call (AO-OT-01), from its plan to its end; `None` if its caller records no trace. It has arguments and
-/// the result only with `arguments`, as the record shows them.
+/// The span of the call (AO-OT-01), with arguments and result only if `arguments`, as the record shows them; `None` if
+/// its caller records no trace.
 pub(super) fn call_span(record: &CallRecord, arguments: bool) -> Option<Span> {
     let invocation = &record.invocation;
     let context = TraceContext::recorded(invocation)?;
@@ -55,7 +55,6 @@ pub(super) fn call_span(record: &CallRecord, arguments: bool) -> Option<Span> {
     Some(span)
 }
 
-/// The changes of status and the events of a call, in the order of their times.
 fn events(record: &CallRecord) -> Vec<SpanEvent> {
     let phases = record
         .invocation
@@ -76,7 +75,7 @@ fn events(record: &CallRecord) -> Vec<SpanEvent> {
     all.into_iter().map(|(_, event)| event).collect()
 }
 
-/// A change of status, such as the begin of the queue. Its reason is left out, because it can be in the words of a hook.
+/// Leaves the reason out, because it can be in the words of a hook.
 fn phase(step: &Transition) -> (Timestamp, SpanEvent) {
     let mut made = SpanEvent::new(step.at, PHASE);
     made.attributes
@@ -84,7 +83,6 @@ fn phase(step: &Transition) -> (Timestamp, SpanEvent) {
     (step.at, made)
 }
 
-/// The name of the tool, for names of spans and for metrics.
 pub(super) fn tool_name(record: &CallRecord) -> String {
     record.declaration.as_ref().map_or_else(
         || UNRESOLVED.to_owned(),
@@ -92,7 +90,6 @@ pub(super) fn tool_name(record: &CallRecord) -> String {
     )
 }
 
-/// The specification's word for a value.
 pub(super) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value)
         .ok()
@@ -136,8 +133,7 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
     attributes
 }
 
-/// The host's code of the error in which the call ended. The error itself can have a code that the tool chose, and so could
-/// repeat arguments.
+/// The error itself can have a code that the tool chose, and so could repeat arguments.
 fn host_code(record: &CallRecord) -> Option<&str> {
     let last = record
         .invocation
@@ -147,7 +143,7 @@ fn host_code(record: &CallRecord) -> Option<&str> {
     last.reason.as_deref().map(|code| cut(code, WORD_BYTES_MAX))
 }
 
-/// The arguments and the result, as records show them: redacted.
+/// Arguments and result, redacted as in records.
 fn content(record: &CallRecord) -> impl Iterator<Item = Attribute> {
     let arguments = record.invocation.observable_input.as_deref().map(beginning);
     let result = Some(record.result.text()).filter(|text| !text.is_empty());
@@ -162,7 +158,7 @@ fn content(record: &CallRecord) -> impl Iterator<Item = Attribute> {
     .filter_map(attribute)
 }
 
-/// The event of a span: its name, and the class of an error. Everything else can repeat arguments.
+/// The name, and the class of an error; everything else can repeat arguments.
 fn event(event: &ToolEvent) -> SpanEvent {
     let mut made = SpanEvent::new(event.time, event.event_type.as_str());
     let class = event
@@ -175,7 +171,7 @@ fn event(event: &ToolEvent) -> SpanEvent {
     made
 }
 
-/// The JSON of `value`, up to a little more than a span shows. Arguments can have megabytes, and the call waits for this.
+/// A little more than a span shows: arguments can have megabytes, and the call waits for this.
 fn beginning(value: &Value) -> String {
     // The length of one more character, so that none is cut that a span still shows.
     let mut bytes = vec![0; CONTENT_BYTES_MAX + 4];
@@ -187,7 +183,6 @@ fn beginning(value: &Value) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The beginning of `text`, at most so many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max))
         .unwrap_or_default()
@@ -207,7 +202,7 @@ pub(super) mod tests {
 
     const SECRET: &str = "not for a collector";
 
-    /// The record of a call of no tool, which has these telemetry_refs, and ended in `error`.
+    /// A call of no tool, with this telemetry reference, which ended in `error`.
     pub(in crate::telemetry) fn record(
         reference: Option<Value>,
         error: Option<ErrorClass>,

@@ -8,8 +8,7 @@ use super::span::EVENTS_MAX;
 
 const NAME: &str = "invoke_agent";
 
-/// The span of `posts`, at its place in a trace, with an event for each; `None` if there are none, or if the trace is not
-/// recorded. What a step says is never in it: no contract tells which part of it is sensitive, so nothing could redact it.
+/// The words of a step are never in the span: no contract tells which part is sensitive, so nothing could redact it.
 pub(super) fn steps_span(posts: &[TracePost], place: &TraceContext) -> Option<Span> {
     let times = (
         posts.iter().map(|post| post.at).min()?,
@@ -33,7 +32,6 @@ pub(super) fn steps_span(posts: &[TracePost], place: &TraceContext) -> Option<Sp
     Some(span)
 }
 
-/// The type of a step, and the tokens that it counts.
 fn event(post: &TracePost) -> SpanEvent {
     let (name, tokens) = match &post.what {
         PostContent::Start(_) => ("agentool.start", None),

@@ -1,24 +1,18 @@
-//! The manifest of an IronClaw extension, as far as this host reads it: the tools of one component, by their capability ids.
-//! A component carries it in a custom section. All of it is a claim, and grants nothing.
+//! The manifest of an IronClaw extension in a custom section of a component, as far as this host reads it. All of it is
+//! a claim, and grants nothing.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{AccessKind, CredentialUse, JSON_VALUES_MAX, SafetyFacts, WriteEffect, read_json};
 
-/// Name of the custom section of a component that holds its manifest, as JSON.
 pub const SECTION: &str = "near:manifest";
-/// The `schema_version` of the manifests that this host reads.
 pub const SCHEMA_VERSION: &str = "reborn.extension_manifest.v3";
-/// Maximum size of a manifest with its schemas, in bytes.
+/// With its schemas, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of tools, as in a toolkit.
 const TOOLS_MAX: usize = 256;
-/// Maximum length of an id, in characters.
 const ID_CHARS_MAX: usize = 200;
 
-/// A manifest.
-///
 /// ```
 /// use toolcell_spec::dialect::near::Manifest;
 ///
@@ -31,30 +25,26 @@ const ID_CHARS_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Id of the extension, such as `github`.
+    /// An id such as `github`.
     pub id: String,
     pub tools: Vec<Tool>,
 }
 
-/// One tool of a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
-    /// The capability id, such as `github.get_issue`.
+    /// An id such as `github.get_issue`.
     pub id: String,
     pub description: String,
     pub effects: Vec<Effect>,
     pub default_permission: DefaultPermission,
-    /// JSON Schema of the arguments.
     pub input_schema: Value,
-    /// JSON Schema of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<Credential>,
 }
 
-/// Effect of a tool beyond computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -70,7 +60,6 @@ pub enum Effect {
     Financial,
 }
 
-/// Default decision for a call without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DefaultPermission {
@@ -79,17 +68,14 @@ pub enum DefaultPermission {
     Deny,
 }
 
-/// A credential that requests of a tool carry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credential {
-    /// Name of the secret.
     pub handle: String,
     pub audience: Audience,
     pub injection: Injection,
 }
 
-/// The origin that gets a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Audience {
@@ -99,7 +85,6 @@ pub struct Audience {
     pub port: Option<u16>,
 }
 
-/// Where in a request a credential is put.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Injection {
@@ -114,11 +99,8 @@ pub enum Injection {
 }
 
 impl Manifest {
-    /// Reads a manifest from the section of a component.
-    ///
-    /// # Errors
-    ///
-    /// A text that is too large, is not such a manifest, or has tools that cannot be told apart. The error names the place.
+    /// Fails if the text is too large, is no such manifest, or has tools that cannot be told apart. The error names the
+    /// place.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > MANIFEST_BYTES_MAX {
             return Err(format!(
@@ -132,10 +114,6 @@ impl Manifest {
     }
 
     /// Checks what the types do not.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the manifest is invalid.
     pub fn check(&self) -> Result<(), String> {
         if self.tools.is_empty() || self.tools.len() > TOOLS_MAX {
             return Err(format!(
@@ -173,7 +151,6 @@ impl Manifest {
         Ok(())
     }
 
-    /// The name of a tool without the id of its extension.
     pub fn bare_name<'a>(&self, tool: &'a Tool) -> &'a str {
         let rest = tool
             .id
@@ -199,7 +176,7 @@ impl Tool {
         self.effects.contains(&effect)
     }
 
-    /// The kinds of access that the effects need. Those that no grant exists for are among them, so that the call is refused.
+    /// Includes kinds that no grant exists for, so that the call is refused.
     pub fn access(&self) -> Vec<AccessKind> {
         let kinds = [
             (Effect::ReadFilesystem, AccessKind::FileRead),
@@ -220,7 +197,6 @@ impl Tool {
         access
     }
 
-    /// Changes that the effects imply.
     pub fn write_effects(&self) -> Vec<WriteEffect> {
         let mut effects = Vec::new();
         if self.has(Effect::WriteFilesystem) || self.has(Effect::DeleteFilesystem) {
@@ -236,7 +212,7 @@ impl Tool {
         }
     }
 
-    /// Facts about every input that the effects imply. A tool that calls others implies nothing about their changes.
+    /// Facts that hold for every input. A tool that calls others implies nothing about their changes.
     pub fn facts(&self) -> SafetyFacts {
         let calls = self.has(Effect::DispatchCapability);
         let changes = self.write_effects() != [WriteEffect::None];
@@ -255,22 +231,18 @@ impl Tool {
         }
     }
 
-    /// Returns whether the tool calls others.
     pub fn calls_tools(&self) -> bool {
         self.has(Effect::DispatchCapability)
     }
 
-    /// Returns whether the manifest wants every call approved.
     pub fn asks(&self) -> bool {
         self.default_permission == DefaultPermission::Ask
     }
 
-    /// Returns whether the manifest denies all calls.
     pub fn is_denied(&self) -> bool {
         self.default_permission == DefaultPermission::Deny
     }
 
-    /// The origins that the tool asks for; `None` if it names none.
     pub fn network_scope(&self) -> Option<String> {
         let mut origins: Vec<String> = Vec::new();
         for origin in self
@@ -298,7 +270,6 @@ impl Credential {
         named("handle", &self.handle)
     }
 
-    /// How requests carry the credential.
     pub fn to_use(&self) -> CredentialUse {
         let credential_ref = self.handle.clone();
         match self.injection.clone() {
@@ -318,7 +289,6 @@ impl Credential {
 }
 
 impl Audience {
-    /// `https://api.github.com`
     fn origin(&self) -> String {
         let Self { scheme, host, port } = self;
         match port {

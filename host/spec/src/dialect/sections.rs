@@ -1,32 +1,28 @@
-//! The custom sections of a component's file, in which authors and tools describe it. No code reads them at run time.
+//! Custom sections of a component's file, which no code reads at run time.
 
-/// Maximum size of a custom section that is read or written, in bytes.
+/// In bytes, read or written.
 pub const SECTION_BYTES_MAX: usize = 1 << 20;
 
-/// Size of the magic number and the version, in bytes.
 const HEADER_BYTES: usize = 8;
 const MAGIC: &[u8] = b"\0asm";
-/// The id of every custom section.
 const CUSTOM: u8 = 0;
-/// The custom section, and its subsection, in which a component is named.
 const COMPONENT_NAME: &str = "component-name";
 const OWN_NAME: u8 = 0;
-/// The id of a module in a component, and the custom section in which a module is named, with the same subsection.
+/// Id of a module in a component, and the section with its name in the same subsection.
 const CORE_MODULE: u8 = 1;
 const NAMES: &str = "name";
 
 const NOT_READABLE: &str = "cannot read the sections of the component: its file is damaged";
 
-/// One section of a file.
 struct FileSection<'a> {
     id: u8,
     whole: &'a [u8],
     content: &'a [u8],
-    /// Name and content, if it is a custom section.
     custom: Option<(&'a [u8], &'a [u8])>,
 }
 
-/// Returns the content of the custom section `name` of a component; `None` if it has none.
+/// `None` if the component has no such section. Fails on a damaged file, two such sections, or one larger than
+/// [`SECTION_BYTES_MAX`].
 ///
 /// ```
 /// use toolcell_spec::dialect::sections::{custom, with_custom};
@@ -36,10 +32,6 @@ struct FileSection<'a> {
 /// assert_eq!(custom(&component, "other")?, None);
 /// # Ok::<(), String>(())
 /// ```
-///
-/// # Errors
-///
-/// A damaged file, two sections of this name, or one larger than [`SECTION_BYTES_MAX`].
 pub fn custom<'a>(component: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, String> {
     let mut found = None;
     for section in sections(component)? {
@@ -58,11 +50,8 @@ pub fn custom<'a>(component: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, S
     bounded(name, found.map_or(0, <[u8]>::len)).map(|()| found)
 }
 
-/// Returns a copy of a component in which `content` is the only custom section `name`.
-///
-/// # Errors
-///
-/// A damaged file, or a section larger than [`SECTION_BYTES_MAX`].
+/// Makes `content` the only custom section `name` of a copy. Fails on a damaged file, or a section larger than
+/// [`SECTION_BYTES_MAX`].
 pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     bounded(name, content.len())?;
     let mut copy = Vec::with_capacity(component.len() + content.len() + name.len() + 16);
@@ -86,12 +75,11 @@ pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u
     Ok(copy)
 }
 
-/// The name that a component's own `component-name` section gives it, if there is one.
 pub fn component_name(component: &[u8]) -> Option<&str> {
     own_name(custom(component, COMPONENT_NAME).ok()??)
 }
 
-/// The name of a component's first module, if it has one. Tools that make a component of a module put it first.
+/// Tools that make a component of a module put it first.
 pub fn module_name(component: &[u8]) -> Option<&str> {
     let module = sections(component)
         .ok()?
@@ -100,7 +88,6 @@ pub fn module_name(component: &[u8]) -> Option<&str> {
     own_name(custom(module.content, NAMES).ok()??)
 }
 
-/// The name that a section of names gives what it is in.
 fn own_name(mut rest: &[u8]) -> Option<&str> {
     while let Some((id, after)) = rest.split_first() {
         let (size, after) = number(after)?;
@@ -114,7 +101,7 @@ fn own_name(mut rest: &[u8]) -> Option<&str> {
     None
 }
 
-/// The name that a core module, which is in no component, gives itself.
+/// For a module in no component.
 pub fn own_module_name(module: &[u8]) -> Option<&str> {
     own_name(custom(module, NAMES).ok()??)
 }
@@ -128,7 +115,7 @@ fn bounded(name: &str, bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the sections of a component, in their order. Those inside of its modules and components are not among them.
+/// Excludes sections inside of modules and components.
 fn sections(component: &[u8]) -> Result<FileSections<'_>, &'static str> {
     let rest = component
         .get(HEADER_BYTES..)
@@ -137,7 +124,7 @@ fn sections(component: &[u8]) -> Result<FileSections<'_>, &'static str> {
     Ok(FileSections { rest })
 }
 
-/// Sections, read one by one, because a small file can have millions, and a list of them is much larger than the file.
+/// Read one by one, because a small file can have millions, and a list of them is much larger than the file.
 struct FileSections<'a> {
     rest: &'a [u8],
 }
@@ -158,7 +145,6 @@ impl<'a> Iterator for FileSections<'a> {
     }
 }
 
-/// The first section of `bytes`, and what follows it.
 fn section(bytes: &[u8]) -> Option<(FileSection<'_>, &[u8])> {
     let (id, after) = bytes.split_first()?;
     let (size, after) = number(after)?;
@@ -182,7 +168,7 @@ fn section(bytes: &[u8]) -> Option<(FileSection<'_>, &[u8])> {
     ))
 }
 
-/// Reads a number of at most 32 bits in LEB128, and returns what follows it.
+/// Reads LEB128 of at most 32 bits, and returns what follows it.
 fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0_u64;
     for (at, byte) in bytes.iter().enumerate().take(5) {

@@ -1,22 +1,20 @@
-//! The `policy.yaml` that Wassette keeps beside a component, as the most that its tools may ask for. It grants nothing. What it
-//! says that this host cannot keep to is refused, because the tools would get more than it means.
+//! The `policy.yaml` that Wassette keeps beside a component, as the most that its tools may ask for. It grants nothing.
+//! Anything that this host cannot keep to is refused, because the tools would get more than it means.
 
 use serde_json::{Map, Value};
 
 use super::wrapping::Ceiling;
 
-/// Maximum size of a policy, in bytes.
+/// In bytes.
 pub const POLICY_BYTES_MAX: usize = 64 << 10;
-/// Maximum number of patterns, as in a `network_scope`.
 const PATTERNS_MAX: usize = 64;
-/// Maximum length of a word or a value in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
-/// Maximum length of the name of a host, in bytes.
 const HOST_BYTES_MAX: usize = 255;
 
 type PolicyFields = Map<String, Value>;
 
-/// Reads a policy, as JSON.
+/// Reads a policy as JSON. Fails on an unknown word, a value of another type, or a demand that this host cannot keep
+/// to; the error begins with the place.
 ///
 /// ```
 /// use serde_json::json;
@@ -27,10 +25,6 @@ type PolicyFields = Map<String, Value>;
 /// assert!(read.file_read && !read.file_write && read.network.is_empty());
 /// # Ok::<(), String>(())
 /// ```
-///
-/// # Errors
-///
-/// An unknown word, a value of another type, and what this host cannot keep to. The error begins with the place.
 pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
     let policy = fields(
         "the policy",
@@ -85,7 +79,7 @@ pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
     }
 }
 
-/// Reads what a policy says of the containers of other hosts, which has no effect here.
+/// Permissions of containers of other hosts, which have no effect here.
 fn runtime(permissions: &PolicyFields) -> Result<(), String> {
     let mut place = "permissions.runtime".to_owned();
     let Some(mut value) = given(permissions, "runtime") else {
@@ -137,7 +131,7 @@ fn storage(place: &str, entry: &Value, ceiling: &mut Ceiling) -> Result<(), Stri
     Ok(())
 }
 
-/// Adds the requests that an entry allows. A host without a scheme has both, at every port.
+/// A host without a scheme has both, at every port.
 fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<(), String> {
     if entry.get("cidr").is_some() {
         return Err(format!(
@@ -174,7 +168,7 @@ fn requests(place: &str, entry: &Value, patterns: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// Returns whether a text is a name, a wildcard (`*.`) name, or an address.
+/// Accepts a name, a wildcard (`*.`) name, or an address.
 fn is_host(text: &str) -> bool {
     let address = text
         .strip_prefix('[')
@@ -193,7 +187,6 @@ fn is_host(text: &str) -> bool {
     }
 }
 
-/// The entries that the permission `name` allows, each with its place.
 fn allowed<'a>(
     permissions: &'a PolicyFields,
     name: &str,
@@ -214,7 +207,6 @@ fn allowed<'a>(
         .collect())
 }
 
-/// The fields of a map, all of which are known.
 fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a PolicyFields, String> {
     let fields = value
         .as_object()
@@ -234,7 +226,7 @@ fn fields<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a Polic
     }
 }
 
-/// A field that is there and not null.
+/// Treats null as absent.
 fn given<'a>(fields: &'a PolicyFields, name: &str) -> Option<&'a Value> {
     fields.get(name).filter(|value| !value.is_null())
 }

@@ -1,5 +1,5 @@
-//! The custom section `toolcell:profile`, in which `toolcell wrap` writes what a component of plain functions does not say
-//! of itself. It informs and narrows: what its tools get is decided by grants, as for any other tool.
+//! The custom section `toolcell:profile`, in which `toolcell wrap` writes what a component of plain functions does not
+//! say of itself. It informs and narrows; grants decide.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JSON_VALUES_MAX, SubjectKind, read_unique_json};
 
-/// Name of the custom section.
 pub const PROFILE_SECTION: &str = "toolcell:profile";
-/// Name of the custom section that holds the documentation of a WIT package, as other tools write it.
+/// Documentation of a WIT package, as other tools write it.
 pub const DOCS_SECTION: &str = "package-docs";
 
-/// The content of the section, as JSON.
+/// The section, as JSON.
 ///
 /// ```
 /// use toolcell_spec::dialect::wrapping::Profile;
@@ -26,59 +25,51 @@ pub const DOCS_SECTION: &str = "package-docs";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Namespace of the tools.
     pub namespace: Option<String>,
-    /// `true` if its functions are its tools, although it is a command.
+    /// `true` if functions are its tools, although it is a command.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub functions: bool,
-    /// The most that all of them may ask for; `None`: what the component imports, and what the tools' profiles name.
+    /// `None`: the component's imports, and the tools' profiles.
     pub ceiling: Option<Ceiling>,
-    /// Profile of each tool, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolProfile>,
 }
 
-/// The most that the tools of a component may ask for. Grants decide what they get of it.
+/// Grants decide what a component's tools get of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
-    /// `true` if they ask for files to read, if the component imports files.
+    /// `true` asks for files to read, where imported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub file_read: bool,
-    /// `true` if they ask for files to write, likewise.
+    /// `true` asks for files to write, where imported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub file_write: bool,
-    /// The requests that they ask for, each as in the `network_scope` of a permission profile. Empty: none.
+    /// Each as in the `network_scope` of a permission profile. Empty: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
 }
 
-/// A profile's entry for one tool.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolProfile {
-    /// Description for a model.
     pub description: Option<String>,
-    /// `true` if the tool changes nothing: its folders are read-only, and its requests use only safe methods.
+    /// `true` makes folders read-only, and permits only safe methods.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// `false`: the tool asks for no network, although its component imports it.
+    /// `false` asks for no network, although the component imports it.
     pub network: Option<bool>,
-    /// The arguments that name paths: a name, or a JSON Pointer. The tool asks for files then, and a call gets those alone.
+    /// A name or a JSON Pointer each; a call gets only those files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// The arguments that name URLs, likewise.
+    /// Likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
 }
 
 impl Profile {
-    /// Reads the text of a profile.
-    ///
-    /// # Errors
-    ///
-    /// Text that is not JSON, and fields that a profile does not have: what they were meant to narrow would be lost.
+    /// Fails on unknown fields, because their narrowing would be lost.
     pub fn read(text: &str) -> Result<Self, String> {
         let profile = read_unique_json(text, JSON_VALUES_MAX).and_then(|value| {
             if value.is_object() {
@@ -92,11 +83,7 @@ impl Profile {
 }
 
 impl ToolProfile {
-    /// The arguments that name something, by JSON Pointer.
-    ///
-    /// # Errors
-    ///
-    /// An argument that is named as a path and as a URL.
+    /// Subjects by JSON Pointer. Fails if an argument is named as a path and as a URL.
     pub fn subjects(&self) -> Result<BTreeMap<String, SubjectKind>, String> {
         let mut subjects = BTreeMap::new();
         for (names, kind) in [
@@ -114,7 +101,6 @@ impl ToolProfile {
     }
 }
 
-/// The JSON Pointer of an argument, which may be given by its name.
 pub(super) fn pointer(argument: &str) -> String {
     if argument.starts_with('/') {
         argument.to_owned()

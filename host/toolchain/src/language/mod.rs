@@ -1,9 +1,7 @@
-//! The languages that tools are written in: one file for each, with a row of what differs. All but Rust fetch their
-//! toolchain (`fetched.rs`).
+//! The languages that tools are written in: one file for each, with a row of what differs.
 //!
-//! A language has its templates in `../template/NAME/`, and its SDK in `guest-sdk/NAME/` of the repository. Both are
-//! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
-//! SDK with `sdk::files!`. A new language is one file here, a line `mod`, and an entry of [`LANGUAGES`].
+//! The templates in `../template/NAME/` and the SDK in `guest-sdk/NAME/` are embedded, so that only the language's own
+//! registry is fetched from. A new language is one file here, a line `mod`, and an entry of [`LANGUAGES`].
 
 mod c;
 mod cpp;
@@ -31,45 +29,37 @@ use super::toolchain_cache::{self, ToolchainPart};
 use super::{ProgressSink, c_code, make};
 pub(super) use fetched::FetchedToolchain;
 
-/// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
+/// Path and text. In a template, `{{name}}` stands for the project's name.
 pub(super) type EmbeddedFile = (&'static str, &'static str);
-/// Paths in a project, and the texts of their files.
 pub(super) type ProjectFiles = Vec<(String, String)>;
 
-/// One language: how it differs from the others.
 pub(super) struct LanguageRow {
-    /// The word of `--lang`, such as `python`.
     pub(super) name: &'static str,
-    /// The name for people, such as `Python`.
     pub(super) title: &'static str,
-    /// The files that a project has at these paths, all of them. A folder with these files is a source folder, and is
-    /// never taken for a folder of components.
+    /// All of these files mark a source folder, which is never taken for a folder of components.
     pub(super) marks: &'static [&'static str],
-    /// The files of a new tool.
     pub(super) tool: &'static [EmbeddedFile],
-    /// The files of a new hook; none if the language has no template for one.
+    /// Empty if the language has no template for one.
     pub(super) hook: &'static [EmbeddedFile],
-    /// The files of a new project that are only for this machine, such as links to the SDK: a path in the project, and
-    /// the text. The template's `.gitignore` names them, and a build writes those that are missing. The argument is what
-    /// `write_sdk` returned: the SDK is in its `guest-sdk/NAME`, the contract in `wit`.
+    /// Files only for this machine, such as links to the SDK. The template's `.gitignore` names them, and a build
+    /// writes those that are missing. The argument is what `write_sdk` returned.
     pub(super) local_files: fn(&Path) -> Result<ProjectFiles>,
-    /// Why a name, which [`super::project`] accepts otherwise, cannot be a project's name in this language.
+    /// A reason against a name that [`super::project`] accepts otherwise.
     pub(super) refuses_name: fn(&str) -> Option<&'static str>,
-    /// The SDK's sources, in the layout of the repository: `guest-sdk/NAME/..`.
+    /// The layout is the repository's: `guest-sdk/NAME/..`.
     pub(super) sdk: &'static [EmbeddedFile],
-    /// The command that runs a project's unit tests natively, in the project's folder.
+    /// Runs the unit tests natively, in the project's folder.
     pub(super) test_command: &'static str,
-    /// The toolchain that toolcell fetches; `None` for Rust, whose toolchain [`super::find`] finds or sets up.
+    /// `None` for Rust, whose toolchain [`super::find`] finds or sets up.
     pub(super) fetched: Option<FetchedToolchain>,
 }
 
-/// Of a language that takes every name.
 fn every_name(_: &str) -> Option<&'static str> {
     None
 }
 
 impl LanguageRow {
-    /// The files of a new project; empty for a kind that the language has no template for.
+    /// Empty for a kind that the language has no template for.
     pub(super) fn template(&self, kind: ProjectKind) -> &'static [EmbeddedFile] {
         match kind {
             ProjectKind::Tool => self.tool,
@@ -77,8 +67,7 @@ impl LanguageRow {
         }
     }
 
-    /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
-    /// without what no build reads.
+    /// More than a build reads. Folders count without what no build reads.
     pub(super) fn scope(&self, dir: &Path) -> SourceScope {
         match &self.fetched {
             Some(toolchain) => toolchain.scope(dir),
@@ -86,7 +75,7 @@ impl LanguageRow {
         }
     }
 
-    /// Builds the project in `dir`, which is canonical, and keeps the record of it.
+    /// `dir` is canonical. Keeps the record of the build.
     pub(super) fn build(
         &self,
         dir: &Path,
@@ -105,7 +94,6 @@ impl LanguageRow {
     }
 }
 
-/// The folder of the SDK of `language`, in the copy `sdk`.
 fn sdk_folder(sdk: &Path, language: &str) -> Result<PathBuf> {
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
     Ok(sdk.join("guest-sdk").join(language))
@@ -116,15 +104,14 @@ pub(super) fn utf8(path: &Path) -> Result<&str> {
         .with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
-/// `path` as a string of TOML, Go or JavaScript, which have the escapes of JSON.
+/// A string of TOML, Go or JavaScript, which have the escapes of JSON.
 pub(super) fn quoted_path(path: &Path) -> Result<String> {
     serde_json::to_string(utf8(path)?).context("quote a path")
 }
 
-/// The folder of a project that gets the user's copy of the component.
 pub(super) const OUTPUT: &str = "target/toolcell";
 
-/// Every language, in the order of the help. A folder with the marks of several is of the first one.
+/// A folder with the marks of several languages is of the first one.
 pub(super) static LANGUAGES: &[&LanguageRow] = &[
     &rust::RUST,
     &c::C,
@@ -137,32 +124,27 @@ pub(super) static LANGUAGES: &[&LanguageRow] = &[
     &javascript::JAVASCRIPT,
 ];
 
-/// A language, chosen by its name or by the files of a folder.
 #[derive(Clone, Copy)]
 pub struct Language(pub(super) &'static LanguageRow);
 
 impl Language {
-    /// All languages.
     pub fn all() -> impl Iterator<Item = Self> {
         LANGUAGES.iter().copied().map(Self)
     }
 
-    /// The language of the project in `dir`; `None` if it has the files of none.
+    /// `None` if `dir` has the files of none.
     pub fn detect(dir: &Path) -> Option<Self> {
         Self::all().find(|lang| lang.0.marks.iter().all(|mark| dir.join(mark).is_file()))
     }
 
-    /// The word for it on the command line.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// The name of the language.
     pub fn title(self) -> &'static str {
         self.0.title
     }
 
-    /// The command that runs the native tests of a new project.
     pub fn test_command(self) -> &'static str {
         self.0.test_command
     }
@@ -224,7 +206,6 @@ impl FromStr for Language {
     }
 }
 
-/// The names of all languages, for messages: `rust, python or go`.
 pub fn names() -> String {
     let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
     match names.as_slice() {
@@ -233,7 +214,6 @@ pub fn names() -> String {
     }
 }
 
-/// The error for a folder that is no project.
 pub fn no_project(dir: &Path) -> String {
     let marks: Vec<String> = LANGUAGES
         .iter()
@@ -246,7 +226,6 @@ pub fn no_project(dir: &Path) -> String {
     )
 }
 
-/// Builds the project in `dir`, in its own language.
 pub fn build(dir: &Path, settings: &BuildSettings, say: ProgressSink) -> Result<BuildOutcome> {
     let dir = std::fs::canonicalize(dir)
         .with_context(|| format!("cannot find the folder {}", dir.display()))?;
@@ -256,13 +235,12 @@ pub fn build(dir: &Path, settings: &BuildSettings, say: ProgressSink) -> Result<
     }
 }
 
-/// The scope of the project in `dir`, before any build of it.
 pub(super) fn scope(dir: &Path) -> SourceScope {
     Language::detect(dir).map_or_else(|| SourceScope::of_cargo(dir), |lang| lang.0.scope(dir))
 }
 
-/// Makes the project's existing local files point to the SDK of this toolcell: tests and editors would otherwise use an
-/// older SDK. Keeps the user's changes in them.
+/// Points existing local files to this toolcell's SDK: tests and editors would otherwise use an older one. Keeps the
+/// user's changes in them.
 fn renew_local_files(language: &LanguageRow, dir: &Path, sdk: &Path) -> Result<()> {
     let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
     for (path, _) in (language.local_files)(&sdk)? {
@@ -281,8 +259,7 @@ fn renew_local_files(language: &LanguageRow, dir: &Path, sdk: &Path) -> Result<(
     Ok(())
 }
 
-/// `text` with the folder `sdk` in place of each folder beside it that has another version of the SDK: their names are
-/// hashes. `None` for a folder that is not UTF-8.
+/// Replaces the folders of other versions beside `sdk`: their names are hashes. `None` for a folder that is not UTF-8.
 fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
     const INSIDE: &str = "/guest-sdk";
     let name = sdk.file_name()?.to_str()?;
@@ -301,7 +278,6 @@ fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
     Some(made)
 }
 
-/// Writes the files of a project that belong to this machine alone, where they are missing.
 pub(super) fn write_local_files(language: &LanguageRow, dir: &Path, sdk: &Path) -> Result<()> {
     for (path, text) in (language.local_files)(sdk)? {
         let file = dir.join(path);

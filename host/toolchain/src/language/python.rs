@@ -1,4 +1,4 @@
-//! Python: componentize-py puts the sources, the SDK and a Python of its own into a component, and runs the module once
+//! Python: componentize-py makes a component of the sources, the SDK and a Python of its own, and runs the module once
 //! inside of WebAssembly, so that a call begins with everything imported.
 
 use std::path::{Path, PathBuf};
@@ -46,10 +46,8 @@ const SDK: &[EmbeddedFile] = sdk::files![
     "guest-sdk/python/wit/io.wit",
 ];
 
-/// The SDK's package, and the folder of a project that has its copy.
 const PACKAGE: &str = "toolcell";
 
-/// The wheels of each platform that toolcell runs on.
 const REQUIREMENTS: &str = "componentize-py==0.25.1 \
     --hash=sha256:8623cd8cab8453cb0cd8bf03f3c7103420d06f2f3d360186a280a70a1ca5e89f \
     --hash=sha256:7b6a87c520358166843af0daa86d2312d7af4cbcbbf1e598951085cf7f2991ca \
@@ -98,7 +96,7 @@ fn component(job: &CompileJob) -> PathBuf {
     job.work.join("component.wasm")
 }
 
-/// A copy of the package, because editors and type checkers follow no link that only Python resolves.
+/// A copy, because editors and type checkers follow no link that only Python resolves.
 fn local_files(_sdk: &Path) -> Result<Vec<(String, String)>> {
     let inside = SDK
         .iter()

@@ -20,7 +20,7 @@ const HOOK: &[EmbeddedFile] = &[
     GITIGNORE,
 ];
 
-/// Languages have such a list each, in which a new file of the SDK gets its line.
+/// A new file of the SDK gets its line here.
 const SDK: &[EmbeddedFile] = sdk::files![
     "guest-sdk/rust/Cargo.toml",
     "guest-sdk/rust/README.md",
@@ -53,7 +53,7 @@ const SDK: &[EmbeddedFile] = sdk::files![
     "guest-sdk/rust/src/tools.rs",
 ];
 
-/// Names that a crate cannot have, or that would shadow another crate, beside the SDK's.
+/// A crate cannot have them, or they would shadow another crate, beside the SDK's.
 const TAKEN: [&str; 49] = [
     "abstract", "alloc", "as", "async", "await", "become", "box", "break", "const", "continue",
     "core", "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen",

@@ -39,7 +39,6 @@ const TOOL: &[EmbeddedFile] = &[
     ),
 ];
 
-/// The SDK of both languages.
 const SDK: &[EmbeddedFile] = files![
     "guest-sdk/typescript/README.md",
     "guest-sdk/typescript/build.mjs",
@@ -91,7 +90,7 @@ pub(super) static PART: ToolchainPart = ToolchainPart {
     },
 };
 
-/// The folder of a project where it finds the SDK, by the `imports` of its package.json.
+/// A project finds the SDK here, by the `imports` of its package.json.
 const LOCAL: &str = ".toolcell";
 
 pub(super) static TYPESCRIPT: LanguageRow = LanguageRow {
@@ -118,11 +117,10 @@ pub(super) static TYPESCRIPT: LanguageRow = LanguageRow {
 /// `build.mjs` refuses modules of this folder.
 pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 
-/// Files that esbuild and tsc read from a project's folder and its parents.
+/// Read by esbuild and tsc from a project's folder and its parents.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
 
-/// The configurations of a project and of the folders above it, and those that they extend: `"extends": "../shared/tsconfig.base.json"`, a list of
-/// such paths, or the name of a package.
+/// Includes the configurations that they extend by a path, a list of paths, or the name of a package.
 pub(super) fn extended(dir: &Path) -> Result<Vec<PathBuf>> {
     let own = |folder: &Path| ["tsconfig.json", "jsconfig.json"].map(|name| folder.join(name));
     reached(
@@ -140,7 +138,7 @@ pub(super) fn extended(dir: &Path) -> Result<Vec<PathBuf>> {
     )
 }
 
-/// The texts behind each `"extends":` of a configuration, which is JSON with comments and trailing commas.
+/// Behind each `"extends":`, in JSON with comments and trailing commas.
 fn named_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for rest in text.split("\"extends\"").skip(1) {
@@ -166,7 +164,6 @@ fn named_in(text: &str) -> Vec<String> {
     found
 }
 
-/// The files that `name` can mean in a configuration in `folder`.
 fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
     let is_path = name.starts_with(['.', '/']);
     let places: Vec<PathBuf> = if is_path {
@@ -190,7 +187,7 @@ fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
     places.into_iter().flat_map(spellings).collect()
 }
 
-/// Modules that lead to the SDK's, for editors and for tests that run natively.
+/// Lead to the SDK's modules, for editors and for native tests.
 pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
     let folder = sdk_folder(sdk, "typescript")?;
     let path = |file: &str| quoted_path(&folder.join(file));
@@ -244,7 +241,6 @@ pub(super) fn compile(job: &CompileJob, say: ProgressSink) -> Result<PathBuf> {
     Ok(component)
 }
 
-/// The modules and manifests that the bundler read, and the configurations of the compiler.
 pub(super) fn read(job: &CompileJob) -> Result<SourceScope> {
     let mut scope = listed(&component(job))?;
     scope.files.extend(extended(job.dir)?);
@@ -255,7 +251,6 @@ fn component(job: &CompileJob) -> PathBuf {
     job.work.join(format!("{}.component.wasm", job.name))
 }
 
-/// The local files, and where tests find the toolchain.
 fn write_local_files(job: &CompileJob, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
     let place = utf8(toolchain)?;

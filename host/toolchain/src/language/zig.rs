@@ -45,8 +45,8 @@ pub(super) static LANGUAGE: LanguageRow = LanguageRow {
     }),
 };
 
-/// The root module, and what it and the files that it names import, embed and include. Zig takes names that are written
-/// out alone.
+/// The root module, and what it imports, embeds and includes, directly or not. Zig takes names that are written out
+/// alone.
 fn read(job: &CompileJob) -> Result<SourceScope> {
     named(job.dir, vec![job.dir.join("tool.zig")]).map(SourceScope::of_files)
 }

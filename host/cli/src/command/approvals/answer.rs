@@ -11,11 +11,10 @@ use crate::show::{self, Form};
 
 use super::{ApprovalCommands, Approve, unknown};
 
-/// How often an answer checks whether the waiting process has taken it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl ApprovalCommands {
-    /// Answers a call, and ensures that the answer takes effect: in the waiting process, or in this one if that has exited.
+    /// Ensures that the answer takes effect: in the waiting process, or here if that has exited.
     pub(super) fn answer(&self, words: Approve, approved: bool) -> anyhow::Result<Exit> {
         let id = self.find(&words.id)?;
         if !self.journal.exists() || self.journal.with(|store| store.standing(id))?.is_none() {
@@ -70,8 +69,8 @@ impl ApprovalCommands {
         self.see_to_it(id, words.json)
     }
 
-    /// Refuses an approval whose edit the tool rejects, or one without `--accept-partial-view` if the question shows only a
-    /// part of the call. The question stays open.
+    /// Refuses an edit that the tool rejects, or an approval without `--accept-partial-view` of a question that shows
+    /// only a part of the call.
     fn check(
         &self,
         id: InvocationId,
@@ -101,7 +100,6 @@ impl ApprovalCommands {
         }
     }
 
-    /// Waits until the process that asked has taken the answer, or acts on it here if that process has exited.
     fn see_to_it(&self, id: InvocationId, json: bool) -> anyhow::Result<Exit> {
         loop {
             // The state is read after the attempt to take the role, because an ending process releases its role last.
@@ -154,7 +152,6 @@ fn said(id: InvocationId, state: ApprovalState, what: &str, json: bool) -> anyho
     Ok(Exit::Succeeded)
 }
 
-/// Says why the answer has no effect.
 fn refused(why: &str) -> anyhow::Result<Exit> {
     show::say(why);
     Ok(Exit::Refused)

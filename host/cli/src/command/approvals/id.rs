@@ -1,5 +1,5 @@
-//! The id of a call as a person types it: whole, or its last letters. Ids of one moment begin alike, because an id begins
-//! with its time; they differ at their end.
+//! The id of a call as a person types it: whole, or its last letters. An id begins with its time, so ids of one moment
+//! differ only at their end.
 
 use std::str::FromStr;
 
@@ -8,16 +8,13 @@ use toolcell_spec::{ApprovalState, InvocationId};
 use super::{ApprovalCommands, unknown};
 use crate::exit::BadRequest;
 
-/// Minimum number of letters at the end of an id that name a call.
 const LETTERS_MIN: usize = 4;
-/// Minimum number of letters that `list` prints of an id: more than a mistyped one is likely to hit.
+/// More than a mistyped id is likely to hit.
 const LETTERS_SHOWN_MIN: usize = 6;
-/// Letters of a whole id.
 const LETTERS: usize = 26;
-/// Maximum number of calls that an error lists.
 const CANDIDATES_MAX: usize = 5;
 
-/// Names a call: its whole id, or the last letters of it, in capitals.
+/// A whole id, or its last letters, in capitals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CallId(String);
 
@@ -43,8 +40,7 @@ impl FromStr for CallId {
 }
 
 impl ApprovalCommands {
-    /// Returns the one call that `id` names. Calls that have ended count too, so that an id names the same call before
-    /// and after its end.
+    /// Calls that have ended count too, so that an id names the same call before and after its end.
     pub(super) fn find(&self, CallId(letters): &CallId) -> anyhow::Result<InvocationId> {
         if let Ok(whole) = letters.parse() {
             return Ok(whole);
@@ -62,8 +58,6 @@ impl ApprovalCommands {
     }
 }
 
-/// Returns the one call of `all` whose id ends with `letters`, if there is one; the error lists the calls if there are
-/// several.
 fn only(
     letters: &str,
     all: &[(InvocationId, ApprovalState)],
@@ -90,7 +84,7 @@ fn only(
     ))
 }
 
-/// The shortest end of `id` that names it among `all`, at least [`LETTERS_SHOWN_MIN`] letters.
+/// The result has at least [`LETTERS_SHOWN_MIN`] letters.
 pub(super) fn short<'a>(id: &'a str, all: &[String]) -> &'a str {
     let end = |letters: usize| id.get(id.len().saturating_sub(letters)..).unwrap_or(id);
     let names = |letters: &usize| {

@@ -9,7 +9,6 @@ use super::{ApprovalCommands, unknown};
 use crate::exit::Exit;
 use crate::show;
 
-/// Maximum number of rows for one value.
 const ROWS_MAX: usize = 4;
 
 impl ApprovalCommands {
@@ -39,7 +38,6 @@ impl ApprovalCommands {
         show::print(text)
     }
 
-    /// The rows of the question that say who wants what and why, if `call` waits for an answer.
     fn lead(&self, call: &Summary) -> anyhow::Result<String> {
         if call.state != ApprovalState::Pending {
             return Ok(String::new());
@@ -78,7 +76,6 @@ impl ApprovalCommands {
     }
 }
 
-/// The rows of `prompt` about the call, without the next value's rows.
 fn lead_of(prompt: &str) -> String {
     let mut rows = prompt.lines().skip_while(|row| !row.starts_with("| call "));
     let first = rows.next().into_iter();
@@ -108,7 +105,6 @@ fn line(call: &Summary, known: &[String], lead: &str) -> String {
     sheet.into_text()
 }
 
-/// Everything that is stored about a call, as its original records.
 pub(super) fn record(kept: &StoredApproval) -> anyhow::Result<Value> {
     let mut result: Option<Value> = kept
         .result
@@ -129,7 +125,6 @@ pub(super) fn record(kept: &StoredApproval) -> anyhow::Result<Value> {
     }))
 }
 
-/// The approval, redacted for display.
 fn approval(kept: &StoredApproval) -> Approval {
     let mut approval = kept.approval.clone();
     if let Some(shown) = &approval.plan.shown_input {
@@ -142,7 +137,7 @@ fn approval(kept: &StoredApproval) -> Approval {
     approval
 }
 
-/// The answer, redacted for display: if the arguments are hidden, so are the edit and the note.
+/// Redacted for display: if the arguments are hidden, so are the edit and the note.
 fn answer(kept: &StoredApproval) -> Option<Answer> {
     let hidden = kept.approval.plan.shown_input.is_some();
     kept.answer.clone().map(|answer| Answer {
@@ -152,7 +147,6 @@ fn answer(kept: &StoredApproval) -> Option<Answer> {
     })
 }
 
-/// The question, as the approver sees it.
 fn prompt(kept: &StoredApproval) -> String {
     let prompt: String = kept
         .approval

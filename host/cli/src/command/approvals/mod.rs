@@ -155,7 +155,6 @@ impl Command {
     }
 }
 
-/// The journal of this user.
 struct ApprovalCommands {
     home: Home,
     journal: Journal,

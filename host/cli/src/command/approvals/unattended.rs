@@ -1,4 +1,4 @@
-//! Orphaned calls: calls whose process has exited.
+//! Calls whose process has exited.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +21,6 @@ use crate::tool_configs::ToolConfigs;
 use crate::{hooks, interrupts, surface, target};
 
 impl ApprovalCommands {
-    /// Gives a result to every orphaned call that was interrupted or has expired.
     pub(super) fn close_unattended(&self) -> anyhow::Result<()> {
         for id in self.journal.with(|store| store.unfinished())? {
             if let Some(held) = self.journal.hold(id, Role::Runner)? {
@@ -31,7 +30,7 @@ impl ApprovalCommands {
         Ok(())
     }
 
-    /// Ends the call `id` if it cannot be resumed, and stores its result.
+    /// Ends the call only if it cannot be resumed.
     pub(super) fn close(
         &self,
         id: InvocationId,
@@ -52,8 +51,7 @@ impl ApprovalCommands {
         Ok(ended)
     }
 
-    /// Runs the approved call of `kept`, with its original options, in its original folder. Fails if it cannot be tried
-    /// from here, and releases `held` then.
+    /// Uses the original options and folder. Fails if it cannot be tried from here, and releases `held` then.
     pub(super) fn resume(
         &self,
         kept: &StoredApproval,
@@ -120,8 +118,7 @@ impl ApprovalCommands {
         Ok(record)
     }
 
-    /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
-    /// loaded from here, because the process that runs the call decides.
+    /// Succeeds if the tool cannot be loaded from here, because the process that runs the call decides.
     pub(super) fn check_edit(&self, kept: &StoredApproval, edit: &str) -> Result<(), String> {
         let origin = kept
             .approval
@@ -153,8 +150,7 @@ impl ApprovalCommands {
     }
 }
 
-/// Loads and returns the component of the call, and loads the tools that the tool may call, with the settings of the
-/// current files.
+/// Uses the settings of the current files.
 async fn load(
     host: &Host,
     origin: &Origin,

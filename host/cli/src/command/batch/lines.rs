@@ -1,4 +1,4 @@
-//! The lines of a batch. All of them are read and checked before anything runs.
+//! The lines of a batch, all read and checked before anything runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -12,15 +12,13 @@ use toolcell_spec::Input;
 use super::super::document;
 use super::super::exit::BadRequest;
 
-/// Maximum length of a line, in bytes.
+/// In bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
-/// Maximum size of a batch, in bytes: its records hold the arguments of all calls.
+/// In bytes: its records hold the arguments of all calls.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// The form of a line, for errors.
 const FORM: &str = r#"{"id": .., "tool": .., "input": {..}, "depends_on": [..]}"#;
 
-/// One call, as it was written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::command) struct Line {
@@ -30,7 +28,7 @@ pub(in crate::command) struct Line {
     pub(in crate::command) input: Input,
     #[serde(default)]
     pub(in crate::command) depends_on: Vec<String>,
-    /// The caller's own id for the call; `None` if it is `id`.
+    /// The caller's own id; `None` if it is `id`.
     #[serde(skip)]
     pub(in crate::command) native_id: Option<String>,
 }
@@ -45,11 +43,7 @@ fn input<'de, D: Deserializer<'de>>(written: D) -> Result<Input, D::Error> {
     Ok(written.map_or_else(no_input, |text| Input::from_text(text.get())))
 }
 
-/// Reads the calls in `file`, or on standard input if it is `-`.
-///
-/// # Errors
-///
-/// A file that cannot be read, and the first line at fault, with its number.
+/// Reads `file`, or standard input if it is `-`. Fails with the number of the first line at fault.
 pub(super) fn read(file: &Path) -> Result<Vec<Line>, BadRequest> {
     let from = document::open(file).map_err(BadRequest)?;
     let what = document::name(file);

@@ -96,7 +96,7 @@ pub(super) struct OrderOptions {
 }
 
 impl OrderOptions {
-    /// The policy for `calls` calls with `limits`, with as many at once as half of the machine's memory holds.
+    /// Half of the machine's memory bounds the calls at once.
     fn policy(
         &self,
         Settings {
@@ -130,7 +130,6 @@ impl OrderOptions {
     }
 }
 
-/// Shared by all calls of the batch.
 struct BatchContext {
     settings: Settings,
     named: CommandFiles,
@@ -141,18 +140,14 @@ struct BatchContext {
     telemetry: Option<Arc<Telemetry>>,
 }
 
-/// How the calls of a batch name their tools.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToolNaming<'a> {
-    /// By a path, or by the name of a tool of the command.
     Typed,
-    /// By a name of this dialect: a model makes the calls.
+    /// A name of this dialect: a model makes the calls.
     Exported(Dialect, &'a SurfaceOptions, &'a CallTerms),
 }
 
-/// Runs the calls of a command as one batch.
 pub(super) struct Job<'a> {
-    /// The tools of the command, as they were typed.
     pub(super) tools: &'a [String],
     pub(super) naming: ToolNaming<'a>,
     pub(super) order: &'a OrderOptions,
@@ -177,15 +172,13 @@ impl Batch {
     }
 }
 
-/// The form for `--json` and `--print-record`; `None` without either.
 pub(super) fn form(json: bool, record: bool) -> Option<Form> {
     let result = json.then_some(Form::Result);
     record.then_some(Form::Record).or(result)
 }
 
 impl Job<'_> {
-    /// Runs the calls of `lines`, and hands their results to `output`. Returns the exit code of a refusal that was printed
-    /// instead, because a tool of the command cannot be offered.
+    /// Returns the exit code of a refusal that was printed because a tool cannot be offered.
     pub(super) fn run(
         self,
         lines: Vec<Line>,
@@ -291,8 +284,7 @@ impl Job<'_> {
         })
     }
 
-    /// Loads the tools, and makes a call of each line. Fails if a tool of the command cannot be offered. A tool that only a
-    /// line names becomes the refusal of that line.
+    /// Fails if a tool of the command cannot be offered. One that only a line names becomes the refusal of that line.
     async fn calls(
         &self,
         host: &Arc<Host>,
@@ -352,7 +344,7 @@ impl Job<'_> {
         Ok(lines.into_iter().zip(chosen).map(make).collect())
     }
 
-    /// How the API of a model identifies the call, for its record (AT-MAP-03).
+    /// The record says how the API of a model identifies the call (AT-MAP-03).
     fn mapping(&self, line: &Line, described: Option<&Value>) -> Option<ExternalMapping> {
         let ToolNaming::Exported(dialect, _, terms) = self.naming else {
             return None;
@@ -364,7 +356,6 @@ impl Job<'_> {
         ))
     }
 
-    /// The tool of each line, and the surface through which they are called.
     async fn choose(
         &self,
         host: &Host,
@@ -428,7 +419,6 @@ impl Job<'_> {
     }
 }
 
-/// Says what the first interrupt does, if it does not end the calls that run.
 fn tell_of_interrupt(interrupt: Cancellation, behavior: InterruptBehavior) {
     tokio::spawn(async move {
         interrupt.cancelled().await;

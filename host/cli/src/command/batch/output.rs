@@ -1,4 +1,4 @@
-//! Output of a batch: progress on standard error, results on standard output, and nothing while a question is open.
+//! Progress on standard error, results on standard output, and nothing while a question is open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,11 @@ use toolcell_spec::{ContextModifier, EventType};
 use super::super::exit::{self, Exit};
 use super::super::show::{self, Form};
 
-/// Maximum number of lines of progress that are kept while a question is open; later ones are not shown.
+/// Lines of progress kept while a question is open; later ones are not shown.
 const LINES_MAX: usize = 1_000;
 
-/// Prints a batch, or keeps its results.
 pub(in crate::command) struct Output {
-    /// How results are printed; `None` if they are kept.
+    /// `None` if results are kept.
     form: Option<Form>,
     ids: Vec<String>,
     state: Mutex<State>,
@@ -29,7 +28,6 @@ struct State {
     /// `true` while a question is open. A tool beside it must not write text that the reader takes for a part of it.
     paused: bool,
     waiting: VecDeque<OutputEvent>,
-    /// By call.
     exits: Vec<Option<Exit>>,
     /// By call, if results are kept.
     kept: BTreeMap<usize, CallRecord>,
@@ -43,7 +41,6 @@ enum OutputEvent {
 }
 
 impl Output {
-    /// For calls with these ids. Without a `form`, it keeps the results.
     pub(in crate::command) fn new(form: Option<Form>, ids: Vec<String>) -> Self {
         let state = State {
             exits: vec![None; ids.len()],
@@ -57,7 +54,7 @@ impl Output {
         }
     }
 
-    /// The exit code of the first call, in their order, that did not succeed.
+    /// The code of the first call that did not succeed.
     pub(in crate::command) fn exit(&self) -> anyhow::Result<Exit> {
         let mut state = self.state();
         if let Some(error) = state.failure.take() {
@@ -70,14 +67,13 @@ impl Output {
         Ok(failed.map_or(Exit::Succeeded, |exit| exit.unwrap_or(Exit::HostFault)))
     }
 
-    /// The records that it kept, in the order of the calls. Later calls get none.
+    /// Later calls get none.
     pub(in crate::command) fn take_kept(&self) -> Vec<CallRecord> {
         std::mem::take(&mut self.state().kept)
             .into_values()
             .collect()
     }
 
-    /// Prints nothing until the pause is dropped.
     pub(super) fn pause(self: &Arc<Self>) -> Pause {
         let _screen = self.screen();
         self.state().paused = true;
@@ -147,7 +143,6 @@ impl Output {
         self.print(said);
     }
 
-    /// The next thing that waited for the end of a question. After the last one, the others are printed at once again.
     fn next_waiting(&self) -> Option<OutputEvent> {
         let mut state = self.state();
         let said = state.waiting.pop_front();
@@ -178,7 +173,6 @@ impl BatchListener for Output {
     }
 }
 
-/// While it lives, nothing is printed.
 pub(super) struct Pause(Arc<Output>);
 
 impl Drop for Pause {
@@ -191,7 +185,6 @@ impl Drop for Pause {
     }
 }
 
-/// The line for an event; `None` if it has none.
 fn line(id: &str, event: &ToolEvent) -> Option<String> {
     let word = |field: &str| event.data.get(field).and_then(Value::as_str);
     let said = match event.event_type {

@@ -9,7 +9,7 @@ use toolcell_system::BoxFuture;
 
 use super::output::{Output, Pause};
 
-/// The user's attention: what the calls of a batch ask waits for its turn.
+/// The user's attention, for which the calls wait in turn.
 #[derive(Clone)]
 pub(super) struct Questions {
     turn: Arc<Mutex<()>>,

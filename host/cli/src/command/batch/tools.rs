@@ -1,4 +1,4 @@
-//! The tools of a batch: those that `--with` offers by name, and those whose component a line names.
+//! The tools that `--with` offers by name, and those whose component a line names.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ use super::super::show;
 use super::super::target::{BuildPermission, Target};
 use super::super::tool_configs::ToolConfigs;
 
-/// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 20;
 
 /// The state that loading tools takes, and the policy, which learns which files name them.
@@ -36,10 +35,9 @@ pub(super) struct Tools<'a> {
     pub(super) named: &'a CommandFiles,
     pub(super) options: &'a CallOptions,
     pub(super) interrupt: &'a Cancellation,
-    /// The role of the callers, if the command line named it.
     pub(super) role: Option<&'a str>,
     pub(super) offered: Vec<server::ToolOffer>,
-    /// By the path as it was typed.
+    /// The key is the path as typed.
     pub(super) components: HashMap<PathBuf, Result<Component, Refusal>>,
 }
 
@@ -49,16 +47,14 @@ pub(super) struct Component {
     origin: Option<Arc<Value>>,
 }
 
-/// The tool of a call.
 pub(super) struct ChosenTool {
     pub(super) tool: Callee,
     terms: ToolTerms,
-    /// The tool's description for a model; `None` if no model calls it.
+    /// `None` if no model calls the tool.
     pub(super) described: Option<Value>,
 }
 
 impl ChosenTool {
-    /// Its terms, by its qualified name.
     pub(super) fn named_terms(&self) -> Option<(String, ToolTerms)> {
         let name = self.tool.tool()?.declaration().qualified_name();
         Some((name, self.terms.clone()))
@@ -66,7 +62,7 @@ impl ChosenTool {
 }
 
 impl Tools<'_> {
-    /// Loads the component of `target`, and offers its tools by their names, each call for at most the time `wall`.
+    /// The time `wall` bounds each call.
     pub(super) async fn offer(
         &mut self,
         target: &Target,
@@ -86,7 +82,6 @@ impl Tools<'_> {
         Ok(())
     }
 
-    /// The offered tools under their names in `dialect`.
     pub(super) async fn export(
         &self,
         selection: ToolSelection,
@@ -103,8 +98,7 @@ impl Tools<'_> {
         .await
     }
 
-    /// Finds the tool that a model calls `name`. A path means nothing there: a model reaches no component that it was not
-    /// offered.
+    /// A path means nothing here: a model reaches no component that it was not offered.
     pub(super) async fn find_exported(
         &mut self,
         exported: &DialectTools,
@@ -130,7 +124,7 @@ impl Tools<'_> {
         })
     }
 
-    /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
+    /// An offered tool of that name, or else one of the component at that path.
     pub(super) async fn find(&mut self, typed: &str) -> Result<ChosenTool, Refusal> {
         let target = Target::named(typed, self.names);
         // An installed name means its bytes, whatever a tool of the command calls itself.
@@ -154,7 +148,7 @@ impl Tools<'_> {
         })
     }
 
-    /// The offered tool with this qualified name, name or alias, in this order.
+    /// Qualified names come before names, and these before aliases.
     fn named(&self, word: &str) -> Result<Option<ChosenTool>, Refusal> {
         let is_alias = |tool: &Tool| tool.declaration().aliases.iter().any(|alias| alias == word);
         let kinds: [&dyn Fn(&Tool) -> bool; 3] = [
@@ -195,7 +189,6 @@ impl Tools<'_> {
         Ok(None)
     }
 
-    /// Adds the names that there are to the refusal of a path that leads nowhere.
     fn or_offered(&self, refusal: Refusal) -> Refusal {
         if refusal.class != ErrorClass::UnknownTool || self.offered.is_empty() {
             return refusal;
@@ -214,7 +207,6 @@ impl Tools<'_> {
         }
     }
 
-    /// The component of `target`, loaded once.
     async fn component(&mut self, target: &Target) -> Result<Component, Refusal> {
         if let Some(known) = self.components.get(&target.path) {
             return known.clone();

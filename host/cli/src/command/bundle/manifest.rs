@@ -4,29 +4,24 @@ use serde_json::{Map, Value, json};
 
 use super::super::options::{CHOSEN_READ, CHOSEN_WRITE};
 
-/// The version of the bundle format whose clients know `user_config` and `platform_overrides`; later ones add runtimes.
+/// Its clients know `user_config` and `platform_overrides`; later versions add runtimes.
 const MANIFEST_VERSION: &str = "0.3";
 const SERVER_SCHEMA: &str =
     "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
-/// Maximum length of the registry's `description` and `title`, in characters.
+/// In characters.
 const SHORT_MAX: usize = 100;
-/// Minimum and maximum length of a name in the registry, in characters.
+/// In characters.
 const SERVER_NAME: std::ops::RangeInclusive<usize> = 3..=200;
-/// Where a client unpacks a bundle.
 const UNPACKED: &str = "${__dirname}";
-/// The program in a bundle.
 pub(super) const PROGRAM: &str = "server/toolcell";
 
-/// A folder that the user of a bundle chooses.
 pub(super) struct AskedFolder {
-    /// Label in the client.
     pub(super) title: String,
-    /// `true` if tools may change it.
     pub(super) writable: bool,
 }
 
 impl AskedFolder {
-    /// The key of the setting: the title in lower-case letters, digits and underscores.
+    /// The title in lower-case letters, digits and underscores.
     pub(super) fn key(&self) -> String {
         let fit = |c: char| {
             if c.is_ascii_alphanumeric() {
@@ -38,7 +33,7 @@ impl AskedFolder {
         self.title.trim().chars().map(fit).collect()
     }
 
-    /// The option of `toolcell mcp`. The client replaces the variable; a comma in the path must not begin another grant.
+    /// The client replaces the variable; a comma in the path must not begin another grant.
     fn option(&self) -> String {
         let option = if self.writable {
             CHOSEN_WRITE
@@ -64,7 +59,6 @@ impl AskedFolder {
     }
 }
 
-/// The contents of a bundle.
 pub(super) struct Facts<'a> {
     pub(super) name: &'a str,
     pub(super) title: Option<&'a str>,
@@ -73,17 +67,17 @@ pub(super) struct Facts<'a> {
     pub(super) author: &'a str,
     /// `linux` or `darwin`.
     pub(super) platform: &'a str,
-    /// The tools in the bundle, as TOOL on the command line, with `/` in front.
+    /// TOOL as on the command line, with `/` in front.
     pub(super) targets: &'a [String],
     /// Grants and limits, as on the command line.
     pub(super) options: &'a [String],
     pub(super) folders: &'a [AskedFolder],
-    /// Name and description of each tool, as clients see them.
+    /// Name and description of each.
     pub(super) tools: &'a [(String, String)],
 }
 
 impl Facts<'_> {
-    /// The manifest, by version 0.3 of the MCPB schema.
+    /// The manifest follows version 0.3 of the MCPB schema.
     pub(super) fn manifest(&self) -> Value {
         // Exactly what the bundle says: no file of the user adds a grant, and none of the folder where the client starts it.
         let mut args = vec!["mcp".to_owned(), "--no-config".to_owned()];
@@ -129,7 +123,7 @@ impl Facts<'_> {
         manifest
     }
 
-    /// The bundle's grants, for the user who decides whether to install it.
+    /// The user reads it who decides whether to install the bundle.
     fn long_description(&self) -> String {
         let folders = self.folders.iter().map(|folder| {
             let may = if folder.writable {
@@ -154,7 +148,6 @@ impl Facts<'_> {
         )
     }
 
-    /// The document for the MCP registry, for a bundle with this digest that is downloaded from `url`.
     pub(super) fn server(&self, server_name: &str, url: &str, sha256: &str) -> Value {
         let mut server = json!({
             "$schema": SERVER_SCHEMA,
@@ -176,7 +169,6 @@ impl Facts<'_> {
     }
 }
 
-/// `text` in as many characters as the registry takes.
 fn short(text: &str) -> String {
     if text.chars().count() <= SHORT_MAX {
         return text.to_owned();
@@ -185,7 +177,7 @@ fn short(text: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// `true` if the registry takes `name`: a namespace in reverse-DNS form, a slash, and the server's name.
+/// A namespace in reverse-DNS form, a slash, and the server's name.
 pub(super) fn is_server_name(name: &str) -> bool {
     let fits = |part: &str, more: &[char]| {
         let is_meant = |c: char| c.is_ascii_alphanumeric() || more.contains(&c);

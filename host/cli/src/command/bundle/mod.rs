@@ -30,11 +30,9 @@ use super::serving::{self, NamedTool};
 use super::target;
 use super::{show, wrap};
 
-/// Maximum size of the program in a bundle, in bytes: a build with debug information has 200 MiB.
+/// In bytes: a build with debug information has 200 MiB.
 const PROGRAM_BYTES_MAX: u64 = 1 << 30;
-/// Tools that the description of a bundle names.
 const NAMED_MAX: usize = 5;
-/// Folder of the tools in a bundle.
 const TOOLS: &str = "server/tools";
 
 /// Makes one .mcpb file (MCP Bundle) of toolcell, tools, grants and limits. A desktop client installs it by opening it, and
@@ -96,16 +94,13 @@ pub(super) struct Bundle {
     limits: LimitOptions,
 }
 
-/// The parts of a bundle.
 struct Parts {
     files: Vec<Entry>,
-    /// As TOOL on the command line, with `/` in front.
     targets: Vec<String>,
-    /// Name and description of each tool, as clients see them.
+    /// Name and description of each.
     tools: Vec<(String, String)>,
 }
 
-/// The bundle file.
 struct WrittenBundle {
     sha256: String,
     bytes: usize,
@@ -207,7 +202,7 @@ impl Bundle {
         })
     }
 
-    /// The folders that the user chooses. Each needs a key of its own.
+    /// Each needs a key of its own.
     fn folders(&self) -> Result<Vec<AskedFolder>, BadRequest> {
         let of = |titles: &[String], writable: bool| -> Vec<AskedFolder> {
             titles
@@ -235,7 +230,6 @@ impl Bundle {
         Ok(folders)
     }
 
-    /// The program, and the platform that it is for.
     fn program(&self) -> anyhow::Result<(Vec<u8>, &'static str)> {
         let file = match &self.program {
             Some(file) => file.clone(),
@@ -255,7 +249,7 @@ impl Bundle {
         Ok((bytes, platform))
     }
 
-    /// Loads the tools, none of which runs, and names their files.
+    /// Loads the tools, none of which runs.
     fn parts(&self) -> Result<Parts, Stop> {
         let home = Home::find()?;
         let host = target::loading_host(&home)?;
@@ -348,7 +342,6 @@ impl Bundle {
     }
 }
 
-/// `true` if two paths lead to one file, even if neither exists.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |file: &Path| {
         let folder = wrap::folder_of(file);
@@ -360,9 +353,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// `linux` or `darwin`: by the format of the program, else the platform of this machine.
+/// `linux` or `darwin`: by the format of the program, else this machine's.
 fn platform(program: &[u8]) -> &'static str {
-    /// Mach-O: 64 bits in little endian, and programs for several processors.
+    /// 64 bits in little endian, and programs for several processors.
     const DARWIN: [[u8; 4]; 2] = [[0xcf, 0xfa, 0xed, 0xfe], [0xca, 0xfe, 0xba, 0xbe]];
     let start = program.first_chunk::<4>();
     match start {
@@ -373,7 +366,6 @@ fn platform(program: &[u8]) -> &'static str {
     }
 }
 
-/// The place of a component in the bundle, which no other one has.
 fn place(file: &Path, known: &HashMap<PathBuf, String>) -> String {
     let stem = stem(file);
     let numbered = (1_u32..).map(|number| match number {
@@ -389,7 +381,6 @@ fn place(file: &Path, known: &HashMap<PathBuf, String>) -> String {
     free.next().unwrap_or_default()
 }
 
-/// The name of a file without its extension, in characters that names of files have everywhere.
 fn stem(file: &Path) -> String {
     let stem = file
         .file_stem()
@@ -406,7 +397,6 @@ fn stem(file: &Path) -> String {
         .collect()
 }
 
-/// The component at `place` as TOOL, with `/` in front.
 fn argument(named: &NamedTool, place: &str) -> String {
     match &named.target.name {
         Some(name) => format!("/{place}#{name}"),
@@ -414,7 +404,6 @@ fn argument(named: &NamedTool, place: &str) -> String {
     }
 }
 
-/// The default description of the bundle.
 fn describe(tools: &[(String, String)]) -> String {
     match tools {
         [(_, description)] => description.lines().next().unwrap_or_default().to_owned(),

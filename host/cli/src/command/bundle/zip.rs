@@ -2,13 +2,13 @@
 
 use miniz_oxide::deflate::compress_to_vec;
 
-/// Deflate's middle level: a higher one takes twice the time for one more percent.
+/// A higher level takes twice the time for one more percent.
 const LEVEL: u8 = 6;
 /// 1980-01-01, the first day that the format can name.
 const DATE: u16 = (1 << 5) | 1;
-/// Version 2.0 of the format, which has deflate.
+/// Version 2.0, which has deflate.
 const VERSION_NEEDED: u16 = 20;
-/// Made on Unix, so that readers take the mode from the external attributes.
+/// Unix, so that readers take the mode from the external attributes.
 const MADE_BY: u16 = (3 << 8) | VERSION_NEEDED;
 /// Names are UTF-8.
 const FLAGS: u16 = 1 << 11;
@@ -16,15 +16,13 @@ const DEFLATED: u16 = 8;
 /// `S_IFREG`.
 const REGULAR_FILE: u32 = 0o100_000;
 
-/// A file of an archive.
 pub(super) struct Entry {
     pub(super) name: String,
-    /// Permission bits.
     pub(super) mode: u32,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Returns the archive of `entries`, in their order. Fails if it would need the format's extension for 4 GiB and more.
+/// Fails if the archive would need the format's extension for 4 GiB and more.
 pub(super) fn archive(entries: &[Entry]) -> Result<Vec<u8>, String> {
     let mut archive = Vec::<u8>::new();
     let mut directory = Vec::<u8>::new();

@@ -8,14 +8,13 @@ use toolcell_spec::{AccessKind, Lifecycle, PermissionProfile};
 use super::super::show::{self, quoted};
 use super::schema::{Reader, alternatives, is_null, properties};
 
-/// Maximum length of the arguments on the command line, in bytes; longer ones belong into a file.
+/// In bytes; longer ones belong into a file.
 const ARGUMENTS_BYTES_MAX: usize = 1_000;
-/// Maximum length of a placeholder, in characters.
+/// In characters.
 const PLACEHOLDER_CHARS_MAX: usize = 32;
-/// Maximum depth of the objects in the arguments.
 const DEPTH_MAX: usize = 4;
 
-/// Returns the command that calls `tool`, which the command line names `called`; `None` if no call of it can succeed.
+/// `None` if no call of `tool` can succeed.
 pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
     let callable = matches!(
         tool.declaration().lifecycle,
@@ -41,7 +40,6 @@ pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
     Some(command)
 }
 
-/// The access kinds that no option grants.
 pub(super) fn not_grantable(profile: &PermissionProfile) -> impl Iterator<Item = &AccessKind> {
     use AccessKind::*;
     profile
@@ -50,7 +48,6 @@ pub(super) fn not_grantable(profile: &PermissionProfile) -> impl Iterator<Item =
         .filter(|kind| matches!(kind, Browser | Payment | ExternalSend | CodeExecution))
 }
 
-/// The grants without which a call is refused.
 fn options(profile: &PermissionProfile) -> Vec<String> {
     let mut options = Vec::new();
     if profile.wants_file_write() {
@@ -102,7 +99,6 @@ fn arguments(tool: &Tool) -> String {
     show::json_for_terminals(&text).into_owned()
 }
 
-/// Adds what the first form of the arguments requires beyond what all of them do.
 fn complete<'a>(
     reader: &mut Reader<'a>,
     schema: &'a Value,

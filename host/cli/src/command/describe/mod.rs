@@ -1,4 +1,4 @@
-//! Shows the tools of a component: to people in words, to programs as their records.
+//! Shows the tools of a component in words, or as their records.
 
 mod example;
 mod overview;
@@ -67,7 +67,7 @@ fn records(loaded: &ComponentTools, tools: &[Arc<Tool>]) -> Value {
     })
 }
 
-/// The namespaces of the tools (AT-OBJ-04), each once.
+/// Each once (AT-OBJ-04).
 fn namespaces(tools: &[Arc<Tool>]) -> Vec<Value> {
     let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for tool in tools {

@@ -11,17 +11,14 @@ use super::super::show::{self, word};
 use super::example::{self, not_grantable};
 use super::schema::{Reader, bounds, cut, properties, written};
 
-/// Minimum and maximum width of the rows: longer ones are hard to read.
+/// Longer rows are hard to read.
 const COLUMNS_MIN: usize = 40;
 const COLUMNS_MAX: usize = 100;
-/// Maximum number of arguments, and of output fields, of one tool that are shown.
 const FIELDS_MAX: usize = 200;
-/// Maximum depth of fields within fields.
 const DEPTH_MAX: usize = 3;
-/// Maximum length of what is said of one field, in characters.
+/// In characters.
 const SAID_CHARS_MAX: usize = 1_000;
 
-/// Describes the purpose, arguments, output and access of `tool`, and how to call it as `called`.
 pub(super) fn render(tool: &Tool, called: &str, columns: usize) -> String {
     let mut rows = Rows {
         text: String::new(),
@@ -90,7 +87,7 @@ fn takes(tool: &Tool, rows: &mut Rows) {
     }
 }
 
-/// The forms of the arguments, of which a call has one.
+/// A call has one of `forms`.
 fn takes_one_of(forms: &ArgumentForms, rows: &mut Rows) {
     let heading = match &forms.tag {
         Some(tag) => format!("by {} (in brackets: optional):", cut(tag)),
@@ -215,22 +212,17 @@ fn limits(tool: &Tool, rows: &mut Rows) {
     }
 }
 
-/// The words of a closed vocabulary, as a component writes them.
 fn words<'a, T: Serialize + 'a>(values: impl IntoIterator<Item = &'a T>) -> String {
     values.into_iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// The fields of a schema, as rows.
 struct Fields<'a, 'r> {
     reader: Reader<'a>,
-    /// How many more fields are shown.
     left: usize,
-    /// If `true`, the rows say that fields are left out.
     cut: bool,
     rows: &'r mut Rows,
 }
 
-/// The default of a top-level field, if the contract has one.
 type DefaultOf<'d> = &'d dyn Fn(&str) -> Option<&'d Value>;
 
 impl<'a, 'r> Fields<'a, 'r> {
@@ -243,7 +235,7 @@ impl<'a, 'r> Fields<'a, 'r> {
         }
     }
 
-    /// Adds a heading and the fields of `schema`; `false` if it has none. `optional`: whether to say which are required.
+    /// Returns `false` if `schema` has no fields.
     fn section(
         &mut self,
         heading: &str,
@@ -284,7 +276,6 @@ impl<'a, 'r> Fields<'a, 'r> {
         }
     }
 
-    /// `name (type, default or bounds) description`
     fn line(
         &mut self,
         name: &str,
@@ -311,12 +302,10 @@ impl<'a, 'r> Fields<'a, 'r> {
     }
 }
 
-/// The author's description of a field, on one line.
 fn in_short(text: &str) -> String {
     one_line(text).chars().take(SAID_CHARS_MAX).collect()
 }
 
-/// One line, whatever line breaks its author wrote.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -327,14 +316,12 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds one row, however long it is.
     fn line(&mut self, indent: usize, words: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{}", format!("{:indent$}{words}", "").trim_end());
     }
 
-    /// Adds `words` in rows that fit: the first indented by `first`, the others by `rest`. A row that fits stays as it
-    /// is; a word that is longer than a row stays whole.
+    /// A row that fits stays as it is; a word longer than a row stays whole.
     fn wrapped(&mut self, first: usize, rest: usize, words: &str) {
         // Before the rows are measured, because an escape is longer than what it stands for.
         let words = show::printable(words.trim_end(), true);

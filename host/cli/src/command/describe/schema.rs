@@ -1,20 +1,16 @@
-//! A JSON Schema in a few words: the type of a value, its bounds, and its fields. Schemas are untrusted, and a reference
-//! can lead back to where it came from, so every walk is counted.
+//! A JSON Schema in a few words. Schemas are untrusted, and a reference can lead back to where it came from, so every
+//! walk is counted.
 
 use serde_json::Value;
 
-/// Maximum number of schemas that are read for one tool; the rest is shown as `..`.
+/// The rest is shown as `..`.
 const STEPS_MAX: usize = 2_000;
-/// Maximum number of references that are followed for one schema.
 const REFERENCES_MAX: usize = 8;
-/// Maximum depth of alternatives and items in one type.
 const DEPTH_MAX: usize = 4;
-/// Maximum number of values or types that are listed for one schema.
 const CHOICES_MAX: usize = 12;
-/// Maximum length of one value, name or pattern, in characters.
+/// In characters.
 const VALUE_CHARS_MAX: usize = 60;
 
-/// Reads the parts of one schema.
 pub(super) struct Reader<'a> {
     root: &'a Value,
     steps: usize,
@@ -28,13 +24,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts one step; `false` after the last one.
+    /// `false` after the last step.
     pub(super) fn step(&mut self) -> bool {
         self.steps = self.steps.saturating_sub(1);
         self.steps > 0
     }
 
-    /// The schema to which `schema` refers, or itself.
     pub(super) fn resolved(&self, schema: &'a Value) -> &'a Value {
         let mut at = schema;
         for _ in 0..REFERENCES_MAX {
@@ -48,7 +43,7 @@ impl<'a> Reader<'a> {
         at
     }
 
-    /// The type of a value: `string`, `"a" or "b"`, `array of integer`.
+    /// `string`, `"a" or "b"`, `array of integer`.
     pub(super) fn kind(&mut self, schema: &'a Value) -> String {
         self.kind_at(schema, 0)
     }
@@ -89,7 +84,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The names of a type and of its items' type.
     fn named(&mut self, kind: &str, schema: &'a Value, depth: usize) -> String {
         match schema.get("items").filter(|_| kind == "array") {
             Some(items) if items.is_object() => {
@@ -99,7 +93,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The object whose fields a value of `schema` has: its own, its items' or its only non-null alternative's.
+    /// The schema's own object, its items' or its only non-null alternative's.
     pub(super) fn object(&self, schema: &'a Value) -> Option<&'a Value> {
         let mut at = self.resolved(schema);
         for _ in 0..DEPTH_MAX {
@@ -115,12 +109,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The schemas of which a value satisfies one.
 pub(super) fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
     schema["anyOf"].as_array().or(schema["oneOf"].as_array())
 }
 
-/// The properties of an object's schema, each with its name and whether it is required, in the order of the schema.
+/// Name, schema and whether required, in the order of the schema.
 pub(crate) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, bool)> {
     let required = object["required"].as_array();
     let required = required.map_or(&[][..], Vec::as_slice);
@@ -134,7 +127,6 @@ pub(crate) fn properties(object: &Value) -> impl Iterator<Item = (&str, &Value, 
     })
 }
 
-/// The constraints on a value beyond its type: `1 to 100`, `at most 3 items`, `matches ^a`.
 pub(super) fn bounds(schema: &Value) -> Vec<String> {
     let of = |keyword: &str| schema.get(keyword).filter(|bound| bound.is_number());
     let range = |least: &str, most: &str| match (of(least), of(most)) {
@@ -171,12 +163,10 @@ pub(super) fn is_null(schema: &Value) -> bool {
         || schema.get("const").is_some_and(Value::is_null)
 }
 
-/// A value as JSON, on one line.
 pub(super) fn written(value: &Value) -> String {
     cut(&value.to_string())
 }
 
-/// `text` on one line, without what is too long.
 pub(super) fn cut(text: &str) -> String {
     let mut letters = text.chars();
     let head: String = letters
@@ -191,7 +181,6 @@ pub(super) fn cut(text: &str) -> String {
     }
 }
 
-/// The different ones of `choices`, and how many of `count` are not listed.
 fn any_of(choices: impl Iterator<Item = String>, count: usize) -> String {
     let mut listed: Vec<String> = Vec::new();
     for choice in choices.take(CHOICES_MAX) {

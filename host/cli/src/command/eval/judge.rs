@@ -12,7 +12,7 @@ use super::{Eval, program};
 use crate::exit::{BadRequest, Stop};
 use crate::target;
 
-/// The result of a judged assertion where there is no judge. Such an assertion never passes.
+/// Such an assertion never passes.
 const NO_JUDGE: &str = "no judge configured";
 
 pub(super) enum Judge<'e> {
@@ -22,7 +22,6 @@ pub(super) enum Judge<'e> {
 }
 
 impl Judge<'_> {
-    /// Returns the verdict on one assertion, or why there is none.
     pub(super) async fn assess(
         &self,
         assertion: &Assertion,
@@ -41,7 +40,7 @@ impl Judge<'_> {
     }
 }
 
-/// Loads the component `file` as a judge, whose answers take at most `wall` each.
+/// Its answers take at most `wall` each.
 pub(super) async fn load(file: &Path, wall: Duration) -> Result<toolcell_sandbox::Judge, Stop> {
     let home = Home::find()?;
     let compilation =

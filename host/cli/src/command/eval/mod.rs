@@ -123,7 +123,7 @@ impl Eval {
         })
     }
 
-    /// Evaluates all cases, and prints each result as soon as it is known, because a judge may take long.
+    /// Prints each result as soon as it is known, because a judge may take long.
     async fn results(
         &self,
         cases: &[EvalCase],
@@ -148,7 +148,6 @@ impl Eval {
     }
 }
 
-/// Reads the `subject` of an evaluation from `file`.
 fn read<T>(
     subject: &str,
     file: &Path,
@@ -178,7 +177,6 @@ async fn result(case: &EvalCase, trace: &EvaluationTrace, judge: &Judge<'_>) -> 
     EvalResult::new(case, trace, results, models, Timestamp::now())
 }
 
-/// Says why the judge cannot be loaded.
 fn refused(refusal: &Refusal) -> Exit {
     show::refused(refusal);
     show::detail(refusal);

@@ -1,5 +1,5 @@
-//! A judge that is a program of the user: one run for each question, bounded in time and output. It runs outside of the
-//! sandbox, but reads what an agent wrote, so it gets no environment that it does not need.
+//! A judge that is a program of the user. It runs outside of the sandbox, but reads what an agent wrote, so it gets no
+//! environment that it does not need.
 
 use std::process::{ExitStatus, Stdio};
 
@@ -10,14 +10,12 @@ use toolcell_dialect::evaluation::VERDICT_BYTES_MAX;
 
 use super::Eval;
 
-/// Maximum number of bytes of standard error that are kept, for a reason; the rest is read and dropped, so that a judge
-/// that says much does not wait.
+/// The rest is read and dropped, so that a judge that says much does not wait.
 const SAID_BYTES_MAX: u64 = 8 << 10;
-/// Maximum length of what a judge that failed said, in characters.
+/// In characters.
 const SAID_MAX: usize = 300;
 
-/// The process group of a run, which is killed when this is dropped: at the end of the run, at its deadline, or when the
-/// command is interrupted.
+/// Killed on drop: at the end, at the deadline, or at an interrupt.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
@@ -81,7 +79,7 @@ async fn talk(child: &mut Child, question: &str) -> Result<String, String> {
     }
 }
 
-/// Reads the answer. Fails at once when there is too much, because the program may never end.
+/// Fails at once when there is too much, because the program may never end.
 async fn answer(output: impl AsyncRead + Unpin) -> Result<Vec<u8>, String> {
     let mut answer = Vec::new();
     let read = output
@@ -96,7 +94,6 @@ async fn answer(output: impl AsyncRead + Unpin) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads standard error to its end, and returns the beginning.
 async fn said(mut errors: impl AsyncRead + Unpin) -> Result<String, String> {
     let mut said = Vec::new();
     let fail = |error: std::io::Error| format!("cannot read its standard error: {error}");
@@ -111,7 +108,7 @@ async fn said(mut errors: impl AsyncRead + Unpin) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// How a program ended that failed, with the last line that it said: most programs put their reason there.
+/// Quotes its last line: most programs put their reason there.
 fn ended(status: ExitStatus, said: &str) -> String {
     match toolcell_toolchain::last_line(said) {
         Some(last) => format!("it ended with {status}: {last:.SAID_MAX$}"),

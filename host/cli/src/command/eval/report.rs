@@ -32,7 +32,7 @@ fn word(passed: bool) -> &'static str {
     if passed { "pass" } else { "FAIL" }
 }
 
-/// `text` on one line, because a name or a judge's words with a line break would pass for a row of their own.
+/// A line break in foreign words would pass for a row of their own.
 fn line(text: &str) -> String {
     text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
         .collect::<Vec<_>>()

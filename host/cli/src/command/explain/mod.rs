@@ -11,7 +11,6 @@ use crate::show;
 
 use page::Page;
 
-/// Maximum number of codes that are named for an unknown one.
 const SIMILAR_MAX: usize = 3;
 
 /// Explains an error code: what it means, its cause, and what to do.

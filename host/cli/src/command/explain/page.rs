@@ -6,27 +6,23 @@ use toolcell_spec::{ErrorClass, ErrorCode, Explanation, Recoverability, Refusal,
 
 use crate::exit::{self, Exit};
 
-/// The page of an error code: its texts, and where it comes from.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) texts: &'static Explanation,
     origins: Vec<Origin>,
 }
 
-/// Where a code comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// A call, or a command that loads a tool: an error of this class.
     Call(ErrorClass),
-    /// A request of the plain HTTP API: a problem with this status.
+    /// A problem of the plain HTTP API with this status.
     Api(u16),
     /// The report of this command: `replay`, `schema validate`.
     Report(&'static str),
-    /// The clients for Python and JavaScript: an error of this class, which is no call's.
+    /// An error of the Python and JavaScript clients, which is no call's.
     Client(ErrorClass),
 }
 
-/// All pages, in alphabetical order of their codes.
 pub(super) fn all() -> Vec<Page> {
     ErrorCode::explanations().iter().map(Page::new).collect()
 }
@@ -48,7 +44,6 @@ impl Page {
         self.texts.code.as_str()
     }
 
-    /// Returns whether this is the page of `code`, with or without its class and brackets.
     pub(super) fn is_of(&self, code: &str) -> bool {
         match self.code().strip_suffix('N') {
             Some(start) => code.strip_prefix(start).is_some_and(|rest| {
@@ -58,14 +53,12 @@ impl Page {
         }
     }
 
-    /// `true` if an error of `class` can have the code.
     pub(super) fn has(&self, class: ErrorClass) -> bool {
         self.origins
             .iter()
             .any(|origin| matches!(origin, Origin::Call(known) | Origin::Client(known) if *known == class))
     }
 
-    /// The page as rows of a label and a text.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = vec![
             ("cause", self.texts.cause.to_owned()),
@@ -113,13 +106,12 @@ impl Page {
     }
 }
 
-/// The error of a call that ends with `code` in `class`.
 fn error(code: ErrorCode, class: ErrorClass) -> ToolError {
     Refusal::new(code, "").with_class(class).to_error()
 }
 
 impl Origin {
-    /// The exit code of the command; `None` if no command ends with it.
+    /// `None` if no command ends with it.
     fn exit(self, code: ErrorCode) -> Option<Exit> {
         match self {
             Self::Call(class) => Some(exit::of_refusal(&Refusal::new(code, "").with_class(class))),
@@ -158,7 +150,7 @@ impl Origin {
     }
 }
 
-/// The id of `class` in the specification: AT-EC-01 to AT-EC-22.
+/// AT-EC-01 to AT-EC-22.
 pub(super) fn spec_id(class: ErrorClass) -> String {
     let at = ErrorClass::ALL
         .iter()

@@ -19,24 +19,19 @@ use super::options::Consent;
 use super::report::{Report, State};
 use super::shop::{Shop, declared_by};
 
-/// A tool to install.
 pub(super) struct Want {
     pub(super) name: String,
     pub(super) reference: ComponentReference,
-    /// The reference, as it is in the lock.
     pub(super) written: String,
-    /// The entry of the lock whose bytes it has to be.
     pub(super) pinned: Option<LockEntry>,
     pub(super) is_unsigned_allowed: bool,
     pub(super) is_declared: bool,
     /// If `true`, `[tools]` of a project gets the name.
     pub(super) is_new: bool,
-    /// `true` if the lock is fixed.
     pub(super) is_locked: bool,
 }
 
 impl Want {
-    /// Whatever `reference` resolves to; `written` is how the lock has it.
     pub(super) fn new(name: &str, written: String, reference: ComponentReference) -> Self {
         Self {
             name: name.to_owned(),
@@ -56,7 +51,7 @@ impl Want {
 }
 
 impl Shop {
-    /// Installs what `want` asks for, if it is not installed already, and the user agrees.
+    /// Installs what is not installed already, if the user agrees.
     pub(super) fn take(
         &self,
         want: &Want,
@@ -127,7 +122,7 @@ impl Shop {
         Ok(())
     }
 
-    /// The entry of the lock, if it is what is wanted, this user confirmed it, and the store has its bytes.
+    /// This user confirmed the entry, and the store has its bytes.
     fn is_there<'a>(&self, want: &Want, installed: &'a InstalledTools) -> Option<&'a LockEntry> {
         let pinned = want.pinned.as_ref()?;
         let entry = installed.lock.0.get(&want.name);
@@ -190,12 +185,8 @@ impl Shop {
         Ok((ToolVersion { entry, declared }, Some(obtained), notes))
     }
 
-    /// Without a network: the pinned bytes, if the store has them, and this user has confirmed an entry with the same
-    /// reference, digests and signer in any lock.
-    ///
-    /// # Errors
-    ///
-    /// A signer whom the settings do not allow.
+    /// The pinned bytes, without a network: the store has them, and this user has confirmed an entry with the same
+    /// reference, digests and signer in any lock. Fails on a signer whom the settings do not allow.
     fn known(&self, want: &Want) -> Result<Option<(ToolVersion, Vec<String>)>, Refusal> {
         let Some(pinned) = want.pinned.as_ref().filter(|_| self.sources.offline) else {
             return Ok(None);
@@ -223,8 +214,7 @@ impl Shop {
         Ok(Some((ToolVersion { entry, declared }, notes)))
     }
 
-    /// Applies the settings of this project to the signer of `known`, whose signature was checked before: another lock
-    /// may have been less strict.
+    /// Applies this project's settings to a signature checked before: another lock may have been less strict.
     fn judged(&self, want: &Want, known: &LockEntry) -> Result<Vec<String>, Refusal> {
         let earlier = known.signer.iter().map(|signer| SignatureCheck {
             found: known.reference.clone(),
@@ -254,8 +244,8 @@ impl Shop {
     }
 }
 
-/// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
-/// URL could not be told from a newer one.
+/// The publisher's, in the manifest or else in the component: without it, an older version behind a URL could not be
+/// told from a newer one.
 fn version(obtained: &VerifiedComponent) -> Option<String> {
     obtained
         .resolved
@@ -264,7 +254,6 @@ fn version(obtained: &VerifiedComponent) -> Option<String> {
         .or_else(|| component::version(&obtained.bytes))
 }
 
-/// The refusal of `--locked`.
 fn out_of_date(want: &Want, lock: &Path) -> Refusal {
     let message = format!(
         "`{}` ({}) is not in {} as it would be installed, and --locked keeps that file as it is: run `toolcell install` \

@@ -88,7 +88,7 @@ impl Info {
         Ok(shown.printed())
     }
 
-    /// The tool installed under the given name, unless it names a file. Nothing is fetched.
+    /// Skips a name that is a file. Nothing is fetched.
     fn installed<'i>(
         &self,
         shop: &Shop,
@@ -120,7 +120,6 @@ impl Info {
     }
 }
 
-/// The names under which `component` is installed.
 fn names(installed: &InstalledTools, component: Digest) -> Vec<&str> {
     installed
         .entries()
@@ -133,7 +132,6 @@ fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
     ComponentFile::read(bytes).map(|component| Vec::from_iter(component.imports))
 }
 
-/// The facts about a component.
 struct ComponentFacts<'a> {
     reference: String,
     digest: Digest,
@@ -149,7 +147,6 @@ struct ComponentFacts<'a> {
 }
 
 impl ComponentFacts<'_> {
-    /// For people, and for programs.
     fn printed(&self) -> (Vec<String>, Value) {
         let mut lines = vec![
             legible(&self.reference),

@@ -64,13 +64,12 @@ impl List {
     }
 }
 
-/// Checks that the name is usable and that the bytes match the lock.
 fn state(installed: &InstalledTools, entry: &LockEntry, home: &Home) -> Result<(), Refusal> {
     installed.get(&entry.name).transpose()?;
     store::read(home.folder(), &entry.component).map(|_| ())
 }
 
-/// Why a name cannot be used that this user installed, and that was taken out of the lock by other means.
+/// The lock lost the name by other means.
 fn not_in_lock(name: &str) -> Refusal {
     let message = format!(
         "{FILE_NAME} does not have it: rules that name it go on to mean these bytes; `toolcell remove {name}` takes the name \
@@ -79,7 +78,7 @@ fn not_in_lock(name: &str) -> Refusal {
     Refusal::new(ErrorCode::NotInstalled, message)
 }
 
-/// The words of an entry are on one line each, because a lock of others could write a line that passes for another entry.
+/// Keeps an entry's words on one line each, because a lock of others could write a line that passes for another entry.
 fn line(entry: &LockEntry, state: &Result<(), Refusal>) -> String {
     let version = entry.version.as_deref().map(legible);
     let signer = match &entry.signer {

@@ -10,8 +10,8 @@ use toolcell_spec::ErrorCode;
 use super::report::{Report, State};
 use super::shop::Shop;
 
-/// Takes the names out of the lock that `[tools]` named and names no more, and those back that the lock lost meanwhile, such as
-/// by a pull. If the lock is `--locked` and has one of them, fails instead; with `--dry-run`, says what would be removed.
+/// Takes out the names that `[tools]` names no more, and orphans, which the lock lost, such as by a pull. With
+/// `--locked`, fails instead; with `--dry-run`, only says what would be removed.
 pub(super) fn forget(
     shop: &Shop,
     installed: &InstalledTools,

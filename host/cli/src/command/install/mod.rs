@@ -109,7 +109,6 @@ impl Install {
         Ok(())
     }
 
-    /// The tool in REF.
     fn want(&self, shop: &Shop, installed: &InstalledTools, typed: &str) -> Result<Want, Stop> {
         let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
@@ -147,11 +146,7 @@ impl Install {
     }
 }
 
-/// Parses the typed reference.
-///
-/// # Errors
-///
-/// Text that is no reference, such as the name of a tool that has one.
+/// Fails on text that is no reference, such as the name of a tool that has one.
 fn reference(
     typed: &str,
     shop: &Shop,
@@ -176,7 +171,6 @@ fn reference(
     }
 }
 
-/// The name that a tool gets.
 fn name(chosen: Option<&str>, reference: &ComponentReference) -> Result<String, BadRequest> {
     match chosen {
         Some(name) if is_name(name) => Ok(name.to_owned()),
@@ -187,15 +181,12 @@ fn name(chosen: Option<&str>, reference: &ComponentReference) -> Result<String, 
     }
 }
 
-/// Text in place of a signer.
 const UNSIGNED: &str = "none, it is not signed";
 
-/// Describes the signer.
 fn signer(signer: Option<&Signer>) -> String {
     signer.map_or_else(|| UNSIGNED.to_owned(), ToString::to_string)
 }
 
-/// The refusal of a name that is not installed in the lock `file`.
 fn unknown(name: &str, file: &Path) -> Refusal {
     let message = format!(
         "no tool is installed as `{name}` in {}; `toolcell list` lists those that are",

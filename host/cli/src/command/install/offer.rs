@@ -15,7 +15,6 @@ use super::super::{show, terminal};
 use super::options::Consent;
 use super::report::Report;
 
-/// Maximum number of rows of a value, of what a tool could do, and of a difference.
 const VALUE_ROWS_MAX: usize = 4;
 const CEILING_ROWS_MAX: usize = 200;
 const WORDS_ROWS_MAX: usize = 400;
@@ -23,20 +22,14 @@ const RECORDS_ROWS_MAX: usize = 100;
 
 pub(super) struct Offer<'a> {
     pub(super) entry: &'a LockEntry,
-    /// The entry before.
     pub(super) before: Option<&'a LockEntry>,
     pub(super) ceiling: Option<&'a AccessCeiling>,
     pub(super) plan: &'a InstallPlan,
     pub(super) notes: &'a [String],
-    /// If `true`, each differing value is shown.
     pub(super) details: bool,
 }
 
-/// Asks the user at the terminal whether to install what `offer` says, unless they have agreed already.
-///
-/// # Errors
-///
-/// The refusal of the user, and of a process without a terminal.
+/// Does not ask again a user who has agreed. Fails if the user refuses, or without a terminal.
 pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Result<(), Refusal> {
     if consent.yes {
         report.show(offer);
@@ -66,7 +59,6 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
 }
 
 impl Offer<'_> {
-    /// The rows, for a stream.
     pub(super) fn text(&self) -> String {
         let mut sheet = PromptSheet::new(COLUMNS);
         self.fill(&mut sheet);
@@ -124,7 +116,6 @@ impl Offer<'_> {
             .for_each(|change| self.say(sheet, change));
     }
 
-    /// The tools that one version has and the other has not.
     fn only_in<'e>(one: Option<&'e LockEntry>, other: Option<&LockEntry>) -> Vec<&'e str> {
         let has = |entry: Option<&LockEntry>, tool: &String| {
             entry.is_some_and(|entry| entry.tools.contains(tool))
@@ -136,8 +127,8 @@ impl Offer<'_> {
             .collect()
     }
 
-    /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
-    /// value that differs in the others. A model reads all of it.
+    /// Which tools were added and removed, descriptions of added ones, and each value that differs in the others. A
+    /// model reads all of it.
     fn say_words(&self, sheet: &mut PromptSheet, lines: &[DiffLine]) {
         let before = self.before;
         let after = Some(self.entry);
@@ -166,13 +157,12 @@ impl Offer<'_> {
         }
     }
 
-    /// For programs.
     pub(super) fn json(&self) -> Value {
         json!({ "asks": self.plan.asks(), "changes": self.plan.changes, "ceiling": self.ceiling })
     }
 }
 
-/// The lines about values of tools that both versions have, once each, and the descriptions of added tools.
+/// Values of tools that both versions have, and the descriptions of added tools.
 fn in_short(lines: &[DiffLine], added: &[&str], removed: &[&str]) -> Vec<DiffLine> {
     let mut shown: Vec<DiffLine> = Vec::new();
     let mut known: HashSet<(&str, &str, &[DiffLine])> = HashSet::new();
@@ -195,7 +185,6 @@ fn in_short(lines: &[DiffLine], added: &[&str], removed: &[&str]) -> Vec<DiffLin
     shown
 }
 
-/// Adds the digests of `entry`, each on one row, so that it can be copied.
 fn digests(sheet: &mut PromptSheet, entry: &LockEntry) {
     let mut lines = format!("component, the code that runs:\n  {}", entry.component);
     if entry.digest != entry.component {
@@ -207,7 +196,7 @@ fn digests(sheet: &mut PromptSheet, entry: &LockEntry) {
     sheet.lines(&lines, CEILING_ROWS_MAX);
 }
 
-/// How much a change matters: those that matter most are shown last.
+/// Changes that matter most are shown last.
 fn weight(change: &InstallChange) -> u8 {
     match change {
         InstallChange::First
@@ -238,7 +227,6 @@ fn diff(lines: &[DiffLine]) -> String {
 }
 
 impl Offer<'_> {
-    /// Adds the rows about `change`.
     fn say(&self, sheet: &mut PromptSheet, change: &InstallChange) {
         // On one line each, because a certificate or a publisher could write a line of its own.
         let two =

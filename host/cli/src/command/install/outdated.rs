@@ -43,7 +43,6 @@ impl Outdated {
         }
     }
 
-    /// For people, for programs, and why the others are not known.
     fn look(&self, home: &Home) -> Result<(Vec<String>, Value, Vec<Refusal>), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         let installed = shop.place.read()?;

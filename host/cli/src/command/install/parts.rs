@@ -15,7 +15,6 @@ use super::super::exit::BadRequest;
 use super::super::target::{BuildPermission, Target};
 use super::options::SourceOptions;
 
-/// The sources that `options` allow.
 pub(in crate::command) fn sources(
     home: &Home,
     options: &SourceOptions,
@@ -41,7 +40,7 @@ pub(in crate::command) fn registries(
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }
 
-/// The component of a file, or of a source folder that was built. Installing builds nothing.
+/// A source folder has to be built before, because installing builds nothing.
 fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
     let text = path.to_str().ok_or_else(|| {
         let message = format!(

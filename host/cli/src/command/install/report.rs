@@ -12,25 +12,23 @@ use super::super::exit::{self, Exit, Stop};
 use super::super::show;
 use super::offer::Offer;
 
-/// Outcome for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Installed,
     Updated,
     Unchanged,
-    /// Its bytes or its entry were missing or changed, and are as they were installed.
+    /// Bytes or entry were missing or changed, and are as they were installed.
     Restored,
     Removed,
 }
 
-/// Collects what a command did.
 pub(super) struct Report {
     json: bool,
     is_dry: bool,
     lock: Option<PathBuf>,
     tools: Vec<Value>,
-    /// Of tools that could not be installed or updated beside others.
+    /// Tools that could not be installed or updated beside others.
     failed: Vec<Refusal>,
 }
 
@@ -45,19 +43,16 @@ impl Report {
         }
     }
 
-    /// Names the lock.
     pub(super) fn at(&mut self, lock: &Path) {
         self.lock = Some(lock.to_owned());
     }
 
-    /// Prints `offer` on standard error, for people.
     pub(super) fn show(&self, offer: &Offer<'_>) {
         if !self.json {
             offer.text().lines().for_each(show::say);
         }
     }
 
-    /// Adds what became of the name of `entry`.
     pub(super) fn add(
         &mut self,
         state: State,
@@ -99,13 +94,13 @@ impl Report {
         format!("{verb} {name}{version}, component {digest}{call}")
     }
 
-    /// Keeps a refusal of one tool, so that the others go on.
+    /// The others go on.
     pub(super) fn failed(&mut self, name: &str, refusal: Refusal) {
         let message = format!("{name}: {}", refusal.message);
         self.failed.push(Refusal { message, ..refusal });
     }
 
-    /// Prints what is left to say, and returns the exit code.
+    /// Prints what is left to say.
     pub(super) fn end(mut self, done: Result<(), Stop>) -> anyhow::Result<Exit> {
         if let Err(stop) = done {
             self.failed.push(stop.refusal()?);
@@ -131,7 +126,7 @@ impl Report {
     }
 }
 
-/// Prints `value`, or else `lines`, whose words come from others.
+/// The words of `lines` come from others.
 pub(super) fn print(value: &Value, lines: &[String], json: bool) -> anyhow::Result<Exit> {
     if json {
         return show::print_json(value);

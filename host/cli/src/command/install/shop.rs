@@ -31,19 +31,19 @@ use super::parts;
 
 pub(super) struct Shop {
     pub(super) home: Home,
-    /// The `toolcell.toml` beside the lock, whether it exists or not.
+    /// The file may not exist.
     pub(super) config: PathBuf,
     pub(super) place: LockLocation,
     pub(super) store: ComponentStore,
     pub(super) sources: ComponentSources,
     pub(super) verifier: SignatureVerifier,
     pub(super) runtime: Runtime,
-    /// If `true`, the lock is the user's own, not a project's.
+    /// `false` for a project's lock.
     pub(super) is_user: bool,
     layers: ConfigLayers,
 }
 
-/// The file whose lock is meant: the named one, the project's, or the user's own. The second is whether it is the last.
+/// The named file, the project's, or the user's own, for which the second value is `true`.
 pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(PathBuf, bool)> {
     let user = home.user_file()?;
     if options.user {
@@ -66,13 +66,12 @@ pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(Pat
     }
 }
 
-/// The place that `options` mean.
 pub(super) fn place(home: &Home, options: &PlaceOptions) -> anyhow::Result<LockLocation> {
     config(home, options).map(|(config, _)| LockLocation::beside(&config, home.folder()))
 }
 
 impl Shop {
-    /// Opens the store. Settings of a project count only if the user has trusted its file.
+    /// Settings of a project count only if the user has trusted its file.
     pub(super) fn open(
         home: &Home,
         options: &PlaceOptions,
@@ -110,18 +109,12 @@ impl Shop {
         })
     }
 
-    /// How `reference` is written into the lock, and into `[tools]`; `typed` is how it was named.
     pub(super) fn written(&self, typed: &str, reference: &ComponentReference) -> String {
         let is_relative = !self.is_user && !typed.starts_with('/');
         written(reference, self.place.folder(), is_relative)
     }
 
-    /// Makes `[tools]` of the file beside the lock name `want`, where that is the file of a project: servers offer what it
-    /// names.
-    ///
-    /// # Errors
-    ///
-    /// A file that toolcell cannot change.
+    /// Servers offer what a project's file names. Fails if toolcell cannot change the file.
     pub(super) fn declare(&self, want: &Want) -> Result<(), Refusal> {
         let tool = DeclaredTool {
             reference: want.written.clone(),
@@ -134,7 +127,6 @@ impl Shop {
         }
     }
 
-    /// `[tools]` of the file beside the lock.
     pub(super) fn declared(&self) -> &BTreeMap<String, DeclaredTool> {
         static NONE: BTreeMap<String, DeclaredTool> = BTreeMap::new();
         let mut layers = self.layers.files().iter();
@@ -142,7 +134,6 @@ impl Shop {
         layer.map_or(&NONE, |layer| &layer.file.declared)
     }
 
-    /// The requests in the lock and `[tools]`.
     pub(super) fn all(&self, installed: &InstalledTools) -> Vec<(String, Result<Want, Refusal>)> {
         let folder = self.place.folder();
         let declared = self.declared().iter().map(|(name, declared)| {
@@ -169,7 +160,6 @@ impl Shop {
             .collect()
     }
 
-    /// Requests the exact bytes of a lock entry.
     pub(super) fn again(
         &self,
         installed: &InstalledTools,
@@ -196,8 +186,8 @@ impl Shop {
         })
     }
 
-    /// Loads `bytes` in an empty world, under the limits of every load, to read what the component declares. In a host of
-    /// its own, because two versions of a tool have the same names.
+    /// Reads what the component declares, in an empty world under the limits of every load. The host is its own,
+    /// because two versions of a tool have the same names.
     pub(super) fn load(&self, bytes: &[u8]) -> Result<Vec<Arc<Tool>>, Refusal> {
         let fault = |error: anyhow::Error| Refusal::host_fault(format!("{error:#}"));
         let compilation = self.layers.compilation;
@@ -207,7 +197,7 @@ impl Shop {
         Ok(loaded.tools)
     }
 
-    /// The version in `entry`. Its component is loaded only if it has other digests than `than`.
+    /// Loads the component only if it has other digests than `than`.
     pub(super) fn version(&self, entry: &LockEntry, than: (Digest, Digest)) -> ToolVersion {
         let bytes = || store::read(self.home.folder(), &entry.component);
         let tools = || self.load(&bytes()?);
@@ -229,7 +219,7 @@ pub(super) fn declared_by(tools: &[Arc<Tool>]) -> (AccessCeiling, ToolDeclaratio
     )
 }
 
-/// Makes `[tools]` of the file `config` name `tool` as `name`, or not name it. A file that the user trusts stays trusted.
+/// `None` for `tool` removes the name. A file that the user trusts stays trusted.
 pub(super) fn declare(
     home: &Home,
     config: &Path,

@@ -81,7 +81,6 @@ impl Update {
 }
 
 impl Shop {
-    /// Returns whether `want` still resolves to `entry`, as far as is known without the component.
     fn stands(&self, want: &Want, entry: &LockEntry) -> Result<bool, Refusal> {
         let resolving = self.sources.resolve(&want.reference);
         let resolved = self.runtime.block_on(resolving)?;

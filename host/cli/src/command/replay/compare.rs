@@ -5,34 +5,31 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Maximum number of characters of each side that are shown.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// The first difference of two results.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Difference {
-    /// The field of the result: `error`, `content`, `structured_content`, `ui_facing_summary` or `context_modifiers`.
+    /// `error`, `content`, `structured_content`, `ui_facing_summary` or `context_modifiers`.
     pub(super) part: &'static str,
-    /// The block of the content; the first is 0.
+    /// The first block is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) block: Option<usize>,
-    /// JSON Pointer into that part, or into that block.
+    /// JSON Pointer into that part or block.
     pub(super) pointer: String,
-    /// Line and byte of a text; the first are 1.
+    /// Both begin at 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) byte: Option<usize>,
-    /// The recorded result from the difference on; absent if it ends before.
+    /// The text begins at the difference; absent if the result ends before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recorded: Option<String>,
-    /// The result of the replay from there on.
+    /// The text begins at the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replayed: Option<String>,
 }
 
-/// Compares two `tool_result` records: how the call ended, its content, its structured content, its summary, and what it
-/// changes in the context.
+/// Compares error, content, structured content, summary, and context changes.
 pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
     for field in ["/error_class", "/error_code"] {
         let of = |result: &Value| result.pointer(&format!("/error{field}")).cloned();
@@ -130,7 +127,6 @@ fn described(
     difference
 }
 
-/// The number of bytes of the characters that both texts begin with.
 fn common_bytes(one: &str, other: &str) -> usize {
     let same = one
         .chars()

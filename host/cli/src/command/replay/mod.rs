@@ -1,5 +1,5 @@
-//! Runs a recorded call again: the same component on the same input, with the random numbers and the clock readings that
-//! were recorded. The replay is a call of its own, with an empty world, and is on record as one.
+//! Runs a recorded call again, with the recorded random numbers and clock readings. The replay is a call of its own,
+//! with an empty world, and is on record.
 
 mod compare;
 mod recorded;
@@ -82,7 +82,6 @@ impl Replay {
         report.print(self.json)
     }
 
-    /// Replays the call of `record`, and compares the results.
     fn replay(&self, home: &Home, record: &Value, report: &mut Report) -> anyhow::Result<Outcome> {
         if let Some(id) = record
             .pointer("/invocation/invocation_id")
@@ -96,7 +95,6 @@ impl Replay {
         judge(&recorded, &replayed)
     }
 
-    /// Calls the tool again.
     fn again(&self, home: &Home, recorded: &ReplayableCall) -> anyhow::Result<CallRecord> {
         let component = match self.component.as_ref().or(recorded.component_file.as_ref()) {
             Some(component) if component.is_file() => component,
@@ -162,7 +160,6 @@ impl Replay {
         Ok(replayed)
     }
 
-    /// Loads the component, and finds the tool of the call in it.
     async fn load(
         &self,
         host: &Host,
@@ -192,7 +189,7 @@ impl Replay {
     }
 }
 
-/// Says that the call cannot be replayed because of `code`, with the value that caused it.
+/// `value` caused the obstacle.
 fn blocked<T>(code: ReplayBlocker, value: &str) -> anyhow::Result<T> {
     Err(BlockedReplay(vec![ReplayObstacle::with(code, value)]).into())
 }
@@ -202,7 +199,7 @@ fn refused(refusal: &Refusal) -> anyhow::Error {
     BlockedReplay(vec![ReplayObstacle::refused(&refusal.message, code)]).into()
 }
 
-/// The limits of the recorded call, or the current ones where lower.
+/// The lower of the recorded and the current limits.
 fn at_most(now: Limits, recorded: &Usage) -> Limits {
     // A call that began no artifact has no limits of artifacts on record, and met none.
     let artifacts = recorded.artifacts.unwrap_or(ArtifactUsage {
@@ -231,7 +228,6 @@ fn at_most(now: Limits, recorded: &Usage) -> Limits {
     }
 }
 
-/// Compares the replay with the recorded call.
 fn judge(recorded: &ReplayableCall, replayed: &CallRecord) -> anyhow::Result<Outcome> {
     let invocation = &replayed.invocation;
     let result = &replayed.result;

@@ -10,10 +10,9 @@ use toolcell_spec::{
 
 use super::report::ReplayObstacle;
 
-/// The error code of a call whose wall time is over.
+/// The wall time of the call is over.
 pub(super) const OUT_OF_TIME: ErrorCode = ErrorCode::DeadlineExceeded;
 
-/// A recorded call that can be replayed, as far as its record says.
 #[derive(Debug)]
 pub(super) struct ReplayableCall {
     pub(super) id: InvocationId,
@@ -21,16 +20,14 @@ pub(super) struct ReplayableCall {
     /// `component:sha256:<hex>`.
     pub(super) runtime_refs: Vec<String>,
     pub(super) component_file: Option<PathBuf>,
-    /// The input that ran.
     pub(super) input: Input,
     pub(super) data: ReplayData,
     pub(super) usage: Usage,
-    /// The result, as it is recorded.
     pub(super) result: Value,
 }
 
 impl ReplayableCall {
-    /// Reads `record`. Fails with all reasons for which the call cannot be replayed.
+    /// Fails with all reasons for which the call cannot be replayed.
     pub(super) fn read(record: &Value) -> Result<Self, Vec<ReplayObstacle>> {
         let of = |name: &str| record.get(name).cloned().unwrap_or_default();
         let damaged = |error: serde_json::Error| {
@@ -88,7 +85,6 @@ impl ReplayableCall {
     }
 }
 
-/// The reasons why a call with this result and data cannot be replayed.
 fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker> {
     let Some(data) = data else {
         return vec![ReplayBlocker::NotRecorded];
@@ -111,7 +107,7 @@ fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker
     blockers
 }
 
-/// Returns whether the record omits the output because it may be on no disk.
+/// The output may be on no disk.
 fn is_never_persisted(record: &Value) -> bool {
     let decisions = record.get("persistence").and_then(Value::as_array);
     decisions.is_some_and(|all| {
@@ -120,7 +116,7 @@ fn is_never_persisted(record: &Value) -> bool {
     })
 }
 
-/// The input that ran, byte for byte: the caller's, or as hooks, defaults or the approver changed it.
+/// Byte for byte, with the changes of hooks, defaults or the approver.
 fn input(invocation: &ToolInvocation) -> Result<Input, ReplayBlocker> {
     let reference = invocation.call_input_ref.as_deref();
     let reference = reference.ok_or(ReplayBlocker::NeverRan)?;

@@ -14,7 +14,7 @@ use crate::show;
 
 use super::compare::Difference;
 
-/// Why a call cannot be replayed, or why its replay says nothing.
+/// An obstacle to a replay, or to a verdict on it.
 #[derive(Debug, Serialize)]
 pub(super) struct ReplayObstacle {
     pub(super) code: ReplayBlocker,
@@ -31,7 +31,7 @@ impl From<ReplayBlocker> for ReplayObstacle {
 }
 
 impl ReplayObstacle {
-    /// `code`, with the value that caused it.
+    /// `value` caused it.
     pub(super) fn with(code: ReplayBlocker, value: &str) -> Self {
         Self {
             code,
@@ -39,7 +39,6 @@ impl ReplayObstacle {
         }
     }
 
-    /// The refusal of a replay before its tool ran.
     pub(super) fn refused(message: &str, error_code: &str) -> Self {
         let code = ReplayBlocker::RefusedNow;
         Self {
@@ -67,7 +66,6 @@ impl fmt::Display for BlockedReplay {
 
 impl Error for BlockedReplay {}
 
-/// Result of a replay.
 #[derive(Debug, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub(super) enum Outcome {
@@ -81,13 +79,12 @@ pub(super) enum Outcome {
     },
 }
 
-/// Result of the command.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// The call that was to be replayed.
+    /// The recorded call.
     #[serde(rename = "replay_of")]
     pub(super) of: String,
-    /// The call that replayed it; `None` if there was none.
+    /// `None` if no call replayed it.
     #[serde(rename = "invocation_id", skip_serializing_if = "Option::is_none")]
     pub(super) replayed_as: Option<InvocationId>,
     #[serde(flatten)]
@@ -111,7 +108,7 @@ impl Report {
         show::done(printed, exit)
     }
 
-    /// Prints a verdict on standard output, and the reasons why there is none on standard error.
+    /// Reasons for no verdict go to standard error.
     fn for_people(&self) -> io::Result<()> {
         let of = visible(&self.of, Whitespace::WrittenOut);
         let as_call = self
@@ -150,7 +147,6 @@ impl Report {
     }
 }
 
-/// The place of a difference, in words. A pointer comes from a tool.
 fn place(difference: &Difference) -> String {
     let block = difference
         .block

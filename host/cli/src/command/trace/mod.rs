@@ -16,9 +16,9 @@ use super::calls;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
-/// Maximum number of calls in a trace: the latest ones.
+/// The latest calls of a trace.
 const CALLS_MAX: u32 = 10_000;
-/// Maximum size of the records of these calls, in bytes: a trace is made in memory, and one record can have megabytes.
+/// In bytes: a trace is made in memory.
 const RECORDS_BYTES_MAX: u64 = 64 << 20;
 
 /// Prints the calls of a session as a reasoning trace of agentool, with the steps that the agent added: what it thought,
@@ -117,7 +117,6 @@ impl Trace {
     }
 }
 
-/// The session of the latest call.
 fn latest(log: &CallLog) -> anyhow::Result<String> {
     let calls = log.calls(&CallQuery {
         limit: 1,
@@ -131,7 +130,7 @@ fn latest(log: &CallLog) -> anyhow::Result<String> {
     })?)
 }
 
-/// Adds the calls of a session. Returns how many records cannot be read.
+/// Returns how many records cannot be read.
 fn add_calls(log: &CallLog, session: &str, builder: &mut TraceBuilder) -> anyhow::Result<usize> {
     let query = |limit| CallQuery {
         session: Some(session.to_owned()),

@@ -6,12 +6,9 @@ use toolcell_spec::{Timestamp, TypedFields};
 
 use crate::show;
 
-/// Maximum number of rows for one value.
 const ROWS_MAX: usize = 8;
-/// Maximum number of rows for the content of one step.
 const STEP_ROWS_MAX: usize = 3;
 
-/// A trace as a page: its head, the steps with the milliseconds since it began, its output and its metrics.
 pub(super) fn page(trace: &ReasoningTrace) -> String {
     let mut sheet = PromptSheet::new(show::columns());
     let status = trace
@@ -54,7 +51,6 @@ pub(super) fn page(trace: &ReasoningTrace) -> String {
     sheet.into_text()
 }
 
-/// A step's subject and content.
 fn line(step: &TraceStep) -> (String, String) {
     let json = |value: &Value| visible_json(&value.to_string()).into_owned();
     let text = |name| step.extra.text(name).unwrap_or_default().to_owned();
@@ -83,7 +79,7 @@ fn outcome(result: &ToolResult) -> (String, String) {
     (took, content)
 }
 
-/// A word of another program, without what could place other words on a terminal.
+/// Keeps out what could place other words on a terminal.
 fn plain(text: &str) -> String {
     visible(text, Whitespace::WrittenOut)
 }

@@ -18,10 +18,10 @@ use crate::command::document;
 use crate::exit::{BadRequest, Exit};
 use crate::show;
 
-/// Maximum size of the steps that are added at once, in bytes.
+/// In bytes.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Adds the steps in `file` to `session`: all of them, or none.
+/// Adds all or none.
 pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> anyhow::Result<Exit> {
     if session.trim().is_empty() {
         return Err(
@@ -56,7 +56,7 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
     show::print(show::printable(&said, true))
 }
 
-/// Sends the steps to the collector of telemetry, if there is one. They are added already, so a failure is a warning.
+/// The steps are added already, so a failure is a warning.
 fn export(home: &Home, log: &CallLog, session: &str, posts: &[TracePost]) {
     let started = configured_telemetry(home).and_then(|settings| match settings.collector {
         Some(_) => Telemetry::start(&settings, None, "session", show::say),
@@ -76,7 +76,7 @@ fn export(home: &Home, log: &CallLog, session: &str, posts: &[TracePost]) {
     }
 }
 
-/// Where the steps belong: beside the session's latest call, or in a trace of their own.
+/// The steps belong beside the session's latest call, or into a trace of their own.
 fn place(log: &CallLog, session: &str) -> TraceContext {
     let mut latest = None;
     let query = CallQuery {
@@ -101,7 +101,7 @@ fn place(log: &CallLog, session: &str) -> TraceContext {
     latest.unwrap_or_else(TraceContext::begin)
 }
 
-/// The steps of a session; `None` in place of one that cannot be read.
+/// `None` in place of a step that cannot be read.
 pub(super) fn read(
     home: &Home,
     log: &CallLog,
@@ -122,12 +122,12 @@ pub(super) fn read(
     Ok(lines.iter().map(post).collect())
 }
 
-/// The journal, in which steps stay as long as calls.
+/// Steps stay as long as calls.
 fn journal(home: &Home, log: &CallLog) -> Journal {
     Journal::keeping(home.journal(), home.journal_key(), log.settings().age_max)
 }
 
-/// Reads steps: one object, an array of objects, or one object a line.
+/// One object, an array of objects, or one object a line.
 fn parse(text: &str) -> Result<Vec<TracePost>, BadRequest> {
     let now = Timestamp::now();
     let values: Vec<Result<Value, String>> = match read_unique_json(text, JSON_VALUES_MAX) {

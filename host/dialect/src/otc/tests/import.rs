@@ -1,5 +1,5 @@
-//! Reads responses back, so that tests see what one keeps of a result (requirements 3.4, inverse import). The program itself
-//! receives no responses.
+//! Reads responses back, to test what they keep of a result (requirements 3.4, inverse import). The program itself
+//! receives none.
 
 use std::time::Duration;
 
@@ -11,12 +11,10 @@ use toolcell_spec::{
 
 use super::output::{CONTENT, CONTEXT, MARK, WRAPPED};
 
-/// A response in the host's terms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ImportedResponse {
     pub content: Vec<Content>,
     pub structured_content: Option<Value>,
-    /// The error, if the call failed.
     pub error: Option<ToolError>,
     /// For the model, beside the output or the error.
     pub additional_context: Vec<Value>,
@@ -24,8 +22,7 @@ pub(super) struct ImportedResponse {
     pub developer_message: Option<String>,
 }
 
-/// Reads a response in any of the formats. Unknown fields are ignored (O-15). Fails if it has several outputs, or if its
-/// output contradicts `success`.
+/// In any format; unknown fields are ignored (O-15). Fails for several outputs, or one that contradicts `success`.
 pub(super) fn import(response: &Value) -> Result<ImportedResponse, Refusal> {
     let success = response.get("success").and_then(Value::as_bool);
     let success = success.ok_or_else(|| bad("`success` is missing"))?;
@@ -129,13 +126,12 @@ fn of_authorization(authorization: &Value) -> ImportedResponse {
     }
 }
 
-/// A value of a response as it was before it was fitted.
 enum UnwrappedValue {
     Value(Value),
     Content(Vec<Content>),
 }
 
-/// Undoes what [`output`](super::output::output) did to a value. The second part is context for the model.
+/// Undoes [`output`](super::output::output). The second part is context for the model.
 fn unwrapped(value: &Value) -> (UnwrappedValue, Vec<Value>) {
     let mark = value.text(MARK).map(str::to_owned);
     let (Some(mark @ (WRAPPED | CONTENT)), Value::Object(mut fields)) =
@@ -159,8 +155,7 @@ fn unwrapped(value: &Value) -> (UnwrappedValue, Vec<Value>) {
     }
 }
 
-/// A block of another program. One that only the host can write becomes text, because it would be taken for a reference to
-/// a payload of this host.
+/// A block that only the host can write becomes text, because it would be taken for a payload reference.
 fn block(block: Value) -> Content {
     let is_theirs =
         |block: &Content| GUEST_BLOCKS.contains(&block.kind.as_str()) && block.kind != ARTIFACT;

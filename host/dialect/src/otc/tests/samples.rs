@@ -1,4 +1,4 @@
-//! A tool and a call of it, for the tests of this dialect and of its server. The crate of the server includes this file.
+//! A tool and a call for the tests of this dialect and, by inclusion, of its server.
 
 use serde_json::{Value, json};
 use toolcell_engine::catalog::RecordSchema;
@@ -9,9 +9,7 @@ use toolcell_spec::{
 
 use super::{ListedTool, OtcMode};
 
-/// Digest of the component of [`Sample`].
 pub(crate) const COMPONENT: &str = "sha256:00";
-/// The secret and the token of [`Sample`].
 pub(crate) const SECRET: &str = "API_KEY";
 pub(crate) const TOKEN: &str = "GITHUB";
 
@@ -72,7 +70,7 @@ impl Sample {
     }
 }
 
-/// A call that ran for 1.5 s, whose host knows more of its error than it says.
+/// A call of 1.5 s, whose host knows more of its error than it says.
 pub(crate) fn invocation() -> ToolInvocation {
     serde_json::from_value(json!({
         "schema_version": "0.2.0", "invocation_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "tool_id": "issues.find",
@@ -83,7 +81,6 @@ pub(crate) fn invocation() -> ToolInvocation {
     .unwrap()
 }
 
-/// A result with these changes of one that says `done`.
 pub(crate) fn result(change: Value) -> ToolResult {
     let mut whole = json!({
         "schema_version": "0.2.0", "result_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
@@ -98,7 +95,6 @@ pub(crate) fn result(change: Value) -> ToolResult {
     serde_json::from_value(whole).unwrap()
 }
 
-/// The fields of a result that ends in this error.
 pub(crate) fn failed(class: ErrorClass) -> Value {
     let mut error = Refusal::new(ErrorCode::TooManyCalls, "the message")
         .with_class(class)
@@ -109,7 +105,6 @@ pub(crate) fn failed(class: ErrorClass) -> Value {
     json!({ "is_error": true, "error": error, "model_facing_content": content })
 }
 
-/// The record of a call with this result.
 pub(crate) fn record(change: Value) -> CallRecord {
     CallRecord {
         declaration: None,
@@ -124,7 +119,6 @@ pub(crate) fn record(change: Value) -> CallRecord {
     }
 }
 
-/// Validates a document against the schema of this repository for what it is: a definition, a response, ..
 #[track_caller]
 pub(crate) fn check(what: &str, mode: OtcMode, value: &Value) {
     let text = match (what, mode) {

@@ -4,38 +4,33 @@ use serde_json::Value;
 
 use crate::catalog::unions::shown;
 
-/// Maximum length of a note, in characters: a model reads it with each request.
+/// In characters: a model reads the note with each request.
 const NOTE_CHARS_MAX: usize = 2_000;
-/// Length of a note, in characters, over which it has names alone.
+/// In characters; longer notes have names alone.
 const WORDY_CHARS_MAX: usize = 900;
-/// Maximum length of what is said of one form, in characters.
 const SAID_CHARS_MAX: usize = 80;
 
-/// The forms that the arguments of a tool can have, of which a call has one.
+/// Alternative forms of a tool's arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArgumentForms {
-    /// The argument that decides which form a call has; `None` if no single one does.
+    /// The argument that decides the form; `None` if no single one does.
     pub tag: Option<String>,
     pub forms: Vec<ArgumentForm>,
-    /// `true` if the schema asserts more than that.
+    /// `true` if the schema asserts more.
     pub is_lossy: bool,
 }
 
-/// One form of the arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArgumentForm {
-    /// The values of the argument that decides.
     pub values: Vec<Value>,
-    /// The arguments that the form requires, without the one that decides.
+    /// Excludes the argument that decides.
     pub required: Vec<String>,
-    /// The other arguments that it names.
     pub optional: Vec<String>,
-    /// Description by its author.
     pub said: Option<String>,
 }
 
 impl ArgumentForms {
-    /// Facts for the model that the schema lacks, for the tool's description.
+    /// Facts for the model that the schema lacks.
     pub fn note(&self) -> String {
         let note = self.written(true);
         let note = if note.chars().count() > WORDY_CHARS_MAX {
@@ -80,7 +75,6 @@ impl ArgumentForms {
 }
 
 impl ArgumentForm {
-    /// The values that decide, in words: `read or list`.
     pub fn named(&self) -> String {
         self.values
             .iter()
@@ -89,7 +83,7 @@ impl ArgumentForm {
             .join(" or ")
     }
 
-    /// The arguments in words: `range, [major]`.
+    /// Such as `range, [major]`.
     pub fn arguments(&self) -> String {
         let required = self.required.iter().map(|argument| name(argument));
         let optional = self
@@ -123,12 +117,12 @@ impl ArgumentForm {
     }
 }
 
-/// The name of an argument, quoted if it could be read as something else.
+/// Quoted if it could be read as something else.
 fn name(name: &str) -> String {
     shown(&name.into())
 }
 
-/// The first sentence of `text`, if it is short, or else its beginning.
+/// The first sentence of `text` if it is short, else its beginning.
 fn sentence(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let first = text

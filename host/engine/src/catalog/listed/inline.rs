@@ -4,14 +4,12 @@ use super::super::load::LoadBudget;
 use super::super::references::{REFERENCES, SubschemaTargets};
 use super::super::words::{SubschemaKind, below, subschemas};
 
-/// Maximum size of what replaces the references of one schema, in bytes of JSON text. A model reads all of it with each
-/// request.
+/// In bytes of JSON text, per schema: a model reads all of it with each request.
 const INLINED_BYTES_MAX: usize = 128 << 10;
-/// Maximum depth of a schema at which a reference is replaced, in levels of subschemas.
+/// In levels of subschemas.
 const DEPTH_MAX: usize = 32;
-/// Maximum length of the name of a definition in a note, in characters.
 const NAME_CHARS_MAX: usize = 60;
-/// Keywords that are left out, because nothing refers to a schema or is defined in it any more.
+/// Keywords that are useless once nothing refers to a schema or is defined in it.
 const DROPPED: [&str; 7] = [
     "$schema",
     "$id",
@@ -21,7 +19,6 @@ const DROPPED: [&str; 7] = [
     "$defs",
     "definitions",
 ];
-/// Keywords that assert nothing.
 const ANNOTATIONS: [&str; 8] = [
     "title",
     "description",
@@ -33,7 +30,6 @@ const ANNOTATIONS: [&str; 8] = [
     "$comment",
 ];
 
-/// Returns whether `schema` has references, definitions, or an id as a document.
 pub(super) fn has_references(schema: &Value) -> bool {
     let Value::Object(words) = schema else {
         return false;
@@ -43,18 +39,15 @@ pub(super) fn has_references(schema: &Value) -> bool {
         || subschemas(words).any(|(_, _, inner)| has_references(inner))
 }
 
-/// Returns whether a keyword asserts nothing.
 pub(super) fn is_annotation(word: &str) -> bool {
     ANNOTATIONS.contains(&word)
 }
 
-/// Copies a schema, with each reference replaced by what it refers to.
 pub(super) struct Inliner<'s, 'b> {
     root: &'s Value,
     targets: SubschemaTargets<'s>,
-    /// The schemas around the current one, by address. A reference to one of them would never end.
+    /// The schemas around the current one: a reference to one of them would never end.
     open: Vec<*const Value>,
-    /// Remainder of [`INLINED_BYTES_MAX`].
     left: usize,
     budget: &'b mut LoadBudget,
     is_cut: bool,
@@ -77,7 +70,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
         self.schema(self.root)
     }
 
-    /// Returns whether a reference was replaced by any value, because its target is too large.
+    /// Returns whether a too large target was replaced by any value.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -116,7 +109,6 @@ impl<'s, 'b> Inliner<'s, 'b> {
         copy
     }
 
-    /// Resolves `reference`.
     fn target(&mut self, reference: &str) -> Value {
         let name = reference.rsplit(['/', '#']).next().unwrap_or_default();
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
@@ -146,7 +138,7 @@ impl<'s, 'b> Inliner<'s, 'b> {
     }
 }
 
-/// A schema that accepts anything, or any object if `target` accepts nothing else, with a note.
+/// A schema for anything, or for any object if `target` accepts only objects, with a note.
 fn any(target: Option<&Value>, note: &str) -> Value {
     let is_object = target
         .and_then(|target| target.get("type"))
@@ -182,7 +174,6 @@ pub(super) fn joined(target: Value, beside: Value) -> Value {
     }
 }
 
-/// About the bytes of JSON text that `value` takes, without its definitions; at least `max` if they are more.
 fn bytes(value: &Value, max: usize) -> usize {
     let mut total: usize = 8;
     match value {

@@ -10,29 +10,22 @@ use super::inline::{is_annotation, joined};
 use crate::catalog::unions::{UnionTag, choices};
 use toolcell_spec::TypedFields;
 
-/// Maximum depth of unions within unions that become one object.
 const DEPTH_MAX: usize = 16;
-/// Maximum number of schemas that one argument may have in a listing.
 const ALTERNATIVES_MAX: usize = 16;
-/// Maximum number of descriptions of one argument that are joined.
 const DESCRIPTIONS_MAX: usize = 3;
 
-/// The schema of an object, taken apart.
 #[derive(Default)]
 pub(super) struct ObjectSchema {
-    /// Keywords that are neither in the other fields nor refused at the top.
     words: Map<String, Value>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// `true` if it accepts no other properties.
     is_closed: bool,
     forms: Vec<ArgumentForm>,
     tag: Option<String>,
-    /// `true` if the real schema asserts more than this and its forms.
+    /// `true` if the real schema asserts more.
     is_lossy: bool,
 }
 
-/// Returns whether the keywords of `schema` itself allow an object.
 pub(super) fn takes_objects(schema: &Value) -> bool {
     match schema {
         Value::Bool(all) => *all,
@@ -45,7 +38,6 @@ pub(super) fn takes_objects(schema: &Value) -> bool {
     }
 }
 
-/// `schema` as one object; `None` if it accepts none.
 pub(super) fn object(schema: Value) -> Option<ObjectSchema> {
     at_depth(schema, 0)
 }
@@ -127,7 +119,6 @@ impl ObjectSchema {
         }
     }
 
-    /// Adds what `other` asserts of the same object.
     fn require(&mut self, other: Self) {
         for (name, schema) in other.properties {
             match self.properties.get_mut(&name) {
@@ -162,7 +153,7 @@ impl ObjectSchema {
         }
     }
 
-    /// Adds that the object has the form of one of `branches`, at least one.
+    /// Adds alternative forms, at least one.
     fn choose(&mut self, branches: Vec<Self>) {
         let is_closed = branches.iter().all(|branch| branch.is_closed);
         self.is_lossy |= branches
@@ -206,7 +197,7 @@ impl ObjectSchema {
         self.add_forms(forms, tag);
     }
 
-    /// Adds the properties of `then` and `else`, and what they require for a constant in `if`.
+    /// Adds the properties of `then` and `else`, and their requirements for a constant in `if`.
     fn condition(&mut self, parts: &mut Map<String, Value>, depth: usize) {
         let Some(condition) = parts.shift_remove("if") else {
             return;
@@ -241,7 +232,6 @@ impl ObjectSchema {
         }
     }
 
-    /// The schema, and the forms that the arguments can have.
     pub(super) fn into_schema(self) -> (Value, Option<ArgumentForms>) {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), "object".into());
@@ -268,7 +258,6 @@ impl ObjectSchema {
     }
 }
 
-/// The forms of `branches`, and the property that decides between them.
 fn forms(branches: &[ObjectSchema]) -> (Vec<ArgumentForm>, Option<String>) {
     if branches.len() < 2 {
         return (Vec::new(), None);
@@ -319,7 +308,6 @@ impl ObjectSchema {
     }
 }
 
-/// The schema of a value that satisfies both.
 fn both(one: Value, other: Value) -> Value {
     if one == other {
         one
@@ -328,7 +316,6 @@ fn both(one: Value, other: Value) -> Value {
     }
 }
 
-/// The schema of a value that satisfies one of `schemas`.
 fn any_of(schemas: Vec<Value>) -> Value {
     if let Some(values) = constants(&schemas) {
         return values;
@@ -352,7 +339,7 @@ fn any_of(schemas: Vec<Value>) -> Value {
     }
 }
 
-/// All constants of `schemas` as one schema, if each of them lists its values.
+/// All constants as one schema, if each of `schemas` lists its values.
 fn constants(schemas: &[Value]) -> Option<Value> {
     let mut known = HashSet::new();
     let mut values = Vec::new();
@@ -382,7 +369,6 @@ fn constants(schemas: &[Value]) -> Option<Value> {
     Some(Value::Object(merged))
 }
 
-/// Returns whether two schemas differ only in annotations.
 fn asserts_the_same(one: &Value, other: &Value) -> bool {
     let (Value::Object(one), Value::Object(other)) = (one, other) else {
         return one == other;
@@ -394,7 +380,6 @@ fn asserts_the_same(one: &Value, other: &Value) -> bool {
     asserted(one) == asserted(other) && one.iter().all(same)
 }
 
-/// Appends `other`'s description to `schema`'s, unless it is already included.
 fn join_descriptions(schema: &mut Value, other: &Value) {
     let (Value::Object(schema), Some(said)) = (schema, other.text("description")) else {
         return;
@@ -408,7 +393,7 @@ fn join_descriptions(schema: &mut Value, other: &Value) {
 }
 
 impl ArgumentForm {
-    /// The form whose arguments are `names`, without the one that decides.
+    /// Excludes the argument that decides.
     fn with_arguments<'n>(
         required: &[String],
         names: impl Iterator<Item = &'n String>,

@@ -1,5 +1,5 @@
-//! The schema of arguments as the APIs of models take it: one object at the top, and no references. The host checks
-//! arguments against the real schema, so what is lost here costs a model a refused call and nothing else.
+//! The schema of arguments as model APIs take it: one object at the top, no references. Arguments are checked against
+//! the real schema, so a loss here costs only a refused call.
 
 mod forms;
 mod inline;
@@ -12,7 +12,7 @@ use super::load::LoadBudget;
 pub use forms::{ArgumentForm, ArgumentForms};
 use inline::Inliner;
 
-/// Keywords that an API refuses at the top of a schema, with the whole request.
+/// An API refuses the whole request for these.
 const REFUSED_AT_TOP: [&str; 10] = [
     "oneOf",
     "anyOf",
@@ -26,7 +26,7 @@ const REFUSED_AT_TOP: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
-/// How the arguments of one tool are listed.
+/// How a tool's arguments are listed.
 ///
 /// ```
 /// use toolcell_engine::catalog::ListedSchema;
@@ -37,7 +37,7 @@ const REFUSED_AT_TOP: [&str; 10] = [
 /// ```
 #[derive(Debug, Default)]
 pub struct ListedSchema {
-    /// `None` if the real one can be listed as it is.
+    /// `None` if the real one can be listed unchanged.
     schema: Option<Value>,
     forms: Option<ArgumentForms>,
     is_possible: bool,
@@ -45,7 +45,7 @@ pub struct ListedSchema {
 }
 
 impl ListedSchema {
-    /// Makes the listing of `real`, whose references lead somewhere, within what is left of `budget`.
+    /// The references in `real` all lead somewhere.
     pub(super) fn from_schema(real: &Value, budget: &mut LoadBudget) -> Self {
         let has_union = |fields: &Map<String, Value>| {
             REFUSED_AT_TOP.iter().any(|word| fields.contains_key(*word))
@@ -90,27 +90,26 @@ impl ListedSchema {
         }
     }
 
-    /// The schema, if it is another one than the real one.
+    /// `None` if it is the real one.
     pub(super) fn schema(&self) -> Option<&Value> {
         self.schema.as_ref()
     }
 
-    /// The forms that the arguments can have, if there are several.
     pub fn forms(&self) -> Option<&ArgumentForms> {
         self.forms.as_ref()
     }
 
-    /// Facts for the model that the schema lacks; empty if there are none.
+    /// Facts for the model that the schema lacks; can be empty.
     pub fn note(&self) -> String {
         self.forms().map(ArgumentForms::note).unwrap_or_default()
     }
 
-    /// Returns whether the schema accepts an object. Arguments are objects; without one, the tool cannot be called.
+    /// Returns whether the schema accepts an object: without one, the tool cannot be called.
     pub fn is_possible(&self) -> bool {
         self.is_possible
     }
 
-    /// Returns whether an argument is listed as any value, because its target is too large.
+    /// Returns whether a too large argument is listed as any value.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

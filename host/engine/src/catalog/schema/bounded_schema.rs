@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::{AcceptedSchema, CheckFailure, LoadBudget};
 
-/// Stack of a thread that compiles or checks a [`BoundedSchema`], in bytes: a schema may apply itself a thousand times.
-/// Only the part in use takes memory.
+/// In bytes, for a thread that compiles or checks a [`BoundedSchema`]: a schema may apply itself a thousand times. Only
+/// the used part takes memory.
 pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
 
-/// A compiled schema of others that belongs to no tool. It is limited like a tool's: it refers to nothing outside
-/// itself, and both compiling and checking have a cost limit.
+/// A compiled schema that belongs to no tool, limited like a tool's: no outside references, bounded cost of compiling
+/// and checking.
 ///
 /// ```
 /// use serde_json::json;
@@ -23,20 +23,14 @@ pub const SCHEMA_STACK_BYTES: usize = 64 << 20;
 pub struct BoundedSchema(AcceptedSchema);
 
 impl BoundedSchema {
-    /// Compiles `schema`, on a thread with a stack of [`SCHEMA_STACK_BYTES`].
-    ///
-    /// # Errors
-    ///
-    /// The place of what is wrong, or the bound that the schema exceeds.
+    /// Runs on a thread with a stack of [`SCHEMA_STACK_BYTES`]. The error is the place of a mistake, or the exceeded
+    /// bound.
     pub fn compile(schema: &Value) -> anyhow::Result<Self> {
         AcceptedSchema::compile(schema, &mut LoadBudget::new(Duration::MAX)).map(Self)
     }
 
-    /// Checks `value`, on a thread with a stack of [`SCHEMA_STACK_BYTES`]. It takes up to a quarter of a second.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the value is invalid, or the check would cost too much.
+    /// Runs on a thread with a stack of [`SCHEMA_STACK_BYTES`], for up to a quarter of a second. Fails for an invalid
+    /// value or too costly check.
     pub fn check(&self, value: &Value) -> Result<(), CheckFailure> {
         self.0.check(value)
     }

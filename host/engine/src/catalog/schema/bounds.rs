@@ -1,5 +1,5 @@
-//! The size and the depth of a schema with every reference expanded, measured before any value is checked. A small text
-//! can be a huge schema: `allOf` of two references, forty times in a row, is 10^12 checks.
+//! Size and depth of a schema with expanded references, measured before any check: a small text can be a huge schema,
+//! as `allOf` of two references, forty times in a row, is 10^12 checks.
 
 use anyhow::{bail, ensure};
 use petgraph::algo::kosaraju_scc;
@@ -7,13 +7,11 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::graph::{NodeId, SchemaGraph, SchemaNode};
 
-/// Maximum weighted number of subschemas of one schema with every reference expanded; recursion is expanded once.
+/// Weighted subschemas with expanded references; recursion is expanded once.
 const EXPANDED_MAX: u64 = 200_000;
-/// Maximum nesting depth of subschemas with every reference expanded. Each level takes stack, when a value is checked
-/// and when the compiled schema is dropped.
+/// Each level takes stack, when a value is checked and when the compiled schema is dropped.
 const DEPTH_MAX: usize = 256;
 
-/// Measures `graph`. An error says which bound it exceeds, and where.
 pub(super) fn measure(graph: &SchemaGraph) -> anyhow::Result<()> {
     let in_place = components(graph, &|node| node.in_place.clone());
     if let Some(cycle) = in_place.iter().find(|component| component.cyclic) {
@@ -50,20 +48,19 @@ pub(super) fn measure(graph: &SchemaGraph) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A strongly connected component: nodes that can reach each other.
+/// Nodes that can reach each other.
 struct NodeComponent {
     nodes: Vec<NodeId>,
     cyclic: bool,
 }
 
-/// The work for one value: of a check, and of finding out what the check evaluated.
 #[derive(Clone, Copy, Default)]
 struct NodeWork {
     check: u64,
     mark: u64,
 }
 
-/// The weight of every node with all that it refers to; a cycle counts once.
+/// Weights with all references; a cycle counts once.
 fn expanded(graph: &SchemaGraph, components: &[NodeComponent]) -> Vec<u64> {
     let mut works = vec![NodeWork::default(); graph.nodes.len()];
     for NodeComponent { nodes, .. } in components {
@@ -102,8 +99,7 @@ fn expanded(graph: &SchemaGraph, components: &[NodeComponent]) -> Vec<u64> {
     works.into_iter().map(|work| work.check).collect()
 }
 
-/// The depth of every node with all that it refers to. A cycle counts as one level: JSON itself bounds how deep its
-/// text is nested, and the value decides how deep the recursion goes.
+/// A cycle is one level: the value's own depth, which JSON bounds, limits the recursion.
 fn depths(
     graph: &SchemaGraph,
     components: &[NodeComponent],
@@ -125,7 +121,7 @@ fn depths(
     depths
 }
 
-/// The strongly connected components, each after all that it refers to.
+/// Each component follows all that it refers to.
 fn components(
     graph: &SchemaGraph,
     edges: &dyn Fn(&SchemaNode) -> Vec<NodeId>,

@@ -1,7 +1,6 @@
-//! The cost of checking `uniqueItems`. The evaluator hashes each item and compares it with the earlier items of the
-//! same hash. Some hashes collide: it hashes an array as the sequence of its items, so `[]`, `[[]]` and `[[], []]`
-//! collide; a boolean as a number, so `[0, false]` and `[false, 0]` collide; and integers as floating-point numbers, so
-//! those that round to the same one collide.
+//! The cost of `uniqueItems`: the evaluator compares each item with earlier ones of the same hash. Hashes collide for
+//! nested arrays (`[]`, `[[]]`, `[[], []]`), booleans and numbers (`[0, false]`, `[false, 0]`), and integers that round
+//! to the same floating-point number.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -10,12 +9,11 @@ use serde_json::Value;
 
 use super::graph::TEXT_BYTES_PER_UNIT;
 
-/// Values that one unit of work compares.
 const COMPARED_PER_UNIT: u64 = 8;
 /// The evaluator's hash input for `null`.
 const NULL: u64 = 3_221_225_473;
 
-/// Units of work of checking that all `items` differ. The count stops when it exceeds `max`.
+/// Stops counting above `max`.
 pub(super) fn work(items: &[Value], max: u64) -> u64 {
     let mut hashing = CollisionHasher { values: 0, max };
     let mut compared: u64 = 0;
@@ -39,9 +37,8 @@ pub(super) fn work(items: &[Value], max: u64) -> u64 {
     hashing.values.saturating_add(compared / COMPARED_PER_UNIT)
 }
 
-/// Feeds values to a hasher as the evaluator does, so that values that collide there collide here.
+/// Hashes as the evaluator does, so that the same values collide.
 struct CollisionHasher {
-    /// Values so far; a text counts by its length.
     values: u64,
     max: u64,
 }
@@ -91,7 +88,6 @@ mod tests {
 
     use super::work;
 
-    /// Work without the hashing.
     fn compared(items: &[Value]) -> u64 {
         work(items, u64::MAX) - items.iter().map(size).sum::<u64>()
     }
@@ -104,7 +100,7 @@ mod tests {
         }
     }
 
-    /// All lists of ten values, each of which is `zero` or `one`.
+    /// All lists of ten values, each `zero` or `one`.
     fn lists(zero: &Value, one: &Value) -> Vec<Value> {
         let value = |n: u32, bit: u32| {
             if (n >> bit) & 1 == 0 {

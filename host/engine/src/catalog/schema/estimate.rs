@@ -1,5 +1,5 @@
-//! The cost of checking one value, counted before the check, because the evaluator cannot be stopped. Each subschema is
-//! counted once for each value, so that the count is fast where the check would not be.
+//! The cost of a check, counted before it, because the evaluator cannot be stopped. Each subschema counts once per
+//! value, so that the count is fast where the check is not.
 
 use std::collections::HashMap;
 
@@ -8,31 +8,26 @@ use serde_json::{Map, Value};
 use super::differ;
 use super::graph::{NodeId, SchemaGraph, SchemaNode, TEXT_BYTES_PER_UNIT, type_of};
 
-/// Maximum number of pairs of a subschema and a value that a count remembers; a check that needs more is too costly.
+/// Pairs of a subschema and a value that a count remembers; a check that needs more is too costly.
 const PAIRS_MAX: usize = 400_000;
-/// Maximum nesting depth of subschemas while a value is checked. The threads for checks have stack for this depth.
+/// Threads for checks have stack for this many nested subschemas.
 pub(super) const DEPTH_MAX: u32 = 1_000;
 
-/// The limits of one check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckBudget {
-    /// Units of work of the check, and steps of the count itself: a count never takes more steps than it finds work.
+    /// Units of work of the check, and steps of the count: it never takes more steps than it finds work.
     pub(super) units: u64,
-    /// Nesting depth of subschemas.
     pub(super) depth: u32,
-    /// `true` if a subschema for another type costs nothing more: when checking validity, but not when collecting
-    /// errors.
+    /// `true` if subschemas for other types are free: when checking validity, not when collecting errors.
     pub(super) fail_fast: bool,
 }
 
-/// The limit that an estimate exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExceededLimit {
     Work,
     Depth,
 }
 
-/// Returns the units of work of checking `value` with the whole `graph`. Fails if they exceed `budget`.
 pub(super) fn within(
     graph: &SchemaGraph,
     value: &Value,
@@ -51,13 +46,12 @@ pub(super) fn within(
 struct EstimatedWork {
     check: u64,
     mark: u64,
-    /// Nesting depth of subschemas.
     height: u32,
 }
 
 struct WorkCounter<'s> {
     graph: &'s SchemaGraph,
-    /// By subschema, and by the address of the value.
+    /// By subschema and address of the value.
     known: HashMap<(NodeId, *const Value), EstimatedWork>,
     steps: u64,
     budget: CheckBudget,
@@ -117,7 +111,6 @@ impl WorkCounter<'_> {
         }
     }
 
-    /// The work of `node` and everything that it applies.
     fn whole(
         &mut self,
         node: &SchemaNode,
@@ -154,7 +147,6 @@ impl WorkCounter<'_> {
         Ok(work)
     }
 
-    /// The work of everything that `node` applies to parts of `value`, and its height.
     fn parts(
         &mut self,
         node: &SchemaNode,
@@ -199,7 +191,7 @@ impl WorkCounter<'_> {
         }
     }
 
-    /// The work of a subschema for a property's name. It is not remembered, because the name has no stable address.
+    /// Not remembered, because a property's name has no stable address.
     fn name(&mut self, id: NodeId, name: &str, depth: u32) -> Result<EstimatedWork, ExceededLimit> {
         let budget = CheckBudget {
             fail_fast: false,
@@ -216,7 +208,6 @@ impl WorkCounter<'_> {
         Ok(work)
     }
 
-    /// The work of `node` alone.
     fn own(&mut self, node: &SchemaNode, value: &Value) -> Result<u64, ExceededLimit> {
         let more = match value {
             Value::String(text) => {
@@ -240,7 +231,7 @@ impl WorkCounter<'_> {
         }
     }
 
-    /// The work of looking up the names of `fields`. It is counted before any name is read, because names may be long.
+    /// Counted before any name is read, because names may be long.
     fn names(
         &mut self,
         node: &SchemaNode,
@@ -259,7 +250,6 @@ impl WorkCounter<'_> {
     }
 }
 
-/// Units of work for reading `bytes` bytes of text once.
 fn units(bytes: u64) -> u64 {
     bytes / TEXT_BYTES_PER_UNIT as u64
 }

@@ -1,5 +1,5 @@
-//! The subschemas of one JSON Schema, and what each of them is applied to. A schema is one resource, because the
-//! evaluator compiles a subschema once for each path through other resources, and the number of paths can explode.
+//! The subschemas of one JSON Schema and their targets. A schema is one resource, because the evaluator compiles a
+//! subschema for each path through other resources, and paths can explode.
 
 use std::collections::HashMap;
 
@@ -12,60 +12,47 @@ use super::survey::{SchemaSurvey, same_resource};
 use toolcell_spec::TypedFields;
 use toolcell_spec::regex_search as search;
 
-/// Maximum number of subschemas of one schema.
 const NODES_MAX: usize = 50_000;
-/// Maximum number of automaton states of all patterns of one schema.
 const PATTERN_STATES_MAX: usize = 200_000;
-/// Automaton states that one unit of work steps through, for one byte of text.
+/// Automaton steps per unit of work, for one byte of text.
 const STATES_PER_UNIT: usize = 8;
-/// Bytes of text that one unit of work measures, compares, hashes or copies.
+/// For measuring, comparing, hashing or copying.
 pub(super) const TEXT_BYTES_PER_UNIT: usize = 64;
 
-/// Base URI of a schema without an `$id`.
 const BASE: &str = "json-schema:///";
 
-/// Keywords that hold one subschema for the value itself.
+/// Hold one subschema for the value itself.
 const IN_PLACE: [&str; 4] = ["not", "if", "then", "else"];
-/// Keywords that hold a list of subschemas for the value itself.
 const IN_PLACE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Keywords that hold subschemas for the value itself, by the name of a property.
 const IN_PLACE_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
-/// Keywords that hold a subschema for every property.
 const EVERY_PROPERTY: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
-/// Keywords that hold a subschema for every item.
 const EVERY_ITEM: [&str; 4] = ["items", "additionalItems", "contains", "unevaluatedItems"];
-/// Keywords that refer to a subschema.
 const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
 
-/// Index into [`SchemaGraph::nodes`].
 pub(super) type NodeId = usize;
 
-/// All reachable subschemas. The root is the first.
+/// The reachable subschemas, root first.
 #[derive(Debug)]
 pub(super) struct SchemaGraph {
     pub(super) nodes: Vec<SchemaNode>,
-    /// Automaton states of all patterns.
     pub(super) pattern_states: usize,
-    /// Size of the JSON Pointers of all keywords, in bytes.
+    /// JSON Pointers of all keywords, in bytes.
     pub(super) place_bytes: usize,
 }
 
-/// One subschema. Weights are in units of work; one unit takes about 50 ns at the most.
+/// One subschema. Weights are in units of work, each at most about 50 ns.
 #[derive(Debug, Default)]
 pub(super) struct SchemaNode {
-    /// The node that holds this one; for errors at load time, not for messages of calls.
+    /// For errors at load time, not for messages of calls.
     parent: Option<NodeId>,
-    /// The step from the parent to this node.
     step: String,
-    /// Work for any value.
     pub(super) weight: u64,
-    /// Work for each byte of a string.
+    /// Work per byte of a string.
     pub(super) per_byte: u64,
-    /// Work for each byte of a property's name.
     pub(super) per_name_byte: u64,
-    /// Number of keywords that measure or compare a whole string: units of work for each [`TEXT_BYTES_PER_UNIT`] of it.
+    /// Keywords that read a whole string: units for each [`TEXT_BYTES_PER_UNIT`].
     pub(super) text_words: u64,
-    /// The only types that pass, if there is a `type`. It is checked before everything else.
+    /// The allowed types, if limited; checked before everything else.
     pub(super) types: Option<u8>,
     pub(super) unique_items: bool,
     /// `true` if it depends on its neighbors' evaluations, which then run twice.
@@ -73,32 +60,26 @@ pub(super) struct SchemaNode {
     pub(super) contains: bool,
     /// Applied to the value itself.
     pub(super) in_place: Vec<NodeId>,
-    /// Applied to the property of that name.
     pub(super) properties: HashMap<String, NodeId>,
-    /// Applied to every property.
     pub(super) every_property: Vec<NodeId>,
-    /// Applied to every item of an array.
     pub(super) every_item: Vec<NodeId>,
-    /// Applied to the item at that place.
     pub(super) prefix: Vec<NodeId>,
     /// Applied to every property's name.
     pub(super) names: Vec<NodeId>,
 }
 
 impl SchemaNode {
-    /// Returns whether it applies no other subschema.
     pub(super) fn is_leaf(&self) -> bool {
         self.children().next().is_none() && self.in_place.is_empty()
     }
 
-    /// How often the names of an object's properties are looked up or copied: units of work for each
-    /// [`TEXT_BYTES_PER_UNIT`] of them.
+    /// Lookups or copies of property names: units for each [`TEXT_BYTES_PER_UNIT`].
     pub(super) fn name_words(&self) -> u64 {
         u64::from(!self.properties.is_empty() || !self.every_property.is_empty())
             + u64::from(!self.names.is_empty())
     }
 
-    /// The subschemas that it applies to parts of the value.
+    /// Subschemas for parts of the value.
     pub(super) fn children(&self) -> impl Iterator<Item = NodeId> {
         let lists = [
             &self.every_property,
@@ -114,7 +95,7 @@ impl SchemaNode {
     }
 }
 
-/// The bit of a value's type in [`SchemaNode::types`].
+/// The bit in [`SchemaNode::types`].
 pub(super) fn type_of(value: &Value) -> u8 {
     match value {
         Value::Null => 1,
@@ -143,7 +124,6 @@ fn types(value: &Value) -> Option<u8> {
 }
 
 impl SchemaGraph {
-    /// Reads `schema`. An error names the place of what cannot be read or is too large.
     pub(super) fn read(schema: &Value) -> anyhow::Result<Self> {
         let survey = SchemaSurvey::from_schema(schema)?;
         let id = schema.text("$id").unwrap_or(BASE);
@@ -181,13 +161,11 @@ impl SchemaGraph {
         self.nodes.get(id)
     }
 
-    /// The JSON Pointer of a node.
     pub(super) fn place(&self, id: NodeId) -> String {
         place(&self.nodes, id)
     }
 }
 
-/// Maximum number of steps of a place in a message.
 const STEPS_SHOWN: usize = 12;
 
 fn place(nodes: &[SchemaNode], id: NodeId) -> String {
@@ -208,7 +186,7 @@ fn place(nodes: &[SchemaNode], id: NodeId) -> String {
     }
 }
 
-/// A retriever that refuses every URI, so that no schema is fetched.
+/// Refuses every URI, so that no schema is fetched.
 pub(super) struct NoOther;
 
 impl Retrieve for NoOther {
@@ -223,10 +201,9 @@ impl Retrieve for NoOther {
 struct GraphReader<'s> {
     survey: SchemaSurvey<'s>,
     nodes: Vec<SchemaNode>,
-    /// By the address of the subschema.
+    /// By address of the subschema.
     known: HashMap<*const Value, NodeId>,
     open: Vec<(NodeId, &'s Value, Resolver<'s>)>,
-    /// Automaton states of all patterns so far.
     states: usize,
 }
 
@@ -325,7 +302,6 @@ impl<'s> GraphReader<'s> {
         Ok(())
     }
 
-    /// Reads what a subschema asserts of the value itself.
     fn asserted(&mut self, fields: &Map<String, Value>) -> anyhow::Result<SchemaNode> {
         let mut node = SchemaNode {
             weight: 1 + fields.len() as u64,
@@ -423,7 +399,7 @@ impl<'s> GraphReader<'s> {
         Ok(named)
     }
 
-    /// Resolves a reference. A dynamic one has the target of a plain one, because the schema is one resource.
+    /// A dynamic reference has a plain one's target, because the schema is one resource.
     fn target(
         &mut self,
         id: NodeId,
@@ -445,7 +421,6 @@ impl<'s> GraphReader<'s> {
         self.node(Some(id), format!("/{word}"), contents, target)
     }
 
-    /// Units of work for each byte of text that `pattern` is matched against.
     fn pattern(&mut self, pattern: &str) -> anyhow::Result<u64> {
         let shown: String = pattern.chars().take(100).collect();
         let Ok(translated) = to_rust_regex(pattern) else {
@@ -462,12 +437,10 @@ impl<'s> GraphReader<'s> {
     }
 }
 
-/// Units of work for reading `text` once.
 fn text_units(text: &str) -> u64 {
     (text.len() / TEXT_BYTES_PER_UNIT) as u64
 }
 
-/// Units of work for comparing a value with `options`.
 fn compared(options: &Value) -> u64 {
     match options {
         Value::String(text) => 1 + text_units(text),

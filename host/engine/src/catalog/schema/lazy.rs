@@ -4,17 +4,15 @@ use serde_json::Value;
 
 use super::{AcceptedSchema, CheckFailure, LoadBudget};
 
-/// A schema that is compiled when its component is loaded for the first time, and from then on when it is first needed:
-/// most tools of a start are not called.
+/// A schema compiled at its component's first load, later when first needed: most tools are not called.
 #[derive(Debug)]
 pub(in crate::catalog) struct LazySchema {
-    /// The text of a schema that was accepted before; `null` once it is compiled at load.
+    /// `null` once it is compiled at load.
     source: Value,
     compiled: OnceLock<Result<AcceptedSchema, String>>,
 }
 
 impl LazySchema {
-    /// Compiles `schema` within what is left of `budget`. If the component was accepted before, the first check does it.
     pub(in crate::catalog) fn new(schema: Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
         if budget.is_accepted() {
             return Ok(Self {
@@ -38,7 +36,6 @@ impl LazySchema {
             .is_some_and(|schema| schema.is_light(value))
     }
 
-    /// Compiles the schema, unless it is compiled already.
     pub(in crate::catalog) fn compiled(&self) -> &Result<AcceptedSchema, String> {
         self.compiled.get_or_init(|| {
             AcceptedSchema::compile(&self.source, &mut LoadBudget::accepted())
@@ -46,7 +43,7 @@ impl LazySchema {
         })
     }
 
-    /// Checks `value`, as [`AcceptedSchema::check`] does.
+    /// As [`AcceptedSchema::check`].
     pub(in crate::catalog) fn check(&self, value: &Value) -> Result<(), CheckFailure> {
         match self.compiled() {
             Ok(schema) => schema.check(value),

@@ -1,6 +1,5 @@
-//! One JSON Schema 2020-12, compiled: no remote references, patterns in linear time, and a bound on the cost of a
-//! check. The schema comes from a guest and the value from a caller, and the evaluator can neither be stopped nor given
-//! a budget, so the work is counted before it is done.
+//! One compiled JSON Schema 2020-12: no remote references, patterns in linear time, bounded checks. Schema and value
+//! are untrusted and the evaluator cannot be stopped, so the work is counted before it is done.
 
 mod bounded_schema;
 mod bounds;
@@ -29,22 +28,20 @@ pub(super) use lazy::LazySchema;
 pub use record_schema::RecordSchema;
 pub(super) use violation::json_text;
 
-/// Maximum number of violations in one error.
 const VIOLATIONS_MAX: usize = 5;
-/// Maximum work of one check, in units: up to a quarter of a second.
+/// In units: up to a quarter of a second.
 const WORK_MAX: u64 = 4_000_000;
-/// Maximum work of a check whose violations are all collected, in units: each violation takes memory.
+/// In units of work, for checks that collect all violations: each takes memory.
 const COLLECTED_MAX: u64 = 50_000;
-/// Maximum size of the JSON Pointers of all violations, in bytes: each holds the names of everything above it.
+/// In bytes: each violation's JSON Pointer holds the names of everything above it.
 const PLACES_BYTES_MAX: u64 = 32 << 20;
-/// Maximum length of the text of a violation, and of its place, in characters.
+/// In characters.
 const SHOWN_MAX: usize = 300;
-/// Maximum work of a check on the caller's thread, in units: 1 ms.
+/// In units, for a check on the caller's thread: 1 ms.
 const LIGHT_MAX: u64 = 20_000;
-/// Maximum nesting depth of subschemas in a check on the caller's thread.
+/// For a check on the caller's thread.
 const LIGHT_DEPTH_MAX: u32 = 48;
 
-/// An accepted schema.
 #[derive(Debug)]
 pub(super) struct AcceptedSchema {
     validator: Validator,
@@ -52,10 +49,8 @@ pub(super) struct AcceptedSchema {
     tags: UnionTags,
 }
 
-/// Why a value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckFailure {
-    /// Problem with the value.
     Mismatch(String),
     /// The check would cost too much.
     Costly(String),
@@ -70,8 +65,6 @@ impl fmt::Display for CheckFailure {
 }
 
 impl AcceptedSchema {
-    /// Compiles `schema` within what is left of `budget`. An error names the place of what is wrong, or the bound that
-    /// it exceeds.
     pub(super) fn compile(schema: &Value, budget: &mut LoadBudget) -> anyhow::Result<Self> {
         // The bounds come first, because compiling a schema without bounds is not bounded either.
         let graph = SchemaGraph::read(schema)?;
@@ -98,12 +91,11 @@ impl AcceptedSchema {
         })
     }
 
-    /// Returns whether a check of `value` takes at most 1 ms and little stack. The estimate takes no longer.
+    /// Returns whether a check takes at most 1 ms and little stack. The estimate takes no longer.
     pub(super) fn is_light(&self, value: &Value) -> bool {
         self.takes_at_most(value, LIGHT_MAX)
     }
 
-    /// Returns whether a check of `value` takes at most `units` of work, and little stack.
     pub(super) fn takes_at_most(&self, value: &Value, units: u64) -> bool {
         let budget = CheckBudget {
             units,
@@ -113,8 +105,7 @@ impl AcceptedSchema {
         estimate::within(&self.graph, value, budget).is_ok()
     }
 
-    /// Checks `value`. An error says what is wrong. A check that is not light takes up to a quarter of a second and the
-    /// stack of a thread for checks.
+    /// A check that is not light takes up to a quarter of a second and the stack of a thread for checks.
     pub(super) fn check(&self, value: &Value) -> Result<(), CheckFailure> {
         if guard!("schema_work") {
             let budget = CheckBudget {
@@ -134,8 +125,7 @@ impl AcceptedSchema {
         Err(CheckFailure::Mismatch(self.violations(value)))
     }
 
-    /// Returns whether collecting all violations of `value` takes little memory: the evaluator builds the JSON Pointer
-    /// of each.
+    /// Returns whether collecting violations takes little memory: the evaluator builds a JSON Pointer for each.
     fn may_collect(&self, value: &Value) -> bool {
         let budget = CheckBudget {
             units: COLLECTED_MAX,
@@ -146,7 +136,6 @@ impl AcceptedSchema {
             .is_ok_and(|work| work.saturating_mul(longest_place(value)) <= PLACES_BYTES_MAX)
     }
 
-    /// Describes the first violations.
     fn violations(&self, value: &Value) -> String {
         let errors = self.validator.iter_errors(value).take(VIOLATIONS_MAX);
         let mut problems: Vec<String> = errors
@@ -178,7 +167,7 @@ fn cut(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()
 }
 
-/// Upper bound of the size of the longest JSON Pointer to a value in `value`, in bytes.
+/// Upper bound, in bytes.
 fn longest_place(value: &Value) -> u64 {
     // An index has at most six digits, because there are no more values.
     const INDEX_BYTES: u64 = 8;

@@ -8,17 +8,14 @@ use toolcell_spec::{Finding, TypedFields};
 use super::cut;
 use super::graph::NoOther;
 
-/// A schema of the host's own records, compiled. It is trusted, so neither it nor a check is bounded: the caller bounds
-/// the value. Unlike a tool's schema it asserts formats.
+/// A schema of the host's own records. It is trusted, so nothing is bounded: the caller bounds the value. It asserts
+/// formats.
 #[derive(Debug)]
 pub struct RecordSchema(Validator);
 
 impl RecordSchema {
-    /// Compiles `schema`, which may refer to `siblings` by their `$id`, and to nothing else: nothing is fetched.
-    ///
-    /// # Errors
-    ///
-    /// A sibling without an `$id`, a schema that is not valid, or a reference that leads nowhere.
+    /// `schema` may refer only to `siblings`, by `$id`; nothing is fetched. Fails for a sibling without one, an invalid
+    /// schema, or a reference that leads nowhere.
     pub fn compile(schema: &Value, siblings: &[Value]) -> anyhow::Result<Self> {
         let known: Vec<(&str, &Value)> =
             siblings.iter().map(named).collect::<anyhow::Result<_>>()?;
@@ -38,8 +35,7 @@ impl RecordSchema {
         Ok(Self(validator))
     }
 
-    /// Returns the first violations of `value`, at most `max`; none if it is valid. Takes some 300 bytes for each value
-    /// that violates the schema.
+    /// At most `max` violations, none if `value` is valid; takes some 300 bytes for each violating value.
     pub fn violations(&self, value: &Value, max: usize) -> Vec<Finding> {
         if self.0.is_valid(value) {
             return Vec::new();
@@ -54,7 +50,6 @@ impl RecordSchema {
     }
 }
 
-/// `schema`, and its `$id`.
 fn named(schema: &Value) -> anyhow::Result<(&str, &Value)> {
     let id = schema.text("$id").context("a schema has no `$id`")?;
     Ok((id, schema))

@@ -1,5 +1,5 @@
-//! A pass over the document of one JSON Schema before its references are resolved. It checks that the document is one
-//! resource, and that its JSON Pointers are short enough to be kept.
+//! A pass over one JSON Schema before references are resolved: the document must be one resource, with JSON Pointers
+//! short enough to be kept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,50 +10,42 @@ use serde_json::{Map, Value};
 use crate::catalog::words::{SubschemaKind, below};
 use toolcell_spec::TypedFields;
 
-/// Maximum size of the JSON Pointers of all keywords of one schema, in bytes. The evaluator keeps one for each keyword,
-/// and a name of a megabyte is part of every pointer below it.
+/// JSON Pointers of one schema, in bytes: the evaluator keeps one per keyword, and a name of a megabyte is part of
+/// every one below it.
 const PLACE_BYTES_MAX: usize = 64 << 20;
 
-/// The result of the pass over a document.
 #[derive(Debug, Default)]
 pub(super) struct SchemaSurvey<'s> {
-    /// The address of every value.
     values: HashSet<*const Value>,
-    /// The subschemas that have an anchor, by its name.
     named: HashMap<&'s str, *const Value>,
-    /// Size of the JSON Pointers of all keywords, in bytes.
     place_bytes: usize,
 }
 
-/// The position of a value in a schema.
 #[derive(Clone, Copy, PartialEq)]
 enum SchemaPosition {
     Schema,
     /// A map or a list of schemas.
     Schemas,
-    /// Data, even if it looks like a schema: in `const`, `enum`, `default`, `examples` and unknown keywords.
+    /// In `const`, `enum`, `default`, `examples` and unknown keywords, even if it looks like a schema.
     Data,
 }
 
 impl<'s> SchemaSurvey<'s> {
-    /// Visits every value of `schema` once.
     pub(super) fn from_schema(schema: &'s Value) -> anyhow::Result<Self> {
         let mut survey = Self::default();
         survey.value(schema, SchemaPosition::Schema, 0)?;
         Ok(survey)
     }
 
-    /// Returns whether `value` is part of the document.
     pub(super) fn holds(&self, value: &Value) -> bool {
         self.values.contains(&std::ptr::from_ref(value))
     }
 
-    /// Size of the JSON Pointers of all keywords, in bytes.
     pub(super) fn place_bytes(&self) -> usize {
         self.place_bytes
     }
 
-    /// Visits `value`. `path` is the size of the JSON Pointer to it, in bytes; 0 for the whole document.
+    /// `path` is the size of its JSON Pointer in bytes; 0 for the document.
     fn value(
         &mut self,
         value: &'s Value,
@@ -106,7 +98,7 @@ impl<'s> SchemaSurvey<'s> {
         Ok(())
     }
 
-    /// Collects anchors. Each name must denote one subschema, so that a dynamic reference has one target.
+    /// A name denotes only one subschema, so that a dynamic reference has one target.
     fn names(&mut self, schema: &'s Value, fields: &'s Map<String, Value>) -> anyhow::Result<()> {
         let address = std::ptr::from_ref(schema);
         for word in ["$anchor", "$dynamicAnchor"] {
@@ -128,9 +120,8 @@ impl<'s> SchemaSurvey<'s> {
     }
 }
 
-/// Refuses `fields` of a subschema that begins a resource of its own. The evaluator compiles a subschema once for each
-/// path to it through other resources, and a few resources have too many paths to count. Subschemas of older drafts are
-/// refused too, because those begin a resource with another keyword.
+/// Refuses a subschema that begins a resource, because the evaluator compiles it once for each path through other
+/// resources, too many to count. Older drafts are refused too: another keyword begins a resource there.
 pub(super) fn same_resource(fields: &Map<String, Value>) -> anyhow::Result<()> {
     let shown = |text: &str| text.chars().take(100).collect::<String>();
     if let Some(id) = fields.text("$id") {

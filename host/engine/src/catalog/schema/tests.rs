@@ -8,7 +8,6 @@ fn compile(schema: &Value) -> anyhow::Result<AcceptedSchema> {
     AcceptedSchema::compile(schema, &mut LoadBudget::new(Duration::MAX))
 }
 
-/// Returns the result of checking `value`.
 fn check(schema: &Value, value: &Value) -> Result<(), CheckFailure> {
     compile(schema).unwrap().check(value)
 }
@@ -21,7 +20,6 @@ fn refused(schema: &Value) -> String {
         .to_string()
 }
 
-/// Runs `work` on a stack of the size that the runtime's threads have.
 fn on_a_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::Builder::new()
         .stack_size(2 << 20)
@@ -31,7 +29,7 @@ fn on_a_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
         .unwrap()
 }
 
-/// `count` definitions, each of which holds the next one as `refer` says.
+/// `count` definitions; `refer` puts each into the one before.
 fn chain(count: usize, refer: impl Fn(Value) -> Value) -> Value {
     let mut definitions = serde_json::Map::new();
     for n in 0..count {

@@ -1,4 +1,4 @@
-//! Describes schema violations so that the sender of a value can fix them. In a union, a constant selects the branch.
+//! Describes violations so that the sender can fix them. A constant selects a union's branch.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,13 @@ use crate::catalog::references::SubschemaTargets;
 use crate::catalog::unions::{UnionTag, is_plain, shown};
 use crate::catalog::words::{self, PointerStep, subschemas};
 
-/// Maximum number of unions of one schema whose constants are remembered, and of the bytes of their places.
+/// Remembered unions of one schema, and the bytes of their places.
 const TAGS_MAX: usize = 2_000;
 const PLACES_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of constants that one violation lists.
 const LISTED_MAX: usize = 60;
-/// Maximum depth of unions within unions that are looked into.
 const DEPTH_MAX: usize = 4;
 
-/// The unions of one schema whose branches differ in a constant, by the JSON Pointers of their keywords.
+/// Unions whose branches differ in a constant, by the JSON Pointers of their keywords.
 #[derive(Debug, Default)]
 pub(super) struct UnionTags(HashMap<String, UnionTag>);
 
@@ -35,7 +33,6 @@ impl UnionTags {
         Self(search.found)
     }
 
-    /// Describes `error`, with its place.
     pub(super) fn describe(&self, error: &ValidationError<'_>) -> Vec<String> {
         self.at_depth(error, 0)
     }
@@ -52,7 +49,6 @@ impl UnionTags {
         }
     }
 
-    /// Describes a value that satisfies no branch of a union.
     fn of_union(
         &self,
         error: &ValidationError<'_>,
@@ -152,7 +148,6 @@ impl<'s> TagSearch<'s> {
     }
 }
 
-/// Describes the violation without its place or the value.
 fn said(error: &ValidationError<'_>) -> String {
     match error.kind() {
         ValidationErrorKind::Required { property } => {
@@ -179,7 +174,6 @@ fn placed(said: &str, error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Message for `value`, whose type no branch accepts.
 fn other_type(value: &Value, branches: &[Vec<ValidationError<'_>>]) -> String {
     let mut accepted: Vec<&str> = Vec::new();
     for error in branches.iter().flatten() {
@@ -204,7 +198,7 @@ fn types(kind: &TypeKind) -> Vec<&'static str> {
     }
 }
 
-/// Message for a string with the JSON of a value of one of the types `accepted`, here arrays and objects.
+/// For a string with the JSON of an array or object that `accepted` allows.
 pub(in crate::catalog) fn json_text(value: &Value, accepted: &[&str]) -> Option<String> {
     let text = value.as_str()?.trim();
     let kind = match text.chars().next()? {
@@ -216,7 +210,6 @@ pub(in crate::catalog) fn json_text(value: &Value, accepted: &[&str]) -> Option<
     is_json.then(|| format!("you sent JSON text; send the {kind} itself"))
 }
 
-/// A name in a sentence.
 fn named(name: &str) -> String {
     if is_plain(name) {
         cut(name)

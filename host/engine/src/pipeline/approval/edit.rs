@@ -1,4 +1,4 @@
-//! Arguments that an approver wants to run instead of those that were asked about.
+//! Arguments that an approver wants to run instead.
 
 use std::sync::Arc;
 
@@ -9,16 +9,11 @@ use toolcell_spec::{Approval, Input, MutationSource};
 use super::super::aside;
 use super::super::redaction::restored;
 
-/// Error for a changed number that has more digits than a parsed value holds, beside values that the approver does not
-/// see.
+/// For a changed number with more digits than a parsed value holds, beside hidden values.
 const LONG_NUMBER: &str = "a number has more digits than can be kept beside hidden values: write it with 15 digits or fewer";
 
-/// Reads `text`, which should run instead of `asked`, of which the approver saw `shown`. Returns `None` if it is the
-/// same, every digit of a number included. Hidden values stay as they were.
-///
-/// # Errors
-///
-/// Why `text` cannot be the input.
+/// Reads `text` in place of `asked`, of which the approver saw `shown`; `None` if unchanged to the last digit. Hidden
+/// values stay. Fails if it cannot be the input.
 pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<Input>, String> {
     let input = Input::from_text(text);
     let value = input
@@ -45,7 +40,7 @@ pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<In
     Ok((!restored.same(asked)).then_some(restored))
 }
 
-/// The check of edits for the approver of `asked`: an edit that cannot run is not an answer.
+/// An edit that cannot run is not an answer.
 pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
     Arc::new(move |text: String| {
         let tool = Arc::clone(&tool);
@@ -55,7 +50,6 @@ pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
     })
 }
 
-/// Checks an edit for a stored question.
 pub(in crate::pipeline) async fn check_stored(
     tool: &Tool,
     approval: &Approval,
@@ -70,8 +64,7 @@ pub(in crate::pipeline) async fn check_stored(
     runs(tool, &asked, &shown, text).await
 }
 
-/// Checks that the tool can be called with `text`. Runs on a thread for checks, because the approver may be a client
-/// other than the caller.
+/// On a thread for checks, because the approver may be a client other than the caller.
 async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(), String> {
     let Some(input) = read(asked, shown, text)? else {
         return Ok(());

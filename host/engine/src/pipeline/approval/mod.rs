@@ -1,9 +1,9 @@
 //! Phase 7, where an approval is required: rate_limited, approval_rejected, policy_blocked, dependency_unavailable,
 //! permission_denied, canceled.
 //!
-//! The question and everything before it are on disk before an approver sees it. An answer, from this or another
-//! process, changes one row from `pending`; the process that runs the call changes it from `approved` to `claimed`
-//! before the guest is entered. No step is ever taken twice, and a process may die between any two.
+//! The question is on disk before an approver sees it. An answer changes one row from `pending`; the running process
+//! changes it from `approved` to `claimed` before the guest is entered. No step is taken twice, and a process may die
+//! between any two.
 
 mod edit;
 mod resume;
@@ -34,7 +34,6 @@ use super::validate;
 pub(super) use edit::check_stored;
 pub(super) use resume::{closing, interrupted, re_enter};
 
-/// Where approval requests go.
 #[derive(Clone)]
 pub struct ApprovalService {
     pub journal: Journal,
@@ -42,21 +41,18 @@ pub struct ApprovalService {
     pub approver: Option<Arc<dyn Approver>>,
 }
 
-/// A call that is in the store, because another process may go on with it.
+/// A call in the store, where another process may go on with it.
 pub(super) struct StoredCall {
     pub(super) journal: Journal,
-    /// `Some` if an approval was requested.
     pub(super) approval: Option<Approval>,
-    /// Suspension state, for a question of its tool.
     pub(super) stage: SuspensionStage,
-    /// Before `held`: what is left to note is in the log when another process can take the call.
+    /// Before `held`, so that the log is complete when another process can take the call.
     pub(super) leaving: FlushOnDrop,
-    /// Marks this process as the owner of the call for other processes.
+    /// Marks this process as the owner.
     pub(super) held: RoleLock,
 }
 
 impl StoredCall {
-    /// A call that was not suspended.
     pub(super) fn new(
         journal: &Journal,
         trail: &Trail,
@@ -73,7 +69,6 @@ impl StoredCall {
     }
 }
 
-/// Stores the question, asks it, and waits for the answer.
 pub(super) async fn ask(
     journey: &mut CallState<'_>,
     tool: Arc<Tool>,
@@ -161,7 +156,6 @@ pub(super) async fn ask(
     settle::settle(journey, tool, question.approved(), answer).await
 }
 
-/// The data with which another process makes the call again that was decided on with `input`.
 pub(super) fn plan(journey: &CallState<'_>, input: &Input) -> Plan {
     Plan {
         tool: journey.request.tool.name().to_owned(),
@@ -173,8 +167,7 @@ pub(super) fn plan(journey: &CallState<'_>, input: &Input) -> Plan {
     }
 }
 
-/// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
-/// tool's own patterns.
+/// A large redacted prompt is built on a thread for checks, because the search uses the tool's own patterns.
 async fn draw(
     journey: &CallState<'_>,
     tool: &Tool,
@@ -220,7 +213,7 @@ async fn draw(
     checks.run_if(is_long, "writing the question", work).await?
 }
 
-/// Stores the question on disk, and only then announces it.
+/// Announced only once it is on disk.
 async fn store(
     journey: &mut CallState<'_>,
     journal: &Journal,
@@ -253,7 +246,6 @@ async fn store(
     Ok(())
 }
 
-/// Admits a call that was approved for this session before.
 async fn remembered(
     journey: &mut CallState<'_>,
     tool: Arc<Tool>,
@@ -276,7 +268,6 @@ async fn remembered(
     permission::admit(journey, tool, permit).await
 }
 
-/// Digest of the reasons for the question.
 fn asked_because(decision: &PermissionDecision, brief: &ApprovalBrief) -> String {
     let mut rules = brief.rule_refs.clone();
     rules.sort();
@@ -287,8 +278,7 @@ fn asked_because(decision: &PermissionDecision, brief: &ApprovalBrief) -> String
     )
 }
 
-/// Decides once more on a call that was asked about, with `input`. Its question is answered; a denial is recorded, and
-/// stays a denial.
+/// Decides again with `input`. The question is answered; a denial stays a denial.
 async fn decide_again(
     journey: &mut CallState<'_>,
     tool: &Arc<Tool>,
@@ -313,7 +303,6 @@ fn nobody_to_ask(question: &ApprovalQuestion) -> Refusal {
     Refusal::new(ErrorCode::NobodyToAsk, message)
 }
 
-/// The refusal of a call that was canceled, maybe in another process, before its approval was used.
 fn withdrawn() -> Refusal {
     Refusal::new(
         ErrorCode::ApprovalWithdrawn,
@@ -328,7 +317,6 @@ fn expired() -> Refusal {
     )
 }
 
-/// Stores the end of a call for which an approval was requested.
 pub(super) async fn conclude(asked: StoredCall, record: &mut CallRecord) {
     let StoredCall {
         journal,

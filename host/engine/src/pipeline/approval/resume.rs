@@ -8,8 +8,7 @@ use super::super::permission::Permitted;
 use super::super::redaction::brought;
 use super::{decide_again, expired, settle, withdrawn};
 
-/// Re-enters a call at its answer, in a process that did not ask. Everything is decided again; if anything has changed
-/// since the question, nothing runs.
+/// Resumes an answered call in a process that did not ask. Everything is decided again; after any change nothing runs.
 pub(in super::super) async fn re_enter(
     journey: &mut CallState<'_>,
     prepared: PreparedCall,
@@ -52,14 +51,13 @@ fn outdated(changed: &[&str]) -> Refusal {
     Refusal::new(ErrorCode::ApprovalOutdated, message)
 }
 
-/// The refusal of a call whose process ended while the tool ran.
 pub(in super::super) fn interrupted() -> Refusal {
     let message = "the process that ran the call ended before it had a result; the tool may have done its work, and is \
                    not run again";
     Refusal::new(ErrorCode::Interrupted, message).aborted(AbortReason::RuntimeShutdown)
 }
 
-/// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
+/// `None` if an orphaned call can still be answered or resumed, or has ended.
 pub(in super::super) fn closing(kept: &StoredApproval) -> Option<Refusal> {
     let reject = |code, message: String| Some(Refusal::new(code, message));
     match kept.state {

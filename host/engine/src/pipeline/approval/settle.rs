@@ -19,7 +19,7 @@ use super::super::permission::{self, Permitted};
 use super::super::{observe, pre_hooks, validate};
 use super::{StoredCall, decide_again, withdrawn};
 
-/// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
+/// Turns an answer into a permit for exactly what was asked, once.
 pub(super) async fn settle(
     journey: &mut CallState<'_>,
     tool: Arc<Tool>,
@@ -83,7 +83,7 @@ pub(super) async fn settle(
     permission::admit(journey, tool, permit).await
 }
 
-/// The approver's input; `None` if it is the one that was asked about.
+/// `None` if unchanged.
 async fn edited(
     journey: &mut CallState<'_>,
     asked: &Input,
@@ -101,7 +101,7 @@ fn edit_invalid(why: &str) -> Refusal {
     Refusal::new(ErrorCode::EditInvalid, message)
 }
 
-/// Runs the approver's input through every check that the caller's had to pass. Denials still deny.
+/// Every check of the caller's input applies again; denials still deny.
 async fn edit(
     journey: &mut CallState<'_>,
     tool: &Arc<Tool>,
@@ -146,7 +146,7 @@ async fn check(journey: &CallState<'_>, tool: &Tool, input: &Input) -> Result<()
     checked.map_err(|why| edit_invalid(&why.to_string()))
 }
 
-/// Claims the approved run. From here on the call can end without running, but never run again.
+/// From here on the call can end without running, but never run again.
 async fn claim(
     journey: &mut CallState<'_>,
     tool: &Tool,
@@ -197,7 +197,6 @@ async fn claim(
     Ok(())
 }
 
-/// Why an approval cannot be used, from what is stored of its call.
 fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
     // The end of a call withdraws its approval too, and then the call has a result.
     if kept.is_some_and(|kept| kept.state == ApprovalState::Canceled && kept.result.is_none()) {
@@ -207,7 +206,6 @@ fn unclaimed(kept: Option<&StoredApproval>) -> Refusal {
     Refusal::new(ErrorCode::ApprovalNotOpen, message)
 }
 
-/// The decision that records an answer, with its effect and the verb for it.
 async fn decided(
     journey: &mut CallState<'_>,
     answer: &Answer,

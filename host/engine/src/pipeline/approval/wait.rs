@@ -10,17 +10,14 @@ use toolcell_spec::{
 use super::super::call_state::CallState;
 use super::{ApprovalService, expired, withdrawn};
 
-/// Maximum number of times that an approver is asked if the edits cannot run. The last reply counts, and an edit in it
-/// that cannot run ends the call.
+/// Questions with unusable edits; an unusable edit in the last reply ends the call.
 const EDITS_MAX: usize = 8;
-/// Interval at which the store is polled for an answer from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(75);
 
-/// The channel of approvers that only announce a call.
+/// Channel of approvers that only announce a call.
 const ANNOUNCE_ONLY: &str = "none";
 
-/// Waits for an answer from this or another process, until the question expires. A call that waits holds no place in
-/// the scheduler.
+/// Waits until the question expires, without holding a place in the scheduler.
 pub(super) async fn wait(
     journey: &CallState<'_>,
     desk: &ApprovalService,
@@ -51,8 +48,8 @@ pub(super) async fn wait(
     }
 }
 
-/// Asks the approver of this process, if its answers count for the tool's `channel`, and stores the reply. Without a
-/// reply, approvers in other processes can still answer.
+/// Asks this process's approver if its answers count for the tool's `channel`. Without a reply, others can still
+/// answer.
 async fn answer_here(
     journey: &CallState<'_>,
     desk: &ApprovalService,
@@ -102,7 +99,7 @@ async fn answer_here(
     }
 }
 
-/// The approver's reply. If the tool cannot be called with an edit, the approver is told why and asked again.
+/// An approver of an unusable edit is told why and asked again.
 async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
     let mut again: Option<Prompt> = None;
     for _ in 1..EDITS_MAX {
@@ -123,7 +120,7 @@ async fn checked(approver: &dyn Approver, prompt: &Prompt) -> Option<Reply> {
     approver.ask(again.as_ref().unwrap_or(prompt)).await
 }
 
-/// The answer; `None` while the question is open.
+/// `None` while the question is open.
 async fn look_up(desk: &ApprovalService, id: InvocationId) -> Result<Option<Answer>, Refusal> {
     let standing = desk.journal.run(move |store| store.standing(id)).await?;
     let Some(Standing {

@@ -1,4 +1,4 @@
-//! The line between a guest and the call that runs it: what the guest wants of other tools, and what it gets.
+//! The line between a guest and its call: wanted calls and their answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,13 +10,11 @@ use toolcell_system::BoxFuture;
 
 use super::not_made;
 
-/// A guest's request.
 pub(super) enum ChildRequest {
     List(oneshot::Sender<Vec<CallableTool>>),
     Call(ChildCall, oneshot::Sender<ChildReply>),
 }
 
-/// The guest's end of the line to the call that runs it.
 pub(super) struct ChildLine(pub(super) mpsc::Sender<ChildRequest>);
 
 impl ToolCaller for ChildLine {
@@ -39,13 +37,11 @@ impl ToolCaller for ChildLine {
     }
 }
 
-/// The error of a call whose caller is being dropped.
 fn gone() -> ToolError {
     toolcell_executor::canceled(AbortReason::RuntimeShutdown).to_error()
 }
 
-/// Usage of calls whose replies the guest did not read: the guest reads a reply and is charged in one step, and can be
-/// stopped before.
+/// Usage of calls with unread replies: a guest reads and is charged in one step, and can be stopped before.
 #[derive(Clone, Default)]
 pub(super) struct UnreadUsage(Arc<Mutex<Vec<Usage>>>);
 
@@ -59,15 +55,14 @@ impl UnreadUsage {
         }
     }
 
-    /// Removes and returns all of them.
     pub(super) fn take(&self) -> Vec<Usage> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// An answer on its way to the guest. If it is dropped instead of read, what the call used is not lost.
+/// If dropped unread, the usage is not lost.
 pub(super) struct ChildReply {
-    /// `None` once it was read.
+    /// `None` once read.
     answer: Option<ChildAnswer>,
     unread: UnreadUsage,
 }
@@ -120,7 +115,6 @@ mod tests {
         }
     }
 
-    /// Begins a call as a guest does. Returns the guest's future, and where the reply goes.
     fn begun<'l>(
         line: &'l ChildLine,
         asked: &mut mpsc::Receiver<ChildRequest>,

@@ -1,20 +1,18 @@
-//! Secrets that a request brings for its call alone. They count in place of the stored ones of the same names, go to the
-//! same origins, and are on no disk.
+//! Secrets that a request brings for its call: they replace stored ones of the same names, for the same origins, and
+//! are on no disk.
 
 use serde_json::json;
 
 use toolcell_policy::secret::{RedactionTerm, RedactionTerms, Redactor, SecretStore, Secrets};
 use toolcell_spec::{AbortReason, ErrorCode, Refusal, ToolInvocation};
 
-/// Maximum size of all values of one request, in bytes: a client chooses them, and each byte takes some 70 states of the
-/// automaton that searches for them.
+/// In bytes per request: a client chooses the values, and each byte takes some 70 states of the searching automaton.
 const BYTES_MAX: usize = 4 << 10;
 
-/// The property of an invocation that names the secrets of its request that the tool may use. An extension of the
-/// specification.
+/// Names the request's secrets that the tool may use; an extension of the specification.
 const PROPERTY: &str = "request_secrets";
 
-/// Fails if they cannot be kept out of records, and sent. The message quotes no value.
+/// Fails if they cannot be kept out of records and sent. Quotes no value.
 pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     let refused = |why: String| {
         let message = format!("cannot use the secrets of the request: {why}");
@@ -32,7 +30,6 @@ pub(super) fn check(brought: &Secrets) -> Result<(), Refusal> {
     checked.map_err(|error| refused(format!("{error:#}")))
 }
 
-/// Redaction terms for them.
 pub(super) fn terms(brought: &Secrets) -> Vec<RedactionTerm> {
     brought
         .iter()
@@ -40,14 +37,14 @@ pub(super) fn terms(brought: &Secrets) -> Vec<RedactionTerm> {
         .collect()
 }
 
-/// Searches for them alone. Takes time in proportion to their bytes.
+/// For these secrets alone; takes time in proportion to their bytes.
 pub(super) fn redactor(brought: &Secrets) -> Redactor {
     let mut all = RedactionTerms::default();
     all.add(terms(brought));
     Redactor::new(&all, &[], false)
 }
 
-/// The refusal of a call that would hide a text of others, because it has a secret of the request.
+/// For a call whose request's secret would hide a text of others.
 pub(in super::super) fn repeated(place: &str) -> Refusal {
     let message = format!(
         "cannot use the secrets of the request: one of them is {place}, which would not show it; take another value, or leave \
@@ -56,7 +53,6 @@ pub(in super::super) fn repeated(place: &str) -> Refusal {
     Refusal::new(ErrorCode::RequestSecretRepeated, message)
 }
 
-/// Notes which of the secrets `names`, those that the tool may use, the request brings.
 pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &Secrets) {
     let used: Vec<&String> = names
         .iter()
@@ -67,12 +63,11 @@ pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &
     }
 }
 
-/// Returns whether a call that no process runs used its request's secrets. Without them, it would use the operator's.
+/// Returns whether an orphaned call used its request's secrets: without them it would use the operator's.
 pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
     invocation.extra.contains_key(PROPERTY) && guard!("request_secret_resume")
 }
 
-/// The refusal of such a call.
 pub(in super::super) fn lost() -> Refusal {
     let message = "cannot go on with the call: the secrets of its request were in the memory of a process that has ended, \
                    and on no disk; nothing ran; send the request again";

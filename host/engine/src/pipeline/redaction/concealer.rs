@@ -1,4 +1,4 @@
-//! Takes sensitive values out of one input or one output. It borrows nothing from the call, so that it can run on another
+//! Takes sensitive values out of one input or output. It borrows nothing from the call, so that it can run on another
 //! thread.
 
 use std::collections::{BTreeSet, HashMap};
@@ -14,28 +14,23 @@ use toolcell_spec::{Content, Input, TouchedThing, decoded};
 use super::super::map_result::MappedResult;
 use super::records;
 
-/// Maximum bytes of values for which a redactor is built inline, because each takes some 70 states of its automaton.
-/// For more it is built on a thread for checks.
+/// More are built on a thread for checks, because each byte takes some 70 states of the automaton.
 const VALUE_BYTES_INLINE_MAX: usize = 256;
-/// Maximum number of places of a result that are recorded as redacted.
 const PLACES_MAX: usize = 256;
 
-/// Redacts an input, or a result.
 #[derive(Clone)]
 pub(super) struct Concealer {
     pub(super) contract: Arc<ToolContract>,
     pub(super) terms: Arc<RedactionTerms>,
     pub(super) redactor: Redactor,
     pub(super) whole: bool,
-    /// `true` if inputs have sensitive fields.
     pub(super) inputs: bool,
-    /// The redactor does not contain all `terms` yet.
+    /// The redactor lacks some `terms`.
     pub(super) stale: bool,
-    /// The redactor was rebuilt.
     pub(super) renewed: bool,
 }
 
-/// Numbers of an input as written, where a parsed value prints them differently, keyed by what the value prints.
+/// Numbers as written, by what the parsed value prints, if that differs.
 type NumberSpellings<'a> = HashMap<String, Vec<&'a str>>;
 
 fn written(input: &Input) -> NumberSpellings<'_> {
@@ -53,7 +48,6 @@ fn written(input: &Input) -> NumberSpellings<'_> {
 }
 
 impl Concealer {
-    /// Returns `input` without its sensitive fields, and adds their values to the terms.
     pub(super) fn hide_input(&mut self, input: &Input) -> Value {
         let mut value = input.to_value();
         if self.inputs {
@@ -86,7 +80,7 @@ impl Concealer {
         value
     }
 
-    /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
+    /// Removes what the contract redacts, adds its values to the terms, and returns the places.
     pub(super) fn hide_output(&mut self, mapped: &mut MappedResult) -> BTreeSet<String> {
         let mut places = BTreeSet::new();
         let mut gathered = HiddenValues::default();
@@ -122,7 +116,6 @@ impl Concealer {
         places
     }
 
-    /// Removes what the contract redacts from a block whose text repeats structured output as JSON.
     fn hide_in_text(&self, block: &mut Content, gathered: &mut HiddenValues<'_>) -> bool {
         let Some(Value::String(text)) = block.fields.get_mut("text") else {
             return false;
@@ -144,7 +137,6 @@ impl Concealer {
         found
     }
 
-    /// Removes every term from `mapped`, and adds the places where it found one.
     pub(super) fn redact_output(
         &mut self,
         mapped: &mut MappedResult,
@@ -208,20 +200,17 @@ impl Concealer {
         }
     }
 
-    /// Removes every term from `value`.
     pub(super) fn redact(&mut self, value: &mut Value, meter: &mut SearchMeter) {
         self.renew();
         self.redactor.redact_within(value, meter);
     }
 
-    /// Adds `terms` to what is redacted.
     fn keep_back(&mut self, terms: Vec<RedactionTerm>) {
         if !terms.is_empty() {
             self.stale |= Arc::make_mut(&mut self.terms).add(terms);
         }
     }
 
-    /// Returns whether the redactor is ready, or quick to build.
     pub(super) fn is_light(&self) -> bool {
         !self.stale || self.terms.bytes() <= VALUE_BYTES_INLINE_MAX
     }
@@ -241,18 +230,16 @@ fn name(places: &mut BTreeSet<String>, place: String) {
     }
 }
 
-/// Hidden values, to search for elsewhere.
 #[derive(Default)]
 struct HiddenValues<'a> {
-    /// Numbers as they are written.
     written: NumberSpellings<'a>,
     terms: Vec<RedactionTerm>,
-    /// The contract of the tool if these are arguments: of them, short ones count too, and names that are values.
+    /// The contract for arguments: of them, short values and names that are values count too.
     input_of: Option<&'a ToolContract>,
 }
 
 impl HiddenValues<'_> {
-    /// Replaces a value with [`REDACTED`], and gathers everything in it, numbers also as written.
+    /// Replaces a value with [`REDACTED`] and gathers its content, numbers also as written.
     fn hide(&mut self, place: &mut Value) {
         self.gather(place);
         if !place.is_null() {

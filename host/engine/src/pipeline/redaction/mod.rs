@@ -1,5 +1,5 @@
-//! Redaction for one call: what must not be stored or shown, gathered in its phases. That is the secrets that its
-//! requests carry, its sensitive arguments, and what the output contract redacts. Only the executor gets the values.
+//! Redaction for one call: its secrets, sensitive arguments, and what the output contract redacts. Only the executor
+//! gets the values.
 
 pub(super) mod brought;
 mod concealer;
@@ -33,48 +33,46 @@ use super::persist::{modifiers_size, names_size, size};
 use concealer::Concealer;
 pub(super) use shape::{restored, show_input};
 
-/// Maximum bytes that are redacted inline; more are redacted on a thread for checks.
+/// More are redacted on a thread for checks.
 pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
 
-/// Why a tool whose output contract has redaction rules cannot write artifacts.
+/// For a tool whose output contract has redaction rules.
 const NO_ARTIFACTS: &str = "the output contract has redaction_rules, which cannot be applied to a file in chunks; return \
                             the output as content, or remove the rules";
 
-/// Redaction of one call: everything of it that is written down or shown passes here. Idle, without any effect, for a
-/// tool that has nothing to redact.
+/// Everything of a call that is written or shown passes here. Idle if there is nothing to redact.
 pub(super) struct Redaction {
-    /// The contract of the tool; `None` while there is nothing to redact.
+    /// `None` while there is nothing to redact.
     contract: Option<Arc<ToolContract>>,
     pub(super) redactor: Redactor,
     terms: Arc<RedactionTerms>,
-    /// The redactor does not contain all `terms` yet.
+    /// The redactor lacks some `terms`.
     stale: bool,
     secrets: Secrets,
-    /// Searches for the secrets of the request alone; idle if it has none.
+    /// For the request's secrets; idle without any.
     pub(super) brought: Redactor,
-    /// Names of secrets that were granted, but are not set.
+    /// Granted, but not set.
     missing: Vec<String>,
-    /// `Some` if arguments are sensitive, because then the references of inputs are concealed too.
+    /// `Some` if arguments are sensitive: input references are then concealed too.
     references: Option<ReferenceKey>,
-    /// All arguments are sensitive, and so is the tool's text while it runs: it must appear only in the result.
+    /// All arguments are sensitive, and the running tool's text: it may appear only in the result.
     pub(super) whole: bool,
     /// A secret was removed from something that the guest received.
     pub(super) received: bool,
-    /// The places of the result where something was redacted.
     places: BTreeSet<String>,
     everything: bool,
     /// A hook redacted the result before it was stored.
     pub(super) hooked: bool,
-    /// The redacted input, and its text, until it is known to have the shape of its contract.
+    /// The redacted input and its text, until its shape is known to match the contract.
     unproven: Option<(Arc<Value>, Option<String>)>,
-    /// The input that was redacted last, because several records have the same one.
+    /// The last redacted input, because several records share it.
     latest: Option<(Input, Arc<Value>)>,
-    /// The events of the call, which are redacted too.
+    /// The call's events are redacted too.
     trail: Trail,
     checks: Arc<LongChecks>,
 }
 
-/// Values that calls made by a call must not show: its secrets and sensitive arguments.
+/// Secrets and sensitive arguments of a call, hidden from its own calls.
 #[derive(Clone)]
 pub(super) struct InheritedSecrets {
     terms: Arc<RedactionTerms>,
@@ -82,7 +80,7 @@ pub(super) struct InheritedSecrets {
 }
 
 impl Redaction {
-    /// Values that the calls below this one must not show either; `None` without any.
+    /// Values that lower calls must not show.
     pub(super) fn inherited(&self) -> Option<InheritedSecrets> {
         let hides = self.references.is_some() || self.whole;
         hides.then(|| InheritedSecrets {
@@ -91,14 +89,12 @@ impl Redaction {
         })
     }
 
-    /// Begins with what the calls above this one hide.
     fn inherit(&mut self, hidden: &InheritedSecrets) -> Result<(), Refusal> {
         self.references = Some(reference_key()?);
         (self.terms, self.whole) = (Arc::clone(&hidden.terms), hidden.whole);
         Ok(())
     }
 
-    /// Begins idle. What takes long runs as one of `checks`.
     pub(super) fn new(trail: Trail, checks: Arc<LongChecks>) -> Self {
         Self {
             contract: None,
@@ -121,7 +117,7 @@ impl Redaction {
         }
     }
 
-    /// `redaction_state` of the result, and of the decision to store it.
+    /// `redaction_state` of the result and its storage decision.
     pub(super) fn state(&self) -> &'static str {
         match (self.everything, self.hooked || self.found()) {
             (true, _) => "full",
@@ -134,16 +130,12 @@ impl Redaction {
         self.received || !self.places.is_empty()
     }
 
-    /// Records that something was removed from the artifacts of the call.
+    /// Records a removal from the artifacts.
     pub(super) fn found_in(&mut self, place: &str) {
         self.places.insert(place.to_owned());
     }
 
-    /// The redactor of artifacts.
-    ///
-    /// # Errors
-    ///
-    /// Why the call cannot write any: a rule of the output contract needs all of the output at once.
+    /// Fails for a call that cannot write any: a rule of the output contract needs all of the output at once.
     pub(super) fn of_artifacts(&self) -> Result<Redactor, &'static str> {
         let Some(contract) = &self.contract else {
             return Ok(Redactor::default());
@@ -154,17 +146,15 @@ impl Redaction {
         Ok(self.redactor.clone())
     }
 
-    /// Returns whether arguments are sensitive, so records omit a part of the input.
     pub(super) fn hides_input(&self) -> bool {
         self.references.is_some()
     }
 
-    /// The secrets that the requests of this call may carry, for the executor only.
+    /// For the executor only.
     pub(super) fn secrets(&self) -> Secrets {
         self.secrets.clone()
     }
 
-    /// Fails if a secret was granted but is not set.
     pub(super) fn check_secrets(&self) -> Result<(), Refusal> {
         let Some(name) = self.missing.first() else {
             return Ok(());
@@ -175,12 +165,10 @@ impl Redaction {
         Err(refusal.needs(AccessKind::Credential, Some(name.clone()), command))
     }
 
-    /// The key that conceals the references of this call, for the process that resumes it.
     pub(super) fn reference_key(&self) -> Option<String> {
         self.references.as_ref().map(ReferenceKey::to_text)
     }
 
-    /// Conceals references with the key of the process that began the call.
     pub(super) fn reuse(&mut self, key: Option<&str>) -> Result<(), Refusal> {
         let read = |text| {
             ReferenceKey::from_text(text)
@@ -190,19 +178,18 @@ impl Redaction {
         Ok(())
     }
 
-    /// Returns whether the arguments have sensitive fields, so arguments in another shape cannot be shown.
     fn needs_shape(&self) -> bool {
         let contract = self.contract.as_ref();
         (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields()))
             && guard!("sensitive_shape")
     }
 
-    /// The redactor; `None` if there is nothing to redact.
+    /// `None` if there is nothing to redact.
     pub(super) fn active(&self) -> Option<&Redactor> {
         self.contract.as_ref().map(|_| &self.redactor)
     }
 
-    /// Starts redacting what the records of `tool` mark as sensitive, and the secrets of a call that `has_secrets`.
+    /// Covers what the records of `tool` mark as sensitive, and secrets if `has_secrets`.
     fn start(&mut self, tool: &Tool, has_secrets: bool) -> Result<(), Refusal> {
         let contract = tool.contract();
         let whole = tool.permission_profile().is_sensitive();
@@ -220,8 +207,8 @@ impl Redaction {
         Ok(())
     }
 
-    /// Learns the secrets that the request brings. Fails if they cannot be used, or are in `input`: as the caller chooses
-    /// them, it could hide any argument from approvers and records.
+    /// Fails if the request's secrets are unusable or in `input`: the caller chooses them, and could hide any argument
+    /// from approvers and records.
     async fn bring(&mut self, brought: &Secrets, input: &Input) -> Result<(), Refusal> {
         brought::check(brought)?;
         let brought = brought.clone();
@@ -246,8 +233,7 @@ impl Redaction {
         }
     }
 
-    /// Reads the secrets `names`, from those that the request brought or else from the store, and adds all values to what
-    /// is redacted.
+    /// Takes `names` from the request or else the store; redacts all values.
     async fn read_secrets(
         &mut self,
         store: &SecretStore,
@@ -291,8 +277,8 @@ impl Redaction {
         Ok(())
     }
 
-    /// Fails if there are more sensitive values than can be searched for. The call then ends without showing its input,
-    /// so there is nothing left to redact.
+    /// Fails for too many sensitive values to search for. The call ends without showing its input, so nothing is left
+    /// to redact.
     fn check_terms(&mut self) -> Result<(), Refusal> {
         let Some(why) = self.terms.too_many() else {
             return Ok(());
@@ -328,12 +314,8 @@ impl Redaction {
         self.latest = None;
     }
 
-    /// Returns `input` as records, events, hooks and people may see it. Its sensitive values are redacted everywhere
-    /// else from now on.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`LongChecks::run`], which end the call.
+    /// Returns `input` for records, events, hooks and people; its sensitive values are redacted everywhere from now on.
+    /// Errors of [`LongChecks::run`] end the call.
     pub(super) async fn shown(&mut self, input: &Input) -> Result<Value, Refusal> {
         let Some(mut concealer) = self.concealer() else {
             return Ok(input.to_value());
@@ -359,11 +341,7 @@ impl Redaction {
         }
     }
 
-    /// As [`Self::shown`], for the record of the call: without a copy if there is nothing to redact.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::shown`].
+    /// As [`Self::shown`], without a copy if there is nothing to redact.
     pub(super) async fn recorded(&mut self, input: &Input) -> Result<Arc<Value>, Refusal> {
         if self.active().is_none() {
             return Ok(input.shared_value());
@@ -376,7 +354,7 @@ impl Redaction {
         Ok(shown)
     }
 
-    /// Returns `input` as an approver may see it: with all digits of its numbers, because those run.
+    /// For an approver: with all digits of its numbers, because those run.
     pub(super) async fn shown_input(&mut self, input: &Input) -> Result<Input, Refusal> {
         if self.active().is_none() {
             return Ok(input.clone());
@@ -392,7 +370,6 @@ impl Redaction {
         Ok(if matches { rounded } else { exact })
     }
 
-    /// The reference of `input` for records and events.
     pub(super) fn reference(&self, input: &Input) -> Arc<str> {
         match &self.references {
             Some(key) => key.conceal(input.reference()).into(),
@@ -400,7 +377,7 @@ impl Redaction {
         }
     }
 
-    /// Conceals `reference`, so that it reveals nothing about the input, if arguments are sensitive.
+    /// Conceals `reference` if arguments are sensitive, so that it reveals nothing.
     pub(super) fn concealed(&self, reference: &str) -> String {
         match &self.references {
             Some(key) => key.conceal(reference),
@@ -408,12 +385,11 @@ impl Redaction {
         }
     }
 
-    /// The name of the grants that apply to a call with `permit`, as records may have it (AT-EXEC-13).
+    /// The grants' name for records (AT-EXEC-13).
     pub(super) fn sandbox(&self, permit: &Permit) -> String {
         self.concealed(&permit.capability().reference())
     }
 
-    /// `decision` as hooks and records may see it.
     pub(super) fn shown_decision(
         &self,
         mut decision: Box<PermissionDecision>,
@@ -428,8 +404,7 @@ impl Redaction {
         decision
     }
 
-    /// Redacts `mapped`, which is all output of a tool. If there is no time or no thread for that, the output is
-    /// withheld.
+    /// Redacts all output; withheld if there is no time or thread for that.
     pub(super) async fn redact(&mut self, mapped: &mut MappedResult) {
         if let Some(concealer) = self.concealer() {
             // Boxed, to keep the future of a call small that has nothing to redact.
@@ -499,7 +474,7 @@ impl Redaction {
         }
     }
 
-    /// Removes all output, and what the tool says of its failure, because the operator or the tool chose that (`redact`).
+    /// Removes output and failure words, as the operator or tool chose (`redact`).
     pub(super) fn withhold(&mut self, mapped: &mut MappedResult) {
         self.everything = true;
         if mapped.quotes_tool() && guard!("quiet_results") {
@@ -510,7 +485,7 @@ impl Redaction {
         withhold(mapped, ErrorCode::RedactedBySetting, message);
     }
 
-    /// Reports that something was redacted, and where, but never what.
+    /// Reports that and where something was redacted, never what.
     pub(super) fn tell(&self) {
         if self.everything || self.found() {
             let data = json!({ "redaction_state": self.state(), "places": self.places, "responses": self.received });
@@ -519,7 +494,6 @@ impl Redaction {
     }
 }
 
-/// Starts redaction for `tool`, once it is resolved, and redacts the input that was recorded before.
 pub(super) async fn begin(journey: &mut CallState<'_>, tool: &Tool) -> Result<(), Refusal> {
     let secrets = wanted(tool, &journey.request);
     if let Some(hidden) = journey
@@ -542,7 +516,6 @@ pub(super) async fn begin(journey: &mut CallState<'_>, tool: &Tool) -> Result<()
     Box::pin(hide_input(journey, secrets)).await
 }
 
-/// Redacts the input that was recorded, and reads the `secrets` that the call may use.
 async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result<(), Refusal> {
     let input = journey.request.input.clone();
     // Until the input is redacted, the record shows none of it, whatever ends the call.
@@ -569,7 +542,6 @@ async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result
     read
 }
 
-/// Reads the secrets `names` on a thread for the host's own store.
 async fn stored(
     store: &SecretStore,
     names: Vec<String>,
@@ -592,7 +564,7 @@ async fn stored(
     })
 }
 
-/// The secrets that the profile declares and that were granted. A call must not learn whether any other secret is set.
+/// Declared and granted secrets. A call must not learn whether any other is set.
 fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
     let profile = tool.permission_profile();
     if !profile.wants(&AccessKind::Credential) {
@@ -613,7 +585,6 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
         .collect()
 }
 
-/// The budget of searches, here or on a thread for checks.
 pub(super) fn meter(is_long: bool) -> SearchMeter {
     if is_long {
         SearchMeter::aside()
@@ -626,7 +597,7 @@ fn reference_key() -> Result<ReferenceKey, Refusal> {
     ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))
 }
 
-/// Removes all output: the result only says that there was some, and why it is not there.
+/// The result only says that there was output, and why it is missing.
 fn withhold(mapped: &mut MappedResult, code: ErrorCode, message: &str) {
     mapped.content.clear();
     mapped.structured_content = None;

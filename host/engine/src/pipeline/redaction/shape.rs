@@ -2,8 +2,8 @@ use serde_json::Value;
 
 use super::super::call_state::CallState;
 
-/// Puts the redacted input into the record of the call, whose arguments have the shape of their contract, so that what is
-/// sensitive in them was found. Without that, the record has the reference of the input alone.
+/// Records the redacted input if its arguments have the contract's shape, so that everything sensitive was found;
+/// otherwise its reference alone.
 pub(in super::super) fn show_input(journey: &mut CallState<'_>) {
     if let Some((shown, text)) = journey.redaction.unproven.take() {
         (
@@ -13,8 +13,7 @@ pub(in super::super) fn show_input(journey: &mut CallState<'_>) {
     }
 }
 
-/// Restores the values of `original` in `updated`, an edited copy of its redacted form `shown`, where the copy was not
-/// edited.
+/// Puts values of `original` back where the edited copy of `shown` is unedited.
 pub(in super::super) fn restored(updated: Value, shown: &Value, original: &Value) -> Value {
     if updated == *shown {
         return original.clone();

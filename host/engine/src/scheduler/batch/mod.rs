@@ -1,5 +1,4 @@
-//! Calls that are made together: which of them may start, what the end of one means for the others, and in which order
-//! their results are handed out. Nothing here runs a call.
+//! Calls made together: starts, effects of ends, and output order. Nothing here runs a call.
 
 mod outlet;
 mod plan;
@@ -16,12 +15,12 @@ pub use outlet::{BatchOutlet, OutletItem};
 pub use plan::{BatchPlan, CALLS_MAX, ID_BYTES_MAX, PlanError};
 pub use state::{BatchState, BatchStep, SkipCause};
 
-/// Default for the calls of a batch that run at once.
+/// Default for calls in progress at once.
 const PARALLEL: usize = 8;
-/// Maximum number of calls of a batch that are in progress at once.
+/// Calls of a batch in progress at once.
 pub const PARALLEL_MAX: usize = 64;
 
-/// In which order the calls of a batch take effect (AT-SCHED-03).
+/// Order in which calls of a batch take effect (AT-SCHED-03).
 ///
 /// ```
 /// use toolcell_engine::scheduler::batch::OrderingPolicy;
@@ -32,30 +31,27 @@ pub const PARALLEL_MAX: usize = 64;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum OrderingPolicy {
-    /// Calls run together where they cannot disturb each other; those that change something keep their order.
+    /// Undisturbed calls run together; changes keep their order.
     #[default]
     PreserveTerminalOrder,
-    /// Calls run together where they cannot disturb each other, in any order.
+    /// Undisturbed calls run together, in any order.
     AllowUnordered,
-    /// One call at a time.
     Serial,
 }
 
 impl OrderingPolicy {
-    /// Every policy.
     pub const ALL: [Self; 3] = [
         Self::PreserveTerminalOrder,
         Self::AllowUnordered,
         Self::Serial,
     ];
 
-    /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// When the progress and the results of a batch are handed out (AT-SCHED-04).
+/// Timing of a batch's progress and results (AT-SCHED-04).
 ///
 /// ```
 /// use toolcell_engine::scheduler::batch::YieldPolicy;
@@ -69,27 +65,25 @@ pub enum YieldPolicy {
     /// Progress as it happens, results in the order of the calls.
     #[default]
     ProgressImmediateResultsOrdered,
-    /// All that belongs to a call after all that belongs to the calls before it.
+    /// Everything in the order of the calls.
     AllOrdered,
     /// Each result as soon as there is one.
     UnorderedStreaming,
 }
 
 impl YieldPolicy {
-    /// Every policy.
     pub const ALL: [Self; 3] = [
         Self::ProgressImmediateResultsOrdered,
         Self::AllOrdered,
         Self::UnorderedStreaming,
     ];
 
-    /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Effect of a call's failure on the other calls of its batch (AT-SCHED-06).
+/// Effect of a call's failure on others in its batch (AT-SCHED-06).
 ///
 /// ```
 /// use toolcell_engine::scheduler::batch::SiblingFailurePolicy;
@@ -100,26 +94,23 @@ impl YieldPolicy {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum SiblingFailurePolicy {
-    /// Nothing: a dependency says only which call runs first.
+    /// No effect: a dependency is only an order.
     Ignore,
-    /// Every other call that has not ended is canceled.
     CancelSiblings,
-    /// The calls that depend on it, also through others, do not start.
+    /// Direct and indirect dependents do not start.
     #[default]
     CancelDependent,
 }
 
 impl SiblingFailurePolicy {
-    /// Every policy.
     pub const ALL: [Self; 3] = [Self::Ignore, Self::CancelSiblings, Self::CancelDependent];
 
-    /// Returns the specification's word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// How the calls of a batch are run (`tool_scheduler_policy`).
+/// Rules for running a batch (`tool_scheduler_policy`).
 ///
 /// ```
 /// use toolcell_engine::scheduler::batch::{BatchPolicy, OrderingPolicy};
@@ -130,14 +121,14 @@ impl SiblingFailurePolicy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPolicy {
-    /// Maximum of calls at once, 1 to [`PARALLEL_MAX`]; calls that wait for an approval or for another call count.
+    /// 1 to [`PARALLEL_MAX`]; calls that wait for an approval or another call count.
     pub max_parallel: usize,
     pub ordering: OrderingPolicy,
     pub yields: YieldPolicy,
     /// Effect of an interruption by the user on running calls (AT-SCHED-05). Those that have not started never do.
     pub interrupt: InterruptBehavior,
     pub siblings: SiblingFailurePolicy,
-    /// The policy of a tool's own interface applies too.
+    /// A tool's own policy applies too.
     pub context_modifiers: ContextModifierPolicy,
 }
 
@@ -155,10 +146,8 @@ impl Default for BatchPolicy {
 }
 
 impl BatchPolicy {
-    /// The `tool_scheduler_policy` (AT-OBJ-12), with what it says beside its fields (AT-N-17). Its id is the same for the same
-    /// policy.
-    ///
-    /// `locks` are those that the tools of its calls declare.
+    /// The `tool_scheduler_policy` (AT-OBJ-12) with details beside its fields (AT-N-17); same id for same policy.
+    /// `locks` are the ones that its tools declare.
     pub fn record(&self, locks: &[ResourceLock]) -> Value {
         let mut record = json!({
             "schema_version": SchemaVersion::CURRENT,
@@ -193,7 +182,7 @@ impl BatchPolicy {
         record
     }
 
-    /// How many calls are in progress at once.
+    /// Calls in progress at once.
     pub fn at_once(&self) -> usize {
         if self.ordering == OrderingPolicy::Serial {
             1

@@ -1,24 +1,20 @@
-//! The order in which the progress and the results of a batch are handed out.
+//! The output order of a batch's progress and results.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::YieldPolicy;
 
-/// One thing that is handed out, with the index of its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutletItem<E, R> {
     Event(usize, E),
     End(usize, R),
 }
 
-/// Holds what is not handed out yet. What it holds is bounded, because a batch and the events and the result of a call
-/// are.
+/// Pending output, bounded because a batch and each call's events and result are.
 #[derive(Debug)]
 pub struct BatchOutlet<E, R> {
     yields: YieldPolicy,
-    /// The first call whose result was not handed out.
     next: usize,
-    /// By call: its events, and its result once it has ended.
     held: BTreeMap<usize, (Vec<E>, Option<R>)>,
     ready: VecDeque<OutletItem<E, R>>,
 }
@@ -33,7 +29,6 @@ impl<E, R> BatchOutlet<E, R> {
         }
     }
 
-    /// Takes an event of the call `at`.
     pub fn event(&mut self, at: usize, event: E) {
         if self.yields != YieldPolicy::AllOrdered || at <= self.next {
             self.ready.push_back(OutletItem::Event(at, event));
@@ -42,7 +37,6 @@ impl<E, R> BatchOutlet<E, R> {
         }
     }
 
-    /// Takes the end of the call `at`.
     pub fn end(&mut self, at: usize, end: R) {
         if self.yields == YieldPolicy::UnorderedStreaming {
             self.ready.push_back(OutletItem::End(at, end));
@@ -60,7 +54,6 @@ impl<E, R> BatchOutlet<E, R> {
         }
     }
 
-    /// The next thing that may be handed out.
     pub fn take(&mut self) -> Option<OutletItem<E, R>> {
         self.ready.pop_front()
     }
@@ -74,7 +67,7 @@ impl<E, R> BatchOutlet<E, R> {
 mod tests {
     use super::*;
 
-    /// The outputs when call 1 is faster than call 0: at each step, as `+1` for its progress and `=1` for its end.
+    /// Outputs when call 1 is faster than call 0: `+1` for progress, `=1` for the end.
     fn handed_out(yields: YieldPolicy) -> [String; 7] {
         let mut outlet: BatchOutlet<(), ()> = BatchOutlet::new(yields);
         ["+0", "+1", "=1", "+2", "+0", "=0", "=2"].map(|step| {

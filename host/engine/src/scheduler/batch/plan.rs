@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Maximum number of calls in a batch.
 pub const CALLS_MAX: usize = 1_000;
-/// Maximum length of the id of a call, in bytes.
 pub const ID_BYTES_MAX: usize = 256;
 
-/// Why calls are no batch. `at` is the index of the call at fault; ids are quoted, and so contain no control characters.
+/// Reason why calls are no batch. `at` is the faulty call's index; ids are quoted, and so contain no control
+/// characters.
 ///
 /// ```
 /// use toolcell_engine::scheduler::batch::BatchPlan;
@@ -41,7 +40,6 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The index of the call at fault.
     pub fn at(&self) -> usize {
         match self {
             Self::TooManyCalls { at }
@@ -53,10 +51,9 @@ impl PlanError {
     }
 }
 
-/// Maximum number of ids in the message about a cycle.
 const SHOWN_MAX: usize = 10;
 
-/// Which calls of a batch depend on which, by index.
+/// Dependencies in a batch, by index.
 ///
 /// ```
 /// use toolcell_engine::scheduler::batch::BatchPlan;
@@ -69,16 +66,11 @@ const SHOWN_MAX: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub struct BatchPlan {
     needs: Vec<BTreeSet<usize>>,
-    /// The calls that depend on each.
     dependents: Vec<Vec<usize>>,
 }
 
 impl BatchPlan {
-    /// Plans calls: the id of each, and the ids that it depends on.
-    ///
-    /// # Errors
-    ///
-    /// Too many calls, and ids that are too long, known already, unknown, or that wait for each other.
+    /// Takes ids and dependencies. Fails for too many calls, and ids that are too long, repeated, unknown, or cyclic.
     pub fn new<'a>(
         calls: impl IntoIterator<Item = (&'a str, &'a [String])>,
     ) -> Result<Self, PlanError> {
@@ -146,27 +138,22 @@ impl BatchPlan {
         }
     }
 
-    /// The number of calls.
     pub fn len(&self) -> usize {
         self.needs.len()
     }
 
-    /// Returns whether there is no call.
     pub fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
 
-    /// How many calls `at` depends on.
     pub(super) fn needs_of(&self, at: usize) -> usize {
         self.needs.get(at).map_or(0, BTreeSet::len)
     }
 
-    /// The calls that depend on `at`, without those that do so through others.
     pub(super) fn dependents_of(&self, at: usize) -> &[usize] {
         self.dependents.get(at).map_or(&[], Vec::as_slice)
     }
 
-    /// Calls each of which depends on the next, and the last on the first; `None` if there are none.
     fn cycle(&self) -> Option<Vec<usize>> {
         let mut open: Vec<usize> = self.needs.iter().map(BTreeSet::len).collect();
         let mut free: Vec<usize> = (0..self.len())

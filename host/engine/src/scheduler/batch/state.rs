@@ -1,4 +1,4 @@
-//! Tracks which calls may start, and how the end of one affects the others.
+//! Tracks startable calls and effects of ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,23 +6,18 @@ use toolcell_spec::AbortReason;
 
 use super::{BatchPlan, BatchPolicy, SiblingFailurePolicy};
 
-/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchStep {
-    /// Start this call.
     Start(usize),
-    /// End this call without starting it. It counts as ended from here on.
+    /// Ends the call without starting it; it counts as ended.
     Discard(usize, SkipCause),
-    /// Cancel this call, which runs.
     Cancel(usize, AbortReason),
 }
 
-/// Why a call does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipCause {
-    /// This call failed, and not because of another one.
+    /// Not because of another call.
     Failed(usize),
-    /// The batch was interrupted.
     Interrupted(AbortReason),
 }
 
@@ -33,25 +28,22 @@ enum SlotStatus {
     Ended,
 }
 
-/// The progress of a batch: pure, so that what it decides depends on the order of the ends alone.
+/// Progress of a batch: pure, so that decisions depend on the order of ends alone.
 #[derive(Debug)]
 pub struct BatchState {
     plan: BatchPlan,
     siblings: SiblingFailurePolicy,
     at_once: usize,
     statuses: Vec<SlotStatus>,
-    /// For each call, how many that it depends on have not ended.
+    /// Unended dependencies of each call.
     open: Vec<usize>,
     running: usize,
     left: usize,
-    /// The waiting calls whose dependencies have ended.
+    /// Waiting calls without open dependencies.
     ready: BTreeSet<usize>,
-    /// Those of them that were not asked for yet.
     fresh: Vec<usize>,
-    /// The waiting calls that will not start.
     doomed: BTreeMap<usize, SkipCause>,
     cancels: VecDeque<BatchStep>,
-    /// `true` if a failure has canceled all siblings.
     siblings_canceled: bool,
 }
 
@@ -80,12 +72,11 @@ impl BatchState {
         }
     }
 
-    /// Returns whether every call has ended.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }
 
-    /// The next step; `None` until another call ends. Calls start in their order.
+    /// `None` until another call ends. Calls start in order.
     pub fn next_step(&mut self) -> Option<BatchStep> {
         if let Some(cancel) = self.cancels.pop_front() {
             return Some(cancel);
@@ -108,14 +99,13 @@ impl BatchState {
         Some(BatchStep::Start(at))
     }
 
-    /// The calls that have become ready since the last time, and do not start yet because so many run as may at once.
+    /// Newly ready calls held by the limit on running calls.
     pub fn newly_held(&mut self) -> Vec<usize> {
         let mut held = std::mem::take(&mut self.fresh);
         held.retain(|at| self.ready.contains(at));
         held
     }
 
-    /// A call that was started has ended.
     pub fn ended(&mut self, at: usize, failed: bool) {
         if self.is(at, SlotStatus::Running) {
             self.running -= 1;
@@ -123,7 +113,7 @@ impl BatchState {
         }
     }
 
-    /// No call starts from here on; `cancels`: those that run are canceled.
+    /// No more calls start; with `cancels`, running ones are canceled.
     pub fn interrupt(&mut self, reason: AbortReason, cancels: bool) {
         self.stop(SkipCause::Interrupted(reason));
         if cancels {
@@ -131,7 +121,6 @@ impl BatchState {
         }
     }
 
-    /// Ends the call `at`. `root`: the call at fault, if it failed.
     fn settle(&mut self, at: usize, root: Option<usize>) {
         self.set(at, SlotStatus::Ended);
         self.left -= 1;
@@ -167,7 +156,6 @@ impl BatchState {
         }
     }
 
-    /// Lets no further call start.
     fn stop(&mut self, cause: SkipCause) {
         (0..self.statuses.len()).for_each(|at| self.doom(at, cause));
     }

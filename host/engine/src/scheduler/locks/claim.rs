@@ -1,39 +1,32 @@
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of folders in one list of a claim. A call can name many; their common folder is claimed then, so that
-/// comparing claims stays cheap.
+/// A call can name many folders; then their common folder is claimed, so that comparing stays cheap.
 pub(super) const FOLDERS_MAX: usize = 32;
 
-/// How a call uses the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkUse {
     #[default]
     None,
-    /// Its requests change nothing.
     Reads,
-    /// Its requests may change something elsewhere.
     Changes,
 }
 
-/// Resources that one call can reach and other calls can notice.
+/// Resources that a call can reach and others can notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceClaim {
-    /// Canonical folders, sorted, none inside another.
+    /// Canonical, sorted, none inside another.
     reads: Vec<Arc<Path>>,
-    /// The same, for folders that the call may change.
     writes: Vec<Arc<Path>>,
     network: NetworkUse,
     /// `Some` if the call can change the context of its caller; `true`: beside no other that can.
     context: Option<bool>,
     /// Resources that the tool's calls share, by name; `true`: the call runs beside no other that uses it.
     named: Vec<(Arc<str>, bool)>,
-    /// `true` if the call must run alone.
     alone: bool,
 }
 
 impl ResourceClaim {
-    /// The claim of a call that reads and writes these canonical folders.
     pub fn new<'a>(
         reads: impl Iterator<Item = &'a Path>,
         writes: impl Iterator<Item = &'a Path>,
@@ -47,7 +40,7 @@ impl ResourceClaim {
         }
     }
 
-    /// The same claim, of a call that can change its caller's context: beside others that can, unless `serial`.
+    /// For a call that can change its caller's context, beside others unless `serial`.
     #[must_use]
     pub fn in_context(self, serial: bool) -> Self {
         Self {
@@ -56,8 +49,6 @@ impl ResourceClaim {
         }
     }
 
-    /// The same claim, of a call that also uses these resources of the tool's own, by name; `true`: beside no other that
-    /// does.
     #[must_use]
     pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
@@ -69,7 +60,6 @@ impl ResourceClaim {
         self
     }
 
-    /// The claim of a call that runs beside no other.
     pub fn alone() -> Self {
         Self {
             alone: true,
@@ -77,7 +67,7 @@ impl ResourceClaim {
         }
     }
 
-    /// Returns whether no other call can notice a call with this claim.
+    /// Returns whether no other call can notice this one.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -124,7 +114,7 @@ impl ResourceClaim {
     }
 }
 
-/// Sorts `folders`, without those that lie in another one; more than [`FOLDERS_MAX`] become the folder that holds all.
+/// Sorts, drops nested folders; more than [`FOLDERS_MAX`] become their common folder.
 fn outermost<'a>(folders: impl Iterator<Item = &'a Path>) -> Vec<Arc<Path>> {
     let mut all: Vec<&Path> = folders.collect();
     all.sort_unstable();

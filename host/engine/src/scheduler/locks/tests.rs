@@ -18,7 +18,6 @@ fn using(network: NetworkUse, reads: &[&str], writes: &[&str]) -> ResourceClaim 
     )
 }
 
-/// Random numbers below what is asked for, always the same ones.
 fn picks(seed: u64) -> impl FnMut(usize) -> usize {
     let mut random = seed;
     move |below: usize| {
@@ -37,7 +36,6 @@ fn near(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// `true` if a call with the second claim waits while one with the first claim runs.
 fn waits(one: &ResourceClaim, other: &ResourceClaim, callers: [&str; 2]) -> bool {
     let locks = ResourceLocks::default();
     let [first, second] = callers.map(|caller| locks.turn(None, Some(caller)));
@@ -271,7 +269,6 @@ async fn a_change_goes_on_when_all_earlier_calls_of_its_line_are_gone() {
     assert!(writer.begin());
 }
 
-/// The order in which calls of these callers run that all want one folder.
 fn served(callers: &[&str]) -> Vec<usize> {
     let locks = ResourceLocks::default();
     let first = locks.turn(None, Some("first"));
@@ -522,22 +519,18 @@ fn a_long_queue_costs_each_call_little() {
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }
 
-/// A call of the random test.
 struct Known {
     turn: QueueTurn,
     caller: usize,
     claim: Option<ResourceClaim>,
-    /// `Some` while it waits to be told that its turn has come.
     news: Option<Arc<Notify>>,
 }
 
 impl Known {
-    /// Waits for its turn, as [`QueueTurn::come`] does.
     fn await_turn(&mut self) {
         self.news = self.turn.locks.queue().news(self.turn.id);
     }
 
-    /// Checks that the call was told, if it may run.
     #[track_caller]
     fn hear(&mut self) {
         let may_run = !self.turn.locks.queue().is_blocked(self.turn.id);
@@ -549,7 +542,6 @@ impl Known {
     }
 }
 
-/// Fails if calls run together that could disturb each other.
 #[track_caller]
 fn never_meet(calls: &[Known]) {
     let running: Vec<(&ResourceClaim, usize)> = calls
@@ -563,7 +555,6 @@ fn never_meet(calls: &[Known]) {
     }
 }
 
-/// Random calls come, are decided on, get a place, run and end; at each step, what runs is compared with the rule.
 #[test]
 fn no_two_calls_that_meet_ever_run_together_and_all_of_them_run() {
     let claims = [

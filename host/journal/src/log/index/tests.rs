@@ -3,7 +3,7 @@ use toolcell_spec::InvocationId;
 
 use super::*;
 
-/// How SQLite finds the rows of a query: one line for each table that it reads.
+/// One line for each table that SQLite reads.
 fn plan(index: &Connection, sql: &str, parameters: &[&str]) -> Vec<String> {
     let mut plan = index.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let rows = plan

@@ -1,4 +1,4 @@
-//! What others did to a log, and how it is found.
+//! Damage of a log, and how it is found.
 
 use std::fs;
 
@@ -49,7 +49,6 @@ async fn the_index_is_made_again_and_knows_lines_that_are_gone() {
     assert_eq!(damage.what, "the lines after it were removed");
 }
 
-/// Removes the last `count` lines of the first segment.
 fn cut(folder: &TempDir, count: usize) {
     let path = segment::path(&folder.path().join("calls"), 1);
     let text = fs::read_to_string(&path).unwrap();
@@ -232,7 +231,7 @@ async fn a_file_with_the_highest_number_is_found_and_the_check_ends() {
     );
 }
 
-/// A line behind a changed one can be one of another place.
+/// Such a line can be one of another place.
 #[test]
 fn what_a_segment_says_of_removed_ones_behind_a_changed_line_does_not_count() {
     let folder = tempfile::tempdir().unwrap();

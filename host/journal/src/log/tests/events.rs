@@ -1,4 +1,4 @@
-//! Events on record: of calls that run, that ended, and that were killed.
+//! Events on record of running, ended and killed calls.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use toolcell_spec::{EventType, InvocationId, ToolEvent};
 
 use super::{files, log, remove, remove_database, running};
 
-/// Events of the call `id`, as its trail would have them.
 fn events<const N: usize>(id: InvocationId, types: [EventType; N]) -> [ToolEvent; N] {
     let source: Arc<str> = "toolcell/test".into();
     types.map(|of| ToolEvent {
@@ -19,7 +18,7 @@ fn events<const N: usize>(id: InvocationId, types: [EventType; N]) -> [ToolEvent
     })
 }
 
-/// Reads on: the numbers and types of events, and how many were missed.
+/// Numbers and types, and missed events.
 fn read(reader: &mut EventReader) -> (Vec<(u64, EventType)>, Vec<u64>) {
     let mut seen = Vec::new();
     let mut missed = Vec::new();
@@ -162,8 +161,7 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     assert_eq!(read(&mut reader), (types(5), vec![4]));
 }
 
-/// A reader that waits for the index must not take a segment that came meanwhile for one that is gone: its events would
-/// be numbered again.
+/// A reader waiting for the index must not take a new segment for one that is gone: its events would be numbered again.
 #[test]
 fn readers_that_update_the_index_at_once_number_each_event_once() {
     const READERS: usize = 6;

@@ -129,7 +129,7 @@ async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_mi
     assert_eq!(damage.what, "the file was removed");
 }
 
-/// The ends of many calls can make a segment larger than what is read of it at once.
+/// Ends of many calls can make a segment larger than one read.
 #[tokio::test]
 async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,13 +167,11 @@ async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
 }
 
-/// A call of another process, which takes over what the last one left.
 async fn start_again(folder: &TempDir) {
     start(&log(folder, LogSettings::default()), "b").await;
     assert_eq!(files(folder), [1, 2]);
 }
 
-/// Says that a segment was last written so many hours ago.
 fn written(folder: &TempDir, number: u64, hours: u64) {
     let path = segment::path(&folder.path().join("calls"), number);
     let time = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
@@ -247,14 +245,12 @@ async fn what_is_turned_off_writes_nothing() {
     assert!(!folder.path().join("calls").exists());
 }
 
-/// A call whose lines take more than a megabyte.
 fn large(tool: &str) -> ToolInvocation {
     let mut call = running(tool);
     call.model_input = Arc::new(json!("x".repeat(1 << 20)));
     call
 }
 
-/// Starts `call` and ends it, under a new id.
 async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     call.invocation_id = InvocationId::new();
     log.started(Start::new(call.clone(), false), true)
@@ -265,7 +261,6 @@ async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     settle(log);
 }
 
-/// Waits until no thread removes segments.
 fn settle(log: &CallLog) {
     while log.0.upkeep.is_pruning() {
         std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! What a full log loses, and how often it has large arguments.
+//! Losses of a full log, and how often it has large arguments.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use toolcell_spec::{
 
 use super::{files, log, remove_database, running, settle};
 
-/// A call of `caller` with arguments of so many bytes.
 fn call(caller: &str, bytes: usize) -> ToolInvocation {
     let mut call = running("tool");
     call.actor_ref = Some(caller.to_owned());
@@ -25,7 +24,6 @@ fn call(caller: &str, bytes: usize) -> ToolInvocation {
     call
 }
 
-/// Writes the start of `call`, and its end. Returns its id.
 async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
     log.started(Start::new(call.clone(), false), true)
         .await

@@ -1,5 +1,5 @@
-//! CBOR (RFC 8949), in which ACT carries arguments and results, and the JSON for it: bytes are `{"$bytes": BASE64}`, and
-//! another key that begins with `$` gets one more.
+//! CBOR (RFC 8949) of ACT's arguments and results, as JSON: bytes are `{"$bytes": BASE64}`, and another key that begins
+//! with `$` gets one more.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,16 +14,14 @@ use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Number, Value};
 use toolcell_spec::JSON_VALUES_MAX;
 
-/// The only key of an object that is a byte string.
 const BYTES: &str = "$bytes";
-/// Maximum depth of a value, as in JSON.
 const DEPTH_MAX: usize = 120;
 
-/// Encodes arguments, deterministically: the keys of a map in the order of their encodings, numbers in their shortest form.
+/// Deterministic: keys in the order of their encodings, numbers in their shortest form.
 ///
 /// # Errors
 ///
-/// An object `{"$bytes": ..}` that does not hold base64, and two keys that are the same once they are unescaped.
+/// An object `{"$bytes": ..}` without base64, and two keys that are the same once unescaped.
 pub(super) fn from_json(value: &Value) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     ciborium::into_writer(&CborEncoder(value), &mut bytes).map_err(|error| match error {
@@ -33,11 +31,11 @@ pub(super) fn from_json(value: &Value) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Decodes one value, which must be all of `bytes`. Tags are left out.
+/// Decodes one value, without tags.
 ///
 /// # Errors
 ///
-/// Bytes that are not one CBOR value, that nest too deeply, hold too many values, or hold what JSON cannot.
+/// `bytes` that are not one value, nest too deeply, hold too many values, or hold what JSON cannot.
 pub(super) fn to_json(bytes: &[u8]) -> Result<Value, String> {
     let mut rest = bytes;
     let decoded: Result<DecodedValue, de::Error<_>> =
@@ -125,8 +123,7 @@ impl<'de> Deserialize<'de> for DecodedValue {
     }
 }
 
-/// Decodes one value, of which `left` may come. A value takes more memory than bytes: without a limit, 8 MiB of empty
-/// arrays become half a gigabyte.
+/// `left` values may come: without a limit, 8 MiB of empty arrays become half a gigabyte.
 #[derive(Clone, Copy)]
 struct ValueDecoder<'b> {
     left: &'b Cell<usize>,
@@ -224,7 +221,6 @@ impl<'de> Visitor<'de> for ValueDecoder<'_> {
         Ok(object.into())
     }
 
-    /// A tagged value.
     fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
         let (_, access): (IgnoredAny, _) = tagged.variant()?;
         access.newtype_variant_seed(self)

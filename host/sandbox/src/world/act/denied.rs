@@ -1,11 +1,11 @@
-//! Imports that an ACT component may have, and that always refuse: raw secrets, and an approval of its own making. The
-//! functions exist, so that a component that can do without them runs.
+//! Imports that always refuse: raw secrets, and an approval of the component's own making. They exist, so that a
+//! component that can do without them runs.
 
 use wasmtime::component::{Accessor, Linker, Val};
 
 use crate::state::StoreState;
 
-/// Links `act:credentials/store`. It would hand out the values of secrets; here they go into requests that the host sends.
+/// `act:credentials/store` would hand out the values of secrets; here they go into requests that the host sends.
 pub(crate) fn link_credentials(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let error = || Val::Result(Err(Some(Box::new(Val::Variant("denied".to_owned(), None)))));
     let why = "a secret was not handed out: toolcell puts secrets into the requests that it sends, and shows none to a tool";
@@ -15,7 +15,7 @@ pub(crate) fn link_credentials(linker: &mut Linker<StoreState>) -> wasmtime::Res
     Ok(())
 }
 
-/// Links `act:consent/consent-authority`. What a call may do is decided before it starts.
+/// `act:consent/consent-authority`: the host decides before a call starts.
 pub(crate) fn link_consent(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let answer = || Val::Enum("deny".to_owned());
     let why = "an action was denied: no rule of toolcell covers the actions that only the tool itself can see";
@@ -28,7 +28,6 @@ pub(crate) fn link_consent(linker: &mut Linker<StoreState>) -> wasmtime::Result<
     )
 }
 
-/// Defines an asynchronous function that answers the same each time, and says why in the log.
 fn deny(
     linker: &mut Linker<StoreState>,
     interface: &str,
@@ -63,7 +62,6 @@ mod tests {
     use crate::engine::{Concurrency, EnginePair};
     use crate::limiter::charging;
 
-    /// A component that imports a function, calls it with zeros, and returns this of the answer.
     fn asking(
         import: &str,
         function: &str,

@@ -9,21 +9,14 @@ use super::section::ActSection;
 use super::types::{ActMetadata, ToolDefinition, value};
 use crate::world::foreign_tool::{self, ForeignTool, LeftOut};
 
-/// Maximum number of tools, as in a toolkit. Naming many tools that have one name takes the square of their number.
+/// Naming many tools that have one name takes the square of their number.
 const TOOLS_MAX: usize = 256;
-/// Maximum size of the schemas of all tools together, in bytes. Parsed, they take many times as much memory.
+/// Limit of all tools together. Parsed, schemas take many times as much memory.
 const SCHEMAS_BYTES_MAX: usize = 1 << 20;
-/// Maximum length of a tool's own name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
-/// `source` of the mapping that keeps a tool's own name.
 const SOURCE: &str = "act";
 
-/// Returns the toolkit, as JSON text. `section` is what the component says of itself in its file, `imports` is what it can
-/// ask the host for, and `namespace` was written into it.
-///
-/// # Errors
-///
-/// A component with too many tools, with too much of their schemas, or of which no tool can be offered.
+/// Fails for too many tools, too large schemas, or no tool that can be offered.
 pub(super) fn toolkit(
     tools: Vec<ToolDefinition>,
     section: Option<&ActSection>,
@@ -65,7 +58,7 @@ pub(super) fn toolkit(
     ))
 }
 
-/// Refuses a list that would cost the host too much. No limit of the guest ends what the host does with its list.
+/// No limit of the guest ends what the host does with its list.
 fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
     if tools.len() > TOOLS_MAX {
         return Err(format!(
@@ -85,7 +78,7 @@ fn bounded(tools: &[ToolDefinition]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the tool as it is declared, or why it cannot be offered.
+/// The error says why the tool cannot be offered.
 fn offer(
     tool: ToolDefinition,
     name: String,
@@ -137,8 +130,8 @@ fn timeout(metadata: &ActMetadata) -> Option<u64> {
         .filter(|ms| *ms > 0)
 }
 
-/// A tool's access: the component's imports, limited by its section. Without a section at most the network, because
-/// language runtimes import files even for pure code.
+/// The component's imports, limited by its section; without one at most the network, because language runtimes import
+/// files even for pure code.
 fn access(section: Option<&ActSection>, imports: &[String], read_only: bool) -> Vec<AccessKind> {
     let imported = |start: &str| imports.iter().any(|import| import.starts_with(start));
     let declared = section.map_or(&[AccessKind::Network][..], |section| &section.access);
@@ -150,7 +143,7 @@ fn access(section: Option<&ActSection>, imports: &[String], read_only: bool) -> 
     wanted.copied().collect()
 }
 
-/// The component's own names of the tools that a toolkit names differently.
+/// Names that the toolkit changed.
 pub(super) fn own_names(toolkit: &str) -> HashMap<String, String> {
     foreign_tool::mapped(toolkit, SOURCE, "name")
 }

@@ -1,5 +1,4 @@
-//! Components of ACT (actcore.dev): `act:tools@0.1.0` and `@0.2.0`, whose functions are asynchronous, with arguments in CBOR
-//! and results of events.
+//! Components of ACT (actcore.dev): `act:tools@0.1.0` and `@0.2.0`.
 
 mod cbor;
 mod denied;
@@ -33,7 +32,7 @@ use types::{ActError, ActMetadata, ListToolsResponse, ToolEvent, ToolResult};
 
 pub(super) use denied::{link_consent, link_credentials};
 
-/// Interfaces of which an ACT component exports one.
+/// An ACT component exports one of them.
 pub(super) const PROVIDERS: [&str; 2] = [
     "act:tools/tool-provider@0.2.0",
     "act:tools/tool-provider@0.1.0",
@@ -48,7 +47,7 @@ pub(super) struct ActWorld {
     list_tools: ComponentExportIndex,
     call_tool: ComponentExportIndex,
     sessions: Option<SessionExports>,
-    /// The component's own names of tools that have another one here.
+    /// Names of tools that have another one here.
     own_names: HashMap<String, String>,
 }
 
@@ -76,7 +75,6 @@ impl ActWorld {
         })
     }
 
-    /// Calls a tool, and returns all events of its result.
     async fn events(
         &self,
         store: &mut Store<StoreState>,
@@ -103,7 +101,6 @@ impl ActWorld {
     }
 }
 
-/// Passes an event of a stream on: as progress, or as a partial result.
 fn seen(state: &mut StoreState, event: &ToolEvent) {
     let ToolEvent::Content(part) = event else {
         return;
@@ -117,7 +114,6 @@ fn seen(state: &mut StoreState, event: &ToolEvent) {
     }
 }
 
-/// Finds a function of an exported interface, with these types.
 fn function<Params, Results>(
     instance: &InstancePre<StoreState>,
     interface: &ComponentExportIndex,
@@ -140,7 +136,7 @@ where
 }
 
 impl ComponentWorld for ActWorld {
-    /// Calls `list-tools` in an instance with an empty world, and combines it with the section `act:component`.
+    /// Combines `list-tools`, in an empty world, with the section `act:component`.
     fn describe<'a>(
         &'a self,
         FirstLoad {

@@ -12,11 +12,9 @@ use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, Par
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::world::answer;
 
-/// Maximum length of the text of a progress update, in characters, for one line on a screen.
 const PROGRESS_CHARS_MAX: usize = 1_000;
 const OPAQUE: &str = "application/octet-stream";
 
-/// One part of a result, converted.
 #[derive(Debug, PartialEq)]
 pub(super) enum ResultPart {
     Block(Content),
@@ -24,7 +22,7 @@ pub(super) enum ResultPart {
     Data(Value),
 }
 
-/// Makes the outcome of all events. An error is the last one, and what came before it is kept.
+/// An error is the last event; what came before it is kept.
 pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
     let mut parts = ResultParts::default();
     let mut failure = None;
@@ -48,19 +46,16 @@ pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
     }
 }
 
-/// The failure of a call whose arguments cannot be handed over.
 pub(super) fn invalid_arguments(why: String) -> Outcome {
     let code = ErrorCode::ArgumentsNotEncodable.as_str();
     answer::failure(ErrorClass::InvalidArguments, code, why)
 }
 
-/// The parts of a result. The values of at most one part are kept, because the values of many parts have no common
-/// limit, and take up to 30 times as much memory as their bytes.
+/// Keeps the values of at most one part, because many parts have no common limit, and take up to 30 times as much
+/// memory as their bytes.
 #[derive(Default)]
 struct ResultParts {
-    /// The only part so far.
     only: Option<ResultPart>,
-    /// All parts, once there are several.
     blocks: Vec<Content>,
 }
 
@@ -111,7 +106,7 @@ fn exactly(text: &str) -> Result<Value, String> {
     read_json(text, JSON_VALUES_MAX).and_then(|value| check_numbers(text).map(|()| value))
 }
 
-/// Makes a piece of a part, by its media type. What is not of that type, or has none, is a file.
+/// A part that is not of its media type, or has none, is a file.
 pub(super) fn piece(part: ContentPart) -> ResultPart {
     let mime = part.mime_type.unwrap_or_default();
     let essence = mime
@@ -155,7 +150,7 @@ pub(super) fn piece(part: ContentPart) -> ResultPart {
     })
 }
 
-/// The progress that a part reports; `None` if it is a part of the result.
+/// `None` if the part belongs to the result.
 pub(super) fn progress(part: &ContentPart) -> Option<ToolProgress> {
     let done = value(&part.metadata, "std:progress")?.as_f64()?;
     let total = value(&part.metadata, "std:progress-total").and_then(|total| total.as_f64());

@@ -1,32 +1,28 @@
-//! The custom section `act:component`: the name of a component, and the most that it says it may ask for.
+//! The custom section `act:component`: the name of a component, and the most that it may ask for.
 
 use serde_json::{Map, Value};
 use toolcell_spec::AccessKind;
 
 use super::cbor;
 
-/// Name of the section.
 pub(super) const NAME: &str = "act:component";
 
-/// The classes of capabilities that have a grant here. For others there is none, so that they stay closed.
+/// Classes of capabilities that have a grant here; others stay closed.
 const FILES: &str = "wasi:filesystem";
 const HTTP: &str = "wasi:http";
 
-/// Maximum number of patterns for hosts: as many as a profile may have.
+/// A profile may have as many.
 const PATTERNS_MAX: usize = 64;
 
-/// The parsed section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ActSection {
     pub(super) name: Option<String>,
-    /// Its access: files, and the network.
     pub(super) access: Vec<AccessKind>,
-    /// The requests that it may ask for, as a profile names them.
     pub(super) network_scope: Option<String>,
 }
 
 impl ActSection {
-    /// Reads the section's content. A constraint that this host does not know is an error, because it narrows.
+    /// An unknown constraint is an error, because it narrows.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let said = cbor::to_json(bytes).and_then(|value| match value.get("std") {
             None | Some(Value::Null) => Ok(Self::default()),
@@ -87,7 +83,7 @@ impl ActSection {
     }
 }
 
-/// The constraints of one class, which `allow` is another name of. A class that is declared without any asks for nothing.
+/// `allow` is another name for constraints; a class without any asks for nothing.
 fn constraints<'a>(
     capabilities: &'a Map<String, Value>,
     class: &str,
@@ -118,7 +114,6 @@ fn constraints<'a>(
         .ok_or_else(|| format!("the constraints of {class} are not a list of maps"))
 }
 
-/// Adds the requests that one constraint allows: patterns for each scheme and port.
 fn requests(constraint: &Map<String, Value>, patterns: &mut Vec<String>) -> Result<(), String> {
     only(constraint, &["host", "scheme", "methods", "ports"])?;
     let host = constraint
@@ -174,8 +169,7 @@ fn requests(constraint: &Map<String, Value>, patterns: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// The items of a list, as texts; `None` without a list. An empty list is an error, because it could mean everything or
-/// nothing.
+/// An empty list is an error, because it could mean everything or nothing.
 fn texts(
     constraint: &Map<String, Value>,
     field: &str,

@@ -1,5 +1,5 @@
-//! Sessions of an ACT component that has them: opened, used and closed in the one instance of a call. A call that needs a
-//! session gets one without arguments, because its caller has no place for them.
+//! Sessions of an ACT component: opened, used and closed in one call, without arguments, because its caller has no
+//! place for them.
 
 use serde_json::Value;
 use wasmtime::Store;
@@ -10,7 +10,6 @@ use super::{ActWorld, cbor, function};
 use crate::state::StoreState;
 
 const PROVIDER: &str = "act:sessions/session-provider@0.2.0";
-/// Key of the metadata that names the session of a call.
 const ID: &str = "std:session-id";
 
 type OpenParams<'a> = (&'a [(String, Vec<u8>)], &'a [(String, Vec<u8>)]);
@@ -21,13 +20,11 @@ pub(super) struct SessionExports {
     close: ComponentExportIndex,
 }
 
-/// `true` if the call failed because it had no session.
 pub(super) fn is_needed(events: &[ToolEvent]) -> bool {
     matches!(events, [ToolEvent::Error(error)] if error.kind == "std:session-not-found")
 }
 
 impl SessionExports {
-    /// Finds the functions of a component that has sessions.
     pub(super) fn find(instance: &InstancePre<StoreState>) -> wasmtime::Result<Option<Self>> {
         let Some(provider) = instance.component().get_export_index(None, PROVIDER) else {
             return Ok(None);
@@ -38,7 +35,6 @@ impl SessionExports {
         }))
     }
 
-    /// Calls a tool in a session of its own, and returns all events of its result.
     pub(super) async fn events(
         &self,
         act: &ActWorld,

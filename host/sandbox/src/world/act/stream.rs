@@ -1,5 +1,5 @@
-//! A result that comes as a stream. The host keeps all events until the stream ends, so their number and their size are
-//! bounded: a stream costs the guest nothing.
+//! A result as a stream. All events are kept until its end, so their number and size are bounded: a stream costs the
+//! guest nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,10 +12,8 @@ use super::types::ToolEvent;
 use crate::state::StoreState;
 use crate::trap::{EVENTS_MAX, ExceededLimit};
 
-/// Maximum number of events that are taken from the guest at once.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// Reads a stream to its end. `seen` is told of each event as it comes.
 pub(super) async fn collect(
     store: &mut Store<StoreState>,
     stream: StreamReader<ToolEvent>,
@@ -44,7 +42,6 @@ pub(super) async fn collect(
         .await?
 }
 
-/// Refuses a result with more events than one may have.
 pub(super) fn bounded(events: Vec<ToolEvent>) -> wasmtime::Result<Vec<ToolEvent>> {
     if events.len() > EVENTS_MAX {
         Err(ExceededLimit::Events.into())
@@ -53,7 +50,6 @@ pub(super) fn bounded(events: Vec<ToolEvent>) -> wasmtime::Result<Vec<ToolEvent>
     }
 }
 
-/// Takes events from the guest while there is room for them. The end of the stream drops it, and so closes `send`.
 struct EventConsumer {
     send: UnboundedSender<wasmtime::Result<ToolEvent>>,
     seen: fn(&mut StoreState, &ToolEvent),
@@ -62,7 +58,6 @@ struct EventConsumer {
 }
 
 impl EventConsumer {
-    /// Counts an event.
     fn count(&mut self, event: &ToolEvent) -> Result<(), ExceededLimit> {
         self.events_left = self
             .events_left
@@ -75,7 +70,6 @@ impl EventConsumer {
         Ok(())
     }
 
-    /// Takes what the guest offers now.
     fn take(
         &mut self,
         mut store: StoreContextMut<'_, StoreState>,

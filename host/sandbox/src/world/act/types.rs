@@ -1,5 +1,4 @@
-//! The types of `act:core@0.4.0`, `act:tools@0.1.0` and `@0.2.0`, and `act:sessions@0.2.0`. The two versions of
-//! `act:tools` have the same types.
+//! Types of `act:core@0.4.0`, `act:tools@0.1.0` and `@0.2.0` (the same in both), and `act:sessions@0.2.0`.
 
 use serde_json::Value;
 use wasmtime::component::{ComponentType, Lift, StreamReader};
@@ -14,7 +13,6 @@ pub(super) type ActMetadata = Vec<(String, Vec<u8>)>;
 pub(super) enum LocalizedString {
     #[component(name = "plain")]
     Plain(String),
-    /// A text for each language.
     #[component(name = "localized")]
     Localized(Vec<(String, String)>),
 }
@@ -82,7 +80,7 @@ pub(super) struct ActSession {
 }
 
 impl LocalizedString {
-    /// The English text, or the first one.
+    /// English, or else the first text.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Plain(text) => text,
@@ -100,7 +98,7 @@ impl LocalizedString {
 }
 
 impl ToolEvent {
-    /// Bytes that the event takes, more or less.
+    /// Bytes, approximately.
     pub(super) fn size(&self) -> usize {
         let metadata = |metadata: &ActMetadata| {
             metadata
@@ -141,7 +139,7 @@ impl ActError {
     }
 }
 
-/// The value of `key`, if there is one that JSON can hold.
+/// `None` also for a value that JSON cannot hold.
 pub(super) fn value(metadata: &ActMetadata, key: &str) -> Option<Value> {
     let (_, value) = metadata.iter().find(|(known, _)| known == key)?;
     cbor::to_json(value).ok()

@@ -1,5 +1,5 @@
-//! The files of a command: those that its caller gives are written into the scratch folder before it starts, and those that
-//! it leaves there become artifacts.
+//! The files of a command: the caller's are written into the scratch folder, and what it leaves there becomes
+//! artifacts.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -20,26 +20,22 @@ use crate::filesystem::FileRules;
 use crate::state::StoreState;
 use crate::trap::ExceededLimit;
 
-/// Maximum number of files that are looked at. Few of them can become artifacts.
+/// Few of them can become artifacts.
 const FILES_MAX: usize = 10_000;
-/// Bytes of a file that are copied at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The digest of each file that the caller gave, by its path: what the command did not change is not kept.
+/// Digests by path: what the command did not change is not kept.
 pub(super) type GivenFiles = Arc<HashMap<String, blake3::Hash>>;
 
-/// Files that a command left in its scratch folder.
 #[derive(Default)]
 pub(super) struct CommandFiles {
-    /// Paths of files, with the references of their artifacts.
     pub(super) kept: Vec<(String, String)>,
     /// Links, files with several names, and what has no name that could be shown.
     pub(super) left_out: u64,
-    /// Why a file was not kept.
     pub(super) problem: Option<String>,
 }
 
-/// Writes the files of the caller, within the quotas of the call. `Err` says why one cannot be written.
+/// Within the quotas of the call.
 pub(super) async fn write(
     state: &mut StoreState,
     files: Vec<(String, Bytes)>,
@@ -103,7 +99,7 @@ fn write_one(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .write_all(bytes)
 }
 
-/// Makes artifacts of what the command left in its scratch folder. The instance has ended: nothing that it opened is of use.
+/// The instance has ended: nothing that it opened is of use.
 pub(super) async fn keep(state: &mut StoreState, given: GivenFiles) -> CommandFiles {
     let Some(root) = state.scratch().map(Path::to_owned) else {
         return CommandFiles::default();
@@ -160,8 +156,7 @@ pub(super) async fn keep(state: &mut StoreState, given: GivenFiles) -> CommandFi
     made
 }
 
-/// Lists the regular files below `root` by their paths, and counts everything else. A link is not followed; nothing can put
-/// one in a folder's place, because the guest has ended and no other call sees the folder.
+/// Nothing can put a link in a folder's place, because the guest has ended and no other call sees the folder.
 fn find(root: &Path) -> (Vec<String>, u64) {
     let mut files = Vec::new();
     let mut left_out = 0_u64;
@@ -193,20 +188,15 @@ fn find(root: &Path) -> (Vec<String>, u64) {
     (files, left_out)
 }
 
-/// Outcome for one file.
 #[derive(Debug, PartialEq)]
 enum FileOutcome {
-    /// The reference of its artifact.
     Artifact(String),
-    /// The caller gave it, and has it.
     Unchanged,
     LeftOut,
 }
 
-/// One file that a command left.
 struct LeftFile {
     path: PathBuf,
-    /// Its path in the scratch folder.
     name: String,
     given: GivenFiles,
     rules: Arc<FileRules>,
@@ -244,8 +234,8 @@ impl LeftFile {
         }
     }
 
-    /// Opens the file; `None` if it is a link, or has several names: the others could lie in a folder whose files the call
-    /// must not read.
+    /// `None` for a link, and for a file with several names: the others could lie in a folder whose files the call must
+    /// not read.
     fn open(&self) -> io::Result<Option<File>> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = OpenOptions::new()
@@ -273,7 +263,6 @@ fn unreadable(error: &io::Error) -> ArtifactError {
     ArtifactError::Failed(format!("the host cannot read it: {}", error.kind()))
 }
 
-/// The media type that the extension of a file's name stands for.
 fn media_type(name: &str) -> &'static str {
     let extension = name
         .rsplit('/')

@@ -10,7 +10,6 @@ use super::name;
 use crate::world::foreign_tool::{self, ForeignTool, LeftOut};
 
 const NAMESPACE: &str = "command";
-/// The tool's name, for a command that has none.
 const NAME: &str = "run";
 
 const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are its arguments, `stdin` is its standard \
@@ -18,8 +17,7 @@ const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are 
     what it printed; the files that it makes in its working directory become artifacts. It reads other files only in \
     folders that were granted, by their full paths, and changes none there.";
 
-/// Returns the toolkit of a command, as JSON text. `namespace` was written into it, `name` is what it calls itself, and
-/// `left_out` are its functions.
+/// `namespace` was written into the command, `name` is its own name for itself, and `left_out` are its functions.
 pub(super) fn toolkit(
     namespace: Option<&str>,
     name: Option<&str>,
@@ -34,7 +32,7 @@ pub(super) fn toolkit(
     foreign_tool::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
 }
 
-/// The places of a toolkit of one tool that have its id, or begin with it.
+/// Places that have the tool's id, or begin with it.
 const IDS: [&str; 6] = [
     "/declarations/0/tool_id",
     "/declarations/0/interface_ref",
@@ -44,7 +42,7 @@ const IDS: [&str; 6] = [
     "/permission_profiles/0/permission_profile_id",
 ];
 
-/// The toolkit of a command without a name, with its file's name; `None` if it has one, or its file gives none.
+/// `None` if the command has a name, or its file gives none.
 pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
     let name = toolkit
@@ -134,7 +132,6 @@ fn output_schema() -> Value {
     })
 }
 
-/// Text, or bytes that need not be text.
 fn data() -> Value {
     json!({
         "anyOf": [

@@ -1,5 +1,4 @@
-//! The arguments of a call of a command. They were checked against the tool's schema; what that cannot say is checked here,
-//! before anything is written.
+//! The arguments of a call of a command, checked beyond its schema before anything is written.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +9,14 @@ use toolcell_spec::{ErrorCode, Refusal};
 
 use crate::wasi::CommandInput;
 
-/// Maximum number of arguments, of variables and of files.
 pub(super) const ARGS_MAX: usize = 1_024;
 pub(super) const ENV_MAX: usize = 256;
 pub(super) const FILES_MAX: usize = 256;
-/// Maximum size of all arguments and variables together, in bytes: the host copies them into the guest at once.
+/// Arguments and variables together: the host copies them into the guest at once.
 const WORDS_BYTES_MAX: usize = 1 << 20;
-/// Maximum size of a path, in bytes, and of each name in it: the limit of most file systems.
+/// Limits of most file systems, in bytes.
 pub(super) const PATH_BYTES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 255;
-/// Maximum number of names in a path.
 pub(super) const DEPTH_MAX: usize = 16;
 
 #[derive(Deserialize)]
@@ -60,7 +57,6 @@ impl InputData {
     }
 }
 
-/// Reads the arguments of a call of the command `name`.
 pub(super) fn process(name: &str, input: &str) -> Result<CommandInput, Refusal> {
     let InputArguments {
         args,
@@ -165,7 +161,7 @@ fn check_paths(files: &BTreeMap<String, InputData>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A path that leads nowhere but into the folder, on every system.
+/// The path must lead nowhere but into the folder, on every system.
 fn check_path(path: &str) -> Result<(), &'static str> {
     if path.len() > PATH_BYTES_MAX {
         return Err("the path is too long");

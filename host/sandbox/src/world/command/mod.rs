@@ -1,5 +1,5 @@
-//! Commands: components that export `wasi:cli/run`. Modules of WASI preview 1 become such components when they are
-//! compiled: see `adapt.rs`. A command is one tool, whose working directory is the scratch folder of the call.
+//! Commands: components that export `wasi:cli/run`. A command is one tool, whose working directory is the scratch
+//! folder of the call.
 
 mod command_files;
 mod declaration;
@@ -24,15 +24,14 @@ use crate::wasi::CommandInput;
 
 pub(super) use declaration::named_by;
 
-/// The start of the name of the export that makes a component a command: all versions of WASI 0.2 are compatible.
+/// Start of the export's name: all versions of WASI 0.2 are compatible.
 const RUN: &str = "wasi:cli/run@0.2.";
 
-/// `true` if a component with these exports is a command.
 pub(super) fn exported(exports: &[String]) -> bool {
     exports.iter().any(|name| name.starts_with(RUN))
 }
 
-/// `true` if the function `run` has the type of WASI. Otherwise each call would fail at its start.
+/// Each call would fail at its start with another type.
 fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
     let run = component
         .exports(engine)
@@ -53,7 +52,6 @@ fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
     plain && run.params().len() == 0 && !run.async_()
 }
 
-/// The functions of a component that runs as a command, and how to make tools of them.
 fn left_out(component: &Component) -> Vec<LeftOut> {
     const REASON: &str = "the component runs as a command; `toolcell wrap FILE --functions -o NEW` makes tools of its functions instead";
     let functions = ExportedFunctions::from_component(component)
@@ -74,7 +72,6 @@ impl CommandWorld {
         CommandPre::new(instance).map(Self)
     }
 
-    /// Runs the command, and returns its exit status.
     async fn run(&self, store: &mut Store<StoreState>) -> wasmtime::Result<i32> {
         let ended = async {
             let command = self.0.instantiate_async(&mut *store).await?;
@@ -92,7 +89,7 @@ impl CommandWorld {
 }
 
 impl ComponentWorld for CommandWorld {
-    /// Runs no code of the command: its tool is the same for all commands, but for the name.
+    /// Runs no code of the command: the tool is the same for all, but for the name.
     fn describe<'a>(&'a self, examined: FirstLoad<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let FirstLoad {

@@ -6,12 +6,10 @@ use toolcell_spec::dialect::sections::{component_name, module_name, own_module_n
 
 use crate::adapt;
 
-/// Length of the hash that cargo appends to the name of a program, in characters.
+/// Appended by cargo to the name of a program.
 const HASH_CHARS: usize = 16;
-/// Length of the digest of a component, in hexadecimal digits.
 const DIGEST_CHARS: usize = 64;
 
-/// Returns the name of the module or component `bytes`, without folder, extension and hash; `None` if it has none.
 pub(super) fn from_bytes(bytes: &[u8]) -> Option<String> {
     let named = if adapt::is_module(bytes) {
         own_module_name(bytes)
@@ -21,7 +19,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<String> {
     named.and_then(short)
 }
 
-/// Returns the name that the file `file` gives a program, likewise; `None` if it is named by a digest, as in a store.
+/// `None` for a file named by a digest, as in a store.
 pub(super) fn of_file(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let stem = name.strip_suffix(".wasm").unwrap_or(name);
@@ -29,7 +27,7 @@ pub(super) fn of_file(file: &Path) -> Option<String> {
     if is_digest { None } else { short(name) }
 }
 
-/// Most linkers write the name of the file that they make, such as `target/wc-0123456789abcdef.wasm`.
+/// Most linkers write a file name, such as `target/wc-0123456789abcdef.wasm`.
 fn short(name: &str) -> Option<String> {
     let file = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let stem = file.strip_suffix(".wasm").unwrap_or(file);

@@ -10,17 +10,15 @@ use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutpu
 use crate::bindings::tool::toolcell::tool::types::ErrorClass;
 use crate::world::answer;
 
-/// Bytes of the end of standard error that are in the message of a failure.
 const TAIL_BYTES: usize = 2_000;
 
-/// The outcome of a command that could not be given its files.
+/// Its files could not be given to the command.
 pub(super) fn not_started(why: String) -> Outcome {
     let code = ErrorCode::FilesNotWritten.as_str();
     answer::failure(ErrorClass::InvalidArguments, code, why)
 }
 
-/// The outcome of a command that ended with `status`. One that failed is partial, because what it printed and made may say
-/// why.
+/// A failed command is partial, because what it printed and made may say why.
 pub(super) fn outcome(
     status: i32,
     (stdout, stderr): (Vec<u8>, Vec<u8>),
@@ -76,7 +74,7 @@ pub(super) fn outcome(
     }
 }
 
-/// Text, or base64 of what is not UTF-8.
+/// Base64 of what is not UTF-8.
 fn data(bytes: Vec<u8>) -> Value {
     match String::from_utf8(bytes) {
         Ok(text) => Value::String(text),

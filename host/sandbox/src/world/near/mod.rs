@@ -1,5 +1,5 @@
-//! Tools of IronClaw: one tool, or several of a manifest in the component, which differ by a capability id in the
-//! context of the call.
+//! Tools of IronClaw: one, or several of a manifest in the component, which differ by a capability id in the call's
+//! context.
 
 mod records;
 
@@ -25,15 +25,13 @@ use crate::state::StoreState;
 
 use records::{HostFunctions, capabilities};
 
-/// Interface that every tool exports.
 pub(super) const INTERFACE: &str = "near:agent/tool@0.4.1";
 pub(super) const CONTRACT: &str = "near:agent@0.4.1";
-/// The interface through which it does anything beyond computing.
 const HOST: &str = "near:agent/host@";
 
 pub(super) struct NearWorld {
     component: SandboxedToolPre<StoreState>,
-    /// The capability id of each tool that has one, by the tool's name: it is the context of the tool's calls.
+    /// The id, by tool name, is the context of the tool's calls.
     capabilities: HashMap<String, String>,
 }
 
@@ -45,7 +43,6 @@ impl NearWorld {
         })
     }
 
-    /// Asks for the schema of the arguments and for the description, in an instance with an empty world.
     async fn ask(&self, examined: FirstLoad<'_>) -> Result<(String, String), Refusal> {
         let work = async |store: &mut Store<StoreState>| {
             let guest = self.component.instantiate_async(&mut *store).await?;
@@ -114,7 +111,6 @@ impl ComponentWorld for NearWorld {
     }
 }
 
-/// The component's imports from the host, by its type.
 fn imported(examined: FirstLoad<'_>) -> HostFunctions {
     let engine = examined.engine.wasmtime();
     let kind = examined.component.component_type();
@@ -130,7 +126,6 @@ fn imported(examined: FirstLoad<'_>) -> HostFunctions {
     imported
 }
 
-/// Reads the manifest of a component, if there is one.
 fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, Refusal> {
     let refused = |why: &str| {
         let message = format!(

@@ -9,16 +9,12 @@ use toolcell_spec::{AccessKind, JSON_VALUES_MAX, read_json};
 
 use crate::world::foreign_tool::{ForeignTool, LeftOut, mapped, names, namespace};
 
-/// Namespace of a tool without a manifest.
 pub(super) const NAMESPACE: &str = "near";
-/// Where the capability id of a tool is kept, in its declaration.
+/// The declaration keeps the capability id of a tool under it.
 const PROTOCOL: &str = "near:agent";
-/// Maximum size of a schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 1 << 20;
-/// Characters of the digest in the name of a tool that has no other.
 const DIGEST_CHARS: usize = 8;
 
-/// The functions of the host that a component imports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HostFunctions {
     http: bool,
@@ -48,7 +44,7 @@ impl HostFunctions {
     }
 }
 
-/// The only tool of the component `bytes`, which says nothing of itself but its arguments and what it does.
+/// The component says nothing of itself but its arguments and what it does.
 pub(super) fn single(
     bytes: &[u8],
     schema: &str,
@@ -76,7 +72,6 @@ pub(super) fn single(
     Ok(tool)
 }
 
-/// The name of the component, or of its code; if there is none, one that no other component has.
 fn name(bytes: &[u8]) -> String {
     let own = component_name(bytes)
         .or_else(|| module_name(bytes))
@@ -102,7 +97,6 @@ fn calls(any: bool) -> Vec<String> {
     }
 }
 
-/// The tools of a manifest, and those that it denies.
 pub(super) fn of_manifest(
     manifest: &Manifest,
     imported: HostFunctions,
@@ -153,7 +147,6 @@ pub(super) fn namespace_of(manifest: &Manifest) -> String {
     namespace(&manifest.id, NAMESPACE)
 }
 
-/// The capability ids of the tools of a toolkit, by their names.
 pub(super) fn capabilities(toolkit: &str) -> HashMap<String, String> {
     mapped(toolkit, PROTOCOL, "capability_id")
 }

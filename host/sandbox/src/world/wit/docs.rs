@@ -5,15 +5,14 @@ use toolcell_spec::dialect::sections;
 use toolcell_spec::dialect::wrapping::DOCS_SECTION;
 use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
-/// The versions of the section that this host reads.
 const VERSIONS: [u8; 2] = [0, 1];
 
-/// The documentation of a component; empty if it has none.
+/// Empty if the component has none.
 #[derive(Debug, Default)]
 pub(super) struct ComponentDocs(Value);
 
 impl ComponentDocs {
-    /// Reads the documentation of a component. A section of a later version counts as none.
+    /// A section of a later version counts as none.
     pub(super) fn read(component: &[u8]) -> Result<Self, String> {
         let Some((version, text)) =
             sections::custom(component, DOCS_SECTION)?.and_then(<[u8]>::split_first)
@@ -30,7 +29,6 @@ impl ComponentDocs {
         docs.map_err(|error| format!("cannot read its custom section `{DOCS_SECTION}`: {error}"))
     }
 
-    /// The documentation of a function; `interface` is its interface's name.
     pub(super) fn function(&self, interface: Option<&str>, name: &str) -> Option<&str> {
         let worlds = || {
             self.0
@@ -60,7 +58,7 @@ impl ComponentDocs {
     }
 }
 
-/// The documentation of one function, which version 0 writes as a text.
+/// Version 0 writes a function's documentation as a text.
 fn text(docs: &Value) -> Option<&str> {
     docs.as_str()
         .or_else(|| docs.get("docs")?.as_str())

@@ -9,36 +9,31 @@ use wasmtime::component::types::{
 use super::shape::{FunctionSignature, PARTS_MAX};
 use crate::world::foreign_tool::{self, LeftOut};
 
-/// Number of functions after which no more are read: a toolkit with so many is refused.
+/// A toolkit with so many functions is refused.
 const FUNCTIONS_MAX: usize = 257;
-/// Maximum number of functions that are remembered as left out.
 const LEFT_OUT_MAX: usize = 1_000;
 
-/// Functions that start a runtime, with the interface of each: componentize-qjs adds the first, componentize-py the second.
+/// Start a runtime: componentize-qjs adds the first, componentize-py the second.
 const HELPERS: [(Option<&str>, &str); 2] = [(None, "init"), (Some("exports"), "init")];
-/// Interfaces of WASI, which a host calls for purposes of its own.
 const WASI: &str = "wasi:";
 
-/// The functions of a component.
 #[derive(Debug, Default)]
 pub(in crate::world) struct ExportedFunctions {
     pub(in crate::world) functions: Vec<ExportedFunction>,
-    /// The functions that no tool can be made of, and why.
+    /// No tool can be made of them.
     pub(super) left_out: Vec<LeftOut>,
 }
 
-/// A function, and how it is called as a tool.
 #[derive(Debug)]
 pub(in crate::world) struct ExportedFunction {
     pub(in crate::world) tool: String,
-    /// The export of the interface that has the function; `None` at the root.
     pub(super) interface: Option<String>,
     pub(super) name: String,
     pub(super) signature: FunctionSignature,
 }
 
 impl ExportedFunctions {
-    /// Reads the exports of `component`, always in the same order and with the same names.
+    /// Always the same order and the same names.
     pub(in crate::world) fn from_component(component: &Component) -> Self {
         let engine = component.engine();
         Self::among(component.component_type().exports(engine), engine)
@@ -125,7 +120,7 @@ impl ExportedFunctions {
         }
     }
 
-    /// The package of the first interface that has a function, such as `acme:docs`.
+    /// Package of the first interface that has a function, such as `acme:docs`.
     pub(super) fn package(&self) -> Option<&str> {
         let mut interfaces = self
             .functions
@@ -138,7 +133,6 @@ impl ExportedFunctions {
 }
 
 impl ExportedFunction {
-    /// The name of the interface alone: `tools` of `acme:docs/tools@1.0.0`.
     pub(super) fn interface_name(&self) -> Option<&str> {
         self.interface.as_deref().map(short)
     }
@@ -166,7 +160,6 @@ mod tests {
     use crate::world::foreign_tool::LeftOut;
     use crate::world::wit::shape::{IntegerType, JsonShape};
 
-    /// The functions that a component imports, read as if it exported them: a type needs no code then.
     fn found(imports: &str) -> ExportedFunctions {
         let engine =
             wasmtime::Engine::new(&crate::engine::config(crate::engine::Concurrency::Off)).unwrap();
@@ -178,7 +171,6 @@ mod tests {
         ExportedFunctions::among(component.component_type().imports(&engine), &engine)
     }
 
-    /// The functions of one interface.
     fn of_interface(functions: &[(&str, &str)]) -> ExportedFunctions {
         let exports: Vec<String> = functions
             .iter()

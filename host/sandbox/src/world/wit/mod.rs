@@ -1,5 +1,5 @@
-//! Components of plain functions, as any toolchain for WIT makes them: one tool for each function whose types have values
-//! in JSON. Only the types are read when such a component is described; no code of it runs.
+//! Components of plain functions: one tool for each function whose types have values in JSON. A description reads only
+//! the types; no code runs.
 
 mod docs;
 mod exports;
@@ -25,14 +25,11 @@ use value::ValueMismatch;
 
 pub(in crate::world) use toolkit::profile;
 
-/// A component of plain functions.
 pub(super) struct WitWorld {
     instance: InstancePre<StoreState>,
-    /// By the names of their tools.
     functions: HashMap<String, BoundFunction>,
 }
 
-/// A function, and where its export is.
 struct BoundFunction {
     export: ComponentExportIndex,
     signature: FunctionSignature,
@@ -114,7 +111,6 @@ impl ComponentWorld for WitWorld {
     }
 }
 
-/// The arguments of a call, in the order of the parameters.
 fn arguments(signature: &FunctionSignature, input: &str) -> Result<Vec<Val>, String> {
     let told = |why: String| format!("cannot pass the arguments: {why}");
     let input = read_unique_json(input, JSON_VALUES_MAX).map_err(told)?;
@@ -125,7 +121,7 @@ fn arguments(signature: &FunctionSignature, input: &str) -> Result<Vec<Val>, Str
     }
 }
 
-/// The outcome of a function's results: an `err` at the top is a failed call.
+/// An `err` at the top is a failed call.
 fn outcome(signature: &FunctionSignature, mut results: Vec<Val>) -> wasmtime::Result<Outcome> {
     let Some(shape) = &signature.output else {
         return Ok(answer::structured(None));
@@ -166,7 +162,6 @@ fn outcome(signature: &FunctionSignature, mut results: Vec<Val>) -> wasmtime::Re
     }
 }
 
-/// The case of an error, which is its code; empty if it is no enum and no variant.
 fn case(error: &Val) -> String {
     match error {
         Val::Enum(name) | Val::Variant(name, _) => name.clone(),
@@ -174,7 +169,6 @@ fn case(error: &Val) -> String {
     }
 }
 
-/// A failed call with the error that the function returned.
 fn error(code: String, value: Value) -> Outcome {
     let detail = value.to_string();
     let message = match value {

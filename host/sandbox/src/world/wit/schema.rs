@@ -1,12 +1,11 @@
-//! The JSON Schema (2020-12) of a type. It accepts what the codec in `value.rs` reads, and nothing else, but for the text of
-//! bytes: a pattern for base64 would cost too much on a large text.
+//! The JSON Schema (2020-12) of a type. It accepts exactly what `value.rs` reads, but for the text of bytes: a pattern
+//! for base64 would cost too much.
 
 use serde_json::{Map, Value, json};
 
 use super::shape::{IntegerType, JsonShape};
 use super::value::UNORDERED;
 
-/// Returns the schema of the values of `shape`.
 pub(super) fn schema(shape: &JsonShape) -> Value {
     match shape {
         JsonShape::Bool => json!({ "type": "boolean" }),
@@ -63,8 +62,6 @@ fn integer(int: IntegerType) -> Value {
     }
 }
 
-/// The pattern of the integers from `least`, which is 0 or `-greatest - 1`, to `greatest`, in decimal, as they are
-/// commonly written.
 fn decimal(least: i128, greatest: i128) -> String {
     let positive = positive_up_to(&greatest.to_string());
     match least {
@@ -73,7 +70,6 @@ fn decimal(least: i128, greatest: i128) -> String {
     }
 }
 
-/// The pattern of the positive integers up to the one with these digits.
 fn positive_up_to(digits: &str) -> String {
     let shorter = digits.len().saturating_sub(2);
     format!(
@@ -82,7 +78,6 @@ fn positive_up_to(digits: &str) -> String {
     )
 }
 
-/// The pattern of the numbers with as many digits, the first of which is at least `first`, that are not greater.
 fn same_length(digits: &[u8], first: u8) -> String {
     let Some((digit, rest)) = digits.split_first() else {
         return String::new();
@@ -151,13 +146,11 @@ fn variant(cases: &[(String, Option<JsonShape>)]) -> Value {
     json!({ "oneOf": branches })
 }
 
-/// An object with the one property `name`.
 fn tagged(name: &str, value: Value) -> Value {
     let properties: Map<String, Value> = [(name.to_owned(), value)].into_iter().collect();
     json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
 }
 
-/// `schema`, or null.
 fn nullable(mut schema: Value) -> Value {
     if let Some(fields) = schema.as_object_mut()
         && !fields.contains_key("enum")
@@ -178,7 +171,6 @@ mod tests {
     use super::schema;
     use crate::world::wit::shape::{IntegerType, JsonShape};
 
-    /// Returns whether the schema of `shape` accepts a value.
     fn accepts(shape: JsonShape) -> impl Fn(Value) -> bool {
         let schema = BoundedSchema::compile(&schema(&shape)).unwrap();
         move |value| schema.check(&value).is_ok()

@@ -1,17 +1,15 @@
-//! The types of a function, read once when its component is linked, so that a call does not walk the component's types.
+//! The types of a function, read once when its component is linked, so that a call does not walk them.
 
 use wasmtime::component::Type;
 use wasmtime::component::types::ComponentFunc;
 
-/// Maximum nesting depth of a type. Schema and codec recurse as deep.
+/// Schema and codec recurse as deep.
 const DEPTH_MAX: usize = 32;
-/// Maximum number of types, fields, cases and flags of all functions of a component, with every named type written out:
-/// a few nested tuples of a small file can be a million. Their schemas stay below the limit of values in a toolkit.
+/// Named types are written out: a few nested tuples can be a million. Their schemas stay below the limit of values in a
+/// toolkit.
 pub(super) const PARTS_MAX: usize = 8_000;
-/// Maximum length of a name in a type, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-/// A type whose values JSON can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JsonShape {
     Bool,
@@ -20,7 +18,6 @@ pub(super) enum JsonShape {
     Float64,
     Char,
     String,
-    /// `list<u8>`.
     Bytes,
     List(Box<JsonShape>),
     Fixed(Box<JsonShape>, u32),
@@ -47,7 +44,6 @@ pub(super) enum IntegerType {
 }
 
 impl IntegerType {
-    /// The least and the greatest value.
     pub(super) fn range(self) -> (i128, i128) {
         match self {
             Self::U8 => (0, u8::MAX.into()),
@@ -61,25 +57,21 @@ impl IntegerType {
         }
     }
 
-    /// `true` if some values are not exact as a number of JSON, which most readers take for a double.
+    /// Some values are not exact as a double, which most readers of JSON take.
     pub(super) fn is_wide(self) -> bool {
         matches!(self, Self::U64 | Self::S64)
     }
 }
 
-/// The types of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FunctionSignature {
-    /// The parameters, as a record.
     pub(super) input: JsonShape,
-    /// `None`: the function returns nothing.
     pub(super) output: Option<JsonShape>,
-    /// Number of values that it returns.
     pub(super) results: usize,
 }
 
 impl FunctionSignature {
-    /// Reads the types of `function`, and takes their number off `parts`. Fails if JSON has no value for one of them.
+    /// Fails if JSON has no value for a type; their number is taken off `parts`.
     pub(super) fn from_function(
         function: &ComponentFunc,
         parts: &mut usize,
@@ -106,7 +98,7 @@ impl FunctionSignature {
     }
 }
 
-/// Maximum number of cases of one variant or enum: each value is compared with them in turn, and no fuel pays for that.
+/// Each value is compared with all cases, and no fuel pays for that.
 const CASES_MAX: usize = 1_000;
 
 struct ShapeReader<'p> {

@@ -1,4 +1,4 @@
-//! The toolkit of a component of plain functions: what its types, its documentation and its profile say.
+//! The toolkit of a component of plain functions, from types, documentation and profile.
 
 use serde_json::Value;
 use toolcell_spec::dialect::sections;
@@ -12,11 +12,9 @@ use super::shape::{FunctionSignature, JsonShape};
 use crate::world::foreign_tool::{self, ForeignTool};
 use crate::world::listed;
 
-/// The namespace of a component without a package and without a name of its own.
 const NAMELESS: &str = "wit";
 const NO_HTTP: &str = "the component does not import wasi:http";
 
-/// Returns the toolkit of a component with these functions and imports, whose file has these `bytes`.
 pub(super) fn toolkit(
     found: &ExportedFunctions,
     imports: &[String],
@@ -91,7 +89,6 @@ fn describe(found: &ExportedFunctions, imports: &[String], bytes: &[u8]) -> Resu
     Ok(foreign_tool::toolkit(&namespace, &tools, &found.left_out))
 }
 
-/// The profile that was written into a component.
 pub(in crate::world) fn profile(bytes: &[u8]) -> Result<Option<Profile>, String> {
     let Some(content) = sections::custom(bytes, PROFILE_SECTION)? else {
         return Ok(None);
@@ -124,7 +121,7 @@ fn declared(function: &ExportedFunction, docs: &ComponentDocs, imports: &[String
     declared
 }
 
-/// The schema of what a call returns that does not fail; `None` if that is nothing.
+/// `None` if a call that succeeds returns nothing.
 fn output_schema(signature: &FunctionSignature) -> Option<Value> {
     match signature.output.as_ref()? {
         JsonShape::Result(ok, _) => ok.as_ref().map(|ok| schema(ok)),
@@ -136,7 +133,7 @@ fn imported(imports: &[String], start: &str) -> bool {
     imports.iter().any(|import| import.starts_with(start))
 }
 
-/// Makes a tool ask for what its component imports and the ceiling allows.
+/// Asks for what the component imports and the ceiling allows.
 fn lower(ceiling: &Ceiling, tool: &mut ForeignTool, imports: &[String]) {
     if ceiling.network.is_empty() && guard!("ceiling") {
         without_network(tool, imports);
@@ -167,8 +164,8 @@ fn without_network(tool: &mut ForeignTool, imports: &[String]) {
         .filter(|_| imported(imports, "wasi:sockets/"));
 }
 
-/// Adds what a profile says of a tool. What it asks for must be what the component could use, and below the ceiling: a claim that
-/// has no effect would look like one that was honoured.
+/// Refuses what the component could not use, or the ceiling excludes: a claim without effect would look like one that
+/// was honoured.
 fn apply(
     profile: &ToolProfile,
     ceiling: Option<&Ceiling>,

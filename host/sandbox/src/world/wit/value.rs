@@ -1,5 +1,5 @@
-//! The codec between JSON and the values of a function. What `schema.rs` accepts can be read, and every value that is
-//! written can be read again without loss. Recursion is as deep as the type, whose depth is bounded.
+//! The codec between JSON and the values of a function. What `schema.rs` accepts can be read, and what is written can
+//! be read again without loss. Recursion is as deep as the type, which is bounded.
 
 use std::fmt;
 
@@ -10,26 +10,21 @@ use wasmtime::component::Val;
 
 use super::shape::{IntegerType, JsonShape};
 
-/// The floats that JSON has no numbers for.
+/// JSON has no numbers for these floats.
 pub(super) const UNORDERED: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// Maximum number of values in the arguments of one call. Each byte of a `list<u8>` is one, and takes 40 bytes of the host's
-/// memory.
+/// Each byte of a `list<u8>` is one, and takes 40 bytes of the host's memory.
 pub(super) const ARGUMENT_VALUES_MAX: usize = 1 << 18;
 
-/// The greatest integer up to which a double holds all integers: 2^53.
+/// A double holds all integers up to 2^53.
 const EXACT_MAX: i128 = 1 << 53;
 
-/// Why a value cannot be read or written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ValueMismatch {
-    /// It is not of the type.
     Mismatch {
-        /// JSON Pointer.
         place: String,
         expected: &'static str,
     },
-    /// It holds more than this number of values.
     TooMany(usize),
 }
 
@@ -41,7 +36,6 @@ impl ValueMismatch {
         }
     }
 
-    /// The same, in a value that holds the other at `step`.
     fn within(self, step: impl fmt::Display) -> Self {
         match self {
             Self::Mismatch { place, expected } => {
@@ -69,17 +63,14 @@ impl fmt::Display for ValueMismatch {
     }
 }
 
-/// Reads `value`, which must be of the type `shape`.
 pub(super) fn read(shape: &JsonShape, value: Value) -> Result<Val, ValueMismatch> {
     ValueCodec::new(ARGUMENT_VALUES_MAX).read(shape, value)
 }
 
-/// Writes `value`, which is of the type `shape`.
 pub(super) fn write(shape: &JsonShape, value: Val) -> Result<Value, ValueMismatch> {
     ValueCodec::new(JSON_VALUES_MAX).write(shape, value)
 }
 
-/// Counts the values that it reads or writes.
 struct ValueCodec {
     limit: usize,
     left: usize,
@@ -370,7 +361,7 @@ impl ValueCodec {
             .map(Value::Array)
     }
 
-    /// The last of several entries with one key counts, as the component model has it.
+    /// The last entry of a key counts, as the component model has it.
     fn write_map(
         &mut self,
         key: &JsonShape,
@@ -402,7 +393,6 @@ impl ValueCodec {
     }
 }
 
-/// The type's name in a message.
 fn named(shape: &JsonShape) -> &'static str {
     match shape {
         JsonShape::Bool => "true or false",
@@ -442,7 +432,7 @@ fn read_int(int: IntegerType, value: &Value) -> Option<Val> {
     })
 }
 
-/// An integer, also one that is written with a fraction of zero, or with an exponent.
+/// A fraction of zero, and an exponent, are allowed.
 fn whole(number: &Number) -> Option<i128> {
     if let Some(number) = number.as_i64() {
         return Some(number.into());
@@ -508,7 +498,7 @@ fn read_flags(names: &[String], items: Vec<Value>) -> Result<Vec<String>, ValueM
     Ok(flags)
 }
 
-/// The value of an object whose one field is `name`.
+/// The object's one field must be `name`.
 fn only(value: Value, name: &'static str) -> Result<Value, ValueMismatch> {
     match value {
         Value::Object(mut object) if object.len() == 1 => object.swap_remove(name),
@@ -521,7 +511,7 @@ fn tagged(tag: String, value: Value) -> Value {
     Value::Object([(tag, value)].into_iter().collect())
 }
 
-/// A number, or, if readers of JSON could take it for another one, its digits.
+/// Digits as a text if readers of JSON could take the number for another one.
 fn written_int(int: IntegerType, value: &Val) -> Option<Value> {
     let number: i128 = match (int, value) {
         (IntegerType::U8, Val::U8(value)) => (*value).into(),
@@ -549,7 +539,6 @@ fn written_float(value: f64) -> Value {
     Number::from_f64(value).map_or_else(|| word().into(), Value::Number)
 }
 
-/// The double with the shortest digits that are read as `value`.
 fn double(value: f32) -> f64 {
     let short = value.to_string().parse::<f64>().unwrap_or(value.into());
     #[allow(clippy::cast_possible_truncation, reason = "compared with what it was")]

@@ -22,23 +22,18 @@ use super::{ApiCaller, ApiState, TokenRole};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A request that only callers may make: to whom, of whom, and for which tools.
 pub(super) struct CallerRequest(
     pub(super) Arc<ApiState>,
     pub(super) Arc<ApiCaller>,
     pub(super) Arc<ServerTools>,
 );
 
-/// The name of the approver of a request that only approvers may make.
 pub(super) struct RequestApprover(pub(super) Arc<str>);
 
-/// The engine of a request that only an Arcade engine may make.
 pub(super) struct RequestEngine(pub(super) Arc<ApiCaller>);
 
-/// The parameters in the path.
 pub(super) struct PathParams<T>(pub(super) T);
 
-/// The parameters in the query.
 pub(super) struct QueryParams<T>(pub(super) T);
 
 impl FromRequestParts<Arc<ApiState>> for CallerRequest {
@@ -106,14 +101,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
     }
 }
 
-/// An answer in JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     // These types have no map with other keys than texts, and so can be written.
     let text = serde_json::to_vec(value).unwrap_or_default();
     (status, [(CONTENT_TYPE, JSON)], text).into_response()
 }
 
-/// The answer to a call that has ended.
 pub(super) fn ended(offering: &ServerTools, result: &ToolResult) -> Response<Body> {
     let status =
         StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -129,20 +122,17 @@ pub(super) fn ended(offering: &ServerTools, result: &ToolResult) -> Response<Bod
     (headers, json(status, &shown(offering, result))).into_response()
 }
 
-/// A result as the caller gets it.
 pub(super) fn shown(offering: &ServerTools, result: &ToolResult) -> serde_json::Value {
     let mut result = result.clone();
     offering.fit(&mut result);
     dialect::result(&result)
 }
 
-/// Says where the state of the call is.
 pub(super) fn located(id: InvocationId) -> HeaderMap {
     let place = HeaderValue::from_str(&format!("/v1/calls/{id}"));
     place.into_iter().map(|place| (LOCATION, place)).collect()
 }
 
-/// Parses the JSON object in the body of a request.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     is_media_type(headers, &["application/json"])?;
     let text = text(body)?;
@@ -153,18 +143,16 @@ pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Res
     serde_json::from_str(text).map_err(unreadable)
 }
 
-/// The body as text.
 pub(super) fn text(body: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(body).map_err(|_| unreadable("it is not UTF-8 text"))
 }
 
-/// The problem of a body that cannot be read, and `why`.
 pub(super) fn unreadable(why: impl Display) -> Problem {
     let detail = format!("cannot read the body: {why}");
     Problem::new(ErrorCode::BodyInvalid, detail)
 }
 
-/// Returns which of `known` the body is. A form of a web page is none of them, so that no page can send one.
+/// A form of a web page is none of `known`, so that no page can send one.
 pub(super) fn is_media_type(
     headers: &HeaderMap,
     known: &[&'static str],
@@ -186,7 +174,7 @@ pub(super) fn is_media_type(
     })
 }
 
-/// The call that the path names. One that does not exist is as unknown as one of another caller.
+/// A call that does not exist is as unknown as one of another caller.
 pub(super) fn call_id(text: &str) -> Result<InvocationId, Problem> {
     text.parse().map_err(|_| ErrorCode::UnknownCall.into())
 }

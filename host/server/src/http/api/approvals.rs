@@ -16,9 +16,7 @@ use super::ApiState;
 use super::answer::{PathParams, RequestApprover, call_id, json, read};
 use crate::http::problem::Problem;
 
-/// The channel of these answers.
 const CHANNEL: &str = "http";
-/// Maximum length of a note for the caller, in bytes.
 const FEEDBACK_BYTES_MAX: usize = 16 << 10;
 
 /// Lists the calls that wait for an approval, or were approved and have not ended.

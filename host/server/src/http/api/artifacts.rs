@@ -24,10 +24,9 @@ use super::answer::{CallerRequest, PathParams, call_id};
 use super::body_sender::{BodySender, feed};
 use super::{ApiCaller, ApiState};
 
-/// Size of one piece of an artifact, in bytes: what one download holds in memory, a few times over.
+/// One download holds it in memory, a few times over.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// A stored payload.
 #[derive(Deserialize)]
 struct ArtifactPayload {
     digest: String,
@@ -37,13 +36,10 @@ struct ArtifactPayload {
     size: u64,
 }
 
-/// The bytes that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedBytes {
     All,
-    /// From the first on, so many.
     Part(u64, u64),
-    /// No byte of it exists.
     Nothing,
 }
 
@@ -110,7 +106,6 @@ pub(super) async fn fetch(
     Ok((status, headers, body).into_response())
 }
 
-/// The result of a call of the caller.
 async fn result(
     shared: &ApiState,
     caller: &ApiCaller,
@@ -127,7 +122,7 @@ async fn result(
     }
 }
 
-/// The payload that `name` refers to. Only the host makes references; a tool cannot add one.
+/// Only the host makes references; a tool cannot add one.
 fn stored(result: &ToolResult, name: &str) -> Option<ArtifactPayload> {
     let has = |reference: &&Value, field: &str| {
         reference.get(field).and_then(Value::as_str) == Some(name)
@@ -145,7 +140,6 @@ fn stored(result: &ToolResult, name: &str) -> Option<ArtifactPayload> {
     ArtifactPayload::deserialize(found).ok()
 }
 
-/// The bytes that the headers ask for, of `size` bytes with the ETag `tag`.
 fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> WantedBytes {
     let text = |name: HeaderName| {
         let value = headers.get(name)?;
@@ -162,7 +156,6 @@ fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> WantedBytes {
     }
 }
 
-/// The first byte of a range, and the one behind its last.
 fn bounds(range: &str, size: u64) -> Option<(u64, u64)> {
     let number = |text: &str| text.parse::<u64>().ok();
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
@@ -178,7 +171,7 @@ fn bounds(range: &str, size: u64) -> Option<(u64, u64)> {
     })
 }
 
-/// Says what the bytes are. A tool chose the type, so a browser must not run or show what it is served from here.
+/// A tool chose the type, so a browser must not run or show what it is served from here.
 fn describe(stored: &ArtifactPayload, tag: &str) -> HeaderMap {
     let binary = HeaderValue::from_static("application/octet-stream");
     let media_type = HeaderValue::from_str(&stored.media_type)
@@ -198,7 +191,6 @@ fn describe(stored: &ArtifactPayload, tag: &str) -> HeaderMap {
     known.into_iter().chain(tag).collect()
 }
 
-/// Sends `count` bytes of a payload from `first` on, which begin with `piece`.
 async fn send(
     host: &Host,
     digest: &str,

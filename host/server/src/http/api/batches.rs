@@ -31,21 +31,19 @@ use super::start::{ApiCall, ReadyCall};
 const LINES: &str = "application/x-ndjson";
 const ARRAY: &str = "application/json";
 
-/// Maximum number of calls in all unfinished batches of one principal: the size of the largest batch. From the
-/// beginning of its batch on, each call has a place of the server that no other principal gets.
+/// Limit of one principal: the size of the largest batch. Each call has a place of the server from the beginning of its
+/// batch.
 pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
 
-/// A line of an answer, and the memory that is reserved for its result.
+/// The memory is reserved for the result.
 type BatchLine = (Value, Option<Lease>);
 
-/// A batch that runs; dropping it cancels the calls that run.
 struct RunningBatch {
-    /// Its lines. There are at most a few of each call, so the queue is bounded.
+    /// There are a few lines of each call, so the queue is bounded.
     lines: mpsc::UnboundedReceiver<BatchLine>,
     interrupt: Cancellation,
 }
 
-/// Resources of a batch, until its last call ends.
 struct BatchResources {
     _places: Vec<CallPlace>,
     _room: OwnedSemaphorePermit,
@@ -116,7 +114,6 @@ pub(super) async fn create(
     Ok(([(CONTENT_TYPE, LINES)], body).into_response())
 }
 
-/// Takes room for the calls of a batch.
 fn room(caller: &ApiCaller, calls: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
     let full = |_| {
@@ -130,7 +127,6 @@ fn room(caller: &ApiCaller, calls: usize) -> Result<OwnedSemaphorePermit, Proble
         .map_err(full)
 }
 
-/// Begins a batch.
 fn start(
     server: &Arc<Server>,
     caller: &ApiCaller,
@@ -203,7 +199,7 @@ fn start(
     RunningBatch { lines, interrupt }
 }
 
-/// Keeps the record of each call, also after the client has gone, and passes the lines on.
+/// Keeps each record also after the client has gone, and passes the lines on.
 async fn keep_all(
     (server, offering): (Arc<Server>, Arc<ServerTools>),
     budget: ByteBudget,

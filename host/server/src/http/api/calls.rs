@@ -31,17 +31,17 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const PREFER: &str = "prefer";
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RESPOND_ASYNC: &str = "respond-async";
-/// Maximum length of the caller's own id of a call, in bytes.
+/// The caller's own id of a call, in bytes.
 pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
-/// Seconds after which a call that was refused for want of room may be tried again.
+/// Seconds; the call was refused for want of room.
 const RETRY_AFTER: u64 = 1;
 
-/// Cancels a call when its request is dropped, because its client left.
+/// Its request is dropped when the client leaves.
 struct CancelOnDrop<'a> {
     call: Option<&'a CallEntry>,
     caller: &'a ApiCaller,
-    /// `true` if the client has a key, with which it can return for the answer. The call then goes on if another
-    /// request waits for it, or if there is room.
+    /// The client can return for the answer, with a key. The call then goes on if another request waits for it, or if
+    /// there is room.
     comes_back: bool,
 }
 
@@ -123,7 +123,6 @@ pub(super) async fn create(
     }
 }
 
-/// The call of an idempotency key.
 fn known(claimed: KeyClaim) -> Result<Arc<CallEntry>, Problem> {
     match claimed {
         KeyClaim::Call(call) => Ok(call),
@@ -136,7 +135,6 @@ fn too_many_open() -> Problem {
     Problem::from(ErrorCode::TooManyOpenCalls).after(RETRY_AFTER)
 }
 
-/// Reads the call, and whether the request waits for it.
 fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(ApiCall, Option<bool>), Problem> {
     let CallRequest {
         tool,
@@ -188,7 +186,6 @@ fn prefers_async(headers: &HeaderMap) -> bool {
         .any(|one| one.trim().eq_ignore_ascii_case(RESPOND_ASYNC))
 }
 
-/// The answer to a request that does not wait for its call.
 async fn accepted(call: &CallEntry, preferred: bool) -> Result<Response<Body>, Problem> {
     let invocation_id = call.identified().await.ok_or_else(lost)?;
     call.enter_background();
@@ -205,7 +202,6 @@ async fn accepted(call: &CallEntry, preferred: bool) -> Result<Response<Body>, P
     Ok((headers, json(StatusCode::ACCEPTED, &document)).into_response())
 }
 
-/// The answer to a request whose call has ended.
 async fn answer(
     (shared, offering): (&ApiState, &ServerTools),
     caller: &ApiCaller,
@@ -226,7 +222,6 @@ async fn answer(
 }
 
 impl ApiState {
-    /// The state of a call of `caller`, in the memory or on record.
     pub(super) async fn state(
         &self,
         caller: &ApiCaller,
@@ -243,7 +238,7 @@ impl ApiState {
         }
     }
 
-    /// The record of a call of `caller`; `None` if `caller` has no such call.
+    /// `None` if `caller` has no such call.
     pub(super) async fn recorded(
         &self,
         caller: &ApiCaller,
@@ -285,7 +280,6 @@ pub(super) async fn show(
     Ok(json(StatusCode::OK, &document))
 }
 
-/// The status of a call that has not ended.
 fn status(waits: bool) -> &'static str {
     if waits {
         "awaiting_approval"
@@ -294,7 +288,6 @@ fn status(waits: bool) -> &'static str {
     }
 }
 
-/// Why a caller cancels its call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CancelParams {
@@ -367,8 +360,7 @@ pub(super) async fn cancel(
     }
 }
 
-/// Records that `caller` canceled a call that it does not have, under the given id; returns the problem. The record
-/// does not say if the id belongs to another caller's call.
+/// The record does not say if the id belongs to another caller's call.
 async fn canceled_unknown(shared: &ApiState, caller: &ApiCaller, named: &str) -> Problem {
     caller
         .identity

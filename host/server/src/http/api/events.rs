@@ -20,11 +20,11 @@ use super::body_sender::{BodySender, ClientGone, feed};
 use super::{ApiCaller, ApiState};
 
 const LAST_EVENT_ID: &str = "last-event-id";
-/// How often a line is sent that says nothing, so that the connection counts as alive.
+/// A line that says nothing keeps the connection alive.
 const BEAT: Duration = Duration::from_secs(15);
-/// How often the end of a call is looked for that was not made through this API.
+/// The end of a call that was not made through this API is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often in a row the log is asked again that cannot be read, such as a busy one: for ten seconds.
+/// An unreadable log, such as a busy one, is asked again for ten seconds.
 const FAILURES_MAX: u32 = 20;
 
 #[derive(Deserialize)]
@@ -85,7 +85,6 @@ pub(super) async fn follow(
     }
 }
 
-/// The index of the first event to send.
 fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
     let wrong = |what: &str| {
         let why = format!("{what} is the number of an event");
@@ -102,7 +101,6 @@ fn begin(headers: &HeaderMap, query: &EventsParams) -> Result<usize, Problem> {
     }
 }
 
-/// Sends the events of a call of this process until it has ended, or the client is gone.
 async fn pass_on(
     shared: Arc<ApiState>,
     caller: Arc<ApiCaller>,
@@ -142,8 +140,7 @@ async fn pass_on(
     }
 }
 
-/// Sends the log's events of a call that this API did not make, once it has ended; or why they cannot be read, so that
-/// the client does not take a part for the whole.
+/// Sends why events cannot be read, so that the client does not take a part for the whole.
 async fn send_recorded(
     shared: &ApiState,
     caller: &ApiCaller,
@@ -161,7 +158,6 @@ async fn send_recorded(
     };
 }
 
-/// Waits for the end of a call, and returns its events.
 async fn wait(
     shared: &ApiState,
     caller: &ApiCaller,
@@ -176,8 +172,7 @@ async fn wait(
     }
 }
 
-/// The events in what was `found` in the log, or why there are none; `None` if it has to be asked again. `failures` counts
-/// those in a row.
+/// `None` if the log has to be asked again. `failures` counts those in a row.
 fn outcome(
     found: Result<Option<RecordedCall>, Problem>,
     failures: &mut u32,
@@ -198,7 +193,7 @@ fn outcome(
     }
 }
 
-/// The last event of a broken stream. It has no number, so a client that connects again misses nothing.
+/// The last event of a broken stream has no number, so a client that connects again misses nothing.
 fn told(problem: &Problem) -> String {
     format!("event: problem\ndata: {}\n\n", json!(problem))
 }
@@ -210,7 +205,7 @@ async fn send_all(feed: &BodySender, events: &[Value], from: usize) -> Result<()
     Ok(())
 }
 
-/// One event. JSON has no line breaks, so no text of a tool can end the event.
+/// JSON has no line breaks, so no text of a tool can end the event.
 fn frame(number: usize, event: &Value) -> String {
     let event_type = event
         .get("event_type")

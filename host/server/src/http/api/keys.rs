@@ -6,23 +6,19 @@ use std::sync::Arc;
 use crate::calls::CallEntry;
 use parking_lot::Mutex;
 
-/// Maximum number of keys of one principal; a new one displaces the oldest whose call has ended.
+/// Limit of one principal; a new key displaces the oldest whose call has ended.
 const KEYS_MAX: usize = 1_024;
-/// Maximum length of a key, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 256;
 
-/// The keys of one principal, with the call of each. They last as long as the process.
 #[derive(Default)]
 pub(super) struct IdempotencyKeys(Mutex<KeyTable>);
 
 #[derive(Default)]
 struct KeyTable {
     calls: HashMap<Arc<str>, (blake3::Hash, Arc<CallEntry>)>,
-    /// The oldest first.
     order: VecDeque<Arc<str>>,
 }
 
-/// The call of a key.
 pub(super) enum KeyClaim {
     Call(Arc<CallEntry>),
     /// The key belongs to a request with another body.
@@ -32,8 +28,7 @@ pub(super) enum KeyClaim {
 }
 
 impl IdempotencyKeys {
-    /// The call of `key`; `begin` begins it if the key is new. Of two requests at once, one begins it. Fails if `begin`
-    /// does, and the key stays free.
+    /// `begin` runs if the key is new, for one of two requests at once. Fails if `begin` does, and the key stays free.
     pub(super) fn claim<E>(
         &self,
         key: &str,
@@ -58,7 +53,7 @@ impl IdempotencyKeys {
 }
 
 impl KeyTable {
-    /// Makes room for a key: drops the oldest whose call has ended.
+    /// Drops the oldest key whose call has ended.
     fn has_room(&mut self) -> bool {
         if self.order.len() < KEYS_MAX {
             return true;

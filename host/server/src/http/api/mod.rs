@@ -1,5 +1,5 @@
-//! The plain HTTP API, `/v1`: the calls of MCP without its frames. Requests come through the same gate, with the same
-//! tokens, and their calls have the same limits, questions and records.
+//! The plain HTTP API, `/v1`: the calls of MCP without its frames, with the same gate, tokens, limits, questions and
+//! records.
 
 mod answer;
 mod approvals;
@@ -39,54 +39,39 @@ use crate::session::ClientIdentity;
 
 use keys::IdempotencyKeys;
 
-/// The routes, and what the holders of tokens may do.
 pub(super) struct Api {
     router: Router,
     shared: Arc<ApiState>,
 }
 
-/// State of all handlers.
 struct ApiState {
     server: Arc<Server>,
-    /// The names of all callers: approvers answer only about their calls.
     callers: RwLock<Arc<[Arc<str>]>>,
-    /// `true` if callers have tokens.
     needs_token: bool,
-    /// The beginning of the server's URLs.
     base: String,
     otc: OtcService,
-    /// The Arcade engine; `None` if none may call.
+    /// `None` if no Arcade engine may call.
     engine: Option<Arc<ApiCaller>>,
-    /// The OpenAPI document, made when it is first asked for.
     document: OnceLock<Bytes>,
 }
 
-/// The rights of a token's holder.
 #[derive(Clone)]
 pub(super) enum TokenRole {
-    /// Call tools, and see its own calls.
     Caller(Arc<ApiCaller>),
-    /// Answer questions about calls.
     Approver(Arc<str>),
-    /// Call tools through the routes of a worker.
     Engine(Arc<ApiCaller>),
 }
 
-/// One principal that calls tools.
 pub(super) struct ApiCaller {
-    /// Its state that MCP has, too.
     pub(super) identity: Arc<ClientIdentity>,
-    /// `true` if its list has all tools, without deferring any.
+    /// No tool in its list is deferred.
     sees_all: bool,
-    /// The budgets for the arguments of its calls, and for results that clients have not read.
+    /// `results` counts what clients have not read.
     pub(super) arguments: ByteBudget,
     pub(super) results: ByteBudget,
-    /// How long a call waits for memory for its arguments.
     wait: Duration,
-    /// Room for its calls that run without a request.
     open: Arc<Semaphore>,
     keys: IdempotencyKeys,
-    /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
 }
 
@@ -115,7 +100,7 @@ impl ApiCaller {
 }
 
 impl Api {
-    /// `base` is the beginning of the server's URLs; `engine` is an Arcade engine, if one may call.
+    /// `base` is the beginning of the server's URLs; `engine` is `None` if no Arcade engine may call.
     pub(super) fn new(
         server: &Arc<Server>,
         base: String,
@@ -137,14 +122,14 @@ impl Api {
         }
     }
 
-    /// Sets whose calls approvers answer, in addition to an Arcade engine's.
+    /// Approvers answer their calls, and an Arcade engine's.
     pub(super) fn set_callers(&self, names: Vec<Arc<str>>) {
         let engine = self.shared.engine.as_ref();
         let engine = engine.map(|engine| Arc::clone(engine.name()));
         *self.shared.callers.write() = names.into_iter().chain(engine).collect();
     }
 
-    /// Answers an authorized request of a principal with this `role`; `None` if it needs none.
+    /// The request is authorized; `None` if it needs no principal.
     pub(super) async fn answer(
         &self,
         role: Option<&TokenRole>,
@@ -160,7 +145,6 @@ impl Api {
 }
 
 impl ApiState {
-    /// The names of all callers.
     fn callers(&self) -> Arc<[Arc<str>]> {
         Arc::clone(&self.callers.read())
     }

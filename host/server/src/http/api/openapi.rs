@@ -1,4 +1,4 @@
-//! `/v1/openapi.json`: what the types and routes say of themselves, and the answers that every route can give.
+//! `/v1/openapi.json`: what types and routes say of themselves, and the answers of every route.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::ApiState;
 use super::answer::JSON;
 use crate::http::problem::Problem;
 
-/// The statuses of every route: a request that is not authorized, is too large or too slow, or meets a full server.
+/// Statuses of every route: not authorized, too large or too slow, or a full server.
 const EVERYWHERE: [(&str, &str); 8] = [
     ("400", "The request cannot be read"),
     ("401", "The token is missing or unknown"),
@@ -39,7 +39,7 @@ macro_rules! schemas {
     };
 }
 
-/// The schemas of records that answers carry, and those that they refer to.
+/// Records that answers carry, and those that they refer to.
 const RECORDS: [(&str, &str); 14] = schemas![
     "agentool-tool-call",
     "agentool-tool-registry",
@@ -63,7 +63,6 @@ macro_rules! otc_schemas {
     };
 }
 
-/// The schemas of Open Tool Calling.
 const OTC: [(&str, &str); 7] = otc_schemas![
     "arcade-tool-call-response",
     "arcade-tool-definition",
@@ -74,7 +73,6 @@ const OTC: [(&str, &str); 7] = otc_schemas![
     "worker-health",
 ];
 
-/// The executions of Open Tool Calling, as JSON pointers have them.
 const EXECUTIONS: [&str; 2] = [
     "/paths/~1v1~1dialects~1{dialect}~1execute/post/responses",
     "/paths/~1worker~1tools~1invoke/post/responses",
@@ -130,7 +128,7 @@ pub(super) async fn show(State(shared): State<Arc<ApiState>>) -> Response<Body> 
     ([(CONTENT_TYPE, JSON)], text.clone()).into_response()
 }
 
-/// The document of a server, which serves an Arcade engine if it `is_worker`.
+/// `is_worker`: serves an Arcade engine.
 fn document(is_worker: bool) -> Value {
     let mut document = ApiDocument::openapi();
     let mut schemes = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
@@ -179,7 +177,6 @@ fn component(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// Adds a body of JSON to the request or response at the pointer `place`.
 fn put_json(document: &mut Value, place: &str, schema: Value) {
     if document.pointer(&format!("{place}/content")).is_none() {
         put(document, place, "content", json!({}));
@@ -192,7 +189,6 @@ fn put_json(document: &mut Value, place: &str, schema: Value) {
     );
 }
 
-/// Adds the statuses and results of a call.
 fn describe_calls(document: &mut Value) {
     let calls = "/paths/~1v1~1calls/post/responses";
     for status in CALL_STATUSES {
@@ -219,7 +215,6 @@ fn describe_calls(document: &mut Value) {
     }
 }
 
-/// The parts that all formats of Open Tool Calling have.
 fn otc_schemas() -> [(&'static str, Value); 6] {
     let any = |one: Value, other: Value| json!({ "anyOf": [one, other] });
     let list = |items: &str| json!({ "type": "array", "items": component(items) });
@@ -243,7 +238,7 @@ fn otc_schemas() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// An execution that is refused gets a response in its own terms, too.
+/// A refused execution gets a response in its own terms, too.
 fn describe_execution(document: &mut Value, place: &str) {
     let answer = "/200/content/application~1json/schema";
     let answer = document.pointer(&format!("{place}{answer}")).cloned();
@@ -255,7 +250,7 @@ fn describe_execution(document: &mut Value, place: &str) {
     }
 }
 
-/// Adds to an operation what every operation can answer, and that each refusal is a problem.
+/// Adds what every operation can answer, and that each refusal is a problem.
 fn complete(method: &str, operation: &mut Value) {
     put(operation, "/requestBody", "required", true.into());
     let Some(responses) = operation
@@ -279,19 +274,16 @@ fn complete(method: &str, operation: &mut Value) {
     }
 }
 
-/// The body of a problem.
 fn problem() -> Value {
     json!({ "application/problem+json": { "schema": component("Problem") } })
 }
 
-/// Sets the field `name` of the object at the pointer `place`.
 fn put(document: &mut Value, place: &str, name: &str, value: Value) {
     if let Some(fields) = document.pointer_mut(place).and_then(Value::as_object_mut) {
         fields.insert(name.to_owned(), value);
     }
 }
 
-/// A schema of a record, as a component: its references lead to components.
 fn record(name: &str, text: &str) -> Value {
     let mut schema: Value = serde_json::from_str(text).unwrap_or_default();
     if let Some(fields) = schema.as_object_mut() {

@@ -1,5 +1,5 @@
 //! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are `/v1/calls` in other
-//! terms: with the same decision, limits and record.
+//! terms.
 
 use std::sync::Arc;
 
@@ -25,10 +25,9 @@ use super::calls::lost;
 use super::start::{ApiCall, DialectCall, mapping};
 use super::{ApiCaller, ApiState};
 
-/// `source` of the mapping in the record of a call.
 const SOURCE: &str = "open-tool-calling";
 
-/// The tool of `offering` with the fully qualified name `name`.
+/// `name` is fully qualified.
 pub(super) fn find<'a>(
     offering: &'a ServerTools,
     name: &str,
@@ -48,7 +47,7 @@ fn exposed<'a>(offering: &'a ServerTools, named: &OtcToolName) -> Option<&'a Arc
     found.filter(|offer| offer.qualified_name == name)
 }
 
-/// The definitions of the tools that `caller` can call, if only with a secret that its request brings (OTC-D-15).
+/// Tools that `caller` can call, if only with a secret that its request brings (OTC-D-15).
 pub(super) fn definitions(
     offering: &ServerTools,
     caller: &ApiCaller,
@@ -147,7 +146,6 @@ pub(super) async fn execute(
     .await
 }
 
-/// Makes the call that a request asks for.
 pub(super) async fn invoke(
     shared: &Arc<ApiState>,
     caller: &Arc<ApiCaller>,
@@ -189,7 +187,6 @@ pub(super) async fn invoke(
     Ok((status, [(CONTENT_TYPE, JSON)], body.to_string()).into_response())
 }
 
-/// The call in the terms of the host.
 fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> ApiCall {
     let ParsedCall {
         request,

@@ -1,4 +1,5 @@
-//! `/v1/dialects/agentool`: the tools of the server as agentool describes them, each with its endpoint (AO-RG-02, AO-RG-03).
+//! `/v1/dialects/agentool`: the tools of the server as agentool describes them, each with its endpoint (AO-RG-02,
+//! AO-RG-03).
 
 use std::sync::Arc;
 
@@ -27,7 +28,6 @@ use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
 
 const REGISTRY_ID: &str = "toolcell";
-/// Path of an endpoint, up to the name of its tool.
 const TOOLS: &str = "/v1/dialects/agentool/tools/";
 
 #[derive(Deserialize)]
@@ -47,7 +47,6 @@ struct ToolCall {
     tool_call: Option<Box<Self>>,
 }
 
-/// The tools that can be called, and the registry of them, in the same order.
 fn whole<'o>(
     shared: &ApiState,
     caller: &ApiCaller,
@@ -126,7 +125,7 @@ pub(super) async fn entry(
     alone(&shared, &caller, &offering, offer, &method).await
 }
 
-/// The registry with only this tool, which the caller can then call. Fails if no caller can.
+/// The caller can then call the tool. Fails if no caller can.
 async fn alone(
     shared: &ApiState,
     caller: &ApiCaller,

@@ -1,4 +1,4 @@
-//! From a request of the API to a call: with the tools and questions that a call of MCP has.
+//! Turns a request of the API into a call, with the tools and questions that a call of MCP has.
 
 use std::sync::Arc;
 
@@ -26,26 +26,22 @@ use crate::{AnnounceFn, Server, ServerTools};
 
 use super::ApiCaller;
 
-/// Maximum number of calls of one principal that run without a request.
+/// Calls of one principal without a request.
 pub(super) const OPEN_MAX: usize = 64;
 
-/// A call that a request asks for.
 pub(super) struct ApiCall {
     pub(super) spec: CallSpec,
-    /// The rest of a call in the terms of a dialect.
     pub(super) foreign: Option<DialectCall>,
 }
 
-/// A dialect's data of a call.
 pub(super) struct DialectCall {
-    /// Which component has to have the tool, or why the call does not run.
+    /// The component that has to have the tool, or why the call does not run.
     pub(super) tool: Result<OtcToolName, Refusal>,
-    /// Values of secrets for this call only.
     pub(super) secrets: Secrets,
 }
 
 impl DialectCall {
-    /// Checks that what was `found` is the tool that was named: the offering may have changed since.
+    /// The tool must be the named one: the offering may have changed since.
     fn check<'o>(
         &self,
         found: Result<&'o Arc<ExposedTool>, Refusal>,
@@ -61,7 +57,6 @@ impl DialectCall {
     }
 }
 
-/// A call that is ready to run.
 pub(super) struct ReadyCall {
     pub(super) spec: CallSpec,
     pub(super) context: CallContext,
@@ -70,7 +65,6 @@ pub(super) struct ReadyCall {
 }
 
 impl ApiCall {
-    /// The call of `spec` that came through `route`.
     pub(super) fn from_route(route: &str, spec: CallSpec) -> Self {
         let mapping = mapping("http", route, &spec, Extra::new());
         Self {
@@ -82,7 +76,6 @@ impl ApiCall {
         }
     }
 
-    /// The call of `caller`. `announcer` tells that it waits for an approval.
     pub(super) fn ready(
         self,
         server: &Server,
@@ -133,8 +126,7 @@ impl ApiCall {
     }
 }
 
-/// How the API names a call of `route` (AT-MAP-01), beside a dialect's `fields`. A process that goes on with the call finds
-/// its timeout where MCP has it.
+/// Names a call of `route` (AT-MAP-01). A process that goes on with it finds its timeout where MCP has it.
 pub(super) fn mapping(
     source: &str,
     route: &str,
@@ -157,23 +149,21 @@ pub(super) fn mapping(
 }
 
 impl ApiCaller {
-    /// Returns whether the caller has the tool's schema.
+    /// The caller has the tool's schema.
     pub(super) fn has_loaded(&self, offer: &ExposedTool) -> bool {
         self.sees_all || offer.is_loaded(&self.identity.loads)
     }
 
-    /// Returns whether the caller need not search for it.
+    /// The caller need not search for the tool.
     pub(super) fn is_listed(&self, offer: &ExposedTool) -> bool {
         let is_available = offer.standing.state != LoadingState::Unavailable;
         (self.sees_all && is_available) || offer.is_listed(&self.identity.loads)
     }
 
-    /// Returns whether Open Tool Calling lists the tool: even without a secret, which a request can carry.
     pub(super) fn is_defined(&self, offer: &ExposedTool) -> bool {
         self.is_listed(offer) || offer.standing.reason == Some(SurfaceReason::CredentialMissing)
     }
 
-    /// Reserves memory for arguments.
     pub(super) async fn reserve(&self, arguments: &str) -> Result<Option<Arc<Lease>>, Problem> {
         let taken = tokio::time::timeout(self.wait, self.arguments.take(weight(arguments))).await;
         let busy = |_| {
@@ -183,13 +173,13 @@ impl ApiCaller {
         taken.map(|lease| lease.map(Arc::new)).map_err(busy)
     }
 
-    /// Room for one more call that runs without a request; `None` if [`OPEN_MAX`] do.
+    /// `None` if [`OPEN_MAX`] calls run without a request.
     pub(super) fn room(&self) -> Option<BackgroundPlace> {
         let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
         Some(BackgroundPlace { _permit: permit })
     }
 
-    /// Begins a call, which runs on its own; with `room`, without a request. `can_be_left`: its request can leave it.
+    /// The call runs without a request if there is `room`. `can_be_left`: its request can leave it.
     pub(super) fn start(
         self: &Arc<Self>,
         (server, offering): (&Arc<Server>, &Arc<ServerTools>),
@@ -213,7 +203,7 @@ impl ApiCaller {
         entry
     }
 
-    /// Makes a call to its end, which `gone` cancels. Returns its record; `None` if the host lost the call.
+    /// `gone` cancels the call. `None` if the host lost it.
     pub(super) async fn finish(
         self: &Arc<Self>,
         (server, offering): (&Arc<Server>, &Arc<ServerTools>),
@@ -243,7 +233,6 @@ impl ApiCaller {
         }
     }
 
-    /// Runs a call in a task of its own.
     fn run(
         &self,
         (server, offering): (&Arc<Server>, &Arc<ServerTools>),

@@ -1,5 +1,5 @@
-//! `/v1/dialects/{otc|otc-seed|arcade}/tools/{name}/status`: what the host knows of a tool, and what an agent reports of it
-//! (OTC-D-16).
+//! `/v1/dialects/{otc|otc-seed|arcade}/tools/{name}/status`: what the host knows of a tool, and what an agent reports
+//! of it (OTC-D-16).
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::http::problem::Problem;
 use super::answer::{CallerRequest, PathParams, json, read, unreadable};
 use super::otc::find;
 
-/// Maximum length of the message of a report, in bytes: it becomes one line of the server's log.
+/// The message becomes one line of the server's log.
 const MESSAGE_BYTES_MAX: usize = 1_024;
 
 /// Shows whether the caller can call a tool, and how its own latest calls ended. It loads nothing.

@@ -129,7 +129,7 @@ async fn search_for(
 }
 
 impl ApiCaller {
-    /// Notes that the caller gets the definition of a tool. From then on, it can call a deferred one.
+    /// The caller gets the tool's definition, and can call it from then on.
     pub(super) async fn load(&self, offering: &ServerTools, offer: &ExposedTool, method: &Method) {
         // The answer to a HEAD request has no definition.
         if *method == Method::GET {

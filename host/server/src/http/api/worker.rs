@@ -1,5 +1,5 @@
-//! `/worker`: the routes that an Arcade engine calls of a worker. [`Routes`](super::super::route::Routes) has checked its
-//! token before the body of a request is read.
+//! `/worker`: the routes that an Arcade engine calls of a worker. [`Routes`](super::super::route::Routes) checks its
+//! token before it reads a body.
 
 use std::sync::Arc;
 

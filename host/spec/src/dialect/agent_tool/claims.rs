@@ -1,4 +1,4 @@
-//! Consistency of the records of one tool: if two of them contradict each other, one claim would be lost.
+//! Contradictions between a tool's records, of which one claim would be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::RECORDS;
 use super::findings::{Findings, ToolkitPlace};
 use super::references::{IndexedRecord, LinkedRecords};
 
-/// Schemas that both a declaration and its interface may have: contract and field, and the field of the interface.
+/// Contract, field, and the interface's field.
 const SCHEMAS: [(&str, &str, &str); 3] = [
     ("input_contract", "model_input_schema", "model_input_schema"),
     (
@@ -25,7 +25,6 @@ const SCHEMAS: [(&str, &str, &str); 3] = [
     ("output_contract", "structured_schema", "output_schema"),
 ];
 
-/// Checks the records of one tool against each other.
 pub(super) fn check(tool: &LinkedRecords<'_>, tool_id: &str, findings: &mut Findings) {
     let top = ToolkitPlace::TOP;
     let lists = RECORDS.map(|list| top.field(list));
@@ -66,7 +65,7 @@ pub(super) fn check(tool: &LinkedRecords<'_>, tool_id: &str, findings: &mut Find
     }
 }
 
-/// Refuses an interface that names another tool than the one that refers to it.
+/// Refuses an interface of another tool.
 fn identity(
     declaration: &Value,
     tool_id: &str,
@@ -99,7 +98,7 @@ fn identity(
     }
 }
 
-/// Notes what an interface says of its tool beside the declaration, which counts. Native ids come from the mappings alone
+/// Notes what an interface says beside the declaration, which counts. Native ids come from the mappings alone
 /// (AT-IF-01).
 fn shown_identity(
     declaration: &Value,
@@ -133,7 +132,7 @@ fn shown_identity(
     }
 }
 
-/// Refuses two different schemas for one purpose, because only one of them would be checked.
+/// Refuses two schemas for one purpose: only one would be checked.
 fn schemas(
     declaration: &Value,
     interface: &Value,
@@ -157,7 +156,7 @@ fn schemas(
     }
 }
 
-/// Refuses a subject that leads to no argument, because it would narrow nothing.
+/// Refuses a subject without an argument, because it would narrow nothing.
 fn subjects(
     declaration: &Value,
     interface: &Value,
@@ -182,7 +181,6 @@ fn subjects(
     }
 }
 
-/// Notes a permission matcher that compares something else than the subjects of the tool.
 fn matcher(
     interface: &Value,
     has_native_ids: bool,
@@ -201,7 +199,6 @@ fn matcher(
     }
 }
 
-/// Returns whether the tool's `external_mappings` name operations of other protocols, to compare rules with.
 fn has_native_ids(tool: &LinkedRecords<'_>) -> bool {
     let interface = tool.interface.map(|interface| interface.value);
     !native_ids(&mappings(tool.declaration.value, interface)).is_empty()
@@ -216,7 +213,7 @@ fn mappings(declaration: &Value, interface: Option<&Value>) -> Vec<ExternalMappi
         .collect()
 }
 
-/// Refuses the sandbox of an interface if the permission profile names another one (AT-IF-06).
+/// Refuses a sandbox other than the permission profile's (AT-IF-06).
 fn sandbox(tool: &LinkedRecords<'_>, interfaces: &ToolkitPlace<'_>, findings: &mut Findings) {
     let Some(interface) = tool.interface else {
         return;
@@ -236,7 +233,7 @@ fn sandbox(tool: &LinkedRecords<'_>, interfaces: &ToolkitPlace<'_>, findings: &m
     }
 }
 
-/// Refuses a sandbox profile that the tool requests nowhere else: the host writes the applied one here.
+/// Refuses a profile requested nowhere else: the host writes the applied one here.
 fn execution_profile(
     tool: &LinkedRecords<'_>,
     execution: IndexedRecord<'_>,
@@ -253,12 +250,11 @@ fn execution_profile(
     }
 }
 
-/// The sandbox that the permission profile of the tool names.
 fn profile_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
     tool.permission_profile?.value.text("sandbox_profile")
 }
 
-/// The sandbox that the interface of the tool names; `granted` asks for none.
+/// `granted` asks for none.
 fn asked_sandbox<'a>(tool: &LinkedRecords<'a>) -> Option<&'a str> {
     tool.interface?
         .value
@@ -300,7 +296,7 @@ fn permission_profile(
     }
 }
 
-/// Notes defaults whose type or value their own schema refuses: a call that needs such a default fails.
+/// Notes defaults that their own schema refuses: calls that need them fail.
 fn defaults(
     declaration: &Value,
     interface: Option<&Value>,
@@ -334,7 +330,7 @@ fn defaults(
     }
 }
 
-/// Returns whether the keywords `type`, `enum` and `const` allow the value.
+/// Checks `type`, `enum` and `const` only.
 fn may_be(schema: &Value, value: &Value) -> bool {
     let is = |kind: &Value| match (kind.as_str(), value) {
         (Some("null"), value) => value.is_null(),
@@ -358,8 +354,7 @@ fn may_be(schema: &Value, value: &Value) -> bool {
     has_type && is_listed && schema.get("const").is_none_or(|only| only == value)
 }
 
-/// Notes fields that a contract lists and no schema describes. They may occur if the schema is open; otherwise their
-/// names are wrong.
+/// Notes listed fields that no schema describes: an open schema permits them.
 fn named_fields(tool: &LinkedRecords<'_>, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     for (contract, field) in [
         ("input_contract", "sensitive_fields"),
@@ -402,7 +397,6 @@ fn named_fields(tool: &LinkedRecords<'_>, place: &ToolkitPlace<'_>, findings: &m
     }
 }
 
-/// The property that a JSON Pointer or a name ends in; `None` if it names only items, or everything.
 fn last_name(field: &str) -> Option<String> {
     let Some(pointer) = field.strip_prefix('/') else {
         return Some(field.to_owned()).filter(|name| !name.is_empty());

@@ -1,4 +1,4 @@
-//! Records that a declaration holds itself, as the specification allows: they become records of their lists.
+//! Moves records inside of declarations, which the specification allows, into their lists.
 
 use serde_json::{Map, Value, json};
 
@@ -7,14 +7,13 @@ use crate::SchemaVersion;
 use super::names;
 use super::references::LISTS;
 
-/// A contract, and the field that is the schema where it has only a `schema`.
+/// Contract, and the field that a lone `schema` stands for.
 const SCHEMAS: [(&str, &str); 2] = [
     ("input_contract", "model_input_schema"),
     ("output_contract", "structured_schema"),
 ];
 
-/// Moves profiles out of declarations that refer to none, and gives schemas the name that says what they are for. What is
-/// there twice stays, so that it is reported.
+/// Duplicates stay, so that they are reported.
 pub(super) fn lift(toolkit: &mut Value) {
     let mut lifted = LISTS.map(|(list, ..)| (list, Vec::new()));
     let declarations = toolkit
@@ -70,7 +69,6 @@ pub(super) fn lift(toolkit: &mut Value) {
     }
 }
 
-/// Adds what a record of a list has to have, and one inside of a declaration need not repeat.
 fn complete(record: &mut Map<String, Value>, id: &str, own: &str) {
     for (field, value) in [(id, own), ("schema_version", SchemaVersion::CURRENT)] {
         record.entry(field).or_insert_with(|| value.into());

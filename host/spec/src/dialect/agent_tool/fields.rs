@@ -1,4 +1,4 @@
-//! Every field of a toolkit that this host knows: its values, whether it limits calls, and whether it is honoured.
+//! All known fields of a toolkit: values, limits on calls, and support by this host.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,9 +14,7 @@ use super::findings::{Findings, ToolkitPlace};
 use super::shape::{FieldShape, ObjectShape, ValueShape, is, known_word, none_of, word};
 use super::unknown;
 
-/// Prefixes of the predicates that the specification allows instead of a safety fact.
 const PREDICATES: [&str; 3] = ["classifier:", SAME_AS, "feature:"];
-/// The safety facts, which `same_as:` can name.
 const FACTS: [&str; 4] = [
     "is_read_only",
     "is_concurrency_safe",
@@ -24,14 +22,12 @@ const FACTS: [&str; 4] = [
     "is_open_world",
 ];
 
-/// Maximum number of `resource_locks` of a tool, and length of the name of each, in bytes.
 const LOCKS_MAX: usize = 32;
 const LOCK_BYTES_MAX: usize = 200;
 
-/// Maximum length of a pattern in `tool_calls`: a namespace, a dot and a name fit.
+/// A namespace, a dot and a name fit.
 const TOOL_PATTERN_BYTES_MAX: usize = 200;
 
-/// All objects, to look up a misplaced or misspelt name.
 pub(super) static OBJECTS: [&ObjectShape; 10] = [
     &TOOLKIT,
     &DECLARATION,
@@ -57,7 +53,7 @@ const fn count(name: &'static str) -> FieldShape {
     FieldShape::new(name, ValueShape::Is(is::<Option<u64>>))
 }
 
-/// A flag that the host writes from what it observes.
+/// The host writes the flag from what it observes.
 const fn seen(name: &'static str) -> FieldShape {
     FieldShape::new(name, ValueShape::Is(is::<bool>))
 }
@@ -70,7 +66,6 @@ const fn required(name: &'static str) -> FieldShape {
     FieldShape::new(name, ValueShape::Is(is::<String>)).required()
 }
 
-/// A JSON Schema, which the catalog compiles.
 const fn schema(name: &'static str) -> FieldShape {
     FieldShape::new(name, ValueShape::Is(any)).narrows()
 }
@@ -79,7 +74,7 @@ const fn refused(name: &'static str, advice: &'static str) -> FieldShape {
     FieldShape::new(name, ValueShape::Refused(advice)).narrows()
 }
 
-/// A limit that this host does not honour, so that it refuses calls.
+/// Refuses calls, because this host lacks the limit.
 const fn gap(name: &'static str, advice: &'static str) -> FieldShape {
     FieldShape::new(name, ValueShape::Gap(advice)).narrows()
 }
@@ -89,7 +84,7 @@ const fn hint(name: &'static str, instead: &'static str) -> FieldShape {
 }
 
 const VERSION: FieldShape = FieldShape::new("schema_version", ValueShape::Look(version)).required();
-/// The host's own strategies are the only policies to which a toolkit can refer.
+/// No other policies can be referred to.
 const PERSISTENCE: FieldShape =
     FieldShape::new("persistence_policy_ref", ValueShape::Is(word::<Strategy>)).narrows();
 const MAPPINGS: FieldShape = FieldShape::new("external_mappings", ValueShape::Each(mapping));
@@ -371,7 +366,7 @@ fn any(_: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks Open Tool Calling's demands on the credential of each request (OTC-D-13).
+/// Open Tool Calling's demands on credentials (OTC-D-13).
 fn authorization(value: &Value) -> Result<(), String> {
     let has_provider = value.get("provider_type").is_some_and(Value::is_string);
     if has_provider || value.as_str() == Some("token") {
@@ -381,7 +376,7 @@ fn authorization(value: &Value) -> Result<(), String> {
     }
 }
 
-/// A qualified name, or a pattern of some: records and terminals show it.
+/// Records and terminals show the pattern.
 fn tool_pattern(value: &Value) -> Result<(), String> {
     let text = value.as_str().ok_or_else(|| "is not a text".to_owned())?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*');
@@ -421,8 +416,7 @@ fn version(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     }
 }
 
-/// Accepts a block type, or `structured_content`, which says that there are no blocks: the host handles structured
-/// output itself.
+/// `structured_content` stands for no blocks.
 fn content_type(value: &Value) -> Result<(), String> {
     const WITHOUT_BLOCKS: &str = "structured_content";
     let known = value
@@ -435,7 +429,7 @@ fn content_type(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Parts of a component that the host could not make tools of: `NAME: REASON`. They are shown beside its tools.
+/// `NAME: REASON` of parts that could not become tools.
 fn not_offered(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     for (at, part) in value.as_array().into_iter().flatten().enumerate() {
         if let Some(part) = part.as_str() {
@@ -455,8 +449,7 @@ fn redaction_rules(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Va
     }
 }
 
-/// Accepts a feature gate and the name of a fact. Any other predicate disables the tool, because the host does not evaluate it
-/// (AT-IF-04).
+/// Any predicate but a feature gate or a fact disables the tool, because the host does not evaluate it (AT-IF-04).
 fn is_enabled(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match EnabledState::deserialize(value) {
         Ok(enabled) if enabled.feature().is_some() => {}
@@ -471,7 +464,7 @@ fn is_enabled(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) 
     }
 }
 
-/// Accepts every mode of the specification, and honours `json` (AT-IN-08).
+/// Honours only `json` (AT-IN-08).
 fn argument_mode(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match word::<ArgumentMode>(value) {
         Err(problem) => findings.error(place, problem),
@@ -480,7 +473,7 @@ fn argument_mode(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Valu
     }
 }
 
-/// Arguments are JSON, so a tool that takes other media alone cannot be called (AT-IN-10).
+/// Tools for other media than JSON cannot be called (AT-IN-10).
 fn media_mode(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let is_json = |mode: &Value| {
         mode.as_str()
@@ -499,7 +492,7 @@ fn media_mode(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) 
     }
 }
 
-/// A policy with a word that is not known could forbid more than is known (AT-IN-09).
+/// An unknown word could forbid more than is known (AT-IN-09).
 fn mutation_policy(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     let is_nothing = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
     if !is_nothing && MutationPolicy::read(value).is_none() {
@@ -527,7 +520,7 @@ fn resource_locks(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Val
     }
 }
 
-/// The host stops every call that is canceled: no tool can go on against the will of its caller.
+/// No tool can go on against the will of its caller.
 fn interrupt_behavior(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match word::<InterruptBehavior>(value) {
         Err(problem) => findings.error(place, problem),
@@ -553,7 +546,7 @@ fn retention_hint(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Val
     }
 }
 
-/// A policy that nobody has here can allow nothing (AT-PERM-17).
+/// A policy that this host lacks can allow nothing (AT-PERM-17).
 fn policy_refs(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match Vec::<String>::deserialize(value) {
         Ok(refs) if refs.is_empty() => {}
@@ -571,8 +564,7 @@ fn is_same_as(predicate: &str) -> bool {
         .is_some_and(|fact| FACTS.contains(&fact))
 }
 
-/// A predicate counts as unstated, which is the conservative choice (AT-N-03). Any other value is an error, because it
-/// was meant to state something.
+/// Predicates count as unstated, which is conservative (AT-N-03); other values were meant to state something.
 fn fact(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value {
         Value::Bool(_) | Value::Null => {}

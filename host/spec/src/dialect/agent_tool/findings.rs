@@ -1,13 +1,12 @@
 use crate::{Finding, escaped_step};
 
-/// Maximum number of listed errors. The description is untrusted: it must not decide how long a message is.
+/// The untrusted description must not decide how long a message is.
 const ERRORS_MAX: usize = 32;
-/// Maximum number of kept notes: several for each of the tools that one component may have.
+/// Several for each tool of a component.
 const NOTES_MAX: usize = 1_024;
-/// Maximum number of unknown fields that are checked. Each is compared with every name that limits a call.
+/// Each unknown field is compared with every name that limits a call.
 const UNKNOWN_MAX: usize = 1_000;
 
-/// A place in the toolkit. Its pointer is built only for a finding.
 #[derive(Clone, Copy)]
 pub(super) struct ToolkitPlace<'a> {
     outer: Option<&'a ToolkitPlace<'a>>,
@@ -41,7 +40,6 @@ impl<'a> ToolkitPlace<'a> {
         }
     }
 
-    /// The JSON Pointer (RFC 6901).
     pub(super) fn pointer(&self) -> String {
         let mut pointer = self.outer.map(ToolkitPlace::pointer).unwrap_or_default();
         match self.step {
@@ -56,12 +54,11 @@ impl<'a> ToolkitPlace<'a> {
     }
 }
 
-/// All findings of one toolkit.
 #[derive(Default)]
 pub(super) struct Findings {
     errors: FindingList,
     notes: FindingList,
-    /// Demands that cannot be met; each is a note too.
+    /// Unmet demands; each is a note too.
     gaps: FindingList,
     unknown: usize,
 }
@@ -93,18 +90,17 @@ impl FindingList {
 }
 
 impl Findings {
-    /// Adds a finding that keeps the component from being loaded.
+    /// Keeps the component from being loaded.
     pub(super) fn error(&mut self, place: &ToolkitPlace<'_>, message: impl AsRef<str>) {
         self.errors.add(place, message.as_ref(), ERRORS_MAX);
     }
 
-    /// Adds a finding about something that has no effect, and whose loss lifts no limit.
+    /// Something has no effect, and its loss lifts no limit.
     pub(super) fn note(&mut self, place: &ToolkitPlace<'_>, message: impl AsRef<str>) {
         self.notes.add(place, message.as_ref(), NOTES_MAX);
     }
 
-    /// Adds a finding about a demand that this host does not meet: calls of the tools that it is about are refused. If there
-    /// are too many, the one that stands for the rest is about all tools.
+    /// Calls of the tools concerned are refused. If there are too many gaps, the last is about all tools.
     pub(super) fn gap(&mut self, place: &ToolkitPlace<'_>, advice: &str) {
         let message =
             format!("this host does not honour it, and refuses calls of the tool: {advice}");
@@ -112,7 +108,7 @@ impl Findings {
         self.gaps.add(place, &message, NOTES_MAX);
     }
 
-    /// Counts one more unknown field. Returns `false` beyond the maximum, which is reported as one error.
+    /// Returns `false` beyond the maximum, which is one error.
     pub(super) fn count_unknown(&mut self, place: &ToolkitPlace<'_>) -> bool {
         self.unknown += 1;
         if self.unknown == UNKNOWN_MAX + 1 {
@@ -124,8 +120,7 @@ impl Findings {
         self.unknown <= UNKNOWN_MAX
     }
 
-    /// Adds the findings of derived records. `placed` gives their errors another place, or drops them; one that is there
-    /// already is dropped too.
+    /// Adds findings of derived records. `placed` moves or drops errors; duplicates are dropped.
     pub(super) fn add(&mut self, derived: Self, placed: fn(Finding) -> Option<Finding>) {
         for error in derived.errors.listed.into_iter().filter_map(placed) {
             let errors = &mut self.errors;
@@ -144,12 +139,10 @@ impl Findings {
         !self.errors.listed.is_empty()
     }
 
-    /// The errors, in the order in which they were found.
     pub(super) fn into_errors(self) -> Vec<Finding> {
         self.errors.finish()
     }
 
-    /// The notes, and the gaps, each in the order in which they were found.
     pub(super) fn into_notes(self) -> (Vec<Finding>, Vec<Finding>) {
         (self.notes.finish(), self.gaps.finish())
     }

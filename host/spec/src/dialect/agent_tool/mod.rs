@@ -1,8 +1,7 @@
 //! The answer of a guest's `describe`: Agent Tool 0.2.0 records as JSON, parsed and normalised. All of it is a claim.
 //!
-//! All errors are reported at once. A field that would limit a call and cannot be honoured is an error, because a lost
-//! limit widens the tool; or a gap, so that no call of the tool runs. An unknown field that limits nothing stays in the records, and a note names it. `short.rs` derives
-//! the records of a toolkit in the short form, and nothing else here knows that form.
+//! A field that would limit a call and cannot be honoured is an error, because a lost limit widens the tool; or a gap,
+//! so that no call of the tool runs. Other unknown fields are kept and noted. Only `short.rs` knows the short form.
 
 mod claims;
 mod embedded;
@@ -20,7 +19,6 @@ use crate::{Finding, JSON_VALUES_MAX, Toolkit, TypedFields, read_unique_json};
 
 use findings::{Findings, ToolkitPlace};
 
-/// Maximum number of tools of one component, and of records of each other kind.
 const RECORDS_MAX: usize = 256;
 /// The lists of records.
 const RECORDS: [&str; 4] = [
@@ -30,17 +28,16 @@ const RECORDS: [&str; 4] = [
     "permission_profiles",
 ];
 
-/// A toolkit that can be loaded.
 #[derive(Debug)]
 pub struct LoadedToolkit {
     pub toolkit: Toolkit,
-    /// The parts of it that have no effect on this host.
+    /// Parts without effect on this host.
     pub notes: Vec<Finding>,
     is_short: bool,
 }
 
 impl LoadedToolkit {
-    /// Returns a function that places errors in the records of the toolkit where its author wrote what caused them.
+    /// Places errors where the author wrote what caused them.
     pub fn placing(&self) -> impl Fn(Vec<Finding>) -> Vec<Finding> + use<> {
         let is_short = self.is_short;
         move |errors| {
@@ -53,8 +50,8 @@ impl LoadedToolkit {
     }
 }
 
-/// Parses a toolkit and fills in what may be omitted. Fails with everything that is incomplete, contradictory,
-/// dangling, unknown where words are closed, lost where it would limit a call, or not honoured by this host.
+/// Fails with everything that is incomplete, contradictory, dangling, unknown where words are closed, lost where it
+/// would limit a call, or not honoured by this host.
 pub fn toolkit(text: &str) -> Result<LoadedToolkit, Vec<Finding>> {
     let one = |message: String| vec![Finding::new("", &message)];
     let mut value = read_unique_json(text, JSON_VALUES_MAX).map_err(|error| {

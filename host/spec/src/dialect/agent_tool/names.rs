@@ -1,4 +1,4 @@
-//! Names and texts of a declaration. They are restricted, because they end up in other protocols and on terminals.
+//! Restricts names and texts of a declaration, because they end up in other protocols and on terminals.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,14 @@ use crate::{CONNECTION_HEADERS, CredentialUse, ExternalMapping, ToolKind, TypedF
 
 use super::findings::{Findings, ToolkitPlace};
 
-/// Maximum length of a name or a namespace, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Maximum length of a description, in characters: a longer one would be an attack on the model's attention.
+/// A longer description would be an attack on the model's attention.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
-/// The number of words that a search hint should have (AT-DECL-06).
+/// Words of a search hint (AT-DECL-06).
 const HINT_WORDS_MIN: usize = 3;
 const HINT_WORDS_MAX: usize = 10;
-/// Maximum number of credentials that one profile names.
 const CREDENTIALS_MAX: usize = 16;
 
-/// Checks names, descriptions and credentials.
 pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
     let top = ToolkitPlace::TOP;
     let list = top.field("declarations");
@@ -48,7 +45,7 @@ pub(super) fn check(toolkit: &Value, findings: &mut Findings) {
     }
 }
 
-/// The security schemes that the mappings of a declaration or an interface name (AT-MAP-02).
+/// Security schemes of the mappings of a record (AT-MAP-02).
 fn security_schemes(record: &Value) -> Vec<String> {
     record
         .list("external_mappings")
@@ -61,7 +58,6 @@ fn security_schemes(record: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns the id of a tool: the declared one, or `namespace.name`.
 pub(super) fn tool_id(declaration: &Value) -> String {
     let of = |field| declaration.text(field).unwrap_or_default();
     match of("tool_id") {
@@ -112,7 +108,6 @@ fn words(declaration: &Value, place: &ToolkitPlace<'_>, findings: &mut Findings)
     }
 }
 
-/// Accepts letters, digits, `_` and `-`; in namespaces also dots.
 fn name_is_plain(name: &str, what: &str, place: &ToolkitPlace<'_>, findings: &mut Findings) {
     let dotted = what == "namespace";
     let allowed =
@@ -132,7 +127,7 @@ fn name_is_plain(name: &str, what: &str, place: &ToolkitPlace<'_>, findings: &mu
     }
 }
 
-/// Checks that a name or an id belongs to one tool, and that no alias is the name of a tool.
+/// No two tools share a name or an id, and no alias is the name of a tool.
 fn unique(declarations: &[Value], list: &ToolkitPlace<'_>, findings: &mut Findings) {
     let mut names = HashMap::new();
     let mut ids = HashMap::new();
@@ -169,8 +164,7 @@ fn unique(declarations: &[Value], list: &ToolkitPlace<'_>, findings: &mut Findin
     }
 }
 
-/// Checks that credentials are declared, in the profile or as security schemes of a tool, and that a request can carry
-/// them where the profile puts them.
+/// Credentials must be declared, in the profile or as security schemes, and a request must be able to carry them.
 fn credentials(
     profile: &Value,
     schemes: &[String],

@@ -1,4 +1,4 @@
-//! References between records. An unreferenced record is an error, because everything that it says would be lost.
+//! References between records. An unreferenced record is an error, because its statements would be lost.
 
 use std::collections::HashMap;
 
@@ -22,14 +22,12 @@ pub(super) const LISTS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// One record, and its index in its list.
 #[derive(Clone, Copy)]
 pub(super) struct IndexedRecord<'a> {
     pub(super) at: usize,
     pub(super) value: &'a Value,
 }
 
-/// The records of one tool.
 pub(super) struct LinkedRecords<'a> {
     pub(super) declaration: IndexedRecord<'a>,
     pub(super) interface: Option<IndexedRecord<'a>>,
@@ -37,7 +35,6 @@ pub(super) struct LinkedRecords<'a> {
     pub(super) permission_profile: Option<IndexedRecord<'a>>,
 }
 
-/// The records of one list by their ids, and which of them are referred to.
 struct RecordList<'a> {
     list: &'static str,
     reference: &'static str,
@@ -46,8 +43,7 @@ struct RecordList<'a> {
     referred: Vec<bool>,
 }
 
-/// Links the records of each tool. Reports dangling or contradictory references, duplicate ids, and records that
-/// nothing refers to.
+/// Reports dangling or contradictory references, duplicate ids, and unreferenced records.
 pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<LinkedRecords<'a>> {
     let [mut interfaces, mut executions, mut permissions] =
         LISTS.map(|list| RecordList::new(toolkit, list, findings));
@@ -71,7 +67,6 @@ pub(super) fn link<'a>(toolkit: &'a Value, findings: &mut Findings) -> Vec<Linke
     tools
 }
 
-/// Copies the references of a tool's interface to profiles into its declaration, if the declaration has none.
 pub(super) fn complete(toolkit: &mut Value) {
     let interfaces: HashMap<String, [Option<String>; LISTS.len()]> = toolkit
         .list("interfaces")
@@ -142,7 +137,7 @@ impl<'a> RecordList<'a> {
         }
     }
 
-    /// Returns the record that `declaration` refers to, or else the one that its interface refers to.
+    /// The declaration's reference counts before its interface's.
     fn follow(
         &mut self,
         place: &ToolkitPlace<'_>,

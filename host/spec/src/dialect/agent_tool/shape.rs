@@ -1,4 +1,4 @@
-//! The values that a field of a record may have. The types of the records decide, through serde.
+//! Values that a field may have: the types of the records decide, through serde.
 
 use serde::de::value::Error;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
@@ -7,29 +7,24 @@ use serde_json::Value;
 
 use super::findings::{Findings, ToolkitPlace};
 
-/// Maximum length of a foreign value in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// One kind of object in a toolkit.
 pub(super) struct ObjectShape {
-    /// Its name in messages.
     pub(super) name: &'static str,
     pub(super) fields: &'static [FieldShape],
-    /// `true` if its field names are common words, which have a meaning only in this object.
+    /// `true` if its field names are common words, which mean something only here.
     pub(super) common_names: bool,
 }
 
-/// One field of an object.
 #[derive(Clone, Copy)]
 pub(super) struct FieldShape {
     pub(super) name: &'static str,
     pub(super) shape: ValueShape,
     pub(super) required: bool,
-    /// `true` if the field limits a call, or what is shown and kept of it: losing it would widen the tool.
+    /// `true` if losing the field would widen the tool.
     pub(super) narrows: bool,
 }
 
-/// Checks a value. An error says why the field may not have it.
 pub(super) type FieldCheck = fn(&Value) -> Result<(), String>;
 
 #[derive(Clone, Copy)]
@@ -39,11 +34,9 @@ pub(super) enum ValueShape {
     Object(&'static ObjectShape),
     Objects(&'static ObjectShape),
     Look(fn(&mut Findings, &ToolkitPlace<'_>, &Value)),
-    /// A claim or setting that this host does not honour, with advice what to do instead.
     Refused(&'static str),
-    /// A hint that this host ignores, with what applies instead.
     Hint(&'static str),
-    /// A limit that cannot be honoured: calls are refused, and the text says what else to do.
+    /// Advice for a limit that cannot be honoured: calls are refused.
     Gap(&'static str),
 }
 
@@ -72,7 +65,6 @@ impl FieldShape {
     }
 }
 
-/// Checks `value` against the shape of `field`. `inside` checks objects and lists of objects.
 pub(super) fn hold(
     findings: &mut Findings,
     place: &ToolkitPlace<'_>,
@@ -117,7 +109,6 @@ fn report(findings: &mut Findings, place: &ToolkitPlace<'_>, checked: Result<(),
     }
 }
 
-/// Returns whether a value is equivalent to an absent one.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -128,14 +119,13 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// Checks that `value` can be deserialized as `T`.
 pub(super) fn is<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     T::deserialize(value)
         .map(drop)
         .map_err(|error| error.to_string())
 }
 
-/// Checks that `value` is a word of the enum `T`, or `null`.
+/// Accepts `null` too.
 pub(super) fn word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     match value {
         Value::Null => Ok(()),
@@ -143,14 +133,12 @@ pub(super) fn word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks that `value` is a word of the enum `T`.
 pub(super) fn known_word<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
     T::deserialize(value)
         .map(drop)
         .map_err(|_| none_of(value, words::<T>()))
 }
 
-/// Builds the message for a value that is not one of `words`.
 pub(super) fn none_of(value: &Value, words: &[&str]) -> String {
     format!(
         "{} is not a word that this host knows here; there are: {}",
@@ -171,7 +159,6 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns the words that serde accepts for the enum `T`, in the order of its variants.
 fn words<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut words: &'static [&'static str] = &[];
     // Deserialization always fails, but it passes the variants to the deserializer.

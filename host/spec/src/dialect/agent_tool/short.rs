@@ -1,8 +1,7 @@
-//! The short form of a toolkit, `{"namespace", "tools": [..]}`: one object for each tool, from which the records of the full
-//! form are derived. What a tool does not say is derived carefully: without `access` it gets an empty world.
+//! The short form of a toolkit, `{"namespace", "tools": [..]}`: one object for each tool, from which the records of the
+//! full form are derived. Without `access`, a tool gets an empty world.
 //!
-//! An unknown field is an error, and so is a field that has no effect beside the others: nothing else would say that an
-//! author meant something by it.
+//! Unknown fields and fields without effect are errors: nothing else would say that an author meant something by them.
 
 use std::collections::HashSet;
 
@@ -16,7 +15,6 @@ use super::RECORDS_MAX;
 use super::findings::{Findings, ToolkitPlace};
 use super::unknown::resembles;
 
-/// A part of the records of one tool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum RecordPart {
     Declaration,
@@ -27,7 +25,7 @@ enum RecordPart {
     Permission,
 }
 
-/// The fields of a tool, each with the part that has it too.
+/// Each field of a tool, and the part that has it too.
 const FIELDS: [(&str, RecordPart); 30] = [
     ("name", RecordPart::Declaration),
     ("description", RecordPart::Declaration),
@@ -61,21 +59,18 @@ const FIELDS: [(&str, RecordPart); 30] = [
     ("data_sensitivity", RecordPart::Permission),
 ];
 
-/// The fields that have another name in their record.
 const RENAMED: [(&str, &str); 3] = [
     ("input", "model_input_schema"),
     ("output", "structured_schema"),
     ("access", "access_kinds"),
 ];
 
-/// The lists of arguments that name something, and the kind of what they name.
 const SUBJECTS: [(&str, &str); 3] = [
     ("paths", "path"),
     ("urls", "url"),
     ("resources", "resource"),
 ];
 
-/// The lists of the full form, and the part of their records.
 const LISTS: [(&str, RecordPart); 4] = [
     ("declarations", RecordPart::Declaration),
     ("interfaces", RecordPart::Interface),
@@ -83,7 +78,6 @@ const LISTS: [(&str, RecordPart); 4] = [
     ("permission_profiles", RecordPart::Permission),
 ];
 
-/// Names that other formats have for a field.
 const SYNONYMS: [(&str, &str); 12] = [
     ("input_schema", "input"),
     ("inputSchema", "input"),
@@ -99,13 +93,11 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("kind", "tool_kind"),
 ];
 
-/// Returns whether a toolkit is meant to be in short form.
 pub(super) fn is_short(toolkit: &Value) -> bool {
     toolkit.get("tools").is_some()
 }
 
-/// Returns the records of a short toolkit, with tool number N's at index N of each list; `None` if it has no list of
-/// tools.
+/// Tool number N's records are at index N of each list; `None` without a list of tools.
 pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> {
     let top = ToolkitPlace::TOP;
     let fields = toolkit.as_object()?;
@@ -164,7 +156,7 @@ pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> 
     ))
 }
 
-/// Returns `found`, an error in derived records, with its place in the short toolkit; `None` if another error says the same.
+/// Moves an error of derived records to its place in the short toolkit; `None` if another error says the same.
 pub(super) fn placed(found: Finding) -> Option<Finding> {
     let mut steps = found.path.splitn(4, '/').skip(1);
     let list = steps.next().unwrap_or_default();
@@ -211,23 +203,20 @@ pub(super) fn placed(found: Finding) -> Option<Finding> {
     Some(Finding { path, ..found })
 }
 
-/// The name that a field of a tool has in its record.
 fn in_record(short: &'static str) -> &'static str {
     let renamed = RENAMED.iter().find(|(known, _)| *known == short);
     renamed.map_or(short, |(_, there)| there)
 }
 
-/// One tool, and what it is known to want.
 struct ShortTool {
     fields: Map<String, Value>,
     access: Vec<AccessKind>,
     effects: Vec<WriteEffect>,
-    /// The arguments that name something, by JSON Pointer.
+    /// Keys are JSON Pointers.
     subjects: Map<String, Value>,
 }
 
 impl ShortTool {
-    /// Reads tool number `at`, and reports what only the short form can have wrong. The checks of the records report the rest.
     fn read(tool: &Value, at: usize, place: &ToolkitPlace<'_>, findings: &mut Findings) -> Self {
         let mut short = Self {
             fields: Map::new(),
@@ -277,7 +266,7 @@ impl ShortTool {
         short
     }
 
-    /// Reads the arguments that name something. One that is no argument is an error, because it would narrow nothing.
+    /// A subject that is no argument is an error, because it would narrow nothing.
     fn subjects(
         &mut self,
         fields: &Map<String, Value>,
@@ -319,7 +308,6 @@ impl ShortTool {
         }
     }
 
-    /// Reports fields that have no effect beside the others.
     fn effectless(
         &self,
         fields: &Map<String, Value>,
@@ -391,7 +379,6 @@ impl ShortTool {
         );
     }
 
-    /// Returns whether the tool wants access beyond this machine.
     fn reaches_out(&self) -> bool {
         use AccessKind::{Browser, ExternalSend, Network, Payment};
         self.access
@@ -399,7 +386,7 @@ impl ShortTool {
             .any(|kind| matches!(kind, Browser | ExternalSend | Network | Payment))
     }
 
-    /// Returns whether the tool's fields allow no change: then its calls may run concurrently.
+    /// `true` if the fields allow no change: then calls may run concurrently.
     fn changes_nothing(&self) -> bool {
         use AccessKind::{Credential, FileRead, Network};
         self.access
@@ -411,7 +398,7 @@ impl ShortTool {
                 .all(|effect| matches!(effect, WriteEffect::None))
     }
 
-    /// The risk that follows from the fields. A decision raises it where what was granted implies a higher one.
+    /// A decision raises the risk where grants imply a higher one.
     fn risk(&self) -> &'static str {
         use AccessKind::{Credential, FileRead, FileWrite, Network};
         let usual = |kind: &AccessKind| matches!(kind, FileRead | FileWrite | Network | Credential);
@@ -424,7 +411,7 @@ impl ShortTool {
         }
     }
 
-    /// The four records, in the order of [`LISTS`]. `ids` has those that are taken.
+    /// Follows the order of [`LISTS`]; `ids` are taken.
     fn records(
         self,
         namespace: &str,
@@ -495,7 +482,6 @@ impl ShortTool {
         LISTS.map(|_| records.next().unwrap_or_default())
     }
 
-    /// The fields of one part, and what they imply: what the tool does not say itself.
     fn part(&self, part: RecordPart, implied: Value) -> Map<String, Value> {
         let own = FIELDS.iter().filter(|(_, of)| *of == part);
         let mut fields: Map<String, Value> = own
@@ -520,7 +506,6 @@ impl ShortTool {
     }
 }
 
-/// Returns whether the field has a value.
 fn has(fields: &Map<String, Value>, name: &str) -> bool {
     match fields.get(name) {
         None | Some(Value::Null) => false,
@@ -530,7 +515,7 @@ fn has(fields: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// The known words of a list. The checks of the records report the others.
+/// Unknown words are left to the checks of the records.
 fn words<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Vec<T> {
     let items = fields.list(name);
     items

@@ -1,5 +1,5 @@
-//! Unknown fields. The specification's objects are open, so unknown fields are kept; but a misspelt or misplaced field
-//! that would limit a call must not be lost.
+//! The specification's objects are open, so unknown fields are kept; but a misspelt or misplaced field that would limit
+//! a call must not be lost.
 
 use serde_json::Value;
 
@@ -7,10 +7,9 @@ use super::fields::OBJECTS;
 use super::findings::{Findings, ToolkitPlace};
 use super::shape::{FieldShape, ObjectShape, hold};
 
-/// Maximum size of a name that may be a misspelling, in bytes: the longest that limits a call has 25 characters.
+/// The longest name that limits a call has 25 characters.
 const NAME_BYTES_MAX: usize = 48;
 
-/// Checks every field of one object.
 pub(super) fn object(
     findings: &mut Findings,
     place: &ToolkitPlace<'_>,
@@ -82,7 +81,7 @@ fn unknown(
     }
 }
 
-/// The fields of all other objects whose names are not common words.
+/// Skips objects whose names are common words.
 fn elsewhere(
     object: &'static ObjectShape,
 ) -> impl Iterator<Item = (&'static ObjectShape, &'static FieldShape)> + Clone {
@@ -93,8 +92,8 @@ fn elsewhere(
     others.flat_map(|other| other.fields.iter().map(move |field| (other, field)))
 }
 
-/// Annotations belong to the tool's author and are never read (AT-DECL-18). A field that limits a call is an error
-/// here, because it was meant for a record.
+/// Annotations are never read (AT-DECL-18). A field that limits a call is an error here, because it was meant for a
+/// record.
 pub(super) fn annotations(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value {
         Value::Object(annotations) => {
@@ -122,8 +121,7 @@ pub(super) fn annotations(findings: &mut Findings, place: &ToolkitPlace<'_>, val
     }
 }
 
-/// Returns whether `name` may be a misspelling of `known`: other case or separators, a plural, or up to two wrong
-/// letters.
+/// Ignores case, separators and plurals, and permits up to two wrong letters.
 pub(super) fn resembles(name: &str, known: &str) -> bool {
     if name.len() > NAME_BYTES_MAX {
         return false;
@@ -141,7 +139,7 @@ pub(super) fn resembles(name: &str, known: &str) -> bool {
             && strsim::osa_distance(&name, &known) <= letters)
 }
 
-/// Returns the letters and digits of a name, in lower case, without a plural's `s`.
+/// Drops a plural's `s`.
 fn bare(name: &str) -> String {
     let mut bare: String = name
         .chars()

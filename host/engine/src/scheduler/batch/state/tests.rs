@@ -1,5 +1,4 @@
-//! The state of a batch against an oracle that was written from the specification (AT-SCHED-05, 06, 10), not from the
-//! code.
+//! A batch's state against an oracle from the specification (AT-SCHED-05, 06, 10), not from the code.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,6 @@ use toolcell_spec::AbortReason;
 use super::super::{BatchPlan, BatchPolicy, OrderingPolicy, SiblingFailurePolicy};
 use super::{BatchState, BatchStep, SkipCause};
 
-/// Random numbers that are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -21,7 +19,6 @@ impl Random {
     }
 }
 
-/// One batch, and what happened to it.
 #[derive(Debug)]
 struct Run {
     needs: Vec<BTreeSet<usize>>,
@@ -32,7 +29,6 @@ struct Run {
     ended: BTreeSet<usize>,
     discarded: Vec<Option<SkipCause>>,
     canceled: BTreeSet<usize>,
-    /// The first call that failed by itself.
     first_failed: Option<usize>,
     interrupted: bool,
 }
@@ -88,7 +84,7 @@ impl Run {
         .unwrap()
     }
 
-    /// The calls that fail by themselves, and on which `at` depends, also through others.
+    /// Direct and indirect dependencies that fail by themselves.
     fn failed_ancestors(&self, at: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         for need in &self.needs[at] {
@@ -101,7 +97,6 @@ impl Run {
         found
     }
 
-    /// `true` if `at` waits, and no other call keeps it from starting.
     fn could_start(&self, at: usize) -> bool {
         let siblings = self.policy.siblings;
         let ended = |need: &usize| self.ended.contains(need);
@@ -125,7 +120,6 @@ impl Run {
         }
     }
 
-    /// Takes a step, and checks that it is one that the specification has.
     fn take(&mut self, step: BatchStep) {
         match step {
             BatchStep::Start(at) => {
@@ -168,7 +162,7 @@ impl Run {
         }
     }
 
-    /// Ends a call that runs; one that was canceled fails.
+    /// A canceled call fails.
     fn end(&mut self, at: usize) -> bool {
         let failed = self.fails[at] || self.canceled.contains(&at);
         self.running.remove(&at);

@@ -1,21 +1,17 @@
-//! Whose turn it is, and which calls a call that has no place keeps waiting.
+//! Turns, and which calls a placeless call delays.
 
 use super::super::{PASSES_MAX, QueueTurn, ResourceLocks};
 use super::{claim, is_empty, picks};
 
 const CALLERS: [&str; 3] = ["anna", "bert", "carl"];
 
-/// A step of a random test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A call of this caller arrives.
     Arrive(usize),
-    /// The call that runs ends.
     End,
 }
 
-/// The order in which calls that all write to one folder run. `elsewhere`: how many calls of each step wait for another
-/// folder meanwhile, which is never free.
+/// All calls write to one folder; `elsewhere` counts a step's calls that wait for another, never free folder.
 fn order(steps: &[Step], mut elsewhere: impl FnMut() -> usize) -> Vec<usize> {
     let locks = ResourceLocks::default();
     let arrive = |caller: &str, folder: &str| {
@@ -131,7 +127,7 @@ fn new_callers_do_not_pass_the_second_call_of_another_because_of_one_that_waits_
     }
 }
 
-/// A call that waits for `/a`, has its turn, and was passed as often as a call is.
+/// A call that waits for `/a` at its turn and was passed as often as possible.
 fn unlucky(locks: &ResourceLocks) -> QueueTurn {
     let unlucky = locks.turn(None, Some("anna"));
     assert!(!unlucky.claim(claim(&[], &["/a"]), false));

@@ -19,7 +19,6 @@ const INTS: [IntegerType; 8] = [
     IntegerType::S64,
 ];
 
-/// Random numbers of a seed (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -215,7 +214,6 @@ impl Random {
         }
     }
 
-    /// Changes one place in `value`.
     fn change(&mut self, value: &mut Value) {
         match value {
             Value::Array(items) if !items.is_empty() && self.below(4) > 0 => {
@@ -270,7 +268,7 @@ impl Random {
     }
 }
 
-/// Runs `test` on a thread that has the stack for checks of schemas.
+/// The thread has the stack for checks of schemas.
 fn aside(test: fn()) {
     std::thread::Builder::new()
         .stack_size(SCHEMA_STACK_BYTES)

@@ -6,7 +6,7 @@ use crate::dialect::agent_tool::{LoadedToolkit, toolkit};
 use super::super::findings::Findings;
 use super::{FIELDS, SUBJECTS, derive, placed};
 
-/// A toolkit with one tool, which takes `p`, `u` and `list`, and has the fields of `more` too.
+/// A tool that takes `p`, `u` and `list`, with further fields `more`.
 fn one(more: Value) -> Value {
     let mut tool = json!({
         "name": "t",
@@ -27,7 +27,6 @@ fn one(more: Value) -> Value {
     json!({ "namespace": "n", "tools": [tool] })
 }
 
-/// The records of a toolkit that is accepted without a note. In the full form, they are accepted as they are.
 #[track_caller]
 fn accepted(short: &Value) -> Value {
     let of = |text: &Value| match toolkit(&text.to_string()) {
@@ -45,7 +44,6 @@ fn accepted(short: &Value) -> Value {
     records
 }
 
-/// The errors of a toolkit, as `PLACE: MESSAGE`.
 #[track_caller]
 fn refused(short: &Value) -> Vec<String> {
     let errors = toolkit(&short.to_string())
@@ -88,8 +86,8 @@ fn a_tool_that_says_nothing_of_access_gets_none_and_is_read_only() {
     );
 }
 
-/// The claims of a tool; whether it is read only and concurrency safe; whether it is destructive and open world, and its kind;
-/// risk, access kinds, effects and scope.
+/// Claims of a tool; read only and concurrency safe; destructive, open world and kind; risk, access kinds, effects and
+/// scope.
 type Derived = (
     Value,
     [bool; 2],
@@ -584,7 +582,6 @@ fn a_place_in_the_records_is_one_in_the_toolkit() {
     assert_eq!(placed(Finding::new("/declarations/1/tool_id", "m")), None);
 }
 
-/// The schema that is shipped.
 fn schema() -> Value {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
