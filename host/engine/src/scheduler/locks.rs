@@ -371,8 +371,19 @@ impl CallQueue {
         let concerns = |passed: &[QueueEntry], entry: &QueueEntry| {
             is_concerned(entry) || passed.iter().any(|passed| passed.meets(entry))
         };
-        // Calls wait for earlier ones of their caller, so that one look at each is enough.
-        let ids: Vec<u64> = self.entries.keys().copied().collect();
+        let lets_pass = |entry: &QueueEntry| {
+            matches!(
+                entry.stage,
+                Some(ClaimStage::Placeless | ClaimStage::Insistent)
+            )
+        };
+        // Calls wait for earlier ones of their caller, so that one look at each is enough. While all have a place, none can be
+        // passed, and none is looked at: there can be thousands.
+        let ids: Vec<u64> = if self.entries.values().any(lets_pass) {
+            self.entries.keys().copied().collect()
+        } else {
+            Vec::new()
+        };
         for id in ids {
             let Some(entry) = self.entries.get(&id) else {
                 continue;
