@@ -264,7 +264,12 @@ fn the_map_and_the_decisions_name_files_that_exist() {
 /// Where a call gets its authority, and where the engine makes a request of another one.
 const REQUESTS: [&str; 2] = ["engine/src/pipeline/request.rs", "toolcell/src/tool_set.rs"];
 /// What knows live calls: the engine those that run, to cancel them, and a server those that clients can ask about.
-const REGISTRIES: [&str; 2] = ["engine/src/pipeline/running.rs", "server/src/calls/mod.rs"];
+/// The store of approvals is in memory where a build has no database.
+const REGISTRIES: [&str; 3] = [
+    "engine/src/pipeline/running.rs",
+    "journal/src/memory/store.rs",
+    "server/src/calls/mod.rs",
+];
 
 /// A second place would forget one of a call's grants, rules, limits or answers.
 #[test]

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcell_spec::{ToolInvocation, ToolResult};
+use toolcell_spec::{Input, ToolInvocation, ToolResult};
 
-use super::model_call::calls;
+use super::model_call::{calls, no_arguments, read_arguments};
 use super::parts::native_id;
 use super::{FinishedCall, ListedTool, MessageError, ModelCall, ResultPart, parts};
 
@@ -32,6 +32,24 @@ struct MessageOrBlock<'a> {
     content: Option<&'a RawValue>,
 }
 
+#[derive(Deserialize)]
+struct ToolUse {
+    id: String,
+    name: String,
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    input: Input,
+}
+
+impl From<ToolUse> for ModelCall {
+    fn from(block: ToolUse) -> Self {
+        Self {
+            id: block.id,
+            name: block.name,
+            arguments: block.input,
+        }
+    }
+}
+
 /// Reads a message, a list of its blocks, or one block. Fails for other text.
 pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
     let fails = |error: serde_json::Error| MessageError::at("the message", &error);
@@ -55,7 +73,7 @@ pub fn read(text: &str) -> Result<Vec<ModelCall>, MessageError> {
         _ => return Err(MessageError::no_object("message")),
     };
     // Server tools, which the API runs, have another type.
-    calls::<ModelCall>("content", blocks, Some(CALL))
+    calls::<ToolUse>("content", blocks, Some(CALL))
 }
 
 /// An error's block may have only text.

@@ -52,18 +52,21 @@ struct ChatCall {
     id: String,
     function: Option<FunctionCall>,
     /// A call whose input is free text. No tool that is exported takes one, and it gets a result all the same.
-    custom: Option<FunctionCall>,
+    custom: Option<CustomCall>,
 }
 
 #[derive(Deserialize)]
 struct FunctionCall {
     name: String,
-    #[serde(
-        alias = "input",
-        default = "no_arguments",
-        deserialize_with = "read_arguments"
-    )]
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
     arguments: Input,
+}
+
+#[derive(Deserialize)]
+struct CustomCall {
+    name: String,
+    #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
+    input: Input,
 }
 
 /// Reads a message, or a response with one choice. Non-JSON arguments are no error here: the call's result says so.
@@ -110,9 +113,13 @@ fn call_of(at: usize, call: &RawValue) -> Result<ModelCall, MessageError> {
     let place = format!("tool_calls[{at}]");
     let call: ChatCall =
         serde_json::from_str(call.get()).map_err(|error| MessageError::at(&place, &error))?;
+    let custom = |CustomCall { name, input }| FunctionCall {
+        name,
+        arguments: input,
+    };
     let FunctionCall { name, arguments } = call
         .function
-        .or(call.custom)
+        .or_else(|| call.custom.map(custom))
         .ok_or_else(|| MessageError(format!("cannot read {place}: it has no function")))?;
     Ok(ModelCall {
         id: call.id,
