@@ -402,7 +402,7 @@ async fn nothing_is_read_before_a_hook_that_can_deny_the_call() {
     let host = own_host(|settings| settings.hook(Registration::new(denies.shared())));
     let called = Test::new("validated#prepared")
         .on(&host)
-        .read(&folder)
+        .write(&folder)
         .call(json!({ "path": file }))
         .await;
     called.never_ran();

@@ -78,7 +78,7 @@ pub(crate) struct Origin {
     /// Relative paths start here.
     pub(crate) cwd: PathBuf,
     pub(crate) options: CallOptions,
-    /// What no tool may change: the sources of the command's tools, and the files that its command line names.
+    /// No tool may change the sources of the command's tools, and the files that its command line names.
     pub(crate) named: CommandFiles,
     pub(crate) callable: Vec<PathBuf>,
     /// Restricts which tools can be called.

@@ -16,7 +16,7 @@ use super::hooks;
 use super::options::{GrantOptions, PolicyOptions, Settings};
 use super::target::Target;
 
-/// Whoever writes one decides what is started, and with which grants.
+/// They say which programs clients start, and with which grants.
 const PROJECT_CLIENTS: [&str; 3] = [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"];
 const USER_CLIENTS: [&str; 4] = [
     ".claude.json",

@@ -102,7 +102,7 @@ pub(crate) struct ServingOptions {
     if_client_cannot_ask: Option<ApprovalFallback>,
 }
 
-/// What happens to a call whose client cannot ask its user.
+/// Ways to go on with a call whose client cannot ask its user.
 const FALLBACKS: [(&str, ApprovalFallback); 2] = [
     ("wait", ApprovalFallback::Wait),
     ("return", ApprovalFallback::Return),

@@ -40,7 +40,7 @@ pub(crate) fn expose(
     })
 }
 
-/// `terms` has those of some of the tools, by their qualified names.
+/// `terms` are by qualified name; a tool without an entry has none of its own.
 pub(crate) async fn select(
     all: ToolSet,
     tools: Vec<Arc<Tool>>,

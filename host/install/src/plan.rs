@@ -243,7 +243,7 @@ enum PrereleasePart<'a> {
     Word(&'a str),
 }
 
-/// What decides the order of a version: its numbers, whether nothing follows them, and what does.
+/// The order of a version: its numbers, then whether nothing follows them, then what follows.
 fn precedence(version: &str) -> Option<(Vec<u64>, bool, Vec<PrereleasePart<'_>>)> {
     let version = version.strip_prefix('v').unwrap_or(version);
     let version = version

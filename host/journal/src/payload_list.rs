@@ -23,7 +23,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const LIST: &str = "owners";
 /// The owner of payloads whose owner is unknown.
 const UNKNOWN_OWNER: &str = "";
-/// Whose payloads there are, how much each has, and when the payloads end that do.
+/// The owners of payloads, how much each has, and when those payloads end that have an end.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS kept (
         digest TEXT NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (digest, owner)

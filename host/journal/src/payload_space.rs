@@ -45,7 +45,6 @@ pub(super) struct NewPayload<'a> {
 pub(super) struct PayloadSpace {
     total: u64,
     share: u64,
-    /// Whose payloads there are.
     pub(super) list: PayloadList,
     drafts: Mutex<HashMap<Box<str>, u64>>,
 }

@@ -1,4 +1,4 @@
-//! What a host keeps on disk of its calls, with the feature `journal`: the log, payloads, and calls that wait.
+//! With the feature `journal`, a host keeps its calls on disk: the log, payloads, and calls that wait.
 
 use toolcell_engine::pipeline::{self, Request, StoredCallRef};
 use toolcell_journal::{

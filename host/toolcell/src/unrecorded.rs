@@ -5,7 +5,7 @@ use toolcell_journal::{CallLog, Journal, LogSettings, PayloadStore};
 
 use crate::Home;
 
-/// What a host knows of its calls while it lives.
+/// The facts that a host has of its calls while it lives.
 pub(crate) struct Records {
     pub(crate) payloads: PayloadStore,
     pub(crate) journal: Journal,

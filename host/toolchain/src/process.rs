@@ -19,6 +19,10 @@ const TICK: Duration = Duration::from_millis(20);
 /// A daemon that a child left behind holds the pipe open for ever.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// Of each stream, and of a line, in bytes: the rest of a stream is read and dropped, a longer line comes in pieces. The
+/// metadata of a large workspace is one line of some megabytes.
+const OUTPUT_BYTES_MAX: usize = 64 << 20;
+
 /// The program can clean up before SIGKILL.
 const STOP: Duration = Duration::from_secs(2);
 
@@ -130,9 +134,15 @@ fn leaks(name: &OsStr) -> bool {
 pub fn output(command: Command, limit: Option<Duration>) -> Result<ProgramOutput> {
     let mut out = String::new();
     let mut err = String::new();
-    let status = run(command, limit, &mut |stream, line| match stream {
-        OutputPipe::Out => out += &format!("{line}\n"),
-        OutputPipe::Err => err += &format!("{line}\n"),
+    let status = run(command, limit, &mut |stream, line| {
+        let kept = match stream {
+            OutputPipe::Out => &mut out,
+            OutputPipe::Err => &mut err,
+        };
+        if kept.len() + line.len() < OUTPUT_BYTES_MAX {
+            *kept += line;
+            kept.push('\n');
+        }
     })?;
     Ok(ProgramOutput { status, out, err })
 }
@@ -258,7 +268,11 @@ fn read_from(
     std::thread::spawn(move || {
         let mut source = BufReader::new(source);
         let mut line = Vec::new();
-        while matches!(source.read_until(b'\n', &mut line), Ok(1..)) {
+        let mut next = |line: &mut Vec<u8>| {
+            let mut piece = source.by_ref().take(OUTPUT_BYTES_MAX as u64);
+            matches!(piece.read_until(b'\n', line), Ok(1..))
+        };
+        while next(&mut line) {
             let text = String::from_utf8_lossy(&line)
                 .trim_end_matches(['\n', '\r'])
                 .to_owned();

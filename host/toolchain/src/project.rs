@@ -13,7 +13,7 @@ pub enum ProjectKind {
     Hook,
 }
 
-/// Whole or not at all. `write_sdk` returned `sdk`.
+/// Creates the project whole or not at all; `sdk` is from `write_sdk`.
 pub fn new_project(
     parent: &Path,
     name: &str,

@@ -18,6 +18,8 @@ use super::options::SESSION_VARIABLE;
 
 /// In bytes.
 const CLIENT_BYTES_MAX: u64 = 4 << 20;
+/// Of the error output of a server, in a finding.
+const SAID_CHARS_MAX: usize = 16 << 10;
 const START: Duration = Duration::from_secs(120);
 /// Options of `toolcell mcp` that do more than load and offer tools.
 const ACTING: [&str; 2] = ["--build", "--record-to"];
@@ -180,7 +182,8 @@ fn start(program: &Path, server: &Value, home: &Home) -> anyhow::Result<()> {
         .env(Home::VARIABLE, home.folder())
         .current_dir("/");
     let ended = output(command, Some(START))?;
-    let (status, said) = (ended.status, ended.err.trim());
+    let status = ended.status;
+    let said: String = ended.err.trim().chars().take(SAID_CHARS_MAX).collect();
     ensure!(status.success(), "it ended with {status}: {said}");
     Ok(())
 }

@@ -11,7 +11,7 @@ const DEFAULT_ROWS_MAX: usize = 2;
 
 const DECLINE: &str = "/decline";
 
-/// `None` if the terminal is too narrow or nobody needs the answers any more.
+/// `None` if the terminal is too narrow, or if the answers are no longer needed.
 pub(super) fn fill(
     keyboard: &Keyboard,
     inquiry: &Inquiry,

@@ -8,7 +8,7 @@ use toolcell_spec::{ARTIFACT, Content, TypedFields, is_base64, is_uri, media_typ
 use super::payload_link;
 use crate::block as shared;
 
-/// What a name in a URI is without.
+/// Escaped in the names of URIs.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -1,5 +1,6 @@
 //! The index of words: a full text index of SQLite in memory, ranked with BM25.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -19,12 +20,24 @@ const LATE: i64 = 1 << 32;
 /// query always has the same result.
 const RANKED: &str = "SELECT rowid, bm25(tools, 8.0, 2.0, 4.0, 1.0, 4.0, 4.0) AS score
     FROM tools WHERE tools MATCH ?1 ORDER BY rowid >= ?3, score, rowid LIMIT ?2";
-/// Joins the words of an expression.
+const UNRANKED: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY rowid LIMIT ?2";
+/// Counts the tools with a word, up to a limit.
+const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM tools WHERE tools MATCH ?1 LIMIT ?2)";
+/// Number of tools up to which every word of a query ranks them. To rank one takes more than a microsecond.
+pub(super) const RANKED_MAX: usize = 256;
+/// Maximum number of matches counted for the words of one query, per tool: 128 words that most tools have, and as many
+/// rare words as a query can hold.
+const COUNTED_MAX: usize = 64;
+/// Joins the words of an expression. It is in no word, because words are quoted and have no spaces.
 const OR: &str = " OR ";
 
 /// The words of the tools.
 #[derive(Debug)]
-pub(super) struct WordIndex(Mutex<Connection>);
+pub(super) struct WordIndex {
+    connection: Mutex<Connection>,
+    /// The number of tools.
+    tools: usize,
+}
 
 impl WordIndex {
     /// Creates the index in memory. The id of a row is the index of its entry, from [`LATE`] on for a deprecated tool.
@@ -34,7 +47,10 @@ impl WordIndex {
     /// A host fault, if SQLite fails.
     pub(super) fn new(entries: &[SearchEntry]) -> Result<Self, Refusal> {
         let connection = build(entries).map_err(|error| broken(&error))?;
-        Ok(Self(Mutex::new(connection)))
+        Ok(Self {
+            connection: Mutex::new(connection),
+            tools: entries.len(),
+        })
     }
 
     /// The best matches of any of `words`: the indices of their entries, and their scores, of which higher is better.
@@ -56,16 +72,33 @@ impl WordIndex {
         if expression.is_empty() {
             return Ok(Vec::new());
         }
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ranked = index.prepare(RANKED)?;
-        let rows = ranked.query_map(params![expression, row_id(limit), LATE], |row| {
-            let id: i64 = row.get(0)?;
-            let score: f64 = row.get(1)?;
-            let entry = usize::try_from(id % LATE).unwrap_or(usize::MAX);
-            // FTS5 gives better matches lower scores.
-            Ok((entry, (-score).max(0.0)))
-        })?;
-        rows.collect()
+        let index = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let ranking = if self.tools > RANKED_MAX {
+            ranking_words(&index, expression, self.tools)?
+        } else {
+            expression.to_owned()
+        };
+        let mut found = best(&index, &ranking, limit)?;
+        if ranking != expression && found.iter().filter(|(id, _)| *id < LATE).count() < limit {
+            let known: HashSet<i64> = found.iter().map(|(id, _)| *id).collect();
+            let others = unranked(&index, expression, limit + known.len())?;
+            found.extend(
+                others
+                    .into_iter()
+                    .filter(|id| !known.contains(id))
+                    .map(|id| (id, 0.0)),
+            );
+            found.sort_by_key(|(id, _)| *id >= LATE);
+            found.truncate(limit);
+        }
+        let entry = |id: i64| usize::try_from(id % LATE).unwrap_or(usize::MAX);
+        Ok(found
+            .into_iter()
+            .map(|(id, score)| (entry(id), score))
+            .collect())
     }
 }
 
@@ -78,6 +111,55 @@ pub(super) fn expression(words: &[String]) -> String {
         let _ = write!(expression, "{or}\"{word}\"");
     }
     expression
+}
+
+/// The words of `expression` that rank the tools: the rare ones, which at most half of `tools` have, or else the common
+/// ones. BM25 gives common words next to no weight, but each tool that has one would be ranked. Words that are not counted
+/// are taken for common ones, so that a long query takes no longer.
+fn ranking_words(index: &Connection, expression: &str, tools: usize) -> rusqlite::Result<String> {
+    let half = tools / 2;
+    let mut count = index.prepare(COUNT)?;
+    let mut rare = Vec::new();
+    let mut common = Vec::new();
+    let mut counted = 0;
+    for word in expression.split(OR) {
+        if counted >= COUNTED_MAX * tools {
+            break;
+        }
+        let matches: i64 = count.query_row(params![word, row_id(half + 1)], |row| row.get(0))?;
+        let matches = usize::try_from(matches).unwrap_or(usize::MAX);
+        counted += matches;
+        match matches {
+            0 => {}
+            _ if matches <= half => rare.push(word),
+            _ => common.push(word),
+        }
+    }
+    Ok(match (rare.is_empty(), common.is_empty()) {
+        (false, _) => rare.join(OR),
+        (true, false) => common.join(OR),
+        // No tool has any of the words.
+        (true, true) => expression.to_owned(),
+    })
+}
+
+/// The ids of the best matches of `expression`, and their scores.
+fn best(index: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let mut ranked = index.prepare(RANKED)?;
+    let rows = ranked.query_map(params![expression, row_id(limit), LATE], |row| {
+        let id: i64 = row.get(0)?;
+        let score: f64 = row.get(1)?;
+        // FTS5 gives better matches lower scores.
+        Ok((id, (-score).max(0.0)))
+    })?;
+    rows.collect()
+}
+
+/// The ids of the first matches of `expression` in the order of the tools, without a rank.
+fn unranked(index: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<i64>> {
+    let mut matches = index.prepare(UNRANKED)?;
+    let rows = matches.query_map(params![expression, row_id(limit)], |row| row.get(0))?;
+    rows.collect()
 }
 
 fn row_id(at: usize) -> i64 {

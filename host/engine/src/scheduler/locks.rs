@@ -1,13 +1,19 @@
 //! Calls that may run beside each other: their effects cannot meet.
 
+mod callers;
 mod claim;
+mod index;
+mod order;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use callers::CallerNumbers;
 pub use claim::{NetworkUse, ResourceClaim};
+use index::{ClaimIndex, ClaimStage};
+use order::{QueuedCall, TurnOrder};
 
 /// Passes of a call that got its place too late. Then calls that meet it wait, because a caller that uses all its
 /// places could be passed for ever.
@@ -36,78 +42,26 @@ pub struct ResourceLocks(Arc<Mutex<CallQueue>>);
 #[derive(Debug, Default)]
 struct CallQueue {
     next: u64,
-    entries: BTreeMap<u64, QueueEntry>,
+    entries: HashMap<u64, QueueEntry>,
+    callers: CallerNumbers,
+    index: ClaimIndex,
+    /// Decided, but not running.
+    waiting: usize,
+    lined: BTreeSet<(u64, u64)>,
+    undecided: BTreeSet<(u64, u64)>,
 }
 
-/// How far a call with a claim is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClaimStage {
-    /// It waits for its turn, or has it and is about to run. No later call passes it.
-    Waiting,
-    /// Its caller has no place for it, or it waits for a call without a place. Calls of other callers pass it.
-    Placeless,
-    /// Its caller has no place for it, and it was passed too often: no later call passes it any more.
-    Insistent,
-    Running,
-}
-
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct QueueEntry {
-    id: u64,
+    call: QueuedCall,
     caller: Option<Arc<str>>,
     line: Option<ChangeLine>,
-    /// Since when the call is in line, on the clock that gives calls their ids. `None` while it is behind another call of
-    /// its caller, or has no place: all calls in line come before it then.
-    since: Option<u64>,
     /// `None` until the call is decided on.
     claim: Option<ResourceClaim>,
     stage: Option<ClaimStage>,
     /// Places it got while calls that had passed it ran.
     passes: u32,
     news: Option<Arc<Notify>>,
-}
-
-impl QueueEntry {
-    /// When it has its turn among those that wait: the lower comes first.
-    fn order(&self) -> (u64, u64) {
-        (self.since.unwrap_or(u64::MAX), self.id)
-    }
-
-    fn is_pending(&self) -> bool {
-        self.stage.is_some_and(|stage| stage != ClaimStage::Running)
-    }
-
-    fn meets(&self, other: &Self) -> bool {
-        let claims = self.claim.as_ref().zip(other.claim.as_ref());
-        claims.is_some_and(|(one, other_claim)| one.meets(other_claim, self.caller == other.caller))
-    }
-
-    /// Returns whether it is a later call of the same caller that meets `earlier`.
-    fn succeeds(&self, earlier: &Self) -> bool {
-        earlier.id < self.id && earlier.caller == self.caller && self.meets(earlier)
-    }
-
-    /// Returns whether this call keeps `other` waiting.
-    fn holds_up(&self, other: &Self) -> bool {
-        match self.stage {
-            None => false,
-            Some(ClaimStage::Running) => self.meets(other),
-            Some(ClaimStage::Waiting | ClaimStage::Insistent) if self.order() < other.order() => {
-                self.meets(other)
-            }
-            Some(_) => other.succeeds(self),
-        }
-    }
-
-    /// Returns whether `other` waits for this call, which has no place, and is an earlier one of its caller or cannot be
-    /// passed.
-    fn lets_pass(&self, other: &Self) -> bool {
-        match self.stage {
-            Some(ClaimStage::Insistent) => self.order() < other.order() && self.meets(other),
-            Some(ClaimStage::Placeless) => other.succeeds(self),
-            _ => false,
-        }
-    }
 }
 
 /// Calls whose changes keep their order: a change waits until all earlier calls of the line are decided on.
@@ -141,11 +95,19 @@ impl CallQueue {
 
     fn enter(&mut self, line: Option<ChangeLine>, caller: Option<&str>) -> u64 {
         let id = self.number();
+        let (number, caller) = self.callers.enter(caller);
+        let call = QueuedCall {
+            caller: number,
+            order: TurnOrder::since(id, id),
+        };
+        if let Some(ChangeLine(line)) = line {
+            self.lined.insert((line, id));
+            self.undecided.insert((line, id));
+        }
         let entry = QueueEntry {
-            id,
-            caller: caller.map(Arc::from),
+            call,
+            caller,
             line,
-            since: Some(id),
             claim: None,
             stage: None,
             passes: 0,
@@ -167,74 +129,95 @@ impl CallQueue {
         entry.claim = Some(claim);
         let line = entry.line;
         let is_blocked = self.is_blocked(id);
-        let runs = has_place && !is_blocked;
-        if runs {
+        if has_place && !is_blocked {
             self.run(id);
         } else {
             self.line_up(id, is_blocked);
         }
         self.decided(line, id);
-        runs
+        has_place && !is_blocked
     }
 
     /// Behind the caller's earlier calls that it meets, before the later ones.
     fn line_up(&mut self, id: u64, is_blocked: bool) {
-        let follows_own = self.follows_own(id);
-        let stage = self.stage_of(id, is_blocked);
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        if follows_own {
-            entry.since = None;
+        if self.follows_own(id) {
+            self.reorder(id, TurnOrder::not_in_line(id));
         }
-        entry.stage = Some(stage);
-        let entry = entry.clone();
+        self.shift(id, self.stage_of(id, is_blocked));
         // Calls of a batch are not decided on in their order.
-        for later in self.successors(&entry) {
-            if let Some(later) = self.entries.get_mut(&later)
-                && later.since.take().is_some()
+        for later in self.successors(id) {
+            if self
+                .entries
+                .get(&later)
+                .is_some_and(|entry| entry.call.order.is_in_line())
             {
-                let later = later.clone();
-                self.wake(|behind| behind.meets(&later));
+                self.reorder(later, TurnOrder::not_in_line(later));
+                self.wake_behind(later);
             }
         }
     }
 
-    /// Considers conflicting calls that do not run yet.
-    fn follows_own(&self, id: u64) -> bool {
-        self.entries.get(&id).is_some_and(|entry| {
-            self.entries
-                .range(..id)
-                .any(|(_, earlier)| earlier.is_pending() && entry.succeeds(earlier))
-        })
+    fn claimed(&self, id: u64) -> Option<(&ResourceClaim, QueuedCall)> {
+        let entry = self.entries.get(&id)?;
+        Some((entry.claim.as_ref()?, entry.call))
     }
 
-    /// The ids of the later calls of the same caller that meet the call, and do not run yet.
-    fn successors(&self, entry: &QueueEntry) -> Vec<u64> {
-        self.entries
-            .range(entry.id..)
-            .filter(|(_, later)| later.is_pending() && later.succeeds(entry))
-            .map(|(id, _)| *id)
-            .collect()
+    /// Considers conflicting calls that do not run yet.
+    fn follows_own(&self, id: u64) -> bool {
+        self.claimed(id)
+            .is_some_and(|(claim, call)| self.index.follows_own(claim, call))
+    }
+
+    /// The caller's next calls that meet this one and do not run yet.
+    fn successors(&self, id: u64) -> Vec<u64> {
+        self.claimed(id)
+            .map_or_else(Vec::new, |(claim, call)| self.index.successors(claim, call))
+    }
+
+    fn reorder(&mut self, id: u64, order: TurnOrder) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let from = entry.call;
+        entry.call.order = order;
+        if let (Some(claim), Some(_)) = (&entry.claim, entry.stage) {
+            self.index.change(claim, from, entry.stage, None);
+            self.index.change(claim, entry.call, None, entry.stage);
+        }
     }
 
     fn enter_line(&mut self, id: u64) {
-        if self.follows_own(id) {
-            return;
-        }
-        let now = self.number();
-        if let Some(entry) = self.entries.get_mut(&id)
-            && entry.claim.is_some()
-        {
-            entry.since.get_or_insert(now);
+        let is_outside =
+            |entry: &QueueEntry| entry.claim.is_some() && !entry.call.order.is_in_line();
+        if self.entries.get(&id).is_some_and(is_outside) && !self.follows_own(id) {
+            let now = self.number();
+            self.reorder(id, TurnOrder::since(now, id));
         }
     }
 
     /// Lets changes go on that waited for the decision, which was made or is unneeded.
     fn decided(&mut self, line: Option<ChangeLine>, id: u64) {
-        if line.is_some() {
-            self.wake(|entry| entry.line == line && entry.id > id);
+        let Some(ChangeLine(line)) = line else { return };
+        let first = self
+            .undecided
+            .range((line, 0)..=(line, u64::MAX))
+            .next()
+            .copied();
+        self.undecided.remove(&(line, id));
+        if first != Some((line, id)) {
+            return;
         }
+        let next = self
+            .undecided
+            .range((line, id)..=(line, u64::MAX))
+            .next()
+            .map_or(u64::MAX, |(_, id)| *id);
+        let freed = self
+            .lined
+            .range((line, id)..=(line, next))
+            .map(|(_, id)| *id)
+            .collect();
+        self.wake(freed);
     }
 
     /// Never for a call that ended or runs.
@@ -249,20 +232,18 @@ impl CallQueue {
         let Some(claim) = &entry.claim else {
             return true;
         };
-        let awaits_decisions = entry.line.is_some()
-            && claim.changes()
-            && self
-                .entries
-                .range(..id)
-                .any(|(_, earlier)| earlier.line == entry.line && earlier.claim.is_none());
-        awaits_decisions || self.entries.values().any(|other| other.holds_up(entry))
+        let undecided = |ChangeLine(line): ChangeLine| {
+            self.undecided.range((line, 0)..(line, id)).next().is_some()
+        };
+        let awaits_decisions = claim.changes() && entry.line.is_some_and(undecided);
+        awaits_decisions || self.index.holds_up(claim, entry.call)
     }
 
     /// A call that waits for a placeless one can be passed too, or it would hold up calls that do not meet that one.
     fn stage_of(&self, id: u64, is_blocked: bool) -> ClaimStage {
         let follows =
-            |entry: &QueueEntry| self.entries.values().any(|other| other.lets_pass(entry));
-        if is_blocked && self.entries.get(&id).is_some_and(follows) {
+            |(claim, call): (&ResourceClaim, _)| self.index.follows_placeless(claim, call);
+        if is_blocked && self.claimed(id).is_some_and(follows) {
             ClaimStage::Placeless
         } else {
             ClaimStage::Waiting
@@ -270,21 +251,32 @@ impl CallQueue {
     }
 
     fn shift(&mut self, id: u64, to: ClaimStage) {
-        if let Some(entry) = self.entries.get_mut(&id)
-            && entry.claim.is_some()
-        {
-            entry.stage = Some(to);
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Some(claim) = &entry.claim else { return };
+        self.index.change(claim, entry.call, entry.stage, Some(to));
+        if entry.stage.is_none() {
+            self.waiting += 1;
         }
+        entry.stage = Some(to);
     }
 
     fn run(&mut self, id: u64) {
-        let waited = self
-            .entries
-            .get(&id)
-            .filter(|entry| entry.is_pending())
-            .map_or_else(Vec::new, |entry| self.successors(entry));
-        self.shift(id, ClaimStage::Running);
-        waited.into_iter().for_each(|next| self.enter_line(next));
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Some(claim) = &entry.claim else { return };
+        let waited = entry.stage.is_some();
+        self.index
+            .change(claim, entry.call, entry.stage, Some(ClaimStage::Running));
+        entry.stage = Some(ClaimStage::Running);
+        if waited {
+            self.waiting -= 1;
+            self.successors(id)
+                .into_iter()
+                .for_each(|next| self.enter_line(next));
+        }
     }
 
     /// Returns whether the call runs: only if it is still its turn.
@@ -314,100 +306,102 @@ impl CallQueue {
     fn lack_place(&mut self, id: u64) {
         let Some(entry) = self
             .entries
-            .get_mut(&id)
+            .get(&id)
             .filter(|entry| entry.stage == Some(ClaimStage::Waiting))
         else {
             return;
         };
         if entry.passes < PASSES_MAX {
-            entry.since = None;
-            entry.stage = Some(ClaimStage::Placeless);
+            self.reorder(id, TurnOrder::not_in_line(id));
+            self.shift(id, ClaimStage::Placeless);
         } else {
-            entry.stage = Some(ClaimStage::Insistent);
+            self.shift(id, ClaimStage::Insistent);
         }
-        let entry = entry.clone();
-        self.wake(|behind| behind.meets(&entry));
+        self.wake_behind(id);
     }
 
     /// `None` if the call may run.
     fn news(&mut self, id: u64) -> Option<Arc<Notify>> {
         self.enter_line(id);
         let is_blocked = self.is_blocked(id);
-        let to = self.stage_of(id, is_blocked);
+        let stage = self.entries.get(&id)?.stage;
+        if matches!(stage, Some(ClaimStage::Waiting | ClaimStage::Placeless)) {
+            let to = self.stage_of(id, is_blocked);
+            self.shift(id, to);
+            if to == ClaimStage::Placeless && stage == Some(ClaimStage::Waiting) {
+                self.wake_behind(id);
+            }
+        }
+        if !is_blocked {
+            // A call that waits for its place is not asked about when others leave.
+            self.entries.get_mut(&id)?.news = None;
+            return None;
+        }
         let entry = self.entries.get_mut(&id)?;
-        let from = entry.stage;
-        if matches!(from, Some(ClaimStage::Waiting | ClaimStage::Placeless)) {
-            entry.stage = Some(to);
-        }
-        // A call that waits for its place is not asked about when others leave.
-        entry.news = is_blocked.then(|| entry.news.take().unwrap_or_default());
-        let entry = entry.clone();
-        if to == ClaimStage::Placeless && from == Some(ClaimStage::Waiting) {
-            self.wake(|behind| behind.meets(&entry));
-        }
-        entry.news
+        Some(Arc::clone(entry.news.get_or_insert_with(Arc::default)))
     }
 
     fn leave(&mut self, id: u64) -> Option<ResourceClaim> {
         let entry = self.entries.remove(&id)?;
-        if entry.claim.is_none() {
+        self.callers.leave(entry.caller.as_deref());
+        if let Some(ChangeLine(line)) = entry.line {
+            self.lined.remove(&(line, id));
+        }
+        let Some(claim) = entry.claim else {
             self.decided(entry.line, id);
             return None;
+        };
+        self.index.change(&claim, entry.call, entry.stage, None);
+        let mut freed = Vec::new();
+        if entry.stage != Some(ClaimStage::Running) {
+            self.waiting -= 1;
+            freed = self.index.successors(&claim, entry.call);
+            freed.iter().for_each(|next| self.enter_line(*next));
         }
-        if entry.is_pending() {
-            let successors = self.successors(&entry);
-            successors
-                .into_iter()
-                .for_each(|next| self.enter_line(next));
+        if self.waiting > 0 {
+            freed.extend(self.index.behind(&claim, entry.call.caller));
+            self.wake(freed);
         }
-        self.wake(|behind| behind.meets(&entry));
-        entry.claim
+        Some(claim)
     }
 
-    /// Notifies the calls that `is_concerned` names and whose turn has come, and the calls that waited for calls that can be
-    /// passed from now on. A call that no longer waits for a call without a place is no longer passed.
-    fn wake(&mut self, is_concerned: impl Fn(&QueueEntry) -> bool) {
-        let mut passed: Vec<QueueEntry> = Vec::new();
-        let concerns = |passed: &[QueueEntry], entry: &QueueEntry| {
-            is_concerned(entry) || passed.iter().any(|passed| passed.meets(entry))
-        };
-        let lets_pass = |entry: &QueueEntry| {
-            matches!(
-                entry.stage,
-                Some(ClaimStage::Placeless | ClaimStage::Insistent)
-            )
-        };
-        // Calls wait for earlier ones of their caller, so that one look at each is enough. While all have a place, none can be
-        // passed, and none is looked at: there can be thousands.
-        let ids: Vec<u64> = if self.entries.values().any(lets_pass) {
-            self.entries.keys().copied().collect()
-        } else {
-            Vec::new()
-        };
-        for id in ids {
+    /// Calls that this one may have been the last to hold up.
+    fn behind(&self, id: u64) -> Vec<u64> {
+        self.claimed(id).map_or_else(Vec::new, |(claim, call)| {
+            self.index.behind(claim, call.caller)
+        })
+    }
+
+    fn wake_behind(&mut self, id: u64) {
+        let behind = self.behind(id);
+        self.wake(behind);
+    }
+
+    /// Notifies calls at their turn, and those behind newly passable calls. A call that no longer waits for a placeless
+    /// one is passed no longer.
+    fn wake(&mut self, mut ids: Vec<u64>) {
+        while let Some(id) = ids.pop() {
             let Some(entry) = self.entries.get(&id) else {
                 continue;
             };
-            if !entry.is_pending() || !concerns(&passed, entry) || !self.is_blocked(id) {
+            if entry.news.is_none() && entry.stage != Some(ClaimStage::Waiting) {
+                continue;
+            }
+            if !self.is_blocked(id) {
+                if let Some(news) = &entry.news {
+                    news.notify_one();
+                }
                 continue;
             }
             match (entry.stage, self.stage_of(id, true)) {
                 (Some(ClaimStage::Waiting), ClaimStage::Placeless) => {
-                    passed.push(entry.clone());
                     self.shift(id, ClaimStage::Placeless);
+                    ids.extend(self.behind(id));
                 }
-                (Some(ClaimStage::Placeless), ClaimStage::Waiting) if entry.news.is_some() => {
-                    self.shift(id, ClaimStage::Waiting);
+                (Some(ClaimStage::Placeless), ClaimStage::Waiting) => {
+                    self.shift(id, ClaimStage::Waiting)
                 }
                 _ => {}
-            }
-        }
-        for entry in self.entries.values() {
-            if let Some(news) = &entry.news
-                && concerns(&passed, entry)
-                && !self.is_blocked(entry.id)
-            {
-                news.notify_one();
             }
         }
     }

@@ -11,7 +11,7 @@ use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::component_size::component_bytes_max;
 use toolcell_system::private::{self, OthersAccess};
 
-use crate::digest::Digest;
+use crate::digest::{Digest, DigestHasher};
 use crate::lock_location;
 
 const FOLDER: &str = "store";
@@ -243,12 +243,19 @@ impl ComponentDraft {
 }
 
 fn damage(file: &Path, digest: &Digest) -> Option<String> {
-    let bytes = || -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        private::open(file, OthersAccess::Nothing)?.read_to_end(&mut bytes)?;
-        Ok(bytes)
+    // In pieces, because the file can have become one of any size.
+    let hash = || -> io::Result<Digest> {
+        let mut open = private::open(file, OthersAccess::Nothing)?;
+        let mut hasher = DigestHasher::default();
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            match open.read(&mut piece)? {
+                0 => return Ok(hasher.finish()),
+                count => hasher.update(piece.get(..count).unwrap_or_default()),
+            }
+        }
     };
-    match bytes().map(|bytes| Digest::of(&bytes)) {
+    match hash() {
         Ok(found) if found == *digest => None,
         Ok(found) => Some(format!("its bytes have the digest {found}")),
         Err(error) => Some(error.to_string()),

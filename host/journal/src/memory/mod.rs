@@ -1,4 +1,4 @@
-//! What a host without the feature `sqlite` has instead of the journal on disk. Nothing here is on record: calls that wait
+//! The place of the journal on disk in a host without the feature `sqlite`. Nothing here is on record: calls that wait
 //! for an approver of this process are known while they wait, payloads stay as long as the host, and the log has nothing.
 
 #[cfg(not(feature = "sqlite"))]

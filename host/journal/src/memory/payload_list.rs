@@ -11,7 +11,7 @@ use toolcell_spec::Timestamp;
 use crate::drafts::Folder;
 use crate::payload_space::{NewPayload, NoPayloadRoom};
 
-/// Whose payloads there are, and when they end. Payloads in the folder that this process did not store are on no list.
+/// The owners of payloads, and when these end. Payloads in the folder that this process did not store are on no list.
 #[derive(Debug)]
 pub(crate) struct PayloadList {
     folder: PathBuf,

@@ -43,7 +43,7 @@ struct WaitingCall {
 }
 
 impl Journal {
-    /// Whether other processes see it, and can answer.
+    /// `true` if other processes see it, and can answer.
     pub fn is_shared(&self) -> bool {
         false
     }

@@ -80,7 +80,7 @@ impl Journal {
         &self.0.dir
     }
 
-    /// Whether other processes see it, and can answer.
+    /// `true` if other processes see it, and can answer.
     pub fn is_shared(&self) -> bool {
         true
     }

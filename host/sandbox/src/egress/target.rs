@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use toolcell_policy::network::{METHOD_CHARS_MAX, NetworkRequest, Origin, OriginError};
 
 const PATH_BYTES_MAX: usize = 8 << 10;
-/// What is escaped, beside all letters beyond ASCII.
+/// Escaped beside all letters beyond ASCII.
 const ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
 
 /// Escapes spaces, and letters beyond ASCII; what no request may have stays.

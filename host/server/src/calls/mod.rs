@@ -154,7 +154,7 @@ impl Calls {
         self.unwritten.lock().contains(&id)
     }
 
-    /// Whatever the log says.
+    /// `true` for a call that has ended here, although the log may have it as running.
     pub(crate) fn has_ended(&self, id: InvocationId) -> bool {
         self.find(id).is_some_and(|entry| !entry.is_open()) || self.has_lost(id)
     }

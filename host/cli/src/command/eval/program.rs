@@ -27,8 +27,7 @@ impl Drop for Group {
     }
 }
 
-/// Returns what the program of `--judge-command` answers to `question`. It gets the variable PATH, those of `--judge-env`
-/// that are set, and no others.
+/// Asks the program of `--judge-command`. Its environment is PATH, and the variables of `--judge-env` that are set.
 pub(super) async fn ask(eval: &Eval, question: &str) -> Result<String, String> {
     let Some((program, arguments)) = eval.judge_command.split_first() else {
         return Err("there is no program".to_owned());

@@ -30,7 +30,7 @@ pub(in crate::command) fn sources(
     })
 }
 
-/// Registries, reached as the user's own file says, with these certificates beside those of the file.
+/// Reaches registries as the user's own file says, and trusts `roots` beside the certificates of the file.
 pub(in crate::command) fn registries(
     home: &Home,
     roots: Vec<PathBuf>,

@@ -33,7 +33,8 @@ pub(super) struct Difference {
 pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
     for field in ["/error_class", "/error_code"] {
         let of = |result: &Value| result.pointer(&format!("/error{field}")).cloned();
-        let (before, now) = (of(recorded), of(replayed));
+        let before = of(recorded);
+        let now = of(replayed);
         if before != now {
             let place = (field.to_owned(), before.as_ref(), now.as_ref());
             return Some(described("error", None, place));

@@ -12,6 +12,35 @@ pub enum NetworkUse {
     Changes,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UseMode {
+    /// Beside others that change nothing there.
+    Shared,
+    Exclusive,
+}
+
+impl UseMode {
+    fn new(is_exclusive: bool) -> Self {
+        if is_exclusive {
+            Self::Exclusive
+        } else {
+            Self::Shared
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SharedResource {
+    /// Everything reachable: each call shares it, unless it must be alone.
+    Whole,
+    /// One resource per caller, because one caller's request would otherwise stop all others.
+    Network(u64),
+    /// By caller, because each has its own.
+    Context(u64),
+    /// Declared as shared by tools.
+    Named(Arc<str>),
+}
+
 /// Resources that a call can reach and others can notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceClaim {
@@ -19,10 +48,9 @@ pub struct ResourceClaim {
     reads: Vec<Arc<Path>>,
     writes: Vec<Arc<Path>>,
     network: NetworkUse,
-    /// `Some` if the call can change the context of its caller; `true`: beside no other that can.
-    context: Option<bool>,
-    /// Resources that the tool's calls share, by name; `true`: the call runs beside no other that uses it.
-    named: Vec<(Arc<str>, bool)>,
+    /// `None` if it cannot change its caller's context.
+    context: Option<UseMode>,
+    named: Vec<(Arc<str>, UseMode)>,
     alone: bool,
 }
 
@@ -44,7 +72,7 @@ impl ResourceClaim {
     #[must_use]
     pub fn in_context(self, serial: bool) -> Self {
         Self {
-            context: Some(serial),
+            context: Some(UseMode::new(serial)),
             ..self
         }
     }
@@ -52,9 +80,11 @@ impl ResourceClaim {
     #[must_use]
     pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
+            let mode = UseMode::new(is_exclusive);
             match self.named.iter_mut().find(|(known, _)| known == name) {
-                Some((_, known)) => *known |= is_exclusive,
-                None => self.named.push((Arc::clone(name), is_exclusive)),
+                Some((_, known)) if is_exclusive => *known = mode,
+                Some(_) => {}
+                None => self.named.push((Arc::clone(name), mode)),
             }
         }
         self
@@ -76,41 +106,38 @@ impl ResourceClaim {
         self.alone
             || !self.writes.is_empty()
             || self.network == NetworkUse::Changes
-            || self.context == Some(true)
-            || self.named.iter().any(|(_, is_exclusive)| *is_exclusive)
+            || self.context == Some(UseMode::Exclusive)
+            || self
+                .named
+                .iter()
+                .any(|(_, mode)| *mode == UseMode::Exclusive)
     }
 
-    /// Returns whether a call with this claim and one with the other could notice each other. The network is one resource
-    /// for the calls of one caller, but not between callers, because one caller's request would stop all others. Each caller
-    /// has a context of its own.
-    pub(super) fn meets(&self, other: &Self, same_caller: bool) -> bool {
-        let network = [self.network, other.network];
-        let on_network =
-            network.contains(&NetworkUse::Changes) && !network.contains(&NetworkUse::None);
-        let in_context = matches!(
-            (self.context, other.context),
-            (Some(one), Some(other)) if one || other
-        );
-        self.alone
-            || other.alone
-            || (same_caller && (on_network || in_context))
-            || self.writes_where_reaches(other)
-            || other.writes_where_reaches(self)
-            || self.named.iter().any(|(name, is_exclusive)| {
-                other
-                    .named
-                    .iter()
-                    .any(|(other, beside)| name == other && (*is_exclusive || *beside))
-            })
+    pub(super) fn uses(&self, caller: u64) -> impl Iterator<Item = (SharedResource, UseMode)> {
+        let whole = UseMode::new(self.alone);
+        let network = match self.network {
+            NetworkUse::None => None,
+            NetworkUse::Reads => Some(UseMode::Shared),
+            NetworkUse::Changes => Some(UseMode::Exclusive),
+        };
+        let of_call = [
+            Some((SharedResource::Whole, whole)),
+            network.map(|mode| (SharedResource::Network(caller), mode)),
+            self.context
+                .map(|mode| (SharedResource::Context(caller), mode)),
+        ];
+        let named = self.named.iter();
+        let named = named.map(|(name, mode)| (SharedResource::Named(Arc::clone(name)), *mode));
+        of_call.into_iter().flatten().chain(named)
     }
 
-    fn writes_where_reaches(&self, other: &Self) -> bool {
-        self.writes.iter().any(|written| {
-            let reached = other.reads.iter().chain(&other.writes);
-            reached
-                .into_iter()
-                .any(|folder| folder.starts_with(written) || written.starts_with(folder))
-        })
+    pub(super) fn folders(&self) -> impl Iterator<Item = (&Arc<Path>, UseMode)> {
+        let reads = self.reads.iter().map(|folder| (folder, UseMode::Shared));
+        reads.chain(
+            self.writes
+                .iter()
+                .map(|folder| (folder, UseMode::Exclusive)),
+        )
     }
 }
 
