@@ -4,9 +4,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use toolcell_engine::approval::Reply;
+use toolcell_executor::hook::{HookOutput, Registration};
 
 use super::approvals::{asked, place};
-use super::doubles::{echoing, naming_paths};
+use super::doubles::{RecordingHook, echoing, naming_paths, own_host};
 use crate::support::{Test, scratch};
 
 /// A tool that answers its arguments, called from `cwd`.
@@ -64,15 +65,24 @@ async fn a_path_starts_at_the_guests_name_of_the_callers_folder() {
 #[tokio::test]
 async fn a_sensitive_path_is_redacted_as_the_guest_gets_it_too() {
     let (_guard, folder) = scratch();
+    // An item has no name that would hide it in the answer for that alone.
     let hide = |toolkit: &mut Value| {
-        toolkit["declarations"][0]["input_contract"]["sensitive_fields"] = json!(["path"]);
+        toolkit["declarations"][0]["input_contract"]["sensitive_fields"] = json!(["/all/0"]);
     };
-    let called = from(&folder, "sensitive", hide)
-        .read(&folder)
-        .call(json!({ "path": "pin7" }))
-        .await;
-    assert_eq!(called.succeeded(), json!({ "path": "[redacted]" }));
-    assert!(!called.record()["result"].to_string().contains("pin7"));
+    let sent = |item: &str| json!({ "all": [item] });
+    // What a hook changes was not observed.
+    let hook = RecordingHook::new("renamer").before([HookOutput::UpdatedInput(sent("pin7"))]);
+    let hook = Registration::new(hook.shared());
+    for (hooks, path) in [(vec![], "pin7"), (vec![hook], "/q")] {
+        let host = own_host(|settings| settings.hooks(hooks));
+        let called = from(&folder, "sensitive", hide)
+            .on(&host)
+            .read(&folder)
+            .call(sent(path))
+            .await;
+        assert_eq!(called.succeeded(), sent("[redacted]"));
+        assert!(!called.record()["result"].to_string().contains("pin7"));
+    }
 }
 
 #[tokio::test]
