@@ -77,6 +77,7 @@ mod surface;
 mod thousand;
 mod trace;
 mod words;
+mod workspaces;
 mod wrap;
 
 use std::path::Path;

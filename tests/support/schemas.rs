@@ -72,6 +72,9 @@ fn kind_of(value: &Value) -> Option<&'static str> {
     match fields.as_slice() {
         ["checks"] => Some("doctor"),
         ["secrets"] => Some("secret-list"),
+        ["workspaces"] => Some("workspace-list"),
+        ["files"] | ["files", "more"] => Some("workspace-changes"),
+        ["name", "created_at", "used_at", ..] => Some("workspace"),
         ["installed"] => Some("installed-list"),
         ["lock", "dry_run", "tools", "errors"] => Some("install"),
         ["codes"] => Some("error-codes"),

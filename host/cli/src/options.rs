@@ -11,7 +11,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell::{GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet};
+use toolcell::workspace::{
+    OnFailure, WorkspaceName, WorkspaceOwner, WorkspaceSettings, Workspaces,
+};
+use toolcell::{
+    CallWorkspace, GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet,
+};
 use toolcell_config::{
     self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, MODES,
     duration, size,
@@ -34,9 +39,49 @@ pub(crate) struct CallOptions {
     #[command(flatten)]
     pub(crate) grants: GrantOptions,
     #[command(flatten)]
+    #[serde(default)]
+    pub(crate) workspace: WorkspaceOptions,
+    #[command(flatten)]
     pub(crate) limits: LimitOptions,
     #[command(flatten)]
     pub(crate) policy: PolicyOptions,
+}
+
+/// The files that the tool keeps between calls.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Grants")]
+pub(crate) struct WorkspaceOptions {
+    /// Give the tool the files of a workspace as /workspace, where relative paths start; makes the workspace if there is
+    /// none (see `toolcell workspace`)
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<WorkspaceName>,
+    /// If the call does not succeed, put the workspace back as it was
+    #[arg(long, requires = "workspace")]
+    workspace_rollback: bool,
+}
+
+impl WorkspaceOptions {
+    /// The workspace of the user of `home`.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the file system.
+    pub(crate) fn open(&self, home: &Home) -> Result<Option<CallWorkspace>, Refusal> {
+        let Some(name) = &self.workspace else {
+            return Ok(None);
+        };
+        let workspaces = Workspaces::new(home.workspaces());
+        let settings = WorkspaceSettings::default();
+        let workspace = workspaces.open_or_create(&WorkspaceOwner::user(), name, &settings)?;
+        Ok(Some(CallWorkspace {
+            workspace: Arc::new(workspace),
+            on_failure: if self.workspace_rollback {
+                OnFailure::RollBack
+            } else {
+                OnFailure::Keep
+            },
+        }))
+    }
 }
 
 impl CallOptions {

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell::Listener;
+use toolcell::workspace::{ChangeList, FileChange};
 use toolcell_engine::approval::COLUMNS;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{
@@ -372,6 +373,9 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     for modifier in &result.context_modifiers {
         writeln!(err, "{prefix}{}", modifier_line(modifier))?;
     }
+    for line in workspace_lines(result) {
+        writeln!(err, "{prefix}workspace| {}", printable(&line, terminal))?;
+    }
     if let Some(summary) = &result.ui_facing_summary {
         writeln!(err, "{}", prefixed(prefix, &printable(summary, terminal)))?;
     }
@@ -386,6 +390,32 @@ fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// What the call changed in its workspace.
+fn workspace_lines(result: &ToolResult) -> Vec<String> {
+    let Some(note) = result.extra.get("workspace") else {
+        return Vec::new();
+    };
+    let mut lines = ChangeList::deserialize(note)
+        .map(|changes| change_lines(&changes))
+        .unwrap_or_default();
+    let problem = note.get("problem").and_then(Value::as_str);
+    lines.extend(problem.map(str::to_owned));
+    lines
+}
+
+/// One line for each changed file.
+pub(crate) fn change_lines(changes: &ChangeList) -> Vec<String> {
+    let line = |file: &FileChange| match file.size {
+        Some(size) => format!("{} {} ({size} bytes)", word(&file.change), file.path),
+        None => format!("{} {}", word(&file.change), file.path),
+    };
+    let mut lines: Vec<_> = changes.files.iter().map(line).collect();
+    if changes.more > 0 {
+        lines.push(format!("and {} more changed files", changes.more));
+    }
+    lines
 }
 
 /// Says why a hook failed: the error does not, because a model may read it. As with [`aside_notes`], the result does

@@ -6,6 +6,7 @@ extern crate toolcell_spec;
 mod cancellation;
 mod children;
 pub mod hook;
+mod workspace_room;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use toolcell_spec::{
     SafetyFacts, ToolProgress, Usage,
 };
 use toolcell_system::BoxFuture;
+pub use workspace_room::WorkspaceRoom;
 
 /// Version of the checks of a component's records. It changes with every check that could refuse what was accepted:
 /// acceptance is noted on disk.
@@ -91,6 +93,8 @@ pub struct RunInput {
     pub share: Option<LimitShare>,
     /// The operator's settings, as the JSON text of an object.
     pub configuration: Option<Arc<str>>,
+    /// `None` for a call that changes no workspace.
+    pub room: Option<Arc<WorkspaceRoom>>,
 }
 
 /// Source of a guest's random numbers and clock readings.

@@ -67,6 +67,12 @@ impl Capability {
                 capability.mount(&grant.host, &grant.guest, writable, closed);
             }
         }
+        // A tool that asks for a folder of its own gets the caller's, where there is one.
+        let workspace = grants.write.iter().find(|grant| grant.is_workspace);
+        if let Some(grant) = workspace.filter(|_| profile.wants_drafts() && !writes) {
+            capability.mounts.retain(|mount| mount.guest != grant.guest);
+            capability.mount(&grant.host, &grant.guest, true, closed);
+        }
         capability.keep_denials(closed);
         capability.scratch = profile.wants_drafts().then(|| SCRATCH.to_owned());
         capability.environment = grants

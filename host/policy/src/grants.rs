@@ -10,6 +10,9 @@ use super::network::NetworkRule;
 use super::place::{resolve, rooted};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant, ToolGrant};
 
+/// Guest path of the caller's workspace.
+const WORKSPACE: &str = "/workspace";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderGrant {
     /// Canonical: links are followed once, when the grant is read.
@@ -21,6 +24,8 @@ pub struct FolderGrant {
     /// As written, for the record: `--allow-read=src`.
     pub rule: String,
     pub source: RuleSource,
+    /// `true` for a folder that toolcell keeps for the caller, in its own state.
+    pub is_workspace: bool,
 }
 
 /// A path that is closed whatever is granted, as is each symbolic link on the way.
@@ -321,6 +326,26 @@ impl Grants {
         self.held.extend(left);
     }
 
+    /// Grants the files `tree` of the workspace `name` as `/workspace`, for reading and writing, and starts relative paths
+    /// there. `tree` is canonical.
+    ///
+    /// # Errors
+    ///
+    /// Another folder has that path inside the tool.
+    pub fn add_workspace(&mut self, tree: &Path, name: &str) -> anyhow::Result<()> {
+        let grant = FolderGrant {
+            host: tree.to_owned(),
+            links: Vec::new(),
+            guest: WORKSPACE.to_owned(),
+            rule: format!("--workspace={name}"),
+            source: RuleSource::CliArg,
+            is_workspace: true,
+        };
+        self.add_folder(grant, true)?;
+        self.cwd = Some(tree.to_owned());
+        Ok(())
+    }
+
     pub(super) fn changing(&self, place: &Path) -> Option<&FolderGrant> {
         self.write
             .iter()
@@ -451,6 +476,7 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         guest,
         rule: word.words(spec, said),
         source: said.source,
+        is_workspace: false,
     })
 }
 

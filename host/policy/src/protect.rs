@@ -45,7 +45,8 @@ fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> 
             .any(|closed| folder.starts_with(&closed.host))
     };
     let open = protected.iter().filter(|folder| !closed(folder));
-    open.flat_map(|folder| grants.folders().map(move |grant| (folder, grant)))
+    let given = || grants.folders().filter(|grant| !grant.is_workspace);
+    open.flat_map(|folder| given().map(move |grant| (folder, grant)))
         .find(|(folder, grant)| folder.starts_with(&grant.host) || grant.host.starts_with(folder))
         .map(|(folder, grant)| {
             let message = format!(

@@ -176,6 +176,7 @@ fn prepare(
             capability,
             scratch_dir: linked.engine.scratch_dir(),
             sources: &sources,
+            room: run.room.clone(),
             process,
         };
         let cancellation = run.cancellation.clone();
@@ -390,6 +391,7 @@ pub(super) fn offline(
         capability,
         scratch_dir: engine.scratch_dir(),
         sources: &sources,
+        room: None,
         process: None,
     };
     let state = StoreState::new(setup, limits, cancellation, unheard, egress)?;

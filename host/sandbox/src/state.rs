@@ -104,7 +104,7 @@ impl StoreState {
             scratch,
             recorder,
         } = super::wasi::world(&setup, &logs)?;
-        let mut rules = FileRules::new(setup.capability, limits);
+        let mut rules = FileRules::new(setup.capability, limits, setup.room.clone());
         if let (Some(scratch), Some(guest)) = (&scratch, &setup.capability.scratch) {
             rules.knows(scratch.path(), guest);
         }
@@ -223,6 +223,7 @@ mod tests {
         let egress = Egress::new(None);
         let sources = NondeterminismSources::default();
         let setup = WasiInputs {
+            room: None,
             capability: &capability,
             scratch_dir: parent.path(),
             sources: &sources,
@@ -267,6 +268,7 @@ mod tests {
         let egress = Egress::new(None);
         let sources = NondeterminismSources::default();
         let setup = WasiInputs {
+            room: None,
             capability: &capability,
             scratch_dir: parent.path(),
             sources: &sources,

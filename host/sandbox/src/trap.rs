@@ -36,6 +36,8 @@ pub(super) enum ExceededLimit {
     DiskBytes,
     #[error("the quota of files made")]
     FilesCreated,
+    #[error("the quota of the workspace")]
+    Workspace,
     #[error("the quota of open files")]
     Descriptors,
     /// Of a command: of all other guests, the excess is dropped.
@@ -186,6 +188,12 @@ fn over_quota(exceeded: ExceededLimit, limits: &Limits) -> Refusal {
                 "the tool exceeded its limit of {} bytes written to files; raise it with --max-disk",
                 limits.disk_bytes
             ),
+        ),
+        ExceededLimit::Workspace => (
+            ErrorCode::WorkspaceFull,
+            "the tool wrote more than fits into the quota of its workspace; remove files or snapshots there, or use a \
+             workspace with a larger quota"
+                .to_owned(),
         ),
         ExceededLimit::FilesCreated => (
             ErrorCode::FilesLimit,

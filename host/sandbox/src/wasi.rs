@@ -3,9 +3,11 @@
 //! gives some.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use toolcell_policy::Capability;
+use toolcell_executor::WorkspaceRoom;
+use toolcell_policy::{Capability, Mount};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
@@ -21,6 +23,8 @@ pub(super) struct WasiInputs<'a> {
     pub(super) capability: &'a Capability,
     pub(super) scratch_dir: &'a Path,
     pub(super) sources: &'a NondeterminismSources,
+    /// Of a call that changes a workspace.
+    pub(super) room: Option<Arc<WorkspaceRoom>>,
     /// `None` for a guest that is no command.
     pub(super) process: Option<Box<CommandInput>>,
 }
@@ -45,6 +49,7 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
         scratch_dir,
         sources,
         process,
+        ..
     } = setup;
     let mut builder = WasiCtxBuilder::new();
     builder
@@ -85,10 +90,17 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
     if let Some(process) = process {
         give(&mut builder, process);
     }
-    if let (Some(_), Some(scratch), Some(guest)) = (process, &scratch, &capability.scratch) {
+    if let (Some(process), Some(scratch), Some(guest)) = (process, &scratch, &capability.scratch) {
+        let workspace = workspace(capability).filter(|_| process.files.is_empty());
         // Programs without a working directory of their own resolve a relative path against a folder of this name.
-        builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
-        builder.initial_cwd(guest);
+        if let Some(mount) = workspace {
+            let folder = OpenFolder::open(&mount.host)?;
+            builder.preopened_dir(folder.path(), ".", FsPerms::ReadWrite)?;
+            builder.initial_cwd(&mount.guest);
+        } else {
+            builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
+            builder.initial_cwd(guest);
+        }
     } else if let Some(cwd) = &capability.cwd {
         if !capability.holds_cwd() {
             // Runtimes enter it before anything else, so it must exist, with nothing in it but the mounts below it.
@@ -102,6 +114,13 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
         scratch,
         recorder,
     })
+}
+
+/// The only folder that a command may change besides its scratch folder.
+fn workspace(capability: &Capability) -> Option<&Mount> {
+    let cwd = capability.cwd.as_ref();
+    let mut mounts = capability.mounts.iter();
+    mounts.find(|mount| mount.writable && Some(&mount.guest) == cwd)
 }
 
 fn give(builder: &mut WasiCtxBuilder, process: &CommandInput) {

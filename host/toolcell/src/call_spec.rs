@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toolcell_engine::approval::{Approver, Respondent, Session};
 use toolcell_engine::catalog::Tool;
-use toolcell_engine::pipeline::{Background, Callee, RecordKeeper, StoredCallRef};
+use toolcell_engine::pipeline::{Background, CallWorkspace, Callee, RecordKeeper, StoredCallRef};
 use toolcell_executor::Cancellation;
 use toolcell_journal::Listener;
 use toolcell_policy::secret::Secrets;
@@ -147,6 +147,8 @@ pub struct CallContext {
     pub background: Option<Background>,
     /// Secrets for this call and those that its tool makes, in memory only.
     pub secrets: Secrets,
+    /// Its files are given to the tool as `/workspace`, where relative paths start.
+    pub workspace: Option<CallWorkspace>,
     /// Ends the call instead of a run: its tool cannot be loaded, or there is no room.
     pub refusal: Option<Refusal>,
 }

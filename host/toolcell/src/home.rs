@@ -143,6 +143,11 @@ impl Home {
         self.0.join("keys").join("secrets")
     }
 
+    /// Files that callers keep between calls.
+    pub fn workspaces(&self) -> PathBuf {
+        self.0.join("workspaces")
+    }
+
     /// Results that were too large to stay inline.
     pub fn payloads(&self) -> PathBuf {
         self.0.join("payloads")

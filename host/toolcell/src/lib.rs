@@ -38,7 +38,7 @@ pub use tool_set::{CallHandle, ToolSet, ToolTerms};
 pub use toolcell_engine::approval::{Approver, Inquiry, Prompt, Reply, RequestedInput, Respondent};
 pub use toolcell_engine::catalog::Tool;
 pub use toolcell_engine::pipeline::{
-    Batch, BatchCall, BatchListener, CallExplanation, CancelOutcome, Request,
+    Batch, BatchCall, BatchListener, CallExplanation, CallWorkspace, CancelOutcome, Request,
 };
 pub use toolcell_engine::scheduler::batch::{
     BatchPolicy, OrderingPolicy, PlanError, SiblingFailurePolicy, YieldPolicy,
@@ -62,3 +62,4 @@ pub use toolcell_spec::{
     InputResponse, InterruptBehavior, InvocationId, Mode, OutputError, OutputRetention, Refusal,
     ResultStatus, ToolError, ToolEvent, ToolResult,
 };
+pub use toolcell_workspace as workspace;

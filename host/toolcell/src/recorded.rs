@@ -84,8 +84,13 @@ impl ToolSet {
         held: RoleLock,
         context: CallContext,
     ) -> Option<CallRecord> {
-        let request = self.request(spec, context);
-        self.host.resume(request, stored, held).await
+        let stored = stored.into();
+        let (request, refusal) = self.request(spec, context);
+        match refusal {
+            // It waits on: its workspace may come back.
+            Some(_) => None,
+            None => self.host.resume(request, stored, held).await,
+        }
     }
 
     /// Ends an orphaned call that cannot be resumed; `None` if it can, or has ended.
@@ -95,7 +100,7 @@ impl ToolSet {
         held: RoleLock,
     ) -> Option<CallRecord> {
         let stored = stored.into();
-        let request = self.request(CallSpec::from(stored), CallContext::default());
+        let (request, _) = self.request(CallSpec::from(stored), CallContext::default());
         self.host.close(request, stored, held).await
     }
 }

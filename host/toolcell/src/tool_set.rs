@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toolcell_engine::approval::Terms;
 use toolcell_engine::catalog::{Surface, Tool, pick};
-use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, Callee, Request};
+use toolcell_engine::pipeline::{self, BatchCall, CallExplanation, CallWorkspace, Callee, Request};
 use toolcell_policy::{Grants, Limits, Policy};
 use toolcell_spec::EXPIRE_DEFAULT;
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, Refusal};
@@ -156,8 +156,7 @@ impl ToolSet {
     pub fn call(self: &Arc<Self>, spec: CallSpec, context: CallContext) -> CallHandle {
         let tools = Arc::clone(self);
         let cancellation = context.cancellation.clone();
-        let refusal = context.refusal.clone();
-        let request = self.request(spec, context);
+        let (request, refusal) = self.request(spec, context);
         CallHandle {
             call: Box::pin(async move {
                 let services = tools.host.services();
@@ -172,8 +171,8 @@ impl ToolSet {
 
     /// The same call as a part of a batch of this host.
     pub fn batch_call(&self, id: String, spec: CallSpec, context: CallContext) -> BatchCall {
-        let refusal = context.refusal.clone();
-        BatchCall::new(id, self.request(spec, context)).refusal(refusal)
+        let (request, refusal) = self.request(spec, context);
+        BatchCall::new(id, request).refusal(refusal)
     }
 
     /// The decision on a call and its reasons, without running the tool.
@@ -181,25 +180,39 @@ impl ToolSet {
     /// # Errors
     ///
     /// The refusal that ends the call before a decision.
-    pub async fn explain(&self, spec: CallSpec) -> Result<CallExplanation, Refusal> {
-        let request = self.request(spec, CallContext::default());
+    pub async fn explain(
+        &self,
+        spec: CallSpec,
+        context: CallContext,
+    ) -> Result<CallExplanation, Refusal> {
+        let (request, refusal) = self.request(spec, context);
+        refusal.map_or(Ok(()), Err)?;
         self.host.explain(request).await
     }
 
     /// The request that the engine executes for `spec`: the only place where a call of a caller gets its authority.
-    pub(crate) fn request(&self, spec: CallSpec, context: CallContext) -> Request {
+    /// The refusal ends it before its first phase.
+    pub(crate) fn request(
+        &self,
+        spec: CallSpec,
+        context: CallContext,
+    ) -> (Request, Option<Refusal>) {
         let callee = self.find(&spec);
         let offered = callee.tool().and_then(|tool| self.offered(tool));
         let terms = offered.map(|offered| offered.terms.clone());
         let ToolTerms { wall, origin } = terms.unwrap_or_default();
-        let is_refused = context.refusal.is_some();
+        let (grants, refusal) = match self.grants_in(context.workspace.as_ref()) {
+            Ok(grants) => (grants, context.refusal),
+            Err(refusal) => (Arc::default(), context.refusal.or(Some(refusal))),
+        };
+        let is_refused = refusal.is_some();
         let mut limits = self.limits.clone();
         for wall in [spec.timeout, wall].into_iter().flatten() {
             limits.wall = limits.wall.min(wall);
         }
         let mut request =
             Request::new(self.placed(callee, spec.surface_id, is_refused), spec.input)
-                .grants(Arc::clone(&self.grants))
+                .grants(grants)
                 .policy(Arc::clone(&self.policy))
                 .limits(limits)
                 .approval(Terms {
@@ -220,7 +233,19 @@ impl ToolSet {
         request.offered = self.offer.as_ref().map(|offer| Arc::clone(&offer.callable));
         request.background = context.background;
         request.keeper = context.keeper;
-        request
+        request.workspace = context.workspace;
+        (request, refusal)
+    }
+
+    /// With the files of the workspace.
+    fn grants_in(&self, workspace: Option<&CallWorkspace>) -> Result<Arc<Grants>, Refusal> {
+        let Some(CallWorkspace { workspace, .. }) = workspace else {
+            return Ok(Arc::clone(&self.grants));
+        };
+        let mut grants = (*self.grants).clone();
+        let added = grants.add_workspace(&workspace.tree(), workspace.name().as_str());
+        added.map_err(|error| Refusal::new(ErrorCode::GrantInvalid, format!("{error:#}")))?;
+        Ok(Arc::new(grants))
     }
 
     /// A tool that is not resolved here is looked up by the host, which says why there is none.

@@ -101,6 +101,11 @@ impl Call {
                 () = cancellation.cancelled() => {}
                 added = hooks::add(&mut host, &home, &layers, &closed) => added?,
             }
+            let workspace = self.options.call.workspace.open(&home);
+            let (workspace, located) = match workspace {
+                Ok(workspace) => (workspace, located),
+                Err(refusal) => (None, located.and(Err(refusal))),
+            };
             let origin = located.as_ref().ok().and_then(|(component, callables)| {
                 let callable = callables.files().map(Path::to_owned).collect();
                 let origin = Origin::new(component, &named, &self.options.call);
@@ -135,6 +140,7 @@ impl Call {
             };
             let context = CallContext {
                 cancellation,
+                workspace,
                 respondent: ask::respondent(),
                 refusal,
                 ..CallContext::default()

@@ -29,6 +29,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "approve",
             "deny",
             "secrets",
+            "workspace",
             "calls",
             "show",
             "events",

@@ -51,6 +51,7 @@ mod trace;
 mod trust;
 mod verify;
 mod waiting;
+mod workspace;
 mod wrap;
 
 use std::process::ExitCode;
@@ -138,6 +139,8 @@ enum Command {
     Deny(DeferredArgs<approvals::Deny>),
     /// Set, list and remove secrets for tools' requests
     Secrets(DeferredArgs<secrets::Secrets>),
+    /// Manage workspaces: files that tools keep between calls
+    Workspace(DeferredArgs<workspace::ManageWorkspaces>),
     /// Make many calls, in parallel where that is safe
     Batch(DeferredArgs<batch::Batch>),
     /// Make the tool calls in a model's response and print the messages to send back
@@ -220,6 +223,7 @@ pub(super) fn run() -> ExitCode {
         Command::Approve(DeferredArgs(command)) => command.run(),
         Command::Deny(DeferredArgs(command)) => command.run(),
         Command::Secrets(DeferredArgs(command)) => command.run(),
+        Command::Workspace(DeferredArgs(command)) => command.run(),
         Command::Batch(DeferredArgs(command)) => command.run(),
         Command::Respond(DeferredArgs(command)) => command.run(),
         Command::Export(DeferredArgs(command)) => command.run(),

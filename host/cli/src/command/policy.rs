@@ -5,7 +5,7 @@ use crate::runtime::Runtime;
 use crate::surface;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcell::{CallExplanation, CallSpec, Home};
+use toolcell::{CallContext, CallExplanation, CallSpec, Home};
 use toolcell_policy::{Capability, Explanation, SecretPlacement, SecretUse, ToolGrant};
 use toolcell_spec::text::{Whitespace, visible};
 use toolcell_spec::{Behavior, Refusal};
@@ -114,7 +114,12 @@ impl Check {
             let input = input.input(tool.tool().map(AsRef::as_ref));
             let all = settings.tool_set(Arc::new(host));
             let tools = surface::select(all, loaded.tools, selection, HashMap::new()).await;
-            Ok(tools.explain(CallSpec::from_callee(&tool, input)).await?)
+            let spec = CallSpec::from_callee(&tool, input);
+            let context = CallContext {
+                workspace: self.options.workspace.open(home)?,
+                ..CallContext::default()
+            };
+            Ok(tools.explain(spec, context).await?)
         })
     }
 }

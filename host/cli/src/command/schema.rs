@@ -80,6 +80,9 @@ const SCHEMAS: &[(&str, &str)] = schemas![
     "tool-surface",
     "toolkit-short",
     "verify",
+    "workspace",
+    "workspace-changes",
+    "workspace-list",
     "wrap",
 ];
 /// It describes no document.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::approval::Session;
 use crate::catalog::Tool;
-use toolcell_executor::{InputCheck, PreflightAccess};
+use toolcell_executor::{InputCheck, PreflightAccess, WorkspaceRoom};
 use toolcell_journal::{
     Artifacts, History, Listener, Outlet, PayloadStore, RoleLock, Start, StoredApproval,
     SuspendedCall, Trail,
@@ -27,6 +27,7 @@ use super::phase_clock::PhaseClock;
 use super::redaction::{Redaction, records};
 use super::running::RunningCall;
 use super::suspend::SuspensionStage;
+use super::workspace::WorkspaceNote;
 use super::{Request, Services, modifiers};
 
 /// In bytes: writing larger records here would delay other calls. These are in the log once.
@@ -170,6 +171,10 @@ pub struct CallState<'a> {
     /// `None` for a call that does not run.
     pub(super) registered: Option<RunningCall>,
     pub(super) clock: PhaseClock,
+    /// What the running instance, or its caller's, may add to its workspace.
+    pub(super) room: Option<Arc<WorkspaceRoom>>,
+    /// `None` for a call that reached no workspace.
+    pub(super) workspace: Option<WorkspaceNote>,
 }
 
 impl<'a> CallState<'a> {
@@ -265,6 +270,8 @@ impl<'a> CallState<'a> {
         trail: Trail,
     ) -> Self {
         let checks = Arc::new(LongChecks::from_request(&request));
+        let lineage = request.lineage.as_ref();
+        let room = lineage.and_then(|lineage| lineage.room.clone());
         Self {
             services,
             resumed: None,
@@ -293,6 +300,8 @@ impl<'a> CallState<'a> {
             preflight_left: false,
             registered: None,
             clock: PhaseClock::start(),
+            room,
+            workspace: None,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::catalog::Tool;
 use crate::scheduler::{CHILD_DEPTH_MAX, SharedPlace};
 use toolcell_executor::{
     CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, LimitShare,
-    RunInput,
+    RunInput, WorkspaceRoom,
 };
 use toolcell_policy::secret::REDACTED;
 use toolcell_policy::{CallCeiling, Limits, Permit, Policy};
@@ -30,7 +30,7 @@ use toolcell_system::BoxFuture;
 
 use super::call_state::CallState;
 use super::redaction::InheritedSecrets;
-use super::{Callee, Request, Services, whole};
+use super::{Callee, Request, Services, whole, workspace};
 use line::{ChildLine, ChildReply, ChildRequest, UnreadUsage};
 
 /// An extension of the specification.
@@ -59,6 +59,8 @@ pub(super) struct CallFamily {
     pub(super) narrowed: OutputRetention,
     pub(super) session: Option<Arc<str>>,
     tree: Arc<CallTree>,
+    /// The workspace is the caller's, and so is its room.
+    pub(super) room: Option<Arc<WorkspaceRoom>>,
 }
 
 pub(super) struct Lineage {
@@ -261,8 +263,28 @@ fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool 
 pub(super) async fn invoke(
     journey: &mut CallState<'_>,
     permit: &Permit,
-    run: RunInput,
+    mut run: RunInput,
 ) -> Box<Execution> {
+    // Boxed, to keep the future of a call without a workspace small.
+    let in_workspace = match Box::pin(workspace::begin(journey, permit)).await {
+        Ok(in_workspace) => in_workspace,
+        Err(refusal) => return Execution::failed(refusal, spent(&run)),
+    };
+    run.room.clone_from(&journey.room);
+    let mut execution = heard(journey, permit, run).await;
+    if in_workspace.is_some() {
+        Box::pin(workspace::end(journey, in_workspace, &mut execution)).await;
+    }
+    execution
+}
+
+/// Of earlier instances.
+fn spent(run: &RunInput) -> Usage {
+    let resumed = run.resumed.as_ref();
+    resumed.map_or_else(Usage::default, |resumed| resumed.spent.clone())
+}
+
+async fn heard(journey: &mut CallState<'_>, permit: &Permit, run: RunInput) -> Box<Execution> {
     let trail = journey.trail.clone();
     let mut tool = started(journey, permit, run);
     let mut silence = SILENCE;
@@ -438,6 +460,7 @@ impl CallFamily {
             session: journey.invocation.session_ref.clone(),
             ancestors: above.into_iter().chain([tool_id]).collect(),
             tree,
+            room: journey.room.clone(),
         }
     }
 

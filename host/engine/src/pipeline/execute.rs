@@ -98,6 +98,7 @@ fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput 
             .as_ref()
             .map(|lineage| lineage.share.clone()),
         configuration: tool.configuration().cloned(),
+        room: None,
     }
 }
 

@@ -35,6 +35,7 @@ mod schema_gate;
 mod suspend;
 mod terminal;
 mod validate;
+mod workspace;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -66,6 +67,7 @@ pub use preview::boundary as text_boundary;
 pub use request::{Callee, RecordKeeper, Request};
 pub use running::{CancelOutcome, RunningCalls, cancel};
 use suspend::SuspensionStage;
+pub use workspace::CallWorkspace;
 
 pub struct Services {
     pub catalog: Catalog,

@@ -15,6 +15,7 @@ use toolcell_spec::{
 use toolcell_system::BoxFuture;
 
 use super::children::Lineage;
+use super::workspace::CallWorkspace;
 
 use super::background::Background;
 use super::call_state::StoredCallRef;
@@ -200,6 +201,8 @@ pub struct Request {
     pub(super) scheduler_policy: Option<Arc<serde_json::Value>>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
+    /// Its files are among the grants, too.
+    pub workspace: Option<CallWorkspace>,
     /// Keeps records of the tool's calls at all depths: the caller gets only its own.
     pub keeper: Option<Arc<dyn RecordKeeper>>,
 }
@@ -255,6 +258,7 @@ impl Request {
             context_modifier_policy: None,
             scheduler_policy: None,
             background: None,
+            workspace: None,
             keeper: None,
         }
     }

@@ -10,7 +10,7 @@ use toolcell_spec::{
 use super::call_state::CallState;
 use super::map_result::{MappedResult, model_facing};
 use super::persist::{Persisted, StoredResult};
-use super::refs;
+use super::{refs, workspace};
 
 pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> CallRecord {
     let StoredResult {
@@ -54,6 +54,7 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     }
     result.artifact_refs = artifact_refs;
     refs::of_result(&journey, &mut result);
+    workspace::note(&mut journey, &mut result);
     let created = json!({ "result_id": result_id, "status": result.status });
     journey.trail.emit(EventType::ResultCreated, created);
     emit_end(&journey, status, &result);

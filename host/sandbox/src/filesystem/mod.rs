@@ -21,6 +21,7 @@ mod whole_file;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use toolcell_executor::WorkspaceRoom;
 use toolcell_policy::{Capability, Limits};
 use toolcell_spec::TouchList;
 use toolcell_system::pseudo_files;
@@ -53,12 +54,16 @@ pub(super) struct FileRules {
 }
 
 impl FileRules {
-    pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
+    pub(super) fn new(
+        capability: &Capability,
+        limits: &Limits,
+        room: Option<Arc<WorkspaceRoom>>,
+    ) -> Self {
         let kernel =
             pseudo_files::mounted_in(capability.mounts.iter().map(|mount| mount.host.as_path()));
         Self {
             denials: DeniedPaths::new(capability.denials.clone(), kernel),
-            quota: FileQuota::new(limits),
+            quota: FileQuota::new(limits, room),
             places: (capability.mounts.iter())
                 .map(|mount| (mount.host.clone(), mount.guest.clone()))
                 .collect(),

@@ -184,7 +184,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
         let limits = Limits::default();
-        let rules = Arc::new(FileRules::new(&Capability::default(), &limits));
+        let rules = Arc::new(FileRules::new(&Capability::default(), &limits, None));
         let at_work = {
             let mut wasi = WasiCtxBuilder::new().build();
             let mut table = ResourceTable::new();

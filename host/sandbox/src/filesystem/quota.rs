@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use toolcell_executor::WorkspaceRoom;
 use toolcell_policy::Limits;
 use toolcell_spec as record;
 use toolcell_spec::FileUsage;
@@ -54,6 +55,8 @@ pub(crate) struct FileQuota {
     files: UsageMeter,
     listings: UsageMeter,
     descriptors_max: usize,
+    /// What the call may add to its workspace. All growth counts, wherever a file is: it could be moved there.
+    room: Option<Arc<WorkspaceRoom>>,
     /// Counted by their holders, because a stream keeps its file open after the guest dropped the descriptor.
     open: Mutex<Vec<Weak<File>>>,
     /// The last changing operation works on it.
@@ -61,12 +64,13 @@ pub(crate) struct FileQuota {
 }
 
 impl FileQuota {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, room: Option<Arc<WorkspaceRoom>>) -> Self {
         Self {
             bytes: UsageMeter::new(limits.disk_bytes),
             files: UsageMeter::new(limits.files_created),
             listings: UsageMeter::new(LISTINGS_MAX),
             descriptors_max: usize::try_from(limits.descriptors).unwrap_or(usize::MAX),
+            room,
             open: Mutex::default(),
             changing: Mutex::default(),
         }
@@ -107,10 +111,26 @@ impl FileQuota {
             .ok()
             .filter(|metadata| metadata.is_file())
             .map_or(0, |it| grows(it.len()));
+        self.grow(growth)?;
         self.bytes(length.max(growth))
     }
 
-    pub(super) fn bytes(&self, amount: u64) -> Result<(), ExceededLimit> {
+    /// As [`Self::write`], at the end of the file.
+    pub(super) fn append(&self, length: u64) -> Result<(), ExceededLimit> {
+        self.grow(length)?;
+        self.bytes(length)
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), ExceededLimit> {
+        let has_room = |room: &Arc<WorkspaceRoom>| room.take_bytes(bytes);
+        if self.room.as_ref().is_none_or(has_room) || !guard!("workspace_quota") {
+            Ok(())
+        } else {
+            Err(ExceededLimit::Workspace)
+        }
+    }
+
+    fn bytes(&self, amount: u64) -> Result<(), ExceededLimit> {
         if guard!("disk_bytes") {
             self.bytes.take(amount).ok_or(ExceededLimit::DiskBytes)
         } else {
@@ -129,6 +149,10 @@ impl FileQuota {
     }
 
     fn files(&self, count: u64) -> Result<(), ExceededLimit> {
+        let has_room = |room: &Arc<WorkspaceRoom>| room.take_files(count);
+        if !self.room.as_ref().is_none_or(has_room) && guard!("workspace_quota") {
+            return Err(ExceededLimit::Workspace);
+        }
         if guard!("files_created") {
             self.files.take(count).ok_or(ExceededLimit::FilesCreated)
         } else {

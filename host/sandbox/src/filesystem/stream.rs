@@ -60,7 +60,7 @@ impl MeteredOutput {
                 let offset = std::mem::replace(position, position.saturating_add(length));
                 self.rules.quota.write(&self.file, offset, length)
             }
-            None => self.rules.quota.bytes(length),
+            None => self.rules.quota.append(length),
         };
         counted.map_err(|exceeded| StreamError::Trap(exceeded.into()))
     }

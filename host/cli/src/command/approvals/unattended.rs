@@ -106,8 +106,10 @@ impl ApprovalCommands {
                 component: own.tools.first().map(|tool| Arc::clone(tool.component())),
                 ..CallSpec::from(StoredCallRef::from(kept))
             };
+            let workspace = origin.options.workspace.open(&self.home);
             let context = CallContext {
                 cancellation,
+                workspace: workspace.map_err(|refusal| failed(&refusal))?,
                 ..CallContext::default()
             };
             let record = tools.resume(spec, kept, held, context).await;

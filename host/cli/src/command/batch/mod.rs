@@ -302,6 +302,7 @@ impl Job<'_> {
                 }
             };
         let expire = self.options.approvals.expire(settings.expire);
+        let workspace = self.options.call.workspace.open(home)?;
         let tools = settings.tool_set(Arc::clone(host)).expire(expire);
         let tools = match surface {
             Some(surface) => {
@@ -334,6 +335,7 @@ impl Job<'_> {
             };
             let context = CallContext {
                 respondent: respondent.clone(),
+                workspace: workspace.clone(),
                 refusal,
                 ..CallContext::default()
             };

@@ -318,7 +318,11 @@ mod tests {
             .iter()
             .map(|(path, bytes)| ((*path).to_owned(), blake3::hash(bytes)))
             .collect();
-        let rules = Arc::new(FileRules::new(&Capability::default(), &Limits::default()));
+        let rules = Arc::new(FileRules::new(
+            &Capability::default(),
+            &Limits::default(),
+            None,
+        ));
         LeftFile {
             path: root.join(name),
             name: name.to_owned(),
@@ -416,7 +420,7 @@ mod tests {
             files_created: 2,
             ..Limits::default()
         };
-        let rules = FileRules::new(&Capability::default(), &limits);
+        let rules = FileRules::new(&Capability::default(), &limits, None);
         charge(&rules, &files).unwrap();
         assert!(matches!(
             charge(&rules, &files),
@@ -438,6 +442,7 @@ mod tests {
         let limits = Limits::default();
         let sources = NondeterminismSources::default();
         let setup = WasiInputs {
+            room: None,
             capability: &capability,
             scratch_dir: parent.path(),
             sources: &sources,

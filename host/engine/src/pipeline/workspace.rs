@@ -1,0 +1,134 @@
+//! The workspace of a call: leased while an instance of its tool runs, and compared afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::Instant;
+use toolcell_executor::{Execution, GuestOutcome, WorkspaceRoom, unless_canceled};
+use toolcell_policy::Permit;
+use toolcell_spec::{OutputRetention, Refusal, ToolResult};
+use toolcell_system::pool::GUEST_FILES;
+use toolcell_workspace::{Access, ChangeList, Lease, OnFailure, Workspace, WorkspaceRun};
+
+use super::call_state::CallState;
+
+/// An extension of the specification.
+const WORKSPACE: &str = "workspace";
+/// Between two attempts to get a workspace that another process uses.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The workspace that a call is given, as `/workspace`.
+#[derive(Clone, Debug)]
+pub struct CallWorkspace {
+    pub workspace: Arc<Workspace>,
+    pub on_failure: OnFailure,
+}
+
+/// What a result says about the workspace of its call.
+#[derive(Debug, Serialize)]
+pub(super) struct WorkspaceNote {
+    name: String,
+    #[serde(flatten)]
+    changes: ChangeList,
+    /// Why it is not known what changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// `None` for a call that cannot reach one. A call that a tool makes uses its caller's lease.
+pub(super) async fn begin(
+    journey: &mut CallState<'_>,
+    permit: &Permit,
+) -> Result<Option<WorkspaceRun>, Refusal> {
+    let Some(given) = journey.request.workspace.clone() else {
+        return Ok(None);
+    };
+    let Some(access) = access(permit, &given.workspace) else {
+        return Ok(None);
+    };
+    let patience = permit.limits().wall;
+    let cancellation = journey.request.cancellation.clone();
+    let taken = lease(Arc::clone(&given.workspace), access, patience);
+    let lease = unless_canceled(&cancellation, taken).await??;
+    let begun = move || WorkspaceRun::begin(given.workspace, lease, given.on_failure);
+    let run = GUEST_FILES.run(begun).await;
+    let run = run.map_err(|error| Refusal::host_fault(error.to_string()))??;
+    let room = run.room();
+    journey.room =
+        (access == Access::Write).then(|| Arc::new(WorkspaceRoom::new(room.bytes, room.files)));
+    Ok(Some(run))
+}
+
+fn access(permit: &Permit, workspace: &Workspace) -> Option<Access> {
+    let capability = permit.capability();
+    let tree = workspace.tree();
+    let mount = capability.mounts.iter().find(|mount| mount.host == tree)?;
+    // A tool that is called may change what its caller only reads.
+    let writes = mount.writable || !capability.tools.is_empty();
+    Some(if writes { Access::Write } else { Access::Read })
+}
+
+/// Calls of this process take turns before; this keeps those of others apart.
+async fn lease(
+    workspace: Arc<Workspace>,
+    access: Access,
+    patience: Duration,
+) -> Result<Lease, Refusal> {
+    let until = Instant::now() + patience;
+    loop {
+        let wanted = Arc::clone(&workspace);
+        let taken = GUEST_FILES.run(move || wanted.try_lock(access)).await;
+        let taken = taken.map_err(|error| Refusal::host_fault(error.to_string()))?;
+        if let Some(lease) = taken? {
+            return Ok(lease);
+        }
+        if Instant::now() >= until {
+            return Err(workspace.busy());
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Before the call's end is reported.
+pub(super) async fn end(
+    journey: &mut CallState<'_>,
+    run: Option<WorkspaceRun>,
+    execution: &mut Execution,
+) {
+    let (Some(run), Some(given)) = (run, &journey.request.workspace) else {
+        return;
+    };
+    let name = given.workspace.name().to_string();
+    let succeeded = matches!(
+        execution.outcome,
+        Ok(GuestOutcome::Success(_) | GuestOutcome::NeedsInput(_))
+    );
+    let ended = GUEST_FILES.run(move || run.end(succeeded)).await;
+    let ended = ended.unwrap_or_else(|error| Err(Refusal::host_fault(error.to_string())));
+    let note = journey.workspace.get_or_insert_with(|| WorkspaceNote {
+        name,
+        changes: ChangeList::default(),
+        problem: None,
+    });
+    match ended {
+        Ok(changes) => note.changes.append(changes),
+        Err(refusal) => note.problem = Some(refusal.message),
+    }
+}
+
+/// The tool chose the names of files: they are kept as its output is.
+pub(super) fn note(journey: &mut CallState<'_>, result: &mut ToolResult) {
+    let Some(mut note) = journey.workspace.take() else {
+        return;
+    };
+    if journey.keeping() != OutputRetention::default() {
+        note.changes.hide();
+    }
+    let mut value = json!(note);
+    if let Some(redactor) = journey.redaction.active() {
+        redactor.redact(&mut value);
+    }
+    result.extra.insert(WORKSPACE.to_owned(), value);
+}
