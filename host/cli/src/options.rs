@@ -19,13 +19,14 @@ use toolcell::{
 };
 use toolcell_config::{
     self as config, ConfigFile, ConfigLayers, ConfigText, GivenLimits, LayerOptions, MODES,
-    duration, size,
+    WorkspaceConfig, WorkspaceScope, duration, size,
 };
 use toolcell_engine::approval::Session;
 use toolcell_engine::catalog::ToolSelection;
 use toolcell_install::tls;
 use toolcell_policy::Provenance;
 use toolcell_sandbox::SystemResolver;
+use toolcell_server::{WorkspaceService, WorkspaceSharing};
 use toolcell_spec::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_spec::{ErrorCode, Mode, Refusal};
 
@@ -51,10 +52,10 @@ pub(crate) struct CallOptions {
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub(crate) struct WorkspaceOptions {
-    /// Give the tool the files of a workspace as /workspace, where relative paths start; makes the workspace if there is
-    /// none (see `toolcell workspace`)
-    #[arg(long, value_name = "NAME")]
-    workspace: Option<WorkspaceName>,
+    /// Give tools the files of a workspace as /workspace, where relative paths start; makes the workspace if there is none
+    /// (see `toolcell workspace`). Without a name, each session of a server has its own
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    workspace: Option<String>,
     /// If the call does not succeed, put the workspace back as it was
     #[arg(long, requires = "workspace")]
     workspace_rollback: bool,
@@ -72,15 +73,41 @@ impl WorkspaceOptions {
         };
         let workspaces = Workspaces::new(home.workspaces());
         let settings = WorkspaceSettings::default();
-        let workspace = workspaces.open_or_create(&WorkspaceOwner::user(), name, &settings)?;
+        let name: WorkspaceName = name.parse()?;
+        let workspace = workspaces.open_or_create(&WorkspaceOwner::user(), &name, &settings)?;
         Ok(Some(CallWorkspace {
             workspace: Arc::new(workspace),
-            on_failure: if self.workspace_rollback {
-                OnFailure::RollBack
-            } else {
-                OnFailure::Keep
-            },
+            on_failure: self.on_failure().unwrap_or_default(),
         }))
+    }
+
+    fn on_failure(&self) -> Option<OnFailure> {
+        self.workspace_rollback.then_some(OnFailure::RollBack)
+    }
+
+    /// What a server gives to its calls; `config` is what the files say.
+    pub(crate) fn service(
+        &self,
+        home: &Home,
+        mut config: WorkspaceConfig,
+    ) -> Result<Option<Arc<WorkspaceService>>, Refusal> {
+        let sharing = match self.workspace.as_deref() {
+            Some("") => {
+                config.scope = WorkspaceScope::Session;
+                WorkspaceSharing::Session
+            }
+            Some(name) => WorkspaceSharing::One(name.parse()?),
+            None => match config.scope {
+                WorkspaceScope::None => return Ok(None),
+                WorkspaceScope::Session => WorkspaceSharing::Session,
+                WorkspaceScope::Principal => WorkspaceSharing::Principal,
+            },
+        };
+        let config = config.served();
+        let on_failure = self.on_failure().unwrap_or(config.on_failure);
+        let workspaces = Workspaces::new(home.workspaces());
+        let service = WorkspaceService::new(workspaces, sharing, config.settings, on_failure);
+        Ok(Some(Arc::new(service)))
     }
 }
 

@@ -329,6 +329,7 @@ impl ServingOptions {
         let tools = settings.tool_set(Arc::new(host)).expire(expire);
         let mut offering = ServerTools::new(tools, offers, approvals);
         offering.keep = layers.journal.keep;
+        offering.workspaces = self.options.workspace.service(home, layers.workspace)?;
         offering.telemetry.clone_from(telemetry);
         Ok(offering)
     }

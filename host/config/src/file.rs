@@ -43,6 +43,7 @@ pub struct ConfigFile {
     pub retry: RetrySection,
     pub surface: SurfaceSection,
     pub telemetry: TelemetrySection,
+    pub workspace: WorkspaceSection,
     #[serde(rename = "rule")]
     pub rules: Vec<RuleEntry>,
     #[serde(rename = "hook")]
@@ -204,6 +205,23 @@ pub struct RetrySection {
     pub backoff: Option<ConfigText>,
     /// Error classes, such as `rate_limited`.
     pub classes: Option<Vec<ConfigText>>,
+}
+
+/// `[workspace]`: files that the calls of a server keep, as `/workspace`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkspaceSection {
+    /// Whose calls share a workspace: `session`, `principal` (all calls of one caller) or `none`.
+    pub per: Option<ConfigText>,
+    /// Bytes that a new workspace may take, its snapshots included, such as `1GiB`.
+    #[serde(deserialize_with = "config_text::size")]
+    pub quota: Option<ConfigText>,
+    /// Number of files, folders and links of a new workspace.
+    pub max_files: Option<u64>,
+    /// A new workspace that is not used for so long is removed, such as `1440m`; those of sessions after a day.
+    pub ttl: Option<ConfigText>,
+    /// If a call does not succeed, the files are put back as they were.
+    pub rollback: Option<bool>,
 }
 
 /// `[[tool]]`: what `toolcell mcp` and `toolcell serve` offer, and the settings of a tool for all commands.

@@ -16,6 +16,7 @@ use toolcell_spec::{ErrorCode, Mode, OutputRetention, Refusal, RuleSource, diges
 use super::file::{CacheSection, CompileSection, JournalSection};
 use super::hooks::{self, hook_digest};
 use super::installed::is_same;
+use super::workspace::WorkspaceConfig;
 use super::{
     CompilationSettings, ConfigFile, GivenLimits, InstalledNames, ProjectFiles, TelemetrySettings,
     TrustStore, TrustedDigests,
@@ -77,6 +78,7 @@ pub struct ConfigLayers {
     /// The stricter one of each setting of all files.
     retry: Option<RetryPolicy>,
     pub telemetry: TelemetrySettings,
+    pub workspace: WorkspaceConfig,
     /// The signers that every file trusts.
     pub signers: TrustPolicy,
     /// The installed tools.
@@ -299,6 +301,7 @@ impl ConfigLayers {
             (Some(known), Some(said)) => Some(known.stricter(said)),
             (known, said) => known.or(said),
         };
+        self.workspace.read(&file)?;
         self.names.declare(&file.path, file.declared.keys());
         self.layers.push(ConfigLayer {
             source,

@@ -26,6 +26,7 @@ mod telemetry;
 mod tool_config;
 mod trust;
 mod units;
+mod workspace;
 mod yaml;
 
 pub use compilation::{CompilationSettings, configured_compilation};
@@ -53,3 +54,4 @@ pub use telemetry::{Collector, TelemetrySection, TelemetrySettings, configured_t
 pub use tool_config::ToolConfig;
 pub use trust::{TrustStore, TrustedDigests};
 pub use units::{duration, size};
+pub use workspace::{WorkspaceConfig, WorkspaceScope};

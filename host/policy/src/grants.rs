@@ -11,7 +11,7 @@ use super::place::{resolve, rooted};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant, ToolGrant};
 
 /// Guest path of the caller's workspace.
-const WORKSPACE: &str = "/workspace";
+pub const WORKSPACE: &str = "/workspace";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderGrant {

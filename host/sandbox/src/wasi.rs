@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use toolcell_executor::WorkspaceRoom;
-use toolcell_policy::{Capability, Mount};
+use toolcell_policy::{Capability, Mount, WORKSPACE};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
@@ -66,13 +66,8 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
         .allow_ip_name_lookup(false)
         .max_random_size(RANDOM_BYTES_MAX);
     for mount in &capability.mounts {
-        let permissions = if mount.writable || !guard!("read_only") {
-            FsPerms::ReadWrite
-        } else {
-            FsPerms::ReadOnly
-        };
         let folder = OpenFolder::open(&mount.host)?;
-        builder.preopened_dir(folder.path(), &mount.guest, permissions)?;
+        builder.preopened_dir(folder.path(), &mount.guest, permissions(mount))?;
     }
     let scratch = match &capability.scratch {
         Some(guest) => {
@@ -90,17 +85,21 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
     if let Some(process) = process {
         give(&mut builder, process);
     }
-    if let (Some(process), Some(scratch), Some(guest)) = (process, &scratch, &capability.scratch) {
-        let workspace = workspace(capability).filter(|_| process.files.is_empty());
-        // Programs without a working directory of their own resolve a relative path against a folder of this name.
-        if let Some(mount) = workspace {
-            let folder = OpenFolder::open(&mount.host)?;
-            builder.preopened_dir(folder.path(), ".", FsPerms::ReadWrite)?;
-            builder.initial_cwd(&mount.guest);
-        } else {
-            builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
-            builder.initial_cwd(guest);
-        }
+    let is_given_files = process
+        .as_ref()
+        .is_some_and(|given| !given.files.is_empty());
+    let workspace = capability
+        .mounts
+        .iter()
+        .find(|mount| mount.guest == WORKSPACE);
+    // Programs without a working directory of their own resolve a relative path against a folder named `.`.
+    if let Some(mount) = workspace.filter(|_| !is_given_files) {
+        let folder = OpenFolder::open(&mount.host)?;
+        builder.preopened_dir(folder.path(), ".", permissions(mount))?;
+        builder.initial_cwd(&mount.guest);
+    } else if let (Some(_), Some(scratch), Some(guest)) = (process, &scratch, &capability.scratch) {
+        builder.preopened_dir(scratch.path(), ".", FsPerms::ReadWrite)?;
+        builder.initial_cwd(guest);
     } else if let Some(cwd) = &capability.cwd {
         if !capability.holds_cwd() {
             // Runtimes enter it before anything else, so it must exist, with nothing in it but the mounts below it.
@@ -116,11 +115,12 @@ pub(super) fn world(setup: &WasiInputs<'_>, logs: &GuestLogs) -> wasmtime::Resul
     })
 }
 
-/// The only folder that a command may change besides its scratch folder.
-fn workspace(capability: &Capability) -> Option<&Mount> {
-    let cwd = capability.cwd.as_ref();
-    let mut mounts = capability.mounts.iter();
-    mounts.find(|mount| mount.writable && Some(&mount.guest) == cwd)
+fn permissions(mount: &Mount) -> FsPerms {
+    if mount.writable || !guard!("read_only") {
+        FsPerms::ReadWrite
+    } else {
+        FsPerms::ReadOnly
+    }
 }
 
 fn give(builder: &mut WasiCtxBuilder, process: &CommandInput) {

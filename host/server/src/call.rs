@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{CallContext, CallHandle, CallSpec, Cancellation};
+use toolcell::{CallContext, CallHandle, CallSpec, CallWorkspace, Cancellation};
 use toolcell_engine::approval::Session;
 use toolcell_engine::pipeline::{Background, RecordKeeper};
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, ExternalMapping, Extra, Input, Refusal};
@@ -47,6 +47,7 @@ pub(super) struct WaitingRequest<'a> {
     pub(super) tasks: bool,
     pub(super) wanted: WantedNotices,
     pub(super) caller: CallerContext,
+    pub(super) workspace: Result<Option<CallWorkspace>, Refusal>,
     pub(super) context: &'a RequestContext<RoleServer>,
 }
 
@@ -171,6 +172,10 @@ impl Server {
             (Ok(offer), Some(_)) => {
                 spec = spec.exactly(&offer.tool);
                 spec.is_loaded = Some(loaded);
+                match seen.workspace.clone() {
+                    Ok(workspace) => context.workspace = workspace,
+                    Err(refusal) => context.refusal = Some(refusal),
+                }
                 questions = self.ask(&mut context, seen);
                 context.background = (questions.is_some() || seen.tasks).then(Background::default);
                 if offer.speaks && seen.wanted.anything() {

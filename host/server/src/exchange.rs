@@ -370,7 +370,8 @@ impl ClientSession {
         if let Some(why) = too_much(&calls) {
             return Err(invalid(why));
         }
-        let seen = self.seen(context);
+        let mut seen = self.seen(context);
+        seen.workspace = self.workspace(context).await;
         let offering = Arc::clone(&seen.offering);
         let mut message = self.prepare_message((calls, &terms), &seen, dialect);
         let ids = std::mem::take(&mut message.ids);
@@ -474,6 +475,7 @@ fn seen_by_call<'a>(at: usize, whole: &WaitingRequest<'a>) -> WaitingRequest<'a>
             logs: whole.wanted.logs,
         },
         caller: whole.caller.clone(),
+        workspace: whole.workspace.clone(),
         context: whole.context,
     }
 }

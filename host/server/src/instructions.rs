@@ -3,11 +3,16 @@ use std::path::Path;
 use toolcell::Grants;
 use toolcell_policy::FolderGrant;
 
+use super::ServerTools;
+
 /// The text is part of every conversation.
 const NAMED_MAX: usize = 20;
 
+const WORKSPACE: &str = "- files that stay from call to call: in /workspace, where relative paths start; read and written";
+
 /// The client's model cannot guess where tools may read, write and send requests, and would try it in calls that fail.
-pub(super) fn instructions(grants: &Grants) -> String {
+pub(super) fn instructions(offering: &ServerTools) -> String {
+    let grants = &*offering.tools.grants;
     let folders = |folders: &[FolderGrant]| listed(folders.iter().map(|grant| grant.guest.clone()));
     let mut lines = vec![
         "The tools run in a sandbox. A call gets what its tool declares, of this:".to_owned(),
@@ -27,7 +32,11 @@ pub(super) fn instructions(grants: &Grants) -> String {
             }
         },
     ];
-    lines.extend(start(grants));
+    if offering.workspaces.is_some() {
+        lines.push(WORKSPACE.to_owned());
+    } else {
+        lines.extend(start(grants));
+    }
     lines.push(if grants.network.is_empty() {
         "- requests: none".to_owned()
     } else {

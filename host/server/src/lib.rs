@@ -41,6 +41,8 @@ mod tasks;
 pub mod telemetry;
 mod trace;
 mod unknown_cancels;
+mod workspace_files;
+mod workspaces;
 
 use std::sync::Arc;
 
@@ -68,6 +70,7 @@ pub use recorder::CallRecorder;
 pub use server_tools::{ApprovalSettings, ServerTools};
 pub use stdio::{ClientReader, ClientWriter, serve_stdio, serve_streams};
 pub use tasks::CallStore;
+pub use workspaces::{WorkspaceService, WorkspaceSharing};
 
 /// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
 /// library's futures again.

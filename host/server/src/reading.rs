@@ -7,7 +7,7 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ErrorData, ReadResourceResponse, ReadResourceResult};
 use rmcp::service::RequestContext;
 use serde_json::json;
-use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError};
+use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, ReferenceError, WorkspaceFile};
 use toolcell_journal::PayloadChanged;
 use toolcell_spec::{ErrorCode, Input, Refusal};
 
@@ -31,6 +31,9 @@ impl ClientSession {
             ErrorData::resource_not_found(message, Some(data))
         };
         let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
+        if let Some(file) = WorkspaceFile::from_uri(whole) {
+            return self.read_workspace_file((uri, file), from, context).await;
+        }
         let ReadablePayload {
             link,
             digest,

@@ -12,7 +12,7 @@ use crate::loaded_tools::LoadedTools;
 use crate::otc::{OtcTool, OtcTools};
 use crate::telemetry::Telemetry;
 
-use super::{ApprovalFallback, ExposedTools};
+use super::{ApprovalFallback, ExposedTools, WorkspaceService};
 
 /// Any change replaces it as a whole.
 pub struct ServerTools {
@@ -22,6 +22,8 @@ pub struct ServerTools {
     /// The ended calls that the host's log keeps.
     pub keep: Keep,
     pub telemetry: Option<Arc<Telemetry>>,
+    /// `None` if calls have no workspace.
+    pub workspaces: Option<Arc<WorkspaceService>>,
     pub(super) surface_reason: String,
     pub(super) since: Timestamp,
     outdated: CancellationToken,
@@ -47,6 +49,7 @@ impl ServerTools {
             approvals,
             keep: Keep::All,
             telemetry: None,
+            workspaces: None,
             surface_reason: Surface::CREATED.to_owned(),
             since: Timestamp::now(),
             outdated,

@@ -168,11 +168,16 @@ impl ClientSession {
         super::call::session(&self.offering().approvals, &self.caller(context))
     }
 
-    fn caller(&self, context: &RequestContext<RoleServer>) -> CallerContext {
+    /// `None` where the protocol has no sessions.
+    pub(super) fn session_of(&self, context: &RequestContext<RoleServer>) -> Option<Arc<str>> {
         let lasts = self.identity.lasts || revision(context) < ProtocolVersion::V_2026_07_28;
+        lasts.then(|| Arc::clone(&self.id))
+    }
+
+    fn caller(&self, context: &RequestContext<RoleServer>) -> CallerContext {
         CallerContext {
             actor: self.identity.actor.clone(),
-            session: lasts.then(|| Arc::clone(&self.id)),
+            session: self.session_of(context),
             task_owner: self.task_owner().into(),
             gone: of_http(&context.extensions).map(|GoneToken(gone)| gone.clone()),
         }
@@ -383,6 +388,7 @@ impl ClientSession {
             tasks,
             wanted: self.wanted(context),
             caller: self.caller(context),
+            workspace: Ok(None),
             context,
         }
     }
@@ -458,7 +464,7 @@ impl ServerHandler for ClientSession {
         };
         let implementation =
             Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title("toolcell");
-        let instructions = instructions(&self.offering().tools.grants);
+        let instructions = instructions(&self.offering());
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
             .with_instructions(instructions)
@@ -513,7 +519,8 @@ impl ServerHandler for ClientSession {
             if let Some(answer) = self.read_back(&params.name, &context).await {
                 return Ok(answer.into());
             }
-            let seen = self.seen(&context);
+            let mut seen = self.seen(&context);
+            seen.workspace = self.workspace(&context).await;
             let (running, words, open) = self.enter(params, &seen)?;
             self.answer(running, words, open, &seen).await
         })
@@ -649,11 +656,14 @@ impl ServerHandler for ClientSession {
     async fn list_resources(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(
-            self.identity.shelf.list(),
-        ))
+        Box::pin(async move {
+            let mut listed = self.identity.shelf.list();
+            listed.extend(self.workspace_links(&context).await);
+            Ok(ListResourcesResult::with_all_items(listed))
+        })
+        .await
     }
 
     async fn read_resource(

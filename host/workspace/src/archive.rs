@@ -2,7 +2,7 @@
 //! files and folders, and nothing else is taken from it.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
 use cap_std::fs::Dir;
@@ -57,6 +57,22 @@ impl Workspace {
             archive.into_inner()?.flush()
         });
         written.map_err(|error| self.failed(&error))
+    }
+
+    /// The archive as a file without a name, and its size: whoever reads it slowly holds up no call.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the file system.
+    pub fn archive(&self, lease: &Lease) -> Result<(fs::File, u64), Refusal> {
+        let file = tempfile::tempfile_in(self.folder());
+        let mut file = file.map_err(|error| self.failed(&error))?;
+        self.write_archive(lease, &mut file)?;
+        let size = file.stream_position().and_then(|size| {
+            file.rewind()?;
+            Ok(size)
+        });
+        Ok((file, size.map_err(|error| self.failed(&error))?))
     }
 
     /// Adds the files of a tar archive, all or none; those that are there are replaced. Returns what changed.

@@ -11,6 +11,7 @@
 //!   objects/         contents of snapshots, by digest
 //!   snapshots/       a list of files for each snapshot
 //!   index.json       digests of the files in the tree, so that unchanged files are not read again
+//!   uploads/         files that arrive in parts
 //!   work/            drafts, removed by the next writer
 //! ```
 //!
@@ -28,6 +29,7 @@ mod snapshot;
 mod store;
 mod swap;
 mod tree;
+mod upload;
 mod workspace;
 
 pub use archive::ARCHIVE_ENTRIES_MAX;
@@ -39,6 +41,7 @@ pub use run::{OnFailure, WorkspaceRun};
 pub use snapshot::SnapshotInfo;
 pub use store::Workspaces;
 pub use tree::Usage;
+pub use upload::UploadProgress;
 pub use workspace::{Quota, Workspace, WorkspaceInfo, WorkspaceSettings};
 
 use std::io;

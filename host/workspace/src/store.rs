@@ -60,18 +60,8 @@ impl Workspaces {
     /// Failures of the file system.
     pub fn list(&self, owner: &WorkspaceOwner) -> Result<Vec<Workspace>, Refusal> {
         let folder = self.folder(owner);
-        let entries = match fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&folder, &error)),
-        };
-        let names = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<WorkspaceName>().ok());
-        let mut found: Vec<_> = names
-            .map(|name| Workspace::at(folder.join(name.as_str()), name))
-            .filter(|workspace| !self.remove_expired(workspace))
-            .collect();
+        let mut found = listed(&folder).map_err(|error| failed(&folder, &error))?;
+        found.retain(|workspace| !self.remove_expired(workspace));
         found.sort_by(|a, b| a.name().cmp(b.name()));
         Ok(found)
     }
@@ -160,6 +150,18 @@ impl Workspaces {
         discard(&workspace).map_err(|error| workspace.failed(&error))
     }
 
+    /// Removes the workspaces of all owners whose time is over. One that cannot be removed is left.
+    pub fn sweep(&self) {
+        let owners = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        for owner in owners.map(|entry| entry.path()) {
+            for workspace in listed(&owner).unwrap_or_default() {
+                self.remove_expired(&workspace);
+            }
+            // Only an empty one is removed.
+            let _ = fs::remove_dir(&owner);
+        }
+    }
+
     /// Makes the folder in a draft, and gives it its name once it is complete.
     fn place(
         &self,
@@ -209,6 +211,20 @@ impl Workspaces {
         };
         is_over().unwrap_or(false) && discard(workspace).is_ok()
     }
+}
+
+fn listed(folder: &Path) -> io::Result<Vec<Workspace>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<WorkspaceName>().ok());
+    Ok(names
+        .map(|name| Workspace::at(folder.join(name.as_str()), name))
+        .collect())
 }
 
 /// From its name away in one step, then deleted.

@@ -143,6 +143,42 @@ fn files_are_put_read_and_removed() {
 }
 
 #[test]
+fn a_file_arrives_in_parts_in_their_order() {
+    let place = place();
+    let workspace = place.small(100, 10);
+    let lease = writer(&workspace);
+    let part = |from, text: &str| workspace.put_part(&lease, ("a", 6), from, text.as_bytes());
+    assert_eq!(part(0, "123").unwrap(), UploadProgress::Partial(3));
+    for (from, text) in [(4, "5"), (3, "4567"), (u64::MAX, "1")] {
+        assert_eq!(
+            part(from, text).unwrap_err().code,
+            ErrorCode::UploadOutOfOrder
+        );
+    }
+    assert_eq!(
+        part(0, "12").unwrap(),
+        UploadProgress::Partial(3),
+        "sent again"
+    );
+    assert_eq!(workspace.uploaded(&lease, "a", 6).unwrap(), 3);
+    assert!(content(&workspace).is_empty());
+    let UploadProgress::Complete(info) = part(3, "456").unwrap() else {
+        panic!("it is complete");
+    };
+    assert_eq!((info.path.as_str(), info.size), ("a", 6));
+    assert_eq!(content(&workspace), pairs(&[("a", "123456")]));
+    let large = workspace.put_part(&lease, ("b", 101), 0, b"1").unwrap_err();
+    assert_eq!(large.code, ErrorCode::WorkspaceFull);
+    for n in 0..40 {
+        workspace
+            .put_part(&lease, (&format!("f{n}"), 2), 0, b"1")
+            .unwrap();
+    }
+    let begun = fs::read_dir(workspace.folder().join("uploads")).unwrap();
+    assert_eq!(begun.count(), 16);
+}
+
+#[test]
 fn a_link_that_a_guest_made_leads_nowhere_for_the_host() {
     let place = place();
     let workspace = place.made("w");

@@ -12,6 +12,7 @@ mod reading;
 mod result;
 mod task;
 mod tool;
+mod workspace;
 
 use rmcp::model::{JsonObject, MetaObject};
 use serde_json::Value;
@@ -32,6 +33,7 @@ pub use result::{
 };
 pub use task::{TaskFacts, task_asks, task_created, task_ended, task_failed, task_working};
 pub use tool::{surface, tool};
+pub use workspace::WorkspaceFile;
 
 fn meta_of(key: &str, facts: Value) -> MetaObject {
     MetaObject(JsonObject::from_iter([(key.to_owned(), facts)]))

@@ -10,7 +10,7 @@ use toolcell_spec::{
 
 use super::both::complete;
 use super::content::blocks;
-use super::meta_of;
+use super::{meta_of, workspace};
 use crate::{block, hint, whole};
 
 /// The answer to `tools/call` (requirements 3.3, 3.4). Every error is an `isError` result, for the model to read.
@@ -48,6 +48,8 @@ pub fn call_result(
         output_schema,
         result.content.iter().any(is_moved),
     );
+    // They are for reading, and no part of the answer.
+    answer.content.extend(workspace::links(result));
     answer
 }
 
@@ -162,6 +164,9 @@ fn meta(result: &ToolResult) -> MetaObject {
     }
     if !result.context_modifiers.is_empty() {
         say("context_modifiers", json!(result.context_modifiers));
+    }
+    if let Some(note) = result.extra.get(workspace::WORKSPACE) {
+        say(workspace::WORKSPACE, note.clone());
     }
     if let Some(error) = &result.error {
         say("error", error_facts(error));

@@ -37,7 +37,7 @@ struct ArtifactPayload {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WantedBytes {
+pub(super) enum WantedBytes {
     All,
     Part(u64, u64),
     Nothing,
@@ -140,7 +140,7 @@ fn stored(result: &ToolResult, name: &str) -> Option<ArtifactPayload> {
     ArtifactPayload::deserialize(found).ok()
 }
 
-fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> WantedBytes {
+pub(super) fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> WantedBytes {
     let text = |name: HeaderName| {
         let value = headers.get(name)?;
         Some(value.to_str().unwrap_or_default())

@@ -9,10 +9,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use toolcell::{Batch, CallSpec, Cancellation};
+use toolcell::{Batch, CallSpec, CallWorkspace, Cancellation};
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 use toolcell_engine::scheduler::batch;
-use toolcell_spec::{AbortReason, ErrorCode, Input, TraceContext};
+use toolcell_spec::{AbortReason, ErrorCode, Input, Refusal, TraceContext};
 
 use crate::batches::{BatchForwarder, BatchNews};
 use crate::budget::{ByteBudget, Lease, LeasedBytes};
@@ -83,7 +83,9 @@ pub(super) async fn create(
     })?;
     drop(body);
     let room = room(&caller, calls.len())?;
-    let mut running = start(&shared.server, &caller, calls, room, of_headers(&headers));
+    let workspace = shared.workspace(&caller, &headers).await;
+    let shared_terms = (of_headers(&headers), workspace);
+    let mut running = start(&shared.server, &caller, calls, room, shared_terms);
     if !is_lines {
         let mut results = Vec::new();
         let mut leases = Vec::new();
@@ -132,7 +134,7 @@ fn start(
     caller: &ApiCaller,
     calls: Vec<BatchCallRequest>,
     room: OwnedSemaphorePermit,
-    trace: Option<TraceContext>,
+    (trace, workspace): (Option<TraceContext>, Result<Option<CallWorkspace>, Refusal>),
 ) -> RunningBatch {
     let offering = server.offering();
     let mut ids = Vec::new();
@@ -151,7 +153,10 @@ fn start(
             trace: trace.clone(),
             ..CallSpec::new(tool, input)
         };
-        let wish = ApiCall::from_route("POST /v1/batches", spec);
+        let wish = ApiCall {
+            workspace: workspace.clone(),
+            ..ApiCall::from_route("POST /v1/batches", spec)
+        };
         let announcer = Arc::clone(&server.settings.announcer);
         let ReadyCall {
             spec,

@@ -64,6 +64,7 @@ impl Drop for CancelOnDrop<'_> {
     post, path = "/v1/calls", tag = "calls", request_body = CallRequest,
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second call"),
+        ("Toolcell-Workspace" = Option<String>, Header, description = "The name of the caller's workspace for the call, if the server gives any; `default` without it"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer at once with the id of the call"),
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
@@ -78,7 +79,8 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     let key = key(&headers)?;
-    let (wish, wait) = wish(&headers, &body)?;
+    let (mut wish, wait) = wish(&headers, &body)?;
+    wish.workspace = shared.workspace(&caller, &headers).await;
     let prefers = prefers_async(&headers);
     let is_left = prefers || wait == Some(false);
     let digest = blake3::hash(&body);

@@ -16,6 +16,7 @@ mod start;
 mod tool_status;
 mod tools;
 mod worker;
+mod workspaces;
 use parking_lot::RwLock;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use toolcell_spec::ErrorCode;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -150,6 +151,35 @@ impl ApiState {
     }
 }
 
+fn workspace_routes() -> Router<Arc<ApiState>> {
+    use workspaces::{
+        create, diff, fork, list, read_archive, read_file, remove, remove_file, remove_snapshot,
+        restore, show, snapshot, write_archive, write_file,
+    };
+    Router::new()
+        .route("/v1/workspaces", get(list))
+        .route(
+            "/v1/workspaces/{name}",
+            get(show).put(create).delete(remove),
+        )
+        .route(
+            "/v1/workspaces/{name}/files/{*path}",
+            get(read_file).put(write_file).delete(remove_file),
+        )
+        .route(
+            "/v1/workspaces/{name}/archive",
+            get(read_archive).put(write_archive),
+        )
+        .route("/v1/workspaces/{name}/diff", get(diff))
+        .route("/v1/workspaces/{name}/snapshots", post(snapshot))
+        .route(
+            "/v1/workspaces/{name}/snapshots/{id}",
+            delete(remove_snapshot),
+        )
+        .route("/v1/workspaces/{name}/restore", post(restore))
+        .route("/v1/workspaces/{name}/fork", post(fork))
+}
+
 fn router(shared: Arc<ApiState>) -> Router {
     let unknown = || async { Problem::from(ErrorCode::UnknownPath) };
     let wrong = || async { Problem::from(ErrorCode::MethodNotAllowed) };
@@ -163,6 +193,7 @@ fn router(shared: Arc<ApiState>) -> Router {
         .route("/v1/calls/{id}/events", get(events::follow))
         .route("/v1/calls/{id}/artifacts/{name}", get(artifacts::fetch))
         .route("/v1/batches", post(batches::create))
+        .merge(workspace_routes())
         .route("/v1/approvals", get(approvals::list))
         .route(
             "/v1/approvals/{id}",

@@ -40,7 +40,7 @@ macro_rules! schemas {
 }
 
 /// Records that answers carry, and those that they refer to.
-const RECORDS: [(&str, &str); 14] = schemas![
+const RECORDS: [(&str, &str); 16] = schemas![
     "agentool-tool-call",
     "agentool-tool-registry",
     "agentool-tool-result",
@@ -55,6 +55,8 @@ const RECORDS: [(&str, &str); 14] = schemas![
     "result",
     "tool-search-result",
     "tool-surface",
+    "workspace",
+    "workspace-changes",
 ];
 
 macro_rules! otc_schemas {
@@ -95,6 +97,20 @@ const EXECUTIONS: [&str; 2] = [
         super::events::follow,
         super::artifacts::fetch,
         super::batches::create,
+        super::workspaces::list,
+        super::workspaces::show,
+        super::workspaces::create,
+        super::workspaces::remove,
+        super::workspaces::read_file,
+        super::workspaces::write_file,
+        super::workspaces::remove_file,
+        super::workspaces::read_archive,
+        super::workspaces::write_archive,
+        super::workspaces::diff,
+        super::workspaces::snapshot,
+        super::workspaces::remove_snapshot,
+        super::workspaces::restore,
+        super::workspaces::fork,
         super::approvals::list,
         super::approvals::show,
         super::approvals::answer,

@@ -217,6 +217,7 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
     ApiCall {
         spec,
         foreign: Some(DialectCall { tool, secrets }),
+        workspace: Ok(None),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcell::{CallContext, CallSpec, Cancellation};
+use toolcell::{CallContext, CallSpec, CallWorkspace, Cancellation};
 use toolcell_dialect::otc::OtcToolName;
 use toolcell_engine::approval::Session;
 use toolcell_engine::pipeline::Background;
@@ -32,6 +32,7 @@ pub(super) const OPEN_MAX: usize = 64;
 pub(super) struct ApiCall {
     pub(super) spec: CallSpec,
     pub(super) foreign: Option<DialectCall>,
+    pub(super) workspace: Result<Option<CallWorkspace>, Refusal>,
 }
 
 pub(super) struct DialectCall {
@@ -73,6 +74,7 @@ impl ApiCall {
                 ..spec
             },
             foreign: None,
+            workspace: Ok(None),
         }
     }
 
@@ -84,7 +86,11 @@ impl ApiCall {
         announcer: AnnounceFn,
         cancellation: Cancellation,
     ) -> ReadyCall {
-        let Self { spec, foreign } = self;
+        let Self {
+            spec,
+            foreign,
+            workspace,
+        } = self;
         let place = server.places.begin();
         let session = offering.approvals.session.clone();
         let begun = || offering.telemetry.as_ref()?.trace(session.as_deref());
@@ -111,6 +117,10 @@ impl ApiCall {
             (Ok(offer), Some(_)) => {
                 spec = spec.exactly(&offer.tool);
                 spec.is_loaded = Some(caller.has_loaded(offer));
+                match workspace {
+                    Ok(workspace) => context.workspace = workspace,
+                    Err(refusal) => context.refusal = Some(refusal),
+                }
                 context.approver = Some(Arc::new(AnnouncingApprover {
                     announcer,
                     outdated: offering.outdated(),
