@@ -31,3 +31,4 @@ mod stopping;
 mod surface;
 mod tasks;
 mod telemetry;
+mod workspaces;

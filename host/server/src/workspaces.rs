@@ -174,6 +174,6 @@ impl WorkspaceService {
     }
 }
 
-pub(super) fn named<'a>(context: &'a RequestContext<RoleServer>) -> Option<&'a str> {
+pub(super) fn named(context: &RequestContext<RoleServer>) -> Option<&str> {
     context.meta.get(META).and_then(Value::as_str)
 }
