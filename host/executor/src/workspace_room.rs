@@ -21,6 +21,14 @@ impl WorkspaceRoom {
         take(&self.bytes, amount)
     }
 
+    /// For a file of the workspace that became shorter.
+    pub fn give_bytes(&self, amount: u64) {
+        let more = |left: u64| Some(left.saturating_add(amount));
+        let _ = self
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
     /// As [`Self::take_bytes`], for files, folders and links.
     #[must_use]
     pub fn take_files(&self, count: u64) -> bool {

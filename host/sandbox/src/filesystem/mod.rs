@@ -18,11 +18,11 @@ mod touched;
 #[cfg(feature = "foreign-worlds")]
 mod whole_file;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use toolcell_executor::WorkspaceRoom;
-use toolcell_policy::{Capability, Limits};
+use toolcell_policy::{Capability, Limits, WORKSPACE};
 use toolcell_spec::TouchList;
 use toolcell_system::pseudo_files;
 use wasmtime::component::{HasData, Linker, Resource};
@@ -69,6 +69,11 @@ impl FileRules {
                 .collect(),
             touched: Mutex::default(),
         }
+    }
+
+    fn is_in_workspace(&self, place: &Path) -> bool {
+        let mut places = self.places.iter();
+        places.any(|(host, guest)| guest == WORKSPACE && place.starts_with(host))
     }
 
     /// A refusal because the host could not determine whether something is denied.
@@ -215,6 +220,7 @@ impl PolicyFsView<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Fd> {
         self.rules.quota.room_to_open()?;
+        let cut = self.size_before_cut(&fd, path_flags, &path, open).await;
         let opened = if self.denials().is_empty() {
             if open.contains(OpenFlags::CREATE) {
                 self.count_new(&fd, path_flags, &path).await?;
@@ -225,6 +231,7 @@ impl PolicyFsView<'_> {
             self.open_among_denials(fd, path_flags, path, open, flags)
                 .await?
         };
+        self.shrank(&opened, cut);
         self.rules.quota.opened(self.handle(&opened)?);
         Ok(opened)
     }
@@ -471,8 +478,38 @@ impl PolicyFsView<'_> {
     }
 
     async fn set_size(&mut self, fd: Fd, size: u64) -> FsResult<()> {
-        self.rules.quota.write_at(&*self.file(&fd)?, size, 0)?;
-        self.plain.set_size(fd, size).await
+        let file = self.file(&fd)?;
+        self.rules.quota.write_at(&file, size, 0)?;
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        self.plain.set_size(again(&fd), size).await?;
+        self.shrank(&fd, length.saturating_sub(size));
+        Ok(())
+    }
+
+    /// What opening the file will cut off, where that counts.
+    async fn size_before_cut(
+        &mut self,
+        fd: &Fd,
+        path_flags: PathFlags,
+        path: &str,
+        open: OpenFlags,
+    ) -> u64 {
+        if !open.contains(OpenFlags::TRUNCATE) || !self.rules.quota.has_room() {
+            return 0;
+        }
+        let found = self.plain.stat_at(again(fd), path_flags, path.to_owned());
+        found.await.map_or(0, |stat| stat.size)
+    }
+
+    /// Counts `bytes` that a file gave up, if it is one of the workspace.
+    fn shrank(&self, fd: &Fd, bytes: u64) {
+        if bytes > 0
+            && self.rules.quota.has_room()
+            && let Ok(file) = self.handle(fd)
+            && denial::real_path(file).is_ok_and(|place| self.rules.is_in_workspace(&place))
+        {
+            self.rules.quota.shrink(bytes);
+        }
     }
 
     async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {

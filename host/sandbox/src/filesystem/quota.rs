@@ -138,6 +138,17 @@ impl FileQuota {
         }
     }
 
+    /// What a file of the workspace gave up is room again: tools overwrite files by cutting them first.
+    pub(super) fn shrink(&self, bytes: u64) {
+        if let Some(room) = &self.room {
+            room.give_bytes(bytes);
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.room.is_some()
+    }
+
     /// Counted before the write; a `length` of 0 means that the file grows to `offset`.
     pub(super) fn write_at(&self, file: &File, offset: u64, length: u64) -> FsResult<()> {
         self.write(file, offset, length).map_err(FsError::trap)

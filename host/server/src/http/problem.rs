@@ -99,7 +99,8 @@ pub(crate) fn told(code: ErrorCode) -> String {
 /// No call was made. The detail for developers stays behind.
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let status = refusal.code.http_status(refusal.class);
+        let status = refusal.code.problem_status();
+        let status = status.unwrap_or_else(|| refusal.code.http_status(refusal.class));
         Self::new(refusal.code, refusal.message)
             .with_status(status)
             .after(refusal.retry_after.map(whole_seconds))
