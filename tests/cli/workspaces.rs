@@ -465,3 +465,100 @@ fn a_workspace_that_is_not_used_for_its_time_is_gone() {
         .unwrap();
     assert_eq!(workspace(&home, &["list"])["workspaces"], json!([]));
 }
+
+/// Kills the program at any moment of a change, again and again: what is there is the state of before, or of after.
+#[test]
+fn a_change_that_is_killed_leaves_one_of_the_two_states() {
+    const KILLS: u64 = 200;
+    let (_guard, home) = scratch();
+    let fill = |name: &str, text: &str| {
+        let folder = home.join(name);
+        fs::create_dir(&folder).unwrap();
+        for n in 0..20 {
+            fs::write(folder.join(format!("f{n}")), format!("{text} {n}")).unwrap();
+        }
+        let tar = home.join(format!("{name}.tar"));
+        let words = [
+            "-C",
+            folder.to_str().unwrap(),
+            "-cf",
+            tar.to_str().unwrap(),
+            ".",
+        ];
+        let packed = std::process::Command::new("tar")
+            .args(words)
+            .status()
+            .unwrap();
+        assert!(packed.success());
+        tar.to_str().unwrap().to_owned()
+    };
+    let (old, new) = (fill("old", "old"), fill("new", "other"));
+    workspace(&home, &["put", "w", &old, "--tar"]);
+    workspace(&home, &["snapshot", "w", "old"]);
+    workspace(&home, &["put", "w", &new, "--tar"]);
+    workspace(&home, &["snapshot", "w", "new"]);
+    let sizes = |name: &str| -> Option<Vec<u64>> {
+        let ran = toolcell(&home, &["workspace", "show", name, "--json"]);
+        if ran.code != Some(0) {
+            assert_eq!(
+                ran.json()["error"]["error_code"],
+                "unknown_workspace",
+                "{ran:?}"
+            );
+            return None;
+        }
+        let shown = ran.json();
+        let files = shown["files"].as_array().unwrap().iter();
+        Some(files.map(|file| file["size"].as_u64().unwrap()).collect())
+    };
+    workspace(&home, &["restore", "w", "old"]);
+    let before = sizes("w").unwrap();
+    workspace(&home, &["restore", "w", "new"]);
+    let after = sizes("w").unwrap();
+    assert!(before != after && before.len() == 20);
+    let steps: [&[&str]; 6] = [
+        &["restore", "w", "old"],
+        &["put", "w", &new, "--tar"],
+        &["snapshot", "w"],
+        &["fork", "w", "fork"],
+        &["remove", "fork"],
+        &["put", "w", &old, "--tar"],
+    ];
+    let mut random = 7_u64;
+    let mut ended = 0;
+    for at in 0..KILLS {
+        let words = [
+            &["workspace"],
+            steps[usize::try_from(at).unwrap() % steps.len()],
+        ]
+        .concat();
+        let mut child = Toolcell::at(&home, &words).spawn();
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        std::thread::sleep(Duration::from_micros((random >> 33) % 15_000));
+        let _ = child.kill();
+        ended += u64::from(child.wait().unwrap().success());
+        let now = sizes("w").unwrap();
+        assert!(now == before || now == after, "{words:?}: {now:?}");
+        let fork = sizes("fork");
+        assert!(
+            fork.as_ref()
+                .is_none_or(|fork| *fork == before || *fork == after),
+            "{fork:?}"
+        );
+    }
+    assert!(
+        ended > 0 && ended < KILLS,
+        "{ended} of {KILLS} ended before they were killed"
+    );
+    // Nothing is left of what was begun.
+    for id in ["old", "new"] {
+        workspace(&home, &["restore", "w", id]);
+    }
+    let owner = tree(&home).parent().unwrap().parent().unwrap().to_owned();
+    workspace(&home, &["create", "last"]);
+    let hidden = fs::read_dir(owner).unwrap().flatten();
+    let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0);
+}

@@ -303,6 +303,16 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["pipeline::redaction::secrets_that_a_request_brings"],
     ),
     (
+        "workspace_quota",
+        &[],
+        &["cli::workspaces::a_quota_ends_the_call"],
+    ),
+    (
+        "workspace_owner",
+        &[],
+        &["server::workspaces::each_caller_has_files"],
+    ),
+    (
         "absolute_terms",
         &[],
         &["pipeline::paths::a_sensitive_path_is_redacted"],

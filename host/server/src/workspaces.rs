@@ -63,6 +63,7 @@ impl WorkspaceService {
     /// Whose workspaces a client sees.
     pub(super) fn owner(&self, principal: &str, session: Option<&str>) -> WorkspaceOwner {
         match (&self.sharing, session) {
+            _ if !guard!("workspace_owner") => WorkspaceOwner::user(),
             (WorkspaceSharing::One(_), _) => WorkspaceOwner::user(),
             (WorkspaceSharing::Session, Some(session)) => WorkspaceOwner::session(session),
             (WorkspaceSharing::Session | WorkspaceSharing::Principal, _) => {
