@@ -36,3 +36,4 @@ mod short_toolkits;
 mod status;
 mod surfaces;
 mod workloads;
+mod workspaces;

@@ -20,6 +20,8 @@ use super::{Workspace, WorkspaceName, WorkspaceOwner, WorkspaceSettings, failed}
 const DRAFT_LOCK: &str = "draft";
 /// No workspace has a name that begins so.
 const DRAFT_PREFIX: &str = ".draft-";
+/// Another process may remove a draft before it is locked.
+const ATTEMPTS: usize = 8;
 /// For a workspace that is removed or copied while a call uses it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -245,20 +247,26 @@ struct Draft {
 
 impl Draft {
     fn make(parent: &Path) -> io::Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix(DRAFT_PREFIX)
-            .tempdir_in(parent)?;
-        let lock = private::open_or_create(&folder.path().join(DRAFT_LOCK))?;
-        lock.try_lock().map_err(io::Error::from)?;
-        Ok(Self {
-            folder,
-            _lock: lock,
-        })
+        for _ in 0..ATTEMPTS {
+            let folder = tempfile::Builder::new()
+                .prefix(DRAFT_PREFIX)
+                .tempdir_in(parent)?;
+            // Until it is locked, another process takes it for abandoned.
+            let Ok(lock) = private::open_or_create(&folder.path().join(DRAFT_LOCK)) else {
+                continue;
+            };
+            if lock.try_lock().is_ok() && folder.path().is_dir() {
+                return Ok(Self {
+                    folder,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(io::Error::other("other processes keep removing the draft"))
     }
 
     fn name(self, place: &Path) -> io::Result<()> {
         let folder = self.folder.path();
-        fs::remove_file(folder.join(DRAFT_LOCK))?;
         match renameat_with(CWD, folder, CWD, place, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
@@ -271,6 +279,8 @@ impl Draft {
             Err(error) => return Err(error.into()),
         }
         let _ = self.folder.keep();
+        // Not before: without its lock, a draft is taken for abandoned.
+        let _ = fs::remove_file(place.join(DRAFT_LOCK));
         Ok(())
     }
 }
@@ -287,15 +297,8 @@ fn remove_abandoned(parent: &Path) {
             .starts_with(DRAFT_PREFIX)
     });
     for draft in drafts.map(|entry| entry.path()) {
-        // Without a lock, its process is about to lock it, or was killed before; the age tells.
-        let is_old = || {
-            let age = fs::metadata(&draft).and_then(|it| it.modified()).ok()?;
-            Some(age.elapsed().ok()? > Duration::from_secs(60))
-        };
-        let is_abandoned = match File::open(draft.join(DRAFT_LOCK)) {
-            Ok(lock) => lock.try_lock().is_ok(),
-            Err(_) => is_old().unwrap_or(false),
-        };
+        let lock = File::open(draft.join(DRAFT_LOCK));
+        let is_abandoned = lock.map_or(true, |lock| lock.try_lock().is_ok());
         if is_abandoned {
             let _ = swap::remove_all(&draft);
         }
