@@ -60,7 +60,8 @@ impl Session {
                 self.files.extend(moved.map(|text| (to, text)));
             }
             kind => {
-                let text = format!("session {} wrote {}", self.id, self.next(1_000));
+                let number = self.next(1_000);
+                let text = format!("session {} wrote {number}", self.id);
                 let tool = if kind == 2 { "write" } else { "append" };
                 self.call(tool, json!({ "path": path, "text": text })).await;
                 let known = self.files.entry(path).or_default();
