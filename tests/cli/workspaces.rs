@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -524,6 +524,10 @@ fn a_change_that_is_killed_leaves_one_of_the_two_states() {
         &["remove", "fork"],
         &["put", "w", &old, "--tar"],
     ];
+    // As long as a change takes on this machine now, and half as long again.
+    let began = Instant::now();
+    workspace(&home, &["put", "w", &old, "--tar"]);
+    let longest = u64::try_from(began.elapsed().as_micros()).unwrap() * 3 / 2;
     let mut random = 7_u64;
     let mut ended = 0;
     for at in 0..KILLS {
@@ -536,7 +540,7 @@ fn a_change_that_is_killed_leaves_one_of_the_two_states() {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        std::thread::sleep(Duration::from_micros((random >> 33) % 15_000));
+        std::thread::sleep(Duration::from_micros((random >> 33) % longest));
         let _ = child.kill();
         ended += u64::from(child.wait().unwrap().success());
         let now = sizes("w").unwrap();
