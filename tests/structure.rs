@@ -11,7 +11,7 @@ use toolcell_spec::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 12] = [
+const FREE_OF: [(&str, &[&str]); 13] = [
     (
         "toolcell-spec",
         &["wasmtime", "hyper", "clap", "rusqlite", "tokio", "rustix"],
@@ -23,6 +23,10 @@ const FREE_OF: [(&str, &[&str]); 12] = [
     (
         "toolcell-policy",
         &["wasmtime", "hyper", "clap", "rusqlite", "toolcell_journal"],
+    ),
+    (
+        "toolcell-workspace",
+        &["wasmtime", "hyper", "clap", "rusqlite", "tokio_util"],
     ),
     (
         "toolcell-journal",

@@ -1,7 +1,7 @@
 //! Workspaces on the command line: files that outlive a call, for their owner alone, within a quota.
 //!
-//! Promise: A workspace is its owner's alone
-//! Promise: A workspace stays within its quota
+//! Promise: A workspace is its owner's alone.
+//! Promise: A workspace stays within its quota.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -1,6 +1,6 @@
 //! Many owners, each with a workspace of its own, and calls of all of them at once.
 //!
-//! Promise: A workspace is its owner's alone
+//! Promise: A workspace is its owner's alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Workspaces of a server: whose calls share one, what results say, and files over MCP and the plain API.
 //!
-//! Promise: A workspace is its owner's alone
+//! Promise: A workspace is its owner's alone.
 
 use std::fs;
 use std::path::Path;
