@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import struct
@@ -107,6 +108,7 @@ def prefix(path: Path, program: Program, tools: list[Path], level: int) -> Tree:
     tree: Tree = {"bin/toolcell": File(program.content, executable=True)}
     for tool in tools:
         tree[f"{TOOLS}/{tool.name}"] = File(tool.read_bytes())
+    tree[f"{TOOLS}/descriptions.json"] = File(json.dumps({tool.stem: description(path, tool) for tool in tools}).encode())
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([path, "man", folder], check=True)
         for page in sorted(Path(folder).iterdir()):
@@ -114,6 +116,13 @@ def prefix(path: Path, program: Program, tools: list[Path], level: int) -> Tree:
     for shell, place in SHELLS.items():
         tree[place] = File(subprocess.check_output([path, "completions", shell]))
     return tree
+
+
+def description(program: Path, tool: Path) -> str:
+    """One line for `toolcell list`."""
+    told = json.loads(subprocess.check_output([program, "describe", tool, "--json"], text=True))
+    first = [declaration["description"].splitlines()[0] for declaration in told["declarations"]]
+    return "; ".join(line.split(". ")[0].rstrip(".") for line in first)
 
 
 def documents() -> Tree:

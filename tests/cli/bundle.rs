@@ -8,7 +8,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{Client, Ran, Toolcell, component, fixture, kept, root, scratch, wat};
+use crate::support::{
+    Client, Ran, Toolcell, bare_names, component, fixture, kept, root, scratch, wat,
+};
 
 use super::clients::tools;
 
@@ -527,17 +529,36 @@ fn a_tool_that_came_with_the_program_has_a_name_unless_a_file_has_it() {
     run(&["call", "shipped", "{}"]).exits(0);
     run(&["describe", "shipped"]).exits(0);
     run(&["policy", "check", "shipped", "{}"]).exits(0);
-    assert!(
-        run(&["list"])
-            .exits(0)
-            .stdout
-            .contains("came with toolcell: jq, shipped\n")
-    );
+    let folder = prefix.join("share/toolcell/tools");
+    let descriptions = r#"{"jq": "Runs a filter"}"#;
+    std::fs::write(folder.join("descriptions.json"), descriptions).unwrap();
+    let listed = run(&["list"]).exits(0).stdout;
+    let shown =
+        "came with toolcell (toolcell mcp --toolbox):\n  jq           Runs a filter\n  shipped";
+    assert!(listed.contains(shown), "{listed}");
     let printed = run(&["mcp", "shipped", "--print-config=cursor"])
         .exits(0)
         .stdout;
     let place = prefix.join("share/toolcell/tools/shipped.wasm");
     assert!(printed.contains(place.to_str().unwrap()), "{printed}");
+    // All of them at once, and none twice.
+    let mut command = Command::new(&program);
+    command.args(["mcp", "--toolbox", "jq"]);
+    command.env("TOOLCELL_HOME", kept("home"));
+    let mut client = Client::run(Toolcell::exactly(command).dir(&work));
+    client.initialize("2025-11-25");
+    let listed = client.request("tools/list", json!({}));
+    let names = bare_names(&listed["result"]["tools"]);
+    assert!(
+        names.len() == 2 && names.contains(&"jq".to_owned()),
+        "{names:?}"
+    );
+    // Another program has none.
+    let none = Toolcell::new(["mcp", "--toolbox"]).run().exits(2);
+    assert!(
+        none.stderr.contains("no tools came with this program"),
+        "{none:?}"
+    );
     for other in [
         "unshipped",
         "./shipped",

@@ -1,9 +1,11 @@
 //! The tools that come in the package of the program, called by their names.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 /// The path begins in the folder of the program, and is the same in every package.
 const FOLDER: &str = "../share/toolcell/tools";
+const DESCRIPTIONS: &str = "descriptions.json";
 
 /// `None` if `path` is more than a name, if there is such a file, or if no tool of this name was shipped.
 pub(crate) fn component(path: &Path) -> Option<PathBuf> {
@@ -37,6 +39,13 @@ pub(crate) fn names() -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// One line for each tool that has one: the package has them, because a list runs nothing.
+pub(crate) fn descriptions() -> BTreeMap<String, String> {
+    let text = folder().and_then(|folder| std::fs::read(folder.join(DESCRIPTIONS)).ok());
+    let read = text.and_then(|text| serde_json::from_slice(&text).ok());
+    read.unwrap_or_default()
 }
 
 fn folder() -> Option<PathBuf> {

@@ -37,7 +37,7 @@ use super::runtime::Runtime;
 use super::target::{self, BuildPermission, Target};
 use super::tool_configs::ToolConfigs;
 use super::watching::{self, Stamp, WatchedFiles};
-use super::{exporting, folder, hooks, show, surface};
+use super::{bundled, exporting, folder, hooks, show, surface};
 
 /// After a reload that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
@@ -49,6 +49,9 @@ pub(crate) struct ServingOptions {
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     pub(crate) tools: Vec<String>,
+    /// Offer the tools that came with toolcell, too (`toolcell list` shows them)
+    #[arg(long)]
+    toolbox: bool,
     /// Number of tools to list up front [default: 125]; clients reach the rest through search_tools and load_tool
     #[arg(long, value_name = "N")]
     max_listed: Option<usize>,
@@ -240,6 +243,25 @@ impl ServingOptions {
         })
     }
 
+    /// The tools of the command line, in the order of their offers.
+    fn typed(&self) -> Result<Vec<String>, Refusal> {
+        let mut typed = self.tools.clone();
+        if self.toolbox {
+            let shipped = bundled::names();
+            if shipped.is_empty() {
+                let message = "--toolbox: no tools came with this program, because it was not installed from a package of \
+                               toolcell; name tools instead";
+                return Err(Refusal::new(ErrorCode::NoTools, message));
+            }
+            // One that is named, or installed under this name, counts once.
+            let new = shipped
+                .into_iter()
+                .filter(|name| !self.tools.contains(name));
+            typed.extend(new);
+        }
+        Ok(typed)
+    }
+
     fn compile_watch(&self) -> CompileWatch {
         let compiles = self.compiles.clone();
         let shown = compiling::shown();
@@ -263,7 +285,7 @@ impl ServingOptions {
     ) -> Result<ServerTools, Stop> {
         let mut settings = self.options.settings(home)?;
         watched.add_layers(settings.layers.files());
-        let named = named(&self.tools, &settings.layers)?;
+        let named = named(&self.typed()?, &settings.layers)?;
         let approvals = self.approvals(&settings.layers)?;
         let expire = self.approvals.expire(settings.expire);
         let memory = self.budget(&settings.layers, &settings.limits)?;
@@ -369,7 +391,8 @@ impl ServingOptions {
             let name = tool.split('#').next().unwrap_or_default();
             names.is_of_project(name).is_some()
         };
-        let is_needed = self.tools.is_empty() || self.tools.iter().any(is_of_project);
+        let is_needed =
+            (self.tools.is_empty() && !self.toolbox) || self.tools.iter().any(is_of_project);
         if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
             return Ok(Vec::new());
         }

@@ -56,12 +56,23 @@ impl List {
         } else {
             lines.insert(0, row("NAME", "VERSION", "FROM"))
         }
-        let shipped = bundled::names();
-        if !shipped.is_empty() {
-            lines.push(format!("came with toolcell: {}", shipped.join(", ")));
-        }
+        lines.extend(shipped());
         report::print(&json!({ "installed": listed }), &lines, self.json)
     }
+}
+
+fn shipped() -> Vec<String> {
+    let names = bundled::names();
+    let descriptions = bundled::descriptions();
+    let line = |name: &String| {
+        let description = descriptions.get(name).map(String::as_str);
+        format!("  {name:<12} {}", legible(description.unwrap_or_default()))
+    };
+    let mut lines: Vec<String> = names.iter().map(line).collect();
+    if !lines.is_empty() {
+        lines.insert(0, "came with toolcell (toolcell mcp --toolbox):".to_owned());
+    }
+    lines
 }
 
 fn state(installed: &InstalledTools, entry: &LockEntry, home: &Home) -> Result<(), Refusal> {
