@@ -3,7 +3,7 @@
 //! Promise: A workspace is its owner's alone.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -144,7 +144,48 @@ fn a_named_workspace_is_the_users_and_a_client_reaches_no_other() {
 /// Two callers of one server.
 struct Served {
     _guard: tempfile::TempDir,
+    home: PathBuf,
     web: Web,
+}
+
+#[test]
+fn the_files_of_a_session_go_with_it() {
+    let served = served("[workspace]\nper = \"session\"\n");
+    let web = &served.web;
+    let bearer = format!("Bearer {ANNA}");
+    let mut sent = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+    let ask = |method: &str, session: &str, params: &Value| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let more = [
+            ("Authorization", bearer.as_str()),
+            ("Mcp-Session-Id", session),
+        ];
+        web.request("POST /mcp", &more, &body.to_string())
+    };
+    let session = ask("initialize", "", &sent)
+        .header("mcp-session-id")
+        .unwrap();
+    sent = json!({ "name": "write", "arguments": { "path": "a.txt", "text": "x" } });
+    let written = ask("tools/call", &session, &sent).answer();
+    assert_eq!(
+        written["result"]["structuredContent"]["ok"], true,
+        "{written:#}"
+    );
+    let kept = served.home.join("workspaces");
+    assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
+    let more = [
+        ("Authorization", bearer.as_str()),
+        ("Mcp-Session-Id", session.as_str()),
+    ];
+    web.request("DELETE /mcp", &more, "");
+    let began = std::time::Instant::now();
+    while fs::read_dir(&kept).unwrap().count() > 0 {
+        assert!(
+            began.elapsed().as_secs() < 20,
+            "the files of the session stay"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 fn served(settings: &str) -> Served {
@@ -155,7 +196,11 @@ fn served(settings: &str) -> Served {
     let tokens = token_file(&path, "tokens", &format!("anna {ANNA}\nbert {BERT}\n"));
     let words = Web::arguments(&TOOLS, [format!("--token-file={tokens}")]);
     let web = Web::run(Toolcell::at(&home, words));
-    Served { _guard: guard, web }
+    Served {
+        _guard: guard,
+        home,
+        web,
+    }
 }
 
 impl Served {

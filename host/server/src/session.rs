@@ -93,6 +93,14 @@ pub(super) struct ClientSession {
     _ends: DropGuard,
 }
 
+impl Drop for ClientSession {
+    fn drop(&mut self) {
+        if let Some(workspaces) = self.offering().workspaces.clone() {
+            workspaces.session_ended(&self.id);
+        }
+    }
+}
+
 impl ClientSession {
     pub(super) fn new(server: Arc<Server>, identity: Arc<ClientIdentity>) -> Self {
         let ended = CancellationToken::new();

@@ -12,7 +12,7 @@ use toolcell::CallWorkspace;
 use toolcell::workspace::{Access, WorkspaceOwner};
 use toolcell_dialect::mcp::{self, WorkspaceFile};
 use toolcell_spec::{ErrorCode, Refusal, ResultProvenance, Trust, Writer};
-use toolcell_system::pool::GUEST_FILES;
+use toolcell_system::pool::{GUEST_FILES, UnfinishedJob};
 
 use super::results;
 use super::session::{ClientSession, PAYLOAD_BYTES_MAX};
@@ -62,9 +62,18 @@ impl ClientSession {
         let Some((service, owner)) = self.workspaces(context) else {
             return Vec::new();
         };
+        let Some(Ok(workspace)) = GUEST_FILES
+            .run(move || service.open(&owner, None))
+            .await
+            .ok()
+        else {
+            return Vec::new();
+        };
+        let workspace = Arc::new(workspace);
+        let Ok(lease) = Arc::clone(&workspace).lease(Access::Read, PATIENCE).await else {
+            return Vec::new();
+        };
         let list = move || {
-            let workspace = service.open(&owner, None).ok()?;
-            let lease = workspace.lock(Access::Read, PATIENCE).ok()?;
             let files = workspace.files(&lease).ok()?;
             let links = files.into_iter().take(LISTED_MAX).map(|file| {
                 let named = WorkspaceFile {
@@ -99,14 +108,16 @@ impl ClientSession {
         };
         let path = named.path.clone();
         let workspace = named.workspace.clone();
-        let open = move || {
-            let workspace = service.open(&owner, Some(&workspace))?;
-            let lease = workspace.lock(Access::Read, PATIENCE)?;
-            workspace.open_file(&lease, &path)
-        };
-        let opened = GUEST_FILES.run(open).await;
-        let opened = opened.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        let (mut file, size) = opened.map_err(unreadable)?;
+        let busy = |error: UnfinishedJob| ErrorData::internal_error(error.to_string(), None);
+        let find = move || service.open(&owner, Some(&workspace));
+        let found = GUEST_FILES.run(find).await.map_err(busy)?;
+        let workspace = Arc::new(found.map_err(unreadable)?);
+        let lease = Arc::clone(&workspace).lease(Access::Read, PATIENCE);
+        let lease = lease.await.map_err(unreadable)?;
+        let opened = GUEST_FILES
+            .run(move || workspace.open_file(&lease, &path))
+            .await;
+        let (mut file, size) = opened.map_err(busy)?.map_err(unreadable)?;
         let from = from.or_else(|| (size > PAYLOAD_BYTES_MAX).then_some(0));
         let count = match from {
             None => size,

@@ -72,6 +72,15 @@ impl WorkspaceService {
         }
     }
 
+    /// Nobody can come back to the files of a session that ended.
+    pub(super) fn session_ended(self: Arc<Self>, session: &str) {
+        let owner = WorkspaceOwner::session(session);
+        if self.sharing == WorkspaceSharing::Session && self.workspaces.has_any(&owner) {
+            // Many files may take long; what is left when the process ends is removed once its time is over.
+            std::thread::spawn(move || self.workspaces.remove_all(&owner));
+        }
+    }
+
     /// The workspace of a call, made if there is none; `named` is the client's word for it. Blocks.
     ///
     /// # Errors

@@ -2,15 +2,17 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::pool::GUEST_FILES;
 use toolcell_system::private;
 
 use super::{Workspace, failed, swap};
 
 /// Between two attempts to lock a file that another process has.
-pub(crate) const RETRY: Duration = Duration::from_millis(20);
+const RETRY: Duration = Duration::from_millis(20);
 pub(crate) const LOCK: &str = "lock";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +93,33 @@ impl Workspace {
         }
     }
 
+    /// As [`Self::lock`], without a thread that waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::lock`].
+    pub async fn lease(
+        self: Arc<Self>,
+        access: Access,
+        patience: Duration,
+    ) -> Result<Lease, Refusal> {
+        let began = Instant::now();
+        loop {
+            let wanted = Arc::clone(&self);
+            let taken = GUEST_FILES.run(move || wanted.try_lock(access)).await;
+            let taken = taken.map_err(|error| Refusal::host_fault(error.to_string()))?;
+            if let Some(lease) = taken? {
+                return Ok(lease);
+            }
+            if began.elapsed() >= patience {
+                return Err(self.busy());
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
     /// The refusal for a workspace that others use for too long.
-    pub fn busy(&self) -> Refusal {
+    fn busy(&self) -> Refusal {
         let message = format!(
             "the workspace {} is used by another call; try again later",
             self.name()

@@ -152,6 +152,23 @@ impl Workspaces {
         discard(&workspace).map_err(|error| workspace.failed(&error))
     }
 
+    /// Removes all workspaces of an owner that nobody uses.
+    pub fn remove_all(&self, owner: &WorkspaceOwner) {
+        let folder = self.folder(owner);
+        for workspace in listed(&folder).unwrap_or_default() {
+            let lock = locked(&workspace.folder().join(LOCK), Access::Write);
+            if matches!(lock, Ok(Some(_))) {
+                let _ = discard(&workspace);
+            }
+        }
+        let _ = fs::remove_dir(&folder);
+    }
+
+    /// Returns whether the owner has, or had, any.
+    pub fn has_any(&self, owner: &WorkspaceOwner) -> bool {
+        self.folder(owner).exists()
+    }
+
     /// Removes the workspaces of all owners whose time is over. One that cannot be removed is left.
     pub fn sweep(&self) {
         let owners = fs::read_dir(&self.root).into_iter().flatten().flatten();

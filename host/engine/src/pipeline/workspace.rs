@@ -1,23 +1,19 @@
 //! The workspace of a call: leased while an instance of its tool runs, and compared afterwards.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
-use tokio::time::Instant;
 use toolcell_executor::{Execution, GuestOutcome, WorkspaceRoom, unless_canceled};
 use toolcell_policy::Permit;
 use toolcell_spec::{OutputRetention, Refusal, ToolResult};
 use toolcell_system::pool::GUEST_FILES;
-use toolcell_workspace::{Access, ChangeList, Lease, OnFailure, Workspace, WorkspaceRun};
+use toolcell_workspace::{Access, ChangeList, OnFailure, Workspace, WorkspaceRun};
 
 use super::call_state::CallState;
 
 /// An extension of the specification.
 const WORKSPACE: &str = "workspace";
-/// Between two attempts to get a workspace that another process uses.
-const RETRY: Duration = Duration::from_millis(20);
 
 /// The workspace that a call is given, as `/workspace`.
 #[derive(Clone, Debug)]
@@ -50,7 +46,8 @@ pub(super) async fn begin(
     };
     let patience = permit.limits().wall;
     let cancellation = journey.request.cancellation.clone();
-    let taken = lease(Arc::clone(&given.workspace), access, patience);
+    // Calls of this process take turns before; this keeps those of others apart.
+    let taken = Arc::clone(&given.workspace).lease(access, patience);
     let lease = unless_canceled(&cancellation, taken).await??;
     let begun = move || WorkspaceRun::begin(given.workspace, lease, given.on_failure);
     let run = GUEST_FILES.run(begun).await;
@@ -68,27 +65,6 @@ fn access(permit: &Permit, workspace: &Workspace) -> Option<Access> {
     // A tool that is called may change what its caller only reads.
     let writes = mount.writable || !capability.tools.is_empty();
     Some(if writes { Access::Write } else { Access::Read })
-}
-
-/// Calls of this process take turns before; this keeps those of others apart.
-async fn lease(
-    workspace: Arc<Workspace>,
-    access: Access,
-    patience: Duration,
-) -> Result<Lease, Refusal> {
-    let until = Instant::now() + patience;
-    loop {
-        let wanted = Arc::clone(&workspace);
-        let taken = GUEST_FILES.run(move || wanted.try_lock(access)).await;
-        let taken = taken.map_err(|error| Refusal::host_fault(error.to_string()))?;
-        if let Some(lease) = taken? {
-            return Ok(lease);
-        }
-        if Instant::now() >= until {
-            return Err(workspace.busy());
-        }
-        tokio::time::sleep(RETRY).await;
-    }
 }
 
 /// Before the call's end is reported.

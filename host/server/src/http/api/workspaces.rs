@@ -34,6 +34,8 @@ use super::{ApiCaller, ApiState};
 /// Of a call: the name of its workspace.
 const WORKSPACE: &str = "toolcell-workspace";
 const PIECE_BYTES: u64 = 256 << 10;
+/// In one answer, which is in memory as a whole.
+const FILES_MAX: usize = 10_000;
 
 type Served = Result<Response<Body>, Problem>;
 
@@ -76,13 +78,31 @@ impl ApiState {
         work: impl FnOnce(&Workspace, Lease) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Problem> {
         let (service, owner) = self.workspaces(caller)?;
-        let done = blocking(move || {
-            let workspace = service.open(&owner, Some(&name))?;
-            let lease = workspace.lock(access, PATIENCE)?;
-            work(&workspace, lease)
-        });
-        Ok(done.await?)
+        let opened = blocking(move || service.open(&owner, Some(&name))).await?;
+        Ok(leased(Arc::new(opened), access, work).await?)
     }
+
+    /// As [`Self::within`]; makes the workspace if there is none.
+    async fn made<T: Send + 'static>(
+        &self,
+        caller: &ApiCaller,
+        name: String,
+        access: Access,
+        work: impl FnOnce(&Workspace, Lease) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (service, owner) = self.workspaces(caller)?;
+        let made = blocking(move || service.for_call(&owner, Some(&name))).await?;
+        Ok(leased(made.workspace, access, work).await?)
+    }
+}
+
+async fn leased<T: Send + 'static>(
+    workspace: Arc<Workspace>,
+    access: Access,
+    work: impl FnOnce(&Workspace, Lease) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let lease = Arc::clone(&workspace).lease(access, PATIENCE).await?;
+    blocking(move || work(&workspace, lease)).await
 }
 
 async fn blocking<T: Send + 'static>(
@@ -97,13 +117,20 @@ struct WorkspaceDocument {
     #[serde(flatten)]
     info: WorkspaceInfo,
     files: Vec<FileInfo>,
+    /// Number of files that are not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<usize>,
     snapshots: Vec<SnapshotInfo>,
 }
 
 fn document(workspace: &Workspace, lease: &Lease) -> Result<WorkspaceDocument, Refusal> {
+    let mut files = workspace.files(lease)?;
+    let more = files.len().checked_sub(FILES_MAX).filter(|more| *more > 0);
+    files.truncate(FILES_MAX);
     Ok(WorkspaceDocument {
         info: workspace.info(lease)?,
-        files: workspace.files(lease)?,
+        files,
+        more,
         snapshots: workspace.snapshots()?,
     })
 }
@@ -112,17 +139,17 @@ fn document(workspace: &Workspace, lease: &Lease) -> Result<WorkspaceDocument, R
 #[utoipa::path(get, path = "/v1/workspaces", tag = "workspaces", responses((status = 200, description = "The workspaces")))]
 pub(super) async fn list(CallerRequest(shared, caller, _): CallerRequest) -> Served {
     let (service, owner) = shared.workspaces(&caller)?;
-    let infos = blocking(move || {
-        let mut infos = Vec::new();
-        for workspace in service.list(&owner)? {
+    let mut infos = Vec::new();
+    for workspace in blocking(move || service.list(&owner)).await? {
+        let info = leased(Arc::new(workspace), Access::Read, |workspace, lease| {
+            workspace.info(&lease)
+        });
+        match info.await {
             // One that is removed meanwhile is not listed.
-            if let Ok(lease) = workspace.lock(Access::Read, PATIENCE) {
-                infos.push(workspace.info(&lease)?);
-            }
+            Err(refusal) if refusal.code == ErrorCode::UnknownWorkspace => {}
+            info => infos.push(info?),
         }
-        Ok(infos)
-    });
-    let infos = infos.await?;
+    }
     Ok(json(StatusCode::OK, &value!({ "workspaces": infos })))
 }
 
@@ -144,11 +171,8 @@ pub(super) async fn create(
     CallerRequest(shared, caller, _): CallerRequest,
     PathParams(name): PathParams<String>,
 ) -> Served {
-    let (service, owner) = shared.workspaces(&caller)?;
-    let made = blocking(move || {
-        let made = service.for_call(&owner, Some(&name))?;
-        let lease = made.workspace.lock(Access::Read, PATIENCE)?;
-        document(&made.workspace, &lease)
+    let made = shared.made(&caller, name, Access::Read, |workspace, lease| {
+        document(workspace, &lease)
     });
     Ok(json(StatusCode::OK, &made.await?))
 }
@@ -273,12 +297,11 @@ pub(super) async fn write_file(
     body: Bytes,
 ) -> Served {
     let part = part(&headers, body.len() as u64)?;
-    let (service, owner) = shared.workspaces(&caller)?;
-    let written = blocking(move || {
-        let made = service.for_call(&owner, Some(&name))?;
-        let lease = made.workspace.lock(Access::Write, PATIENCE)?;
-        let workspace = &made.workspace;
-        match part {
+    let written = shared.made(
+        &caller,
+        name,
+        Access::Write,
+        move |workspace, lease| match part {
             None => {
                 let info = workspace.put(&lease, &path, &mut &*body)?;
                 Ok(UploadProgress::Complete(info))
@@ -288,8 +311,8 @@ pub(super) async fn write_file(
                 let arrived = workspace.uploaded(&lease, &path, total)?;
                 Ok(UploadProgress::Partial(arrived))
             }
-        }
-    });
+        },
+    );
     match written.await? {
         UploadProgress::Complete(info) => Ok(json(StatusCode::OK, &info)),
         UploadProgress::Partial(arrived) => {
@@ -362,11 +385,8 @@ pub(super) async fn write_archive(
     PathParams(name): PathParams<String>,
     body: Bytes,
 ) -> Served {
-    let (service, owner) = shared.workspaces(&caller)?;
-    let changes = blocking(move || {
-        let made = service.for_call(&owner, Some(&name))?;
-        let lease = made.workspace.lock(Access::Write, PATIENCE)?;
-        made.workspace.put_archive(&lease, &mut &*body)
+    let changes = shared.made(&caller, name, Access::Write, move |workspace, lease| {
+        workspace.put_archive(&lease, &mut &*body)
     });
     Ok(json(StatusCode::OK, &changes.await?))
 }
@@ -477,10 +497,9 @@ pub(super) async fn fork(
     let ForkRequest { name: new } = read(&headers, &body)?;
     let place = HeaderValue::from_str(&format!("/v1/workspaces/{new}"));
     let (service, owner) = shared.workspaces(&caller)?;
-    let made = blocking(move || {
-        let made = service.fork(&owner, &name, &new)?;
-        let lease = made.lock(Access::Read, PATIENCE)?;
-        document(&made, &lease)
+    let made = blocking(move || service.fork(&owner, &name, &new)).await?;
+    let made = leased(Arc::new(made), Access::Read, |workspace, lease| {
+        document(workspace, &lease)
     });
     let made = made.await?;
     let headers: HeaderMap = place.into_iter().map(|place| (LOCATION, place)).collect();
