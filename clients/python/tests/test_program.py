@@ -95,6 +95,10 @@ class Package(unittest.TestCase):
         )
         command = ["p", "mcp", "--allow-read=a", "--allow-read=b", "--memory=64MiB", "--tls-ca=ca.pem", "--max-listed=3"]
         self.assertEqual(options.command("p", ["-t"]), [*command, "--timeout=1500ms", "--config=x.toml", "--", "-t"])
+        for workspace, said in [("w", ["--workspace=w"]), (True, ["--workspace"]), (False, []), (None, [])]:
+            self.assertEqual(Options(workspace=workspace).command("p", []), ["p", "mcp", *said, "--"])
+        rolled = Options(workspace=True, workspace_rollback=True).command("p", [])
+        self.assertEqual(rolled, ["p", "mcp", "--workspace", "--workspace-rollback", "--"])
 
     def test_every_option_is_one_of_the_program(self) -> None:
         helped = subprocess.run([os.environ["TOOLCELL"], "mcp", "--help"], capture_output=True, text=True, check=True).stdout
@@ -105,3 +109,5 @@ class Package(unittest.TestCase):
         command = Options(**{name: ["x"] for name in lists}, **{name: given.get(name, "x") for name in values}).command("p", [])
         for argument in command[2:-1]:
             self.assertIn(f"{argument.partition('=')[0]} <", helped)
+        for option in ("--workspace[=<NAME>]", "--workspace-rollback"):
+            self.assertIn(option, helped)

@@ -24,13 +24,15 @@ class Readme(unittest.TestCase):
         snippets = SNIPPETS.findall(text)
         self.assertEqual(len(snippets), text.count("```python"), "each snippet has its output below it")
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        for name in ("jq", "ticker", "files"):
+        for name in ("jq", "ticker", "files", "patch"):
             shutil.copy(example(name), folder)
         (folder / "src").mkdir()
         (folder / "src" / "hello.txt").write_text("hello")
         (folder / "ask.toml").write_text('[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n')
         with Model() as model:
-            environment = {**os.environ, **model.variables, "PYTHONPATH": str(SOURCE)}
+            # A home of its own: a snippet makes a workspace, whose name can be that of another one.
+            variables = {"PYTHONPATH": str(SOURCE), "TOOLCELL_HOME": str(folder / "home")}
+            environment = {**os.environ, **model.variables, **variables}
             for snippet, printed in snippets:
                 with self.subTest(snippet):
                     ran = subprocess.run(

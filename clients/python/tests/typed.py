@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Union
 
-from toolcell import Approval, AsyncToolcell, Decision, Progress, Question, Result, Toolcell, ToolcellError
+from toolcell import (
+    Approval,
+    AsyncToolcell,
+    AsyncWorkspace,
+    Decision,
+    FileChange,
+    Progress,
+    Question,
+    Result,
+    Toolcell,
+    ToolcellError,
+    Workspace,
+    WorkspaceFile,
+    list_workspaces,
+    list_workspaces_async,
+)
 
 
 def approve(question: Approval) -> Union[bool, Decision]:
@@ -41,3 +57,28 @@ async def async_calls() -> None:
             print(result.text, messages, await running)
         except ToolcellError as error:
             print(error.error_class, error.code, error.retry_after)
+
+
+def workspaces() -> None:
+    with Toolcell("files.wasm", workspace=True, workspace_rollback=True) as cell:
+        result: Result = cell.call("files_list")
+        changes: list[FileChange] = [] if result.workspace is None else result.workspace.changes
+        content: bytes = cell.read_file("a.txt")
+        listed: list[WorkspaceFile] = cell.list_files()
+        print(changes, content, listed, result.workspace.name)  # type: ignore[union-attr]
+    workspace = Workspace("report", program="toolcell")
+    file: WorkspaceFile = workspace.put("a.txt", b"a")
+    fork: Workspace = workspace.fork("other")
+    names: list[str] = [info.name for info in list_workspaces()]
+    print(file.size, fork.put_archive(Path("a.tar")).changes, fork.snapshot().id, names)
+    workspace.put("a.txt", "a")  # type: ignore[arg-type]
+
+
+async def async_workspaces() -> None:
+    async with AsyncToolcell("files.wasm", workspace="report") as cell:
+        content: bytes = await cell.read_file("a.txt")
+        listed: list[WorkspaceFile] = await cell.list_files()
+        print(content, listed)
+    fork: AsyncWorkspace = await AsyncWorkspace("report").fork("other")
+    whole: bytes = await fork.get_archive()
+    print(whole, [info.quota_bytes for info in await list_workspaces_async()])

@@ -11,26 +11,37 @@ from typing import TYPE_CHECKING, NoReturn
 from ._aio import AsyncCall, AsyncToolcell
 from ._client import Call, Toolcell
 from ._errors import ToolcellError
+from ._files import FileChange, Snapshot, WorkspaceChanges, WorkspaceFile, WorkspaceInfo
 from ._options import Options
 from ._questions import Approval, Decision, Question
 from ._result import Log, Progress, Result
 from ._shapes import Dialect, Format
+from ._workspace import AsyncWorkspace, Workspace, list_workspaces, list_workspaces_async
 
 __all__ = [
     "Approval",
     "AsyncCall",
     "AsyncToolcell",
+    "AsyncWorkspace",
     "Call",
     "Decision",
     "Dialect",
+    "FileChange",
     "Format",
     "Log",
     "Options",
     "Progress",
     "Question",
     "Result",
+    "Snapshot",
     "Toolcell",
     "ToolcellError",
+    "Workspace",
+    "WorkspaceChanges",
+    "WorkspaceFile",
+    "WorkspaceInfo",
+    "list_workspaces",
+    "list_workspaces_async",
 ]
 
 # A type checker would take every name for one of this module.

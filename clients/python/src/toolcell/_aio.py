@@ -14,6 +14,7 @@ from typing import Any, Callable, Generic, Literal, Optional, TypeVar, Union, ov
 from . import _requests
 from ._client import _wanted
 from ._connection import Connection
+from ._files import WorkspaceFile
 from ._options import Options, PathLike, of
 from ._pending import Pending
 from ._questions import Approval, Decision, Question, is_policy
@@ -198,6 +199,19 @@ class AsyncToolcell:
         """Makes the calls in a message of a model, or in a response of its API. Returns the messages that answer it."""
         wanted = _requests.run(message, dialect)
         return await self._wait(await self._start(wanted, timeout, on_progress), on_progress)
+
+    async def list_files(self) -> list[WorkspaceFile]:
+        """The files of the workspace, as `Toolcell.list_files` lists them."""
+        return await self._wait(await self._start(_requests.files(), None, None), None)
+
+    async def read_file(self, path: str) -> bytes:
+        """A file of the workspace, as `Toolcell.read_file` reads it."""
+        uri: Optional[str] = _requests.file_uri(self._session.workspace, path)
+        parts = []
+        while uri is not None:
+            parts.append(await self._wait(await self._start(_requests.part(uri), None, None), None))
+            uri = parts[-1].next
+        return _requests.joined(path, parts)
 
     async def _open(self) -> Connection:
         self._loop = loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ from typing import Any, Callable, Generic, Literal, Optional, TypeVar, Union, ov
 from . import _requests
 from ._connection import Connection
 from ._errors import ToolcellError
+from ._files import WorkspaceFile
 from ._options import Options, PathLike, of
 from ._pending import Pending
 from ._questions import Approval, Decision, Question, is_policy
@@ -187,6 +188,19 @@ class Toolcell:
     ) -> list[dict[str, Any]]:
         """Makes the calls in a message of a model, or in a response of its API. Returns the messages that answer it."""
         return self._wait(self._start(_requests.run(message, dialect), timeout, on_progress), on_progress)
+
+    def list_files(self) -> list[WorkspaceFile]:
+        """The files of the workspace: the first 1000, sorted by path. `Workspace.files` lists all of a named one."""
+        return self._wait(self._start(_requests.files(), None, None), None)
+
+    def read_file(self, path: str) -> bytes:
+        """A file of the workspace. Large ones are read in parts. Raises ToolcellError if there is none."""
+        uri: Optional[str] = _requests.file_uri(self._session.workspace, path)
+        parts = []
+        while uri is not None:
+            parts.append(self._wait(self._start(_requests.part(uri), None, None), None))
+            uri = parts[-1].next
+        return _requests.joined(path, parts)
 
     def _start(self, wanted: Wanted[T], timeout: Optional[float], progress: Any) -> Call[T]:
         wall = millis(timeout)

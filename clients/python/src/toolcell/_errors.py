@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from ._files import WorkspaceChanges
 
 # Of JSON-RPC.
 _INTERNAL_ERROR = -32603
@@ -26,6 +29,7 @@ class ToolcellError(Exception):
         retry_safe: bool = False,
         invocation_id: Optional[str] = None,
         content: Optional[list[dict[str, Any]]] = None,
+        workspace: Optional[WorkspaceChanges] = None,
     ) -> None:
         super().__init__(error_class, code, message)
         self.error_class = error_class
@@ -41,6 +45,8 @@ class ToolcellError(Exception):
         """The id with which `toolcell show` finds the record of the call."""
         self.content = content or []
         """What the tool returned nevertheless, as blocks of MCP."""
+        self.workspace = workspace
+        """Changes that the call left in its workspace; None without a workspace."""
 
     def __str__(self) -> str:
         hint = f"\n{self.hint}" if self.hint else ""
@@ -53,6 +59,7 @@ def of_facts(
     message: str,
     invocation_id: Optional[str] = None,
     content: Optional[list[dict[str, Any]]] = None,
+    workspace: Optional[WorkspaceChanges] = None,
 ) -> ToolcellError:
     """The error of a call, from `toolcell/error` in the metadata of its result."""
     return ToolcellError(
@@ -64,6 +71,7 @@ def of_facts(
         retry_safe=facts.get("retry_safe") is True,
         invocation_id=invocation_id,
         content=content,
+        workspace=workspace,
     )
 
 
@@ -76,7 +84,13 @@ def of_response(error: Mapping[str, Any]) -> ToolcellError:
     if not isinstance(facts, dict):
         if error.get("code") == _INTERNAL_ERROR:
             return ToolcellError("execution_failed", "host_fault", message)
-        return ToolcellError("invalid_arguments", "request_refused", message)
+        # The state is the code of a resource that cannot be read.
+        return ToolcellError("invalid_arguments", str(record.get("state") or "request_refused"), message)
+    return of_record(facts, message=message, invocation_id=record.get("invocation_id"))
+
+
+def of_record(facts: Mapping[str, Any], *, message: str, invocation_id: Optional[str] = None) -> ToolcellError:
+    """The error in a record, or in what a command of the program prints."""
     retry = facts.get("retry")
     return ToolcellError(
         str(facts.get("error_class") or "invalid_arguments"),
@@ -84,5 +98,5 @@ def of_response(error: Mapping[str, Any]) -> ToolcellError:
         message,
         retry_after=facts.get("retry_after"),
         retry_safe=isinstance(retry, dict) and retry.get("safe") is True,
-        invocation_id=record.get("invocation_id"),
+        invocation_id=invocation_id,
     )

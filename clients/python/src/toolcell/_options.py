@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Optional, Union
 
 from ._errors import ToolcellError
+from ._files import checked_name
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -75,6 +76,11 @@ class Options:
     max_listed: Optional[int] = None
     record_to: Optional[PathLike] = None
     session: Optional[str] = None
+    workspace: Union[str, bool, None] = False
+    """The files that tools keep between calls: the name of a workspace of the user, or True for a new one of this client.
+    Tools have it as /workspace, where relative paths start."""
+    workspace_rollback: bool = False
+    """Restores the workspace if a call does not succeed."""
     folder: Optional[PathLike] = None
     """The folder in which the program starts, and which relative paths refer to."""
     environment: Optional[Mapping[str, str]] = None
@@ -98,6 +104,12 @@ class Options:
             value = getattr(self, name)
             if value is not None:
                 arguments.append(f"{_option(name)}={_duration(name, value)}")
+        if self.workspace is True:
+            arguments.append("--workspace")
+        elif self.workspace not in (None, False):
+            arguments.append(f"--workspace={checked_name(self.workspace, 'workspace')}")
+        if self.workspace_rollback:
+            arguments.append("--workspace-rollback")
         if self.config is False:
             arguments.append("--no-config")
         elif self.config is not None:
@@ -107,7 +119,7 @@ class Options:
 
     def variables(self) -> dict[str, str]:
         """The environment of the program."""
-        return {**os.environ, **(self.environment or {})}
+        return variables(self.environment)
 
 
 def of(options: Optional[Options], given: Mapping[str, Any]) -> Options:
@@ -120,6 +132,11 @@ def of(options: Optional[Options], given: Mapping[str, Any]) -> Options:
     if unknown:
         raise TypeError(f"there is no option {', '.join(unknown)}")
     return Options(**given)
+
+
+def variables(more: Optional[Mapping[str, str]]) -> dict[str, str]:
+    """The environment of this process, and `more`."""
+    return {**os.environ, **(more or {})}
 
 
 def _option(name: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Generic, Optional, TypeVar, Union
+from urllib.parse import quote
 
 from . import _shapes
 from ._errors import ToolcellError
+from ._files import WorkspaceFile
 from ._result import Result, result_of
 from ._shapes import Dialect, Format
 
@@ -15,6 +18,9 @@ T = TypeVar("T")
 
 # The program makes no more in one request.
 _CALLS_MAX = 128
+_FILES = "toolcell://workspace/"
+# Name of the workspace of a session.
+_OF_SESSION = "default"
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,62 @@ def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]
     spoken = _shapes.named(dialect) if dialect is not None else _shapes.of_message(written) or "openai-responses"
     params = {"dialect": spoken, "form": "messages", "arguments": written}
     return Wanted("toolcell/respond", params, lambda answer: _list(answer, "messages"), _CALLS_MAX)
+
+
+def files() -> Wanted[list[WorkspaceFile]]:
+    """The files of the workspace."""
+
+    def read(answer: Any) -> list[WorkspaceFile]:
+        listed = [one for one in _list(answer, "resources") if str(one.get("uri")).startswith(_FILES)]
+        return [WorkspaceFile(str(one.get("name")), int(one.get("size") or 0)) for one in listed]
+
+    return Wanted("resources/list", {}, read)
+
+
+def file_uri(workspace: Union[str, bool, None], path: str) -> str:
+    """The URI of the first part of a file. A whole file can make a line longer than a client reads."""
+    try:
+        named = quote(path)
+    except (TypeError, UnicodeError):
+        message = f"cannot use {path!r:.100} as the path of a file: it is not Unicode text"
+        raise ToolcellError("invalid_arguments", "workspace_path_invalid", message) from None
+    return f"{_FILES}{workspace if isinstance(workspace, str) else _OF_SESSION}/{named}?offset=0"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a file."""
+
+    content: bytes
+    size: int
+    """Bytes of the whole file."""
+    next: Optional[str]
+    """The URI of the next part."""
+
+
+def part(uri: str) -> Wanted[Part]:
+    """A part of a file of the workspace."""
+    return Wanted("resources/read", {"uri": uri}, _part)
+
+
+def _part(answer: Any) -> Part:
+    try:
+        [one] = answer["contents"]
+        about = one["_meta"]["toolcell/part"]
+        content = one["text"].encode() if "text" in one else base64.b64decode(one["blob"], validate=True)
+        return Part(content, int(about["size"]), about.get("next"))
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"toolcell answered with what is not a part of a file: {error!r}"
+        raise ToolcellError("execution_failed", "answer_unreadable", message) from None
+
+
+def joined(path: str, parts: Sequence[Part]) -> bytes:
+    """The whole file."""
+    content = b"".join(part.content for part in parts)
+    if any(part.size != len(content) for part in parts):
+        message = f"{path} was changed while it was read; read it again"
+        raise ToolcellError("execution_failed", "file_changed", message, retry_safe=True)
+    return content
 
 
 def _named(one: Any) -> dict[str, Any]:

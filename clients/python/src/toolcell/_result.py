@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ._errors import ToolcellError, of_facts
+from ._files import WorkspaceChanges, changes_of
 
 _PREFIX = "toolcell/"
 # Names the property that toolcell added to the structured output.
@@ -27,6 +28,8 @@ class Result:
     """The id with which `toolcell show` finds the record of the call."""
     meta: dict[str, Any] = field(default_factory=dict)
     """More facts, such as `usage`, `provenance` and `artifact_refs`."""
+    workspace: Optional[WorkspaceChanges] = None
+    """Changes that the call made in its workspace; None without a workspace."""
 
     @property
     def value(self) -> Any:
@@ -67,14 +70,20 @@ def result_of(answer: Any) -> Result:
         structured = {name: value for name, value in structured.items() if name != meta.get(_ADDED)}
     text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
     invocation_id = meta.get(f"{_PREFIX}invocation_id")
+    changed = meta.get(f"{_PREFIX}workspace")
+    workspace = changes_of(str(changed.get("name")), changed) if isinstance(changed, dict) else None
     if answer.get("isError"):
         facts = meta.get(f"{_PREFIX}error")
         facts = facts if isinstance(facts, dict) else {}
         raise of_facts(
-            facts, message=text or "the call failed", invocation_id=invocation_id, content=_returned(content, facts)
+            facts,
+            message=text or "the call failed",
+            invocation_id=invocation_id,
+            content=_returned(content, facts),
+            workspace=workspace,
         )
     more = {key[len(_PREFIX) :]: value for key, value in meta.items() if key.startswith(_PREFIX) and key != _ADDED}
-    return Result(text, structured, content, invocation_id, more)
+    return Result(text, structured, content, invocation_id, more, workspace)
 
 
 def _returned(content: list[dict[str, Any]], facts: Mapping[str, Any]) -> list[dict[str, Any]]:

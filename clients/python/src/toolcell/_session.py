@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from . import _program
 from ._connection import Connection, Handlers
@@ -72,6 +72,10 @@ class Session(Handlers):
                     self._starting = None
                 self._connection = connection
             return self._connection
+
+    @property
+    def workspace(self) -> Union[str, bool, None]:
+        return self._options.workspace
 
     @property
     def connection(self) -> Optional[Connection]:
