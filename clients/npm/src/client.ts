@@ -1,5 +1,6 @@
 import { after, Connection, type Handlers, type Pending } from "./connection.js";
 import { invalid, type Json, text, ToolcellError } from "./errors.js";
+import type { WorkspaceFile } from "./files.js";
 import { argumentsOf, millis, type Options } from "./options.js";
 import { findProgram } from "./program.js";
 import { type Approve, asked, checked, decided, type Fill, filled } from "./questions.js";
@@ -132,9 +133,11 @@ export class RunningCall<T> implements AsyncIterable<Progress> {
  */
 export class Toolcell {
   readonly #connection: Connection;
+  readonly #workspace: string | boolean | undefined;
 
-  private constructor(connection: Connection) {
+  private constructor(connection: Connection, workspace: string | boolean | undefined) {
     this.#connection = connection;
+    this.#workspace = workspace;
   }
 
   /** Starts the program. */
@@ -149,7 +152,7 @@ export class Toolcell {
     // Without forms, the program leaves approvals to `toolcell approvals`.
     const capabilities = approve === "wait" ? {} : { elicitation: { form: {} } };
     await connection.greet(capabilities, VERSION, within);
-    return new Toolcell(connection);
+    return new Toolcell(connection, options.workspace);
   }
 
   /** Cancels the calls that run, and stops the program. Completes when it has ended. */
@@ -214,6 +217,23 @@ export class Toolcell {
   /** Makes the calls in a message of a model, or in a response of its API. Gives the messages that answer it. */
   async run(message: object, options: CallOptions & { dialect?: Dialect } = {}): Promise<any[]> {
     return this.#start(requests.run(message, options.dialect), options).result;
+  }
+
+  /** The files of the workspace: the first 1000, sorted by path. `Workspace.files` lists all of a named one. */
+  async listFiles(options: CallOptions = {}): Promise<WorkspaceFile[]> {
+    return this.#start(requests.files(), options).result;
+  }
+
+  /** A file of the workspace. Large ones are read in parts. */
+  async readFile(path: string, options: CallOptions = {}): Promise<Buffer> {
+    const parts: requests.Part[] = [];
+    let uri: string | undefined = requests.fileUri(this.#workspace, path);
+    while (uri !== undefined) {
+      const part: requests.Part = await this.#start(requests.part(uri), options).result;
+      parts.push(part);
+      uri = part.next;
+    }
+    return requests.joined(path, parts);
   }
 
   #start<T>(wanted: Wanted<T>, options: CallOptions): { result: Promise<T>; cancel: () => void } {

@@ -1,3 +1,5 @@
+import type { WorkspaceChanges } from "./files.js";
+
 /** The facts of an error, beside its class, code and message. */
 export interface ErrorFacts {
   /** What the caller can do. */
@@ -10,6 +12,8 @@ export interface ErrorFacts {
   invocationId?: string | undefined;
   /** What the tool returned nevertheless, as blocks of MCP. */
   content?: Block[] | undefined;
+  /** Changes that the call left in its workspace; undefined without a workspace. */
+  workspace?: WorkspaceChanges | undefined;
   cause?: unknown;
 }
 
@@ -30,6 +34,7 @@ export class ToolcellError extends Error {
   readonly retrySafe: boolean;
   readonly invocationId: string | undefined;
   readonly content: Block[];
+  readonly workspace: WorkspaceChanges | undefined;
 
   constructor(
     readonly errorClass: string,
@@ -43,6 +48,7 @@ export class ToolcellError extends Error {
     this.retrySafe = facts.retrySafe ?? false;
     this.invocationId = facts.invocationId;
     this.content = facts.content ?? [];
+    this.workspace = facts.workspace;
   }
 }
 
@@ -65,13 +71,19 @@ export function ofResponse(error: Json): ToolcellError {
   if (!isObject(facts)) {
     return error["code"] === INTERNAL_ERROR
       ? new ToolcellError("execution_failed", "host_fault", message)
-      : new ToolcellError("invalid_arguments", "request_refused", message);
+      // The state is the code of a resource that cannot be read.
+      : new ToolcellError("invalid_arguments", text(record["state"]) ?? "request_refused", message);
   }
+  return ofRecord(facts, message, text(record["invocation_id"]));
+}
+
+/** The error in a record, or in what a command of the program prints. */
+export function ofRecord(facts: Json, message: string, invocationId?: string): ToolcellError {
   const errorClass = text(facts["error_class"]) ?? "invalid_arguments";
   return new ToolcellError(errorClass, text(facts["error_code"]) ?? "request_refused", message, {
     retryAfter: number(facts["retry_after"]),
     retrySafe: isObject(facts["retry"]) && facts["retry"]["safe"] === true,
-    invocationId: text(record["invocation_id"]),
+    invocationId,
   });
 }
 

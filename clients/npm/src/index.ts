@@ -13,8 +13,10 @@ export {
   Toolcell,
 } from "./client.js";
 export { type Block, type ErrorFacts, type Json, ToolcellError } from "./errors.js";
+export type { FileChange, Snapshot, WorkspaceChanges, WorkspaceFile, WorkspaceInfo } from "./files.js";
 export type { Options } from "./options.js";
 export type { Approval, Approve, Decision, Fill, Question } from "./questions.js";
 export type { NamedCall } from "./requests.js";
 export type { Log, Progress, Result } from "./result.js";
 export type { Dialect, Format } from "./shapes.js";
+export { type Content, listWorkspaces, Workspace, type WorkspaceOptions } from "./workspace.js";

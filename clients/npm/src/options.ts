@@ -1,4 +1,5 @@
 import { invalid } from "./errors.js";
+import { checkedName } from "./files.js";
 
 /** Grants, limits and settings: the options of `toolcell mcp`, which its `--help` explains. Nothing is granted by default. */
 export interface Options {
@@ -35,6 +36,13 @@ export interface Options {
   maxListed?: number;
   recordTo?: string;
   session?: string;
+  /**
+   * The files that tools keep between calls: the name of a workspace of the user, or true for a new one of this client.
+   * Tools have it as /workspace, where relative paths start.
+   */
+  workspace?: string | boolean;
+  /** Restores the workspace if a call does not succeed. */
+  workspaceRollback?: boolean;
 }
 
 const LISTS = [
@@ -64,7 +72,7 @@ const VALUES = [
   "session",
 ] as const;
 const DURATIONS = ["timeout", "approvalTimeout"] as const;
-const KNOWN = new Set<string>(["tools", "config", ...LISTS, ...VALUES, ...DURATIONS]);
+const KNOWN = new Set<string>(["tools", "config", "workspace", "workspaceRollback", ...LISTS, ...VALUES, ...DURATIONS]);
 
 /** The arguments of the program. `others` are the names of options that are not for it. */
 export function argumentsOf(options: Options, others: readonly string[]): string[] {
@@ -81,6 +89,10 @@ export function argumentsOf(options: Options, others: readonly string[]): string
   for (const name of DURATIONS) {
     if (options[name] !== undefined) made.push(`${option(name)}=${duration(name, options[name])}`);
   }
+  const { workspace = false } = options;
+  if (workspace === true) made.push("--workspace");
+  else if (workspace !== false) made.push(`--workspace=${checkedName(workspace, "workspace")}`);
+  if (options.workspaceRollback) made.push("--workspace-rollback");
   if (options.config === false) made.push("--no-config");
   else if (options.config !== undefined) made.push(`--config=${value("config", options.config)}`);
   const tools = options.tools ?? [];

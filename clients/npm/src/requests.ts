@@ -1,4 +1,5 @@
-import { invalid, isObject, type Json, ToolcellError } from "./errors.js";
+import { invalid, isObject, type Json, number, text, ToolcellError } from "./errors.js";
+import { badPath, objects, type WorkspaceFile } from "./files.js";
 import { type Result, resultOf } from "./result.js";
 import { type Dialect, type Format, messageOf, named, ofCall, ofMessage, unreadable } from "./shapes.js";
 
@@ -16,6 +17,9 @@ export interface Wanted<T> {
 
 /** The program makes no more in one request. */
 const CALLS_MAX = 128;
+const FILES = "toolcell://workspace/";
+/** Name of the workspace of a session. */
+const OF_SESSION = "default";
 
 export function tools(format: Format): Wanted<Json[]> {
   const read = (answer: unknown) => list(answer, "tools");
@@ -53,6 +57,55 @@ export function run(message: unknown, dialect: Dialect | undefined): Wanted<Json
   const spoken = dialect === undefined ? (ofMessage(message) ?? "openai-responses") : named(dialect);
   const params = { dialect: spoken, form: "messages", arguments: message };
   return { method: "toolcell/respond", params, read: (answer) => list(answer, "messages"), calls: CALLS_MAX };
+}
+
+/** The files of the workspace. */
+export function files(): Wanted<WorkspaceFile[]> {
+  const read = (answer: unknown) =>
+    list(answer, "resources")
+      .filter((link) => text(link["uri"])?.startsWith(FILES))
+      .map((link) => ({ path: String(link["name"]), size: number(link["size"]) ?? 0, digest: undefined }));
+  return { method: "resources/list", params: {}, read, calls: 1 };
+}
+
+/** A part of a file of the workspace. */
+export interface Part {
+  content: Buffer;
+  /** Bytes of the whole file. */
+  size: number;
+  /** The URI of the next part. */
+  next: string | undefined;
+}
+
+/** The URI of the first part of a file. A whole file can make a line longer than a client reads. */
+export function fileUri(workspace: string | boolean | undefined, path: string): string {
+  if (typeof path !== "string" || !path.isWellFormed()) throw badPath(path, "it is not Unicode text");
+  return `${FILES}${typeof workspace === "string" ? workspace : OF_SESSION}/${encodeURIComponent(path)}?offset=0`;
+}
+
+export function part(uri: string): Wanted<Part> {
+  return { method: "resources/read", params: { uri }, read: partOf, calls: 1 };
+}
+
+function partOf(answer: unknown): Part {
+  const [contents] = isObject(answer) ? objects(answer["contents"]) : [];
+  const meta = contents?.["_meta"];
+  const about = isObject(meta) ? meta["toolcell/part"] : undefined;
+  const [said, blob] = [text(contents?.["text"]), text(contents?.["blob"])];
+  const size = isObject(about) ? number(about["size"]) : undefined;
+  if (!isObject(about) || size === undefined || (said ?? blob) === undefined) {
+    throw new ToolcellError("execution_failed", "answer_unreadable", "toolcell answered with what is not a part of a file");
+  }
+  const content = said === undefined ? Buffer.from(blob as string, "base64") : Buffer.from(said);
+  return { content, size, next: text(about["next"]) };
+}
+
+/** The whole file. */
+export function joined(path: string, parts: readonly Part[]): Buffer {
+  const content = Buffer.concat(parts.map((part) => part.content));
+  if (parts.every((part) => part.size === content.length)) return content;
+  const message = `${path} was changed while it was read; read it again`;
+  throw new ToolcellError("execution_failed", "file_changed", message, { retrySafe: true });
 }
 
 function results<T>(calls: readonly unknown[], dialect: Dialect, read: (all: Json[]) => T): Wanted<T> {

@@ -1,4 +1,5 @@
-import { type Block, isObject, type Json, number, text, ToolcellError } from "./errors.js";
+import { type Block, type ErrorFacts, isObject, type Json, number, text, ToolcellError } from "./errors.js";
+import { changesOf, type WorkspaceChanges } from "./files.js";
 
 /** The result of a call that succeeded. All of it is untrusted: a tool wrote it. */
 export interface Result {
@@ -12,6 +13,8 @@ export interface Result {
   invocationId: string | undefined;
   /** More facts, such as `usage`, `provenance` and `artifact_refs`. */
   meta: Json;
+  /** Changes that the call made in its workspace; undefined without a workspace. */
+  workspace: WorkspaceChanges | undefined;
 }
 
 /** What a tool says of its work. The numbers of one call only grow. */
@@ -43,15 +46,17 @@ export function resultOf(answer: unknown): Result {
   const content = blocks.filter((block) => !isObject(block["_meta"]) || block["_meta"][`${PREFIX}repeats`] === undefined);
   const said = content.filter((block) => block.type === "text").map((block) => String(block["text"] ?? "")).join("\n");
   const invocationId = text(meta[`${PREFIX}invocation_id`]);
-  if (answer["isError"] === true) throw failure(meta, content, said, invocationId);
+  const changed = meta[`${PREFIX}workspace`];
+  const workspace = isObject(changed) ? changesOf(String(changed["name"]), changed) : undefined;
+  if (answer["isError"] === true) throw failure(meta, content, said, { invocationId, workspace });
   const more = Object.entries(meta).filter(([key]) => key.startsWith(PREFIX) && key !== ADDED);
   const structured = isObject(answer["structuredContent"]) ? { ...answer["structuredContent"] } : undefined;
   if (structured !== undefined) delete structured[text(meta[ADDED]) ?? ""];
   const facts = Object.fromEntries(more.map(([key, value]) => [key.slice(PREFIX.length), value]));
-  return { text: said, structured, content, invocationId, meta: facts };
+  return { text: said, structured, content, invocationId, meta: facts, workspace };
 }
 
-function failure(meta: Json, content: Block[], said: string, invocationId: string | undefined): ToolcellError {
+function failure(meta: Json, content: Block[], said: string, known: ErrorFacts): ToolcellError {
   const facts = isObject(meta[`${PREFIX}error`]) ? meta[`${PREFIX}error`] as Json : {};
   const message = text(facts["message"]) ?? (said || "the call failed");
   const errorClass = text(facts["class"]) ?? "execution_failed";
@@ -59,7 +64,7 @@ function failure(meta: Json, content: Block[], said: string, invocationId: strin
     hint: text(facts["hint"]),
     retryAfter: number(facts["retry_after"]),
     retrySafe: facts["retry_safe"] === true,
-    invocationId,
+    ...known,
     // Without the message of the error, which is one of the blocks.
     content: content.filter((block) => block["text"] !== facts["message"]),
   });

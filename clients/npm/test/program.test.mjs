@@ -63,12 +63,17 @@ test("every option is one of the program", async () => {
   const source = readFileSync(join(PACKAGE, "lib/options.d.ts"), "utf8");
   const fields = [...source.matchAll(/^ {4}(\w+)\?: (.*);$/gm)].filter(([, name]) => name !== "tools");
   assert.ok(fields.length > 20, source);
-  const given = (type) => (type.startsWith("readonly") ? ["x"] : type === "number" ? 1 : "x");
+  const values = [["readonly", ["x"]], ["number", 1], ["boolean", true]];
+  const given = (type) => values.find(([kind]) => type.startsWith(kind))?.[1] ?? "x";
   const options = Object.fromEntries(fields.map(([, name, type]) => [name, given(type)]));
   for (const argument of argumentsOf(options, []).slice(1, -1)) {
-    assert.ok(helped.includes(`${argument.split("=")[0]} <`), argument);
+    const [option] = argument.split("=");
+    assert.ok([" <", "[=<", "\n"].some((end) => helped.includes(option + end)), argument);
   }
-  const values = { allowRead: ["a", "b"], timeout: 1500, memory: "64MiB", config: false, tools: ["-t"] };
+  const some = { allowRead: ["a", "b"], timeout: 1500, memory: "64MiB", config: false, tools: ["-t"] };
   const made = ["mcp", "--allow-read=a", "--allow-read=b", "--memory=64MiB", "--timeout=1500ms", "--no-config", "--", "-t"];
-  assert.deepEqual(argumentsOf(values, []), made);
+  assert.deepEqual(argumentsOf(some, []), made);
+  for (const [workspace, said] of [["w", ["--workspace=w"]], [true, ["--workspace"]], [false, []]]) {
+    assert.deepEqual(argumentsOf({ workspace }, []), ["mcp", ...said, "--"]);
+  }
 });

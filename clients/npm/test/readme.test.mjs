@@ -26,13 +26,14 @@ test("every snippet prints what is below it", async (test) => {
   const snippets = [...readme.matchAll(/```js\n([^]*?)```\n\n```text\n([^]*?)```\n/g)];
   assert.equal(snippets.length, readme.split("```js\n").length - 1, "each snippet has its output below it");
   const folder = scratch(test);
-  for (const name of ["jq", "ticker", "files"]) copyFileSync(example(name), join(folder, `${name}.wasm`));
+  for (const name of ["jq", "ticker", "files", "patch"]) copyFileSync(example(name), join(folder, `${name}.wasm`));
   for (const made of ["src", "node_modules/@anthropic-ai"]) mkdirSync(join(folder, made), { recursive: true });
   writeFileSync(join(folder, "src/hello.txt"), "hello");
   writeFileSync(join(folder, "ask.toml"), '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
   symlinkSync(PACKAGE, join(folder, "node_modules/toolcell"));
   for (const name of ["openai", "@anthropic-ai/sdk"]) symlinkSync(join(PACKAGES, name), join(folder, "node_modules", name));
-  const env = { ...process.env, ...(await model(test)) };
+  // A home of its own: a snippet makes a workspace, whose name can be that of another one.
+  const env = { ...process.env, ...(await model(test)), TOOLCELL_HOME: join(folder, "home") };
   for (const [at, [, snippet, printed]] of snippets.entries()) {
     const file = join(folder, `${at}.mjs`);
     writeFileSync(file, snippet);

@@ -3,11 +3,15 @@
 import {
   type AnthropicAnswer,
   type Approval,
+  type FileChange,
+  listWorkspaces,
   type OpenAiAnswer,
   type Progress,
   type Result,
   Toolcell,
   ToolcellError,
+  Workspace,
+  type WorkspaceFile,
 } from "toolcell";
 
 export async function calls(): Promise<void> {
@@ -32,4 +36,21 @@ export async function calls(): Promise<void> {
   await cell.tools("latin");
   // @ts-expect-error: a text is no object of arguments
   await cell.call("jq", "filter");
+}
+
+export async function workspaces(): Promise<void> {
+  await using cell = await Toolcell.start({ tools: ["files.wasm"], workspace: true, workspaceRollback: true });
+  const result = await cell.call("files_list");
+  const changes: FileChange[] = result.workspace?.changes ?? [];
+  const content: Buffer = await cell.readFile("a.txt", { signal: AbortSignal.timeout(1_000) });
+  const listed: WorkspaceFile[] = await cell.listFiles();
+  const workspace = new Workspace("report", { program: "toolcell" });
+  const file: WorkspaceFile = await workspace.put("a.txt", new Uint8Array(1));
+  const fork: Workspace = await workspace.fork("other");
+  const names: string[] = (await listWorkspaces()).map((info) => info.name);
+  console.log(changes, content, listed, file, (await fork.putArchive({ file: "a.tar" })).changes, names);
+  // @ts-expect-error: without a workspace there are no changes
+  console.log(result.workspace.changes);
+  // @ts-expect-error: a text is neither bytes nor a file
+  await workspace.put("a.txt", "a");
 }
