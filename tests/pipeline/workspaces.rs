@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolcell::workspace::{OnFailure, WorkspaceOwner, WorkspaceSettings, Workspaces};
 use toolcell::{CallContext, CallSpec, CallWorkspace, ToolSet};
+use toolcell_engine::pipeline::call_workspace;
+use toolcell_workspace::{OnFailure, WorkspaceOwner, WorkspaceSettings, Workspaces};
 
 use crate::support::{fixture, host, scratch};
 
@@ -99,10 +100,7 @@ async fn a_thousand_sessions_see_their_own_files_alone() {
         let made = workspaces.create(&owner, &name, &WorkspaceSettings::default());
         Session {
             tools: Arc::clone(&tools),
-            workspace: CallWorkspace {
-                workspace: Arc::new(made.unwrap()),
-                on_failure: OnFailure::Keep,
-            },
+            workspace: call_workspace(Arc::new(made.unwrap()), OnFailure::Keep),
             id,
             random: id,
             files: BTreeMap::new(),

@@ -11,9 +11,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell::workspace::{
-    OnFailure, WorkspaceName, WorkspaceOwner, WorkspaceSettings, Workspaces,
-};
 use toolcell::{
     CallWorkspace, GrantWord, Grants, Home, Host, Limits, NetworkSettings, Policy, ToolSet,
 };
@@ -29,6 +26,7 @@ use toolcell_sandbox::SystemResolver;
 use toolcell_server::{WorkspaceService, WorkspaceSharing};
 use toolcell_spec::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_spec::{ErrorCode, Mode, Refusal};
+use toolcell_workspace::{OnFailure, Workspaces};
 
 use super::exit::{BadRequest, Stop};
 use super::protected_sources::{self, KeptFile};
@@ -71,13 +69,10 @@ impl WorkspaceOptions {
         let Some(name) = &self.workspace else {
             return Ok(None);
         };
-        let workspaces = Workspaces::new(home.workspaces());
-        let settings = WorkspaceSettings::default();
-        let name: WorkspaceName = name.parse()?;
-        let workspace = workspaces.open_or_create(&WorkspaceOwner::user(), &name, &settings)?;
-        Ok(Some(CallWorkspace {
-            workspace: Arc::new(workspace),
-            on_failure: self.on_failure().unwrap_or_default(),
+        let given = home.workspace(name)?;
+        Ok(Some(match self.on_failure() {
+            Some(OnFailure::RollBack) => given.rolled_back(),
+            Some(OnFailure::Keep) | None => given,
         }))
     }
 

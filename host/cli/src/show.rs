@@ -11,13 +11,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell::Listener;
-use toolcell::workspace::{ChangeList, FileChange};
 use toolcell_engine::approval::COLUMNS;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{
     ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision,
     Refusal, ToolEvent, ToolHook, ToolResult,
 };
+use toolcell_workspace::{ChangeList, FileChange};
 
 use super::exit::{self, Exit};
 

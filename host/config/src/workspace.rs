@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use toolcell::workspace::{OnFailure, WorkspaceSettings};
+use toolcell_workspace::{OnFailure, WorkspaceSettings};
 
 use super::file::ConfigFile;
 use super::units::{duration, one_of, size};

@@ -10,7 +10,7 @@ use rmcp::model::{
     ClientCapabilities, CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams,
     GetTaskResult, Implementation, ListPromptsRequestMethod, ListPromptsResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities, ServerConfig,
     SetLevelRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -45,6 +45,8 @@ use super::{GoneToken, Server, ServerTools, of_http};
 
 pub(super) const NAME: &str = "toolcell";
 pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
+/// Resources in one list.
+const PAGE_MAX: usize = 1_000;
 
 /// All that one principal connects is one client, as is the client of standard streams.
 pub(super) struct ClientIdentity {
@@ -454,6 +456,25 @@ fn moved_bytes(result: &ToolResult) -> usize {
     usize::try_from(sizes.sum::<u64>().min(PAYLOAD_BYTES_MAX)).unwrap_or(usize::MAX)
 }
 
+/// A cursor is the number of resources before its page.
+fn page(
+    mut listed: Vec<Resource>,
+    params: Option<PaginatedRequestParams>,
+) -> Result<ListResourcesResult, ErrorData> {
+    let cursor = params.and_then(|params| params.cursor);
+    let first = match cursor.as_deref().map(str::parse::<usize>) {
+        None => 0,
+        Some(Ok(first)) if first <= listed.len() => first,
+        Some(_) => return Err(ErrorData::invalid_params("there is no such page", None)),
+    };
+    let mut rest = listed.split_off(first);
+    let is_more = rest.len() > PAGE_MAX;
+    rest.truncate(PAGE_MAX);
+    let mut result = ListResourcesResult::with_all_items(rest);
+    result.next_cursor = is_more.then(|| (first + PAGE_MAX).to_string());
+    Ok(result)
+}
+
 fn not_found(method: String) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
 }
@@ -663,13 +684,15 @@ impl ServerHandler for ClientSession {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         Box::pin(async move {
+            // What calls have is known once the tools are loaded.
+            self.loaded(&context, None).await?;
             let mut listed = self.identity.shelf.list();
             listed.extend(self.workspace_links(&context).await);
-            Ok(ListResourcesResult::with_all_items(listed))
+            page(listed, params)
         })
         .await
     }
@@ -679,7 +702,11 @@ impl ServerHandler for ClientSession {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Box::pin(self.read_payload(&params.uri, &context)).await
+        Box::pin(async move {
+            self.loaded(&context, None).await?;
+            self.read_payload(&params.uri, &context).await
+        })
+        .await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

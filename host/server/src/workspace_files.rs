@@ -9,10 +9,10 @@ use rmcp::model::{ErrorData, ReadResourceResponse, ReadResourceResult, Resource}
 use rmcp::service::RequestContext;
 use serde_json::json;
 use toolcell::CallWorkspace;
-use toolcell::workspace::{Access, WorkspaceOwner};
 use toolcell_dialect::mcp::{self, WorkspaceFile};
 use toolcell_spec::{ErrorCode, Refusal, ResultProvenance, Trust, Writer};
 use toolcell_system::pool::{GUEST_FILES, UnfinishedJob};
+use toolcell_workspace::{Access, WorkspaceOwner};
 
 use super::results;
 use super::session::{ClientSession, PAYLOAD_BYTES_MAX};
@@ -21,8 +21,6 @@ use super::workspaces::{self, WorkspaceService};
 const PART_BYTES_MAX: u64 = 8 << 20;
 /// While a call changes the files.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// In one list of resources.
-const LISTED_MAX: usize = 1_000;
 
 impl ClientSession {
     /// `None` if calls have no workspace.
@@ -47,9 +45,11 @@ impl ClientSession {
             };
         };
         let named = workspaces::named(context).map(str::to_owned);
-        let opened = GUEST_FILES
-            .run(move || service.for_call(&owner, named.as_deref()))
-            .await;
+        let open = move || {
+            let workspace = service.for_call(&owner, named.as_deref())?;
+            Ok(service.given(workspace))
+        };
+        let opened = GUEST_FILES.run(open).await;
         let opened = opened.map_err(|error| Refusal::host_fault(error.to_string()))?;
         opened.map(Some)
     }
@@ -75,7 +75,7 @@ impl ClientSession {
         };
         let list = move || {
             let files = workspace.files(&lease).ok()?;
-            let links = files.into_iter().take(LISTED_MAX).map(|file| {
+            let links = files.into_iter().map(|file| {
                 let named = WorkspaceFile {
                     workspace: workspace.name().to_string(),
                     path: file.path,

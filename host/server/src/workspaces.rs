@@ -8,10 +8,11 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use toolcell::CallWorkspace;
-use toolcell::workspace::{
+use toolcell_engine::pipeline::call_workspace;
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_workspace::{
     OnFailure, Workspace, WorkspaceName, WorkspaceOwner, WorkspaceSettings, Workspaces,
 };
-use toolcell_spec::{ErrorCode, Refusal};
 
 /// In `_meta` of a call: the name of the workspace.
 const META: &str = "toolcell/workspace";
@@ -90,7 +91,7 @@ impl WorkspaceService {
         &self,
         owner: &WorkspaceOwner,
         named: Option<&str>,
-    ) -> Result<CallWorkspace, Refusal> {
+    ) -> Result<Arc<Workspace>, Refusal> {
         let name = self.name(named)?;
         let workspace = match self.workspaces.open(owner, &name) {
             Err(refusal) if refusal.code == ErrorCode::UnknownWorkspace => {
@@ -101,10 +102,11 @@ impl WorkspaceService {
             }
             opened => opened?,
         };
-        Ok(CallWorkspace {
-            workspace: Arc::new(workspace),
-            on_failure: self.on_failure,
-        })
+        Ok(Arc::new(workspace))
+    }
+
+    pub(super) fn given(&self, workspace: Arc<Workspace>) -> CallWorkspace {
+        call_workspace(workspace, self.on_failure)
     }
 
     /// One that is there.

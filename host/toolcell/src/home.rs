@@ -1,9 +1,13 @@
 //! The folder that holds toolcell's state.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use etcetera::BaseStrategy;
+use toolcell_engine::pipeline::{CallWorkspace, call_workspace};
+use toolcell_spec::Refusal;
+use toolcell_workspace::{OnFailure, WorkspaceOwner, WorkspaceSettings, Workspaces};
 
 /// The folder that holds all state.
 ///
@@ -141,6 +145,20 @@ impl Home {
     /// Seals the secrets; kept apart from them.
     pub fn secret_key(&self) -> PathBuf {
         self.0.join("keys").join("secrets")
+    }
+
+    /// Returns the workspace `name` of the user of this home, for [`CallContext`](crate::CallContext); makes it if there is
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// A name that is none, and failures of the file system.
+    pub fn workspace(&self, name: &str) -> Result<CallWorkspace, Refusal> {
+        let workspaces = Workspaces::new(self.workspaces());
+        let settings = WorkspaceSettings::default();
+        let owner = WorkspaceOwner::user();
+        let workspace = workspaces.open_or_create(&owner, &name.parse()?, &settings)?;
+        Ok(call_workspace(Arc::new(workspace), OnFailure::Keep))
     }
 
     /// Files that callers keep between calls.

@@ -62,4 +62,3 @@ pub use toolcell_spec::{
     InputResponse, InterruptBehavior, InvocationId, Mode, OutputError, OutputRetention, Refusal,
     ResultStatus, ToolError, ToolEvent, ToolResult,
 };
-pub use toolcell_workspace as workspace;

@@ -239,11 +239,11 @@ impl ToolSet {
 
     /// With the files of the workspace.
     fn grants_in(&self, workspace: Option<&CallWorkspace>) -> Result<Arc<Grants>, Refusal> {
-        let Some(CallWorkspace { workspace, .. }) = workspace else {
+        let Some(workspace) = workspace else {
             return Ok(Arc::clone(&self.grants));
         };
         let mut grants = (*self.grants).clone();
-        let added = grants.add_workspace(&workspace.tree(), workspace.name().as_str());
+        let added = grants.add_workspace(&workspace.tree(), workspace.name());
         added.map_err(|error| Refusal::new(ErrorCode::GrantInvalid, format!("{error:#}")))?;
         Ok(Arc::new(grants))
     }

@@ -23,6 +23,15 @@ pub struct FileInfo {
 }
 
 impl Workspace {
+    /// Checks a path before there is a workspace for it.
+    ///
+    /// # Errors
+    ///
+    /// `workspace_path_invalid`.
+    pub fn check_path(path: &str) -> Result<(), Refusal> {
+        plain_path(path).map(|_| ())
+    }
+
     /// All files, sorted by path; links and folders are not listed.
     ///
     /// # Errors

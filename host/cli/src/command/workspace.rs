@@ -10,12 +10,12 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcell::Home;
-use toolcell::workspace::{
+use toolcell_config::{duration, size};
+use toolcell_spec::Refusal;
+use toolcell_workspace::{
     Access, ChangeList, FileInfo, Lease, Quota, SnapshotId, SnapshotInfo, Workspace, WorkspaceInfo,
     WorkspaceName, WorkspaceOwner, WorkspaceSettings, Workspaces,
 };
-use toolcell_config::{duration, size};
-use toolcell_spec::Refusal;
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::show;
@@ -271,6 +271,7 @@ impl Put {
     fn run(&self, place: &Place) -> Result<Told, Stop> {
         let mut from = self.source()?;
         let path = self.path()?;
+        path.as_deref().map_or(Ok(()), Workspace::check_path)?;
         let settings = WorkspaceSettings::default();
         let workspaces = &place.workspaces;
         let workspace = workspaces.open_or_create(&place.owner, &self.name, &settings)?;

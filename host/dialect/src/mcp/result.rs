@@ -1,3 +1,5 @@
+use std::string::FromUtf8Error;
+
 use data_encoding::BASE64;
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProtocolVersion, Resource,
@@ -87,15 +89,15 @@ pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -
     let uri = link.uri.clone();
     let mime_type = link.mime_type.clone();
     let meta = Some(meta_of(PROVENANCE_KEY, json!(provenance)));
-    match String::from_utf8(bytes) {
+    match as_text(bytes) {
         Ok(text) => ResourceContents::TextResourceContents {
             uri,
             mime_type,
             text,
             meta,
         },
-        Err(error) => {
-            let blob = BASE64.encode(error.as_bytes());
+        Err(bytes) => {
+            let blob = BASE64.encode(&bytes);
             ResourceContents::BlobResourceContents {
                 uri,
                 mime_type,
@@ -104,6 +106,17 @@ pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -
             }
         }
     }
+}
+
+/// Bytes that JSON would escape to more than base64 are no text for anybody, such as a file of zeros.
+fn as_text(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
+    let escaped = bytes.iter().filter(|byte| **byte < 0x20);
+    let plain = |byte: &&u8| matches!(**byte, b'\n' | b'\r' | b'\t');
+    let odd = escaped.filter(|byte| !plain(byte)).count();
+    if odd.saturating_mul(4) > bytes.len() {
+        return Err(bytes);
+    }
+    String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes)
 }
 
 pub fn payload_part(
@@ -283,5 +296,7 @@ mod tests {
             "untrusted"
         );
         assert_eq!(read(&[0xff, 0xfe])["blob"], "//4=");
+        assert_eq!(read(&[0, 0])["blob"], "AAA=");
+        assert_eq!(read(b"a\nb\t")["text"], "a\nb\t");
     }
 }

@@ -67,7 +67,7 @@ pub use preview::boundary as text_boundary;
 pub use request::{Callee, RecordKeeper, Request};
 pub use running::{CancelOutcome, RunningCalls, cancel};
 use suspend::SuspensionStage;
-pub use workspace::CallWorkspace;
+pub use workspace::{CallWorkspace, call_workspace};
 
 pub struct Services {
     pub catalog: Catalog,

@@ -1,5 +1,6 @@
 //! The workspace of a call: leased while an instance of its tool runs, and compared afterwards.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -16,10 +17,46 @@ use super::call_state::CallState;
 const WORKSPACE: &str = "workspace";
 
 /// The workspace that a call is given, as `/workspace`.
+///
+/// ```
+/// use toolcell_engine::pipeline::CallWorkspace;
+///
+/// fn told(given: &CallWorkspace) -> String {
+///     format!("/workspace has the files of {}", given.name())
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct CallWorkspace {
-    pub workspace: Arc<Workspace>,
-    pub on_failure: OnFailure,
+    workspace: Arc<Workspace>,
+    on_failure: OnFailure,
+}
+
+/// Gives `workspace` to a call.
+pub fn call_workspace(workspace: Arc<Workspace>, on_failure: OnFailure) -> CallWorkspace {
+    CallWorkspace {
+        workspace,
+        on_failure,
+    }
+}
+
+impl CallWorkspace {
+    /// If the call does not succeed, the files of before come back, also if the process of the call is killed.
+    #[must_use]
+    pub fn rolled_back(self) -> Self {
+        Self {
+            on_failure: OnFailure::RollBack,
+            ..self
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        self.workspace.name().as_str()
+    }
+
+    /// The folder with its files, canonical.
+    pub fn tree(&self) -> PathBuf {
+        self.workspace.tree()
+    }
 }
 
 /// What a result says about the workspace of its call.

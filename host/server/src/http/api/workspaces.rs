@@ -14,12 +14,12 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json as value;
 use toolcell::CallWorkspace;
-use toolcell::workspace::{
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::pool::GUEST_FILES;
+use toolcell_workspace::{
     Access, FileInfo, Lease, SnapshotId, SnapshotInfo, UploadProgress, Workspace, WorkspaceInfo,
     WorkspaceName, WorkspaceOwner,
 };
-use toolcell_spec::{ErrorCode, Refusal};
-use toolcell_system::pool::GUEST_FILES;
 use utoipa::ToSchema;
 
 use crate::http::problem::Problem;
@@ -65,8 +65,11 @@ impl ApiState {
             (Err(refusal), Some(_)) => return Err(refusal),
         };
         let named = named.map(str::to_owned);
-        let opened = blocking(move || service.for_call(&owner, named.as_deref())).await;
-        opened.map(Some)
+        let opened = blocking(move || {
+            let workspace = service.for_call(&owner, named.as_deref())?;
+            Ok(service.given(workspace))
+        });
+        opened.await.map(Some)
     }
 
     /// Does `work` with an existing workspace of the caller.
@@ -92,7 +95,7 @@ impl ApiState {
     ) -> Result<T, Problem> {
         let (service, owner) = self.workspaces(caller)?;
         let made = blocking(move || service.for_call(&owner, Some(&name))).await?;
-        Ok(leased(made.workspace, access, work).await?)
+        Ok(leased(made, access, work).await?)
     }
 }
 
@@ -297,6 +300,7 @@ pub(super) async fn write_file(
     body: Bytes,
 ) -> Served {
     let part = part(&headers, body.len() as u64)?;
+    Workspace::check_path(&path)?;
     let written = shared.made(
         &caller,
         name,
