@@ -265,11 +265,14 @@ pub(super) async fn invoke(
     permit: &Permit,
     mut run: RunInput,
 ) -> Box<Execution> {
-    // Boxed, to keep the future of a call without a workspace small.
-    let in_workspace = match Box::pin(workspace::begin(journey, permit)).await {
-        Ok(in_workspace) => in_workspace,
-        Err(refusal) => return Execution::failed(refusal, spent(&run)),
-    };
+    let mut in_workspace = None;
+    if journey.request.workspace.is_some() {
+        // Boxed, to keep the future of a call without a workspace small.
+        match Box::pin(workspace::begin(journey, permit)).await {
+            Ok(begun) => in_workspace = begun,
+            Err(refusal) => return Execution::failed(refusal, spent(&run)),
+        }
+    }
     run.room.clone_from(&journey.room);
     let mut execution = heard(journey, permit, run).await;
     if in_workspace.is_some() {
