@@ -69,10 +69,12 @@ export function ofResponse(error: Json): ToolcellError {
   const record = isObject(error["data"]) ? error["data"] : {};
   const facts = record["error"];
   if (!isObject(facts)) {
+    // The code of a resource that cannot be read.
+    const state = text(record["state"]);
+    if (state !== undefined) return new ToolcellError("invalid_arguments", state, message);
     return error["code"] === INTERNAL_ERROR
       ? new ToolcellError("execution_failed", "host_fault", message)
-      // The state is the code of a resource that cannot be read.
-      : new ToolcellError("invalid_arguments", text(record["state"]) ?? "request_refused", message);
+      : new ToolcellError("invalid_arguments", "request_refused", message);
   }
   return ofRecord(facts, message, text(record["invocation_id"]));
 }

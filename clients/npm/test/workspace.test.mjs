@@ -46,8 +46,6 @@ describe("sessions", () => {
   async function start(test, settings) {
     const cell = await Toolcell.start({ tools: [example("files"), example("patch")], config: false, ...settings });
     test.after(() => cell.close());
-    // The program answers about files before it has loaded them, and then without a workspace.
-    await cell.tools();
     return cell;
   }
 

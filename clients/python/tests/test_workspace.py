@@ -82,8 +82,6 @@ class Home(unittest.TestCase):
 class Sessions(Home):
     def cell(self, **settings) -> Toolcell:
         cell = self.enterContext(Toolcell(example("files"), example("patch"), config=False, **settings))
-        # The program answers about files before it has loaded them, and then without a workspace.
-        cell.tools()
         return cell
 
     def test_a_result_says_what_the_call_changed(self) -> None:

@@ -84,8 +84,10 @@ def of_response(error: Mapping[str, Any]) -> ToolcellError:
     if not isinstance(facts, dict):
         if error.get("code") == _INTERNAL_ERROR:
             return ToolcellError("execution_failed", "host_fault", message)
-        # The state is the code of a resource that cannot be read.
-        return ToolcellError("invalid_arguments", str(record.get("state") or "request_refused"), message)
+        if record.get("state"):
+            # The code of a resource that cannot be read.
+            return ToolcellError("invalid_arguments", str(record["state"]), message)
+        return ToolcellError("invalid_arguments", "request_refused", message)
     return of_record(facts, message=message, invocation_id=record.get("invocation_id"))
 
 
