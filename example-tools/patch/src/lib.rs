@@ -3,12 +3,15 @@
 mod apply;
 mod parse;
 mod place;
+mod placement;
+mod search;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 use parse::FilePatch;
+use search::Work;
 use toolcell_guest::{Output, ToolError, data, tool, toolkit};
 use write::Change;
 
@@ -17,7 +20,7 @@ struct Patch {
     /// The folder that the paths in the diff start from, or the one file that the diff is about.
     #[serde(default = "here")]
     path: String,
-    /// A unified diff, as `diff -u` and `git diff` write it, for one file or several.
+    /// A unified diff, as `diff -u` and `git diff` write it, for one file or several. `@@` alone may begin a hunk.
     diff: String,
 }
 
@@ -41,7 +44,7 @@ struct Summary {
     added: u32,
     removed: u32,
     hunks: u32,
-    /// Hunks that were found at other lines than the diff says, because the file has changed since.
+    /// Hunks that were found at other lines than their headers say.
     #[serde(default, skip_serializing_if = "is_zero")]
     moved: u32,
 }
@@ -61,8 +64,9 @@ enum Action {
 
 /// Applies a unified diff to files.
 ///
-/// Context lines must match the file exactly. If any hunk does not apply, nothing is written. The diff can create (`---
-/// /dev/null`) and delete (`+++ /dev/null`) files, but not rename them or patch binary files.
+/// Context lines must match the file exactly. The numbers of a `@@` line may be wrong or missing if the lines of the hunk
+/// occur in one place only. If any hunk does not apply, nothing is written. The diff can create (`--- /dev/null`) and
+/// delete (`+++ /dev/null`) files, but not rename them or patch binary files.
 #[tool(
     kind = "file_operation",
     search_hint = "apply patch unified diff edit files",
@@ -78,9 +82,10 @@ enum Action {
 fn patch(input: Patch) -> Result<Output<Patched>, ToolError> {
     let patches = parse::parse(&input.diff)?;
     // Every hunk of every file must find its place before anything is written.
+    let mut work = Work::new();
     let changes = patches
         .iter()
-        .map(|patch| plan(&input.path, patch))
+        .map(|patch| plan(&input.path, patch, &mut work))
         .collect::<Result<Vec<_>, _>>()?;
     write::commit(&changes)?;
     Ok(render(&changes))
@@ -94,13 +99,14 @@ fn is_readable(input: &Patch) -> Result<(), ToolError> {
     Ok(())
 }
 
-fn plan(base: &str, patch: &FilePatch) -> Result<Change, ToolError> {
+fn plan(base: &str, patch: &FilePatch, work: &mut Work) -> Result<Change, ToolError> {
     let target = place::find(base, patch)?;
     let before = place::read(&target, patch.action)?;
     let applied = apply::apply(
         &target.name,
         before.as_deref().unwrap_or_default(),
         &patch.hunks,
+        work,
     )?;
     if patch.action == Action::Deleted && !applied.text.is_empty() {
         let message = format!(

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use toolcell_guest::ToolError;
 
 use crate::Action;
@@ -14,8 +16,9 @@ pub(crate) struct FilePatch {
 /// One `@@` part. Lines are stored without line ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Hunk {
-    /// The first line in the old file, counted from 1; 0 for an empty file.
-    pub(crate) old_start: usize,
+    /// The first line in the old file by the header, counted from 1; 0 for an empty file. `None` if the header has no
+    /// numbers.
+    pub(crate) old_start: Option<usize>,
     pub(crate) lines: Vec<Line>,
     /// The new file ends here without a line end.
     pub(crate) open_end: bool,
@@ -46,8 +49,9 @@ impl Hunk {
 pub(crate) fn parse(diff: &str) -> Result<Vec<FilePatch>, ToolError> {
     let mut lines = Lines::new(diff);
     let mut patches: Vec<FilePatch> = Vec::new();
+    let mut paths = HashSet::new();
     while let Some(patch) = file(&mut lines)? {
-        if patches.iter().any(|earlier| earlier.path == patch.path) {
+        if !paths.insert(patch.path.clone()) {
             return Err(lines.invalid(format!("{} is changed twice", patch.path)));
         }
         patches.push(patch);
@@ -82,6 +86,11 @@ impl<'d> Lines<'d> {
 
     fn peek(&self) -> Option<&'d str> {
         self.lines.get(self.next).copied()
+    }
+
+    /// The line `distance` lines after the next one.
+    fn ahead(&self, distance: usize) -> Option<&'d str> {
+        self.lines.get(self.next + distance).copied()
     }
 
     fn pop(&mut self) -> Option<&'d str> {
@@ -136,7 +145,7 @@ fn file(lines: &mut Lines<'_>) -> Result<Option<FilePatch>, ToolError> {
 
 /// Handles an extended header line above `---`.
 fn extended(lines: &Lines<'_>, line: &str, git: Option<&mut GitHeader>) -> Result<(), ToolError> {
-    if line.starts_with("@@ -") {
+    if line.starts_with("@@") {
         return Err(lines.invalid("a hunk without `---` and `+++` lines before it"));
     }
     let Some(git) = git else { return Ok(()) };
@@ -200,7 +209,7 @@ fn named(lines: &mut Lines<'_>) -> Result<FilePatch, ToolError> {
         },
     };
     let mut hunks = Vec::new();
-    while lines.peek().is_some_and(|line| line.starts_with("@@ ")) {
+    while at_hunk(lines) {
         hunks.push(hunk(lines)?);
     }
     if hunks.is_empty() {
@@ -246,174 +255,217 @@ fn one(lines: &Lines<'_>, old: &str, new: &str) -> Result<String, ToolError> {
     }
 }
 
+/// Whether a hunk comes next. Blank lines before it are skipped.
+fn at_hunk(lines: &mut Lines<'_>) -> bool {
+    let blank = blank_lines(lines);
+    let is_hunk = lines
+        .ahead(blank)
+        .is_some_and(|line| line.starts_with("@@"));
+    if is_hunk {
+        lines.next += blank;
+    }
+    is_hunk
+}
+
+/// The number of blank lines that come next.
+fn blank_lines(lines: &Lines<'_>) -> usize {
+    lines.lines[lines.next..]
+        .iter()
+        .take_while(|line| line.is_empty())
+        .count()
+}
+
+/// Parses a hunk. Its lines are counted as its header says if that fits, because only the counts tell a removed line
+/// `-- x` from the header of a file. Otherwise the hunk ends where its lines end, because models miscount.
 fn hunk(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
-    let header = lines.pop().unwrap_or_default();
-    let Some((old, new)) = ranges(header) else {
-        return Err(lines.invalid("expected `@@ -line,count +line,count @@`"));
+    let header = Header::parse(lines.pop().unwrap_or_default());
+    let first = lines.next;
+    let counted = match header.counts {
+        Some((old, new)) => counted(lines, old, new)?,
+        None => None,
     };
-    let mut hunk = Hunk {
-        old_start: old.0,
-        ..Hunk::default()
+    let parsed = match counted {
+        Some(hunk) => hunk,
+        None => {
+            lines.next = first;
+            uncounted(lines)?
+        }
     };
-    let mut old_left = old.1;
-    let mut new_left = new.1;
+    if parsed.lines.is_empty() {
+        return Err(lines.invalid("a hunk without lines"));
+    }
+    Ok(Hunk {
+        old_start: header.old_start,
+        ..parsed
+    })
+}
+
+/// The hunk with as many lines as its header says; `None` if its lines do not fit the counts.
+fn counted(lines: &mut Lines<'_>, old: usize, new: usize) -> Result<Option<Hunk>, ToolError> {
+    let mut hunk = Hunk::default();
+    let (mut old_left, mut new_left) = (old, new);
     while old_left > 0 || new_left > 0 {
-        let Some(line) = lines.pop() else {
-            return Err(lines.invalid(count_error(old_left, new_left)));
+        let Some(line) = lines.pop().and_then(Body::parse) else {
+            return Ok(None);
         };
-        let (mark, text) = line.split_at_checked(1).unwrap_or((" ", ""));
-        let counters: &mut [&mut usize] = match mark {
-            // Many tools drop the space at the start of an empty context line.
-            " " => &mut [&mut old_left, &mut new_left],
-            "-" => &mut [&mut old_left],
-            "+" => &mut [&mut new_left],
-            "\\" => {
-                open_end(lines, &mut hunk)?;
-                continue;
-            }
-            _ => return Err(lines.invalid(count_error(old_left, new_left))),
+        let counters: &mut [&mut usize] = match line {
+            Body::OpenEnd => &mut [],
+            Body::Line(Line::Context(_)) => &mut [&mut old_left, &mut new_left],
+            Body::Line(Line::Removed(_)) => &mut [&mut old_left],
+            Body::Line(Line::Added(_)) => &mut [&mut new_left],
         };
         for counter in counters {
             match counter.checked_sub(1) {
                 Some(left) => **counter = left,
-                None => {
-                    return Err(lines.invalid("the hunk has more lines than its `@@` line says"));
-                }
+                None => return Ok(None),
             }
         }
-        hunk.lines.push(match mark {
-            "-" => Line::Removed(text.to_owned()),
-            "+" => Line::Added(text.to_owned()),
-            _ => Line::Context(text.to_owned()),
-        });
+        hunk.push(lines, line)?;
     }
     if lines.peek().is_some_and(|line| line.starts_with('\\')) {
         lines.pop();
-        open_end(lines, &mut hunk)?;
+        hunk.push(lines, Body::OpenEnd)?;
+    }
+    Ok(is_end(lines).then_some(hunk))
+}
+
+/// Whether no more lines of the hunk follow. A counted hunk with more lines is miscounted; to leave them out would apply
+/// half of the change.
+fn is_end(lines: &Lines<'_>) -> bool {
+    let blank = blank_lines(lines);
+    let Some(line) = lines.ahead(blank) else {
+        return true;
+    };
+    // `-- ` begins the signature of a mail.
+    !line.starts_with([' ', '+', '-']) || line == "-- " || is_file_header(lines, blank)
+}
+
+/// Whether the header of a file is `distance` lines ahead.
+fn is_file_header(lines: &Lines<'_>, distance: usize) -> bool {
+    let has = |distance, start| {
+        lines
+            .ahead(distance)
+            .is_some_and(|line: &str| line.starts_with(start))
+    };
+    has(distance, "--- ") && has(distance + 1, "+++ ") && has(distance + 2, "@@")
+}
+
+/// Whether no line of the diff, from `distance` lines ahead on, can belong to an uncounted hunk. Only what no forgotten
+/// space could explain counts, because the lines after it are left out.
+fn is_over(lines: &Lines<'_>, distance: usize) -> bool {
+    let Some(line) = lines.ahead(distance) else {
+        return true;
+    };
+    // Models put a diff between fences.
+    let is_last_fence = || {
+        let rest = &lines.lines[lines.next + distance + 1..];
+        line == "```" && rest.iter().all(|line| line.is_empty())
+    };
+    line.starts_with("@@")
+        || line.starts_with("diff -")
+        || is_file_header(lines, distance)
+        || is_last_fence()
+}
+
+/// The hunk up to the next header, or to the end of the diff.
+fn uncounted(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
+    let mut hunk = Hunk::default();
+    while let Some(line) = lines.peek() {
+        let blank = blank_lines(lines);
+        // Blank lines before a header belong to nothing, and less context cannot lead to a wrong place.
+        if is_over(lines, blank) {
+            lines.next += blank;
+            break;
+        }
+        for _ in 0..blank {
+            hunk.push(lines, Body::Line(Line::Context(String::new())))?;
+        }
+        lines.next += blank;
+        if blank > 0 {
+            continue;
+        }
+        lines.pop();
+        match Body::parse(line) {
+            Some(body) => hunk.push(lines, body)?,
+            // To end the hunk here could leave out lines that follow.
+            None => {
+                return Err(lines.invalid("a line of a hunk must begin with a space, `+` or `-`"));
+            }
+        }
     }
     Ok(hunk)
 }
 
-/// Handles `\ No newline at end of file`. After a removed line it concerns the old file, and is ignored.
-fn open_end(lines: &Lines<'_>, hunk: &mut Hunk) -> Result<(), ToolError> {
-    match hunk.lines.last() {
-        Some(Line::Removed(_)) => {}
-        Some(_) => hunk.open_end = true,
-        None => return Err(lines.invalid("a word about the end of a line that is not there")),
-    }
-    Ok(())
+/// A line below the header of a hunk.
+enum Body {
+    Line(Line),
+    /// `\ No newline at end of file`.
+    OpenEnd,
 }
 
-fn count_error(old_left: usize, new_left: usize) -> String {
-    format!(
-        "the hunk ends too early: by its `@@` line, {old_left} old and {new_left} new lines are missing"
-    )
+impl Body {
+    fn parse(line: &str) -> Option<Self> {
+        let (mark, text) = line.split_at_checked(1).unwrap_or((" ", ""));
+        let text = text.to_owned();
+        match mark {
+            // Many tools drop the space at the start of an empty context line.
+            " " => Some(Self::Line(Line::Context(text))),
+            "-" => Some(Self::Line(Line::Removed(text))),
+            "+" => Some(Self::Line(Line::Added(text))),
+            "\\" => Some(Self::OpenEnd),
+            _ => None,
+        }
+    }
+}
+
+impl Hunk {
+    fn push(&mut self, lines: &Lines<'_>, body: Body) -> Result<(), ToolError> {
+        match (body, self.lines.last()) {
+            (Body::Line(line), _) => self.lines.push(line),
+            // After a removed line it concerns the old file.
+            (Body::OpenEnd, Some(Line::Removed(_))) => {}
+            (Body::OpenEnd, Some(_)) => self.open_end = true,
+            (Body::OpenEnd, None) => {
+                return Err(lines.invalid("a word about the end of a line that is not there"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// More lines than any file has, and small enough to rule out overflow.
 const LINES_MAX: usize = 100_000_000;
 
-/// Parses `@@ -1,2 +3,4 @@`, where a count of 1 may be omitted.
-fn ranges(header: &str) -> Option<((usize, usize), (usize, usize))> {
-    let inner = header.strip_prefix("@@ -")?;
-    let (inner, _) = inner.split_once(" @@")?;
-    let (old, new) = inner.split_once(" +")?;
+/// The numbers of a line `@@ -1,2 +3,4 @@`, as far as it has any.
+#[derive(Debug, Default, PartialEq)]
+struct Header {
+    old_start: Option<usize>,
+    /// How many lines the hunk has in the old and in the new file.
+    counts: Option<(usize, usize)>,
+}
+
+impl Header {
+    /// Also takes `@@`, `@@ ... @@` and `@@ fn name`. A count of 1 may be omitted.
+    fn parse(line: &str) -> Self {
+        let mut words = line.trim_start_matches('@').split_whitespace();
+        let old = words.next().and_then(|word| range(word, '-'));
+        let new = words.next().and_then(|word| range(word, '+'));
+        Self {
+            old_start: old.map(|(start, _)| start),
+            counts: old.zip(new).map(|(old, new)| (old.1, new.1)),
+        }
+    }
+}
+
+/// The start and the count in `-1,2`.
+fn range(word: &str, mark: char) -> Option<(usize, usize)> {
     let number = |text: &str| text.parse().ok().filter(|number| *number <= LINES_MAX);
-    let range = |text: &str| match text.split_once(',') {
+    let word = word.strip_prefix(mark)?.trim_end_matches('@');
+    match word.split_once(',') {
         Some((start, count)) => Some((number(start)?, number(count)?)),
-        None => Some((number(text)?, 1)),
-    };
-    Some((range(old)?, range(new)?))
+        None => Some((number(word)?, 1)),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(diff: &str) -> String {
-        parse(diff)
-            .err()
-            .map(|error| error.message)
-            .unwrap_or_default()
-    }
-
-    #[test]
-    fn several_files_with_text_around_them() {
-        let patches = parse(concat!(
-            "From: somebody\n\nA message.\n\ndiff --git a/x.txt b/x.txt\nindex 1..2 100644\n",
-            "--- a/x.txt\n+++ b/x.txt\n@@ -1,2 +1,2 @@ fn x()\n one\n-two\n+2\n",
-            "--- /dev/null\t1970-01-01\n+++ b/new.txt\t2026-01-01\n@@ -0,0 +1 @@\n+new\n\\ No newline at end of file\n",
-            "diff --git a/old.txt b/old.txt\ndeleted file mode 100644\n--- a/old.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n",
-        ))
-        .unwrap();
-        let seen: Vec<_> = patches
-            .iter()
-            .map(|patch| (patch.path.as_str(), patch.action))
-            .collect();
-        let expected = [
-            ("x.txt", Action::Modified),
-            ("new.txt", Action::Created),
-            ("old.txt", Action::Deleted),
-        ];
-        assert_eq!(seen, expected);
-        assert_eq!(patches[0].hunks[0].old(), ["one", "two"]);
-        assert!(patches[1].hunks[0].open_end);
-    }
-
-    #[test]
-    fn empty_files_come_and_go_by_their_git_header() {
-        let patches = parse(concat!(
-            "diff --git a/m/__init__.py b/m/__init__.py\nnew file mode 100644\nindex 0..1\n",
-            "diff --git a/gone b/gone\ndeleted file mode 100644\n",
-        ))
-        .unwrap();
-        let seen: Vec<_> = patches
-            .iter()
-            .map(|patch| (patch.path.as_str(), patch.action))
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                ("m/__init__.py", Action::Created),
-                ("gone", Action::Deleted)
-            ]
-        );
-    }
-
-    #[test]
-    fn a_line_that_looks_like_a_header_is_a_line_of_the_hunk() {
-        let patches =
-            parse("--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1,1 @@\n--- comment\n select\n").unwrap();
-        assert_eq!(
-            patches[0].hunks[0].lines[0],
-            Line::Removed("-- comment".to_owned())
-        );
-    }
-
-    #[test]
-    fn what_is_no_diff_is_refused_with_the_line() {
-        assert!(refusal("hello").starts_with("the diff changes no file"));
-        assert!(
-            refusal("--- a/x\n@@ -1 +1 @@\n")
-                .starts_with("line 2 of the diff: expected a line that begins with `+++`")
-        );
-        assert!(refusal("--- a/x\n+++ b/x\n").contains("x has no hunks"));
-        assert!(
-            refusal("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n")
-                .contains("1 old and 1 new lines are missing")
-        );
-        assert!(refusal("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n-b\n+c\n").contains("more lines than"));
-        assert!(
-            refusal("--- a/x\n+++ b/x\n@@ -99999999999999999 +1 @@\n-a\n+b\n")
-                .contains("expected `@@")
-        );
-        assert!(refusal("@@ -1 +1 @@\n-a\n+b\n").contains("a hunk without"));
-        assert!(refusal("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n").contains("a rename cannot"));
-        assert!(
-            refusal("diff --git a/x b/y\nrename from x\nrename to y\n")
-                .contains("a rename or a copy")
-        );
-        let twice = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n".repeat(2);
-        assert!(refusal(&twice).contains("x is changed twice"));
-    }
-}
+mod tests;
