@@ -13,6 +13,7 @@ impl Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let root = env::temp_dir().join(format!("toolcell-example-{}-{number}", process::id()));
+        fs::create_dir_all(&root).unwrap();
         let folder = Self(root);
         for (path, text) in files {
             folder.write(path, text.as_bytes());
@@ -26,6 +27,26 @@ impl Folder {
 
     pub(crate) fn text(&self, path: &str) -> String {
         self.0.join(path).display().to_string()
+    }
+
+    /// Every file with its text, in path order.
+    pub(crate) fn files(&self) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.0.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let name = path.strip_prefix(&self.0).unwrap().display().to_string();
+                    let bytes = fs::read(&path).unwrap();
+                    files.push((name, String::from_utf8_lossy(&bytes).into_owned()));
+                }
+            }
+        }
+        files.sort();
+        files
     }
 
     pub(crate) fn write(&self, path: &str, bytes: &[u8]) {

@@ -122,10 +122,7 @@ impl Refusal {
         let path_text = path.display();
         match self {
             Self::Io(error) => ToolError::at_path(path, &error),
-            Self::Binary(place) => ToolError::invalid_arguments(
-                "binary_file",
-                format!("{path_text} is not text: byte {place} is not part of UTF-8 text"),
-            ),
+            Self::Binary(place) => not_text(path, place),
             Self::LongLine(line) => ToolError::result_too_large(
                 "line_too_long",
                 format!(
@@ -224,8 +221,15 @@ fn is_inside_character(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
+/// The error for a file whose byte `place` is not part of a text.
+pub(crate) fn not_text(path: &Path, place: u64) -> ToolError {
+    let path = path.display();
+    let message = format!("{path} is not text: byte {place} is not part of UTF-8 text");
+    ToolError::invalid_arguments("binary_file", message)
+}
+
 /// The text, or the offset of the first byte that is not text. A NUL counts as binary, although UTF-8 allows it.
-fn utf8(bytes: &[u8]) -> Result<&str, u64> {
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, u64> {
     if let Some(nul) = bytes.iter().position(|byte| *byte == 0) {
         return Err(nul as u64);
     }
