@@ -30,7 +30,13 @@ fn all_tools_of_a_component_are_shown_unless_one_is_named() {
     let ran = Toolcell::new(["describe", &example("files")])
         .run()
         .exits(0);
-    for name in ["files.list\n", "files.read\n", "files.search\n"] {
+    for name in [
+        "files.list\n",
+        "files.read\n",
+        "files.search\n",
+        "files.write\n",
+        "files.edit\n",
+    ] {
         assert!(ran.stdout.contains(name), "{}", ran.stdout);
     }
     let ran = Toolcell::new(["describe", &example("jq")]).run().exits(0);
@@ -169,7 +175,16 @@ fn every_line_belongs_to_its_tool() {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with(' '))
         .collect();
-    assert_eq!(heads, ["files.list", "files.read", "files.search"]);
+    assert_eq!(
+        heads,
+        [
+            "files.list",
+            "files.read",
+            "files.search",
+            "files.write",
+            "files.edit"
+        ]
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use toolcell_spec::digest;
 use crate::support::{Toolcell, scratch};
 
 use super::example;
+use super::readme::commands_of;
 
 /// Every file below `folder` with the digest of its bytes.
 fn digests(folder: &Path) -> BTreeMap<PathBuf, String> {
@@ -211,4 +212,55 @@ fn patch_changes_what_the_diff_says_and_nothing_when_a_hunk_does_not_fit() {
     );
     assert_eq!(digests(&folder).len(), 3, "no file is left beside them");
     assert_eq!(result["structured_content"]["added"], 2);
+}
+
+#[test]
+fn patch_takes_hunks_without_numbers_or_with_wrong_ones_where_one_place_fits() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("hello.txt");
+    let lines = "hello\nworld\nagain\nhello\nmoon\n";
+    let changed = lines.replace("world", "toolcell");
+    let diff = |header: &str| {
+        format!("--- a/hello.txt\n+++ b/hello.txt\n{header}\n hello\n-world\n+toolcell\n")
+    };
+    for (header, moved) in [("@@", 0), ("@@ ... @@", 0), ("@@ -900,7 +12 @@", 1)] {
+        std::fs::write(&file, lines).unwrap();
+        let result = patch(&folder, &diff(header), "--allow-write=.")
+            .exits(0)
+            .json();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), changed, "{header}");
+        let summary = &result["structured_content"]["files"][0];
+        assert_eq!(
+            summary["moved"].as_u64().unwrap_or_default(),
+            moved,
+            "{header}"
+        );
+    }
+    // `hello` alone is in two places.
+    let twice = "--- a/hello.txt\n+++ b/hello.txt\n@@\n-hello\n+good day\n";
+    let refused = patch(&folder, twice, "--allow-write=.").exits(2).json();
+    let error = &refused["error"];
+    assert_eq!(error["error_code"], "hunk_ambiguous");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("at lines 1, 4;"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), changed);
+    // The stated line decides between the two.
+    let second = twice.replace("@@", "@@ -5 +5 @@");
+    patch(&folder, &second, "--allow-write=.").exits(0);
+    assert!(
+        std::fs::read_to_string(&file)
+            .unwrap()
+            .ends_with("good day\nmoon\n")
+    );
+}
+
+#[test]
+fn the_readme_of_patch_shows_what_it_does() {
+    let printed = commands_of("example-tools/patch");
+    assert!(printed.last().unwrap().contains("+good day"), "{printed:?}");
 }

@@ -1,16 +1,19 @@
-//! Files that a call leaves behind, and the limit on the search for all names of a file.
+//! Files that a call leaves behind, the limit on the search for all names of a file, and the tools of `files` that change
+//! files.
 //!
 //! Promise: One component, three profiles.
 //! Promise: Denials hold inside grants.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::readme::commands_of;
 use super::{example, guest};
-use crate::support::{Ran, Toolcell, kept, scratch};
+use crate::support::{Ran, Toolcell, kept, root, scratch};
 
 #[test]
 fn drafts_are_removed_however_deep_they_are_nested() {
@@ -158,4 +161,199 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
     // A file with one name needs no search.
     fs::remove_file(folder.join("two")).unwrap();
     read(&["--deny-read=closed"]).exits(0);
+}
+
+/// Calls a tool of `files` in `folder`.
+fn files(folder: &Path, tool: &str, input: &Value, options: &[&str]) -> Ran {
+    let (tool, input) = (format!("{}#{tool}", example("files")), input.to_string());
+    let arguments = [&["call", &tool, &input, "--json", "--no-config"], options].concat();
+    Toolcell::new(arguments).dir(folder).run()
+}
+
+fn edit(old: &str, new: &str) -> Value {
+    json!({ "path": "sub/a.txt", "edits": [{ "old": old, "new": new }] })
+}
+
+#[test]
+fn a_text_is_written_and_edited_in_a_granted_folder() {
+    let (_guard, folder) = scratch();
+    let write = json!({ "path": "sub/deep/a.txt", "text": "one\ntwo\n" });
+    let written = files(&folder, "write", &write, &["--allow-write=."])
+        .exits(0)
+        .json();
+    let output = &written["structured_content"];
+    assert_eq!(
+        (&output["bytes"], &output["created"]),
+        (&json!(8), &json!(true))
+    );
+    let edits = json!({ "path": "sub/deep/a.txt", "edits": [
+        { "old": "two", "new": "three" },
+        { "old": "e", "new": "é", "all": true },
+    ] });
+    // The tool gets only the folder of its file, and needs no more.
+    let edited = files(&folder, "edit", &edits, &["--allow-write=."])
+        .exits(0)
+        .json();
+    assert_eq!(edited["structured_content"]["replaced"], json!([1, 3]));
+    assert_eq!(
+        fs::read_to_string(folder.join("sub/deep/a.txt")).unwrap(),
+        "oné\nthréé\n"
+    );
+    let left: Vec<_> = fs::read_dir(folder.join("sub/deep")).unwrap().collect();
+    assert_eq!(left.len(), 1, "no file is left beside it: {left:?}");
+    let again = files(&folder, "write", &write, &["--allow-write=sub"])
+        .exits(0)
+        .json();
+    assert_eq!(again["structured_content"]["created"], false);
+}
+
+#[test]
+fn without_the_right_to_write_no_byte_changes() {
+    let (_guard, folder) = scratch();
+    fs::create_dir(folder.join("sub")).unwrap();
+    fs::write(folder.join("sub/a.txt"), "one").unwrap();
+    let write = |path: &str| json!({ "path": path, "text": "mine" });
+    for (tool, input, options) in [
+        ("write", write("sub/a.txt"), &[][..]),
+        ("write", write("sub/a.txt"), &["--allow-read=."]),
+        ("write", write("sub/new/b.txt"), &["--allow-read=."]),
+        ("write", write("../b.txt"), &["--allow-write=sub"]),
+        ("edit", edit("one", "two"), &["--allow-read=."]),
+        (
+            "edit",
+            edit("one", "two"),
+            &["--allow-write=.", "--deny-read=sub/a.txt"],
+        ),
+    ] {
+        let refused = files(&folder, tool, &input, options).exits(3).json();
+        assert_eq!(refused["is_error"], true, "{input}: {refused:#}");
+    }
+    for (tool, input) in [("write", write("sub/a.txt")), ("edit", edit("one", "two"))] {
+        let options = ["--allow-write=.", "--deny-write=sub/a.txt"];
+        let refused = files(&folder, tool, &input, &options).exits(1).json();
+        assert_eq!(
+            refused["error"]["error_code"], "access_refused",
+            "{refused:#}"
+        );
+    }
+    let kept: Vec<_> = fs::read_dir(folder.join("sub")).unwrap().collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read_to_string(folder.join("sub/a.txt")).unwrap(), "one");
+    // The tools that only look at files get no right to write from a grant to write.
+    let read = files(
+        &folder,
+        "read",
+        &json!({ "path": "sub/a.txt" }),
+        &["--allow-write=."],
+    )
+    .exits(0);
+    assert!(
+        read.stderr.contains("does not declare `file_write`"),
+        "{}",
+        read.stderr
+    );
+}
+
+#[test]
+fn a_file_is_written_in_place_if_no_other_may_be_made_beside_it() {
+    let (_guard, folder) = scratch();
+    fs::create_dir(folder.join("sub")).unwrap();
+    let file = folder.join("sub/a.txt");
+    fs::write(&file, "one").unwrap();
+    let inode = || fs::metadata(&file).unwrap().ino();
+    let before = inode();
+    let options = ["--allow-write=.", "--deny-write=sub/.files-0.tmp"];
+    files(&folder, "edit", &edit("one", "1"), &options).exits(0);
+    assert_eq!(
+        (fs::read_to_string(&file).unwrap().as_str(), inode()),
+        ("1", before)
+    );
+    files(&folder, "edit", &edit("1", "one"), &options[..1]).exits(0);
+    assert_ne!(inode(), before, "another file took its place");
+}
+
+#[test]
+fn edits_apply_all_or_not_at_all() {
+    let (_guard, folder) = scratch();
+    fs::create_dir(folder.join("sub")).unwrap();
+    fs::write(folder.join("sub/a.txt"), "one\ntwo\none\n").unwrap();
+    let refused = |edits: Value| {
+        let input = json!({ "path": "sub/a.txt", "edits": edits });
+        let answer = files(&folder, "edit", &input, &["--allow-write=."])
+            .exits(2)
+            .json();
+        let error = &answer["error"];
+        (
+            error["error_code"].clone(),
+            error["message"].as_str().unwrap().to_owned(),
+        )
+    };
+    let (code, message) =
+        refused(json!([{ "old": "two", "new": "2" }, { "old": "one", "new": "1" }]));
+    assert_eq!(code, "old_ambiguous");
+    assert!(
+        message.contains("edit 2 of 2: `old` occurs 2 times, in lines 1 and 3;")
+            && message.ends_with("; nothing was changed"),
+        "{message}"
+    );
+    let (code, message) = refused(json!([{ "old": "one\n two", "new": "1" }]));
+    assert_eq!(code, "old_not_found");
+    assert!(
+        message.contains("has \"two\" in line 2, where `old` has \" two\""),
+        "{message}"
+    );
+    assert_eq!(refused(json!([{ "old": "", "new": "1" }])).0, "old_empty");
+    assert_eq!(refused(json!([])).0, "schema_mismatch");
+    assert_eq!(
+        fs::read_to_string(folder.join("sub/a.txt")).unwrap(),
+        "one\ntwo\none\n"
+    );
+}
+
+#[test]
+fn a_text_is_written_and_edited_in_a_workspace() {
+    let (_guard, home) = scratch();
+    let call = |tool: &str, input: &Value| {
+        let (tool, input) = (format!("{}#{tool}", example("files")), input.to_string());
+        let words = ["call", &tool, &input, "--json", "--workspace=w"];
+        Toolcell::at(&home, &words).run().exits(0).json()
+    };
+    let written = call("write", &json!({ "path": "sub/a.txt", "text": "one" }));
+    assert_eq!(
+        written["workspace"]["files"][0]["change"], "added",
+        "{written:#}"
+    );
+    let edited = call("edit", &edit("one", "two"));
+    let changed = edited["workspace"]["files"].as_array().unwrap();
+    assert_eq!(
+        (changed.len(), &changed[0]["path"], &changed[0]["change"]),
+        (1, &json!("sub/a.txt"), &json!("changed"))
+    );
+    let read = call("read", &json!({ "path": "sub/a.txt" }));
+    assert_eq!(read["content"][0]["text"], "two", "{read:#}");
+}
+
+#[test]
+fn the_readme_of_files_shows_what_it_does_and_what_each_tool_asks_for() {
+    let printed = commands_of("example-tools/files");
+    assert_eq!(printed.len(), 3, "{printed:?}");
+    assert!(printed[1].contains("\"bytes\": 9,"), "{printed:?}");
+    assert!(
+        printed[2].starts_with("edited /workspace/plans/today.md"),
+        "{printed:?}"
+    );
+    let readme = fs::read_to_string(root().join("example-tools/files/README.md")).unwrap();
+    let mut tools = 0;
+    for row in readme.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<String> = row
+            .split('|')
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect();
+        let tool = format!("{}#{}", example("files"), cells[1]);
+        let described = Toolcell::new(["describe", &tool]).run().exits(0).stdout;
+        let line = format!("  asks for: {}\n", cells[4]);
+        assert!(described.contains(&line), "{line} is not in\n{described}");
+        tools += 1;
+    }
+    assert_eq!(tools, 5);
 }

@@ -80,7 +80,7 @@ fn the_name_of_a_tool_stays_when_another_one_is_added() {
     let alone = listed(&["sql"]);
     assert_eq!(alone, ["sql_query", "sql_schema", "read_result"]);
     assert_eq!(
-        listed(&["files", "sql", "jq"])[3..],
+        listed(&["files", "sql", "jq"])[5..],
         ["sql_query", "sql_schema", "jq", "read_result"]
     );
 }

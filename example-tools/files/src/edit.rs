@@ -33,8 +33,8 @@ pub(crate) struct Edit {
 #[data]
 pub(crate) struct Edited {
     path: String,
-    /// The number of places that were replaced.
-    replaced: u64,
+    /// The number of places that each edit replaced.
+    replaced: Vec<u64>,
     /// The size of the file.
     bytes: u64,
 }
@@ -62,8 +62,9 @@ pub(crate) fn edit(input: Edits) -> Result<Output<Edited>, ToolError> {
     let (after, replaced) = apply(path, &before, &input.edits)?;
     store::replace(path, Some(&before), &after)?;
     let bytes = after.len() as u64;
+    let places: u64 = replaced.iter().sum();
     let text = format!(
-        "edited {} (places replaced: {replaced}; {bytes} bytes)",
+        "edited {} (places replaced: {places}; {bytes} bytes)",
         input.path
     );
     Ok(Output::new().text(text).structured(Edited {
@@ -96,8 +97,8 @@ fn makes_sense(input: &Edits) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The text with all edits applied, and the number of places that they replaced.
-fn apply(path: &Path, text: &str, edits: &[Edit]) -> Result<(String, u64), ToolError> {
+/// The text with all edits applied, and the number of places that each replaced.
+fn apply(path: &Path, text: &str, edits: &[Edit]) -> Result<(String, Vec<u64>), ToolError> {
     // Models often lose the `\r` of the lines that they read.
     let is_windows = has_windows_lines(text)
         && !edits
@@ -108,7 +109,7 @@ fn apply(path: &Path, text: &str, edits: &[Edit]) -> Result<(String, u64), ToolE
     } else {
         text.to_owned()
     };
-    let mut replaced = 0;
+    let mut replaced = Vec::new();
     for (number, edit) in (1..).zip(edits) {
         let place = Position {
             path,
@@ -122,7 +123,7 @@ fn apply(path: &Path, text: &str, edits: &[Edit]) -> Result<(String, u64), ToolE
             return Err(too_large(path, "would be"));
         }
         text = text.replace(&edit.old, &edit.new);
-        replaced += count;
+        replaced.push(count);
     }
     if is_windows {
         let ends = text.bytes().filter(|byte| *byte == b'\n').count();

@@ -3,7 +3,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcell_guest::{Output, ToolError, data, tool};
+use toolcell_guest::{ToolError, data, tool};
 
 use crate::store;
 
@@ -34,11 +34,10 @@ pub(crate) struct Written {
     write_effects = ["local_persistent"],
     risk = "medium",
     paths = ["path"],
-    content = ["text"],
     read_only = false,
     destructive
 )]
-pub(crate) fn write(input: Content) -> Result<Output<Written>, ToolError> {
+pub(crate) fn write(input: Content) -> Result<Written, ToolError> {
     let path = Path::new(&input.path);
     if path.file_name().is_none() || input.path.ends_with('/') {
         let message = format!("{:?} names a folder; name a file in it", input.path);
@@ -50,14 +49,11 @@ pub(crate) fn write(input: Content) -> Result<Output<Written>, ToolError> {
         remove_folders(&made);
         return Err(error);
     }
-    let bytes = input.text.len() as u64;
-    let done = if created { "created" } else { "replaced" };
-    let text = format!("{done} {} ({bytes} bytes)", input.path);
-    Ok(Output::new().text(text).structured(Written {
+    Ok(Written {
         path: input.path,
-        bytes,
+        bytes: input.text.len() as u64,
         created,
-    }))
+    })
 }
 
 /// Creates the missing parent folders of `path`. Returns them, the outermost first.
@@ -100,16 +96,9 @@ mod tests {
     use super::*;
     use crate::{Toolkit, folder::Folder};
 
-    fn write(path: &str, text: &str) -> Result<(String, Value), ToolError> {
+    fn write(path: &str, text: &str) -> Result<Value, ToolError> {
         match testing::invoke::<Toolkit>("write", json!({"path": path, "text": text})) {
-            Outcome::Success(output) => Ok((
-                output.content[0]
-                    .get("text")
-                    .and_then(Value::as_str)
-                    .unwrap()
-                    .to_owned(),
-                output.structured.unwrap(),
-            )),
+            Outcome::Success(output) => Ok(output.structured.unwrap()),
             Outcome::Failure(error) => Err(error),
             other => panic!("{other:?}"),
         }
@@ -119,12 +108,14 @@ mod tests {
     fn a_file_is_created_with_its_folders_and_then_replaced() {
         let folder = Folder::new(&[]);
         let path = folder.text("deep/er/a.txt");
-        let (text, value) = write(&path, "zwölf\r\n").unwrap();
-        assert_eq!(text, format!("created {path} (8 bytes)"));
-        assert_eq!(value, json!({"path": path, "bytes": 8, "created": true}));
-        let (text, value) = write(&path, "").unwrap();
-        assert_eq!(text, format!("replaced {path} (0 bytes)"));
-        assert_eq!(value, json!({"path": path, "bytes": 0, "created": false}));
+        assert_eq!(
+            write(&path, "zwölf\r\n"),
+            Ok(json!({"path": path, "bytes": 8, "created": true}))
+        );
+        assert_eq!(
+            write(&path, ""),
+            Ok(json!({"path": path, "bytes": 0, "created": false}))
+        );
         assert_eq!(
             folder.files(),
             [("deep/er/a.txt".to_owned(), String::new())]

@@ -8,6 +8,9 @@ use crate::{
     search::Work,
 };
 
+/// Maximum number of lines of a file: each takes memory beside its text.
+const LINES_MAX: usize = 1 << 22;
+
 /// A file with its hunks applied.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Applied {
@@ -76,6 +79,10 @@ pub(crate) fn apply(
     hunks: &[Hunk],
     work: &mut Work,
 ) -> Result<Applied, ToolError> {
+    if text.bytes().filter(|byte| *byte == b'\n').count() > LINES_MAX {
+        let message = format!("{name} has more than {LINES_MAX} lines; nothing was changed");
+        return Err(ToolError::capability_gap("file_too_large", message));
+    }
     let old = Old::new(text, hunks);
     let mut new = New::default();
     let mut applied = Applied {
@@ -267,6 +274,14 @@ mod tests {
         assert_eq!(windows.text, "a\r\nB\r\nc\r\n");
         let mixed = patched("a\r\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n").unwrap_err();
         assert!(mixed.starts_with("hunk_mismatch"), "{mixed}");
+    }
+
+    #[test]
+    fn a_file_has_a_limited_number_of_lines() {
+        let most = format!("{}a\n", "\n".repeat(LINES_MAX - 1));
+        assert!(patched(&most, "@@\n-a\n+b\n").is_ok());
+        let more = patched(&format!("\n{most}"), "@@\n-a\n+b\n");
+        assert!(more.unwrap_err().starts_with("file_too_large"));
     }
 
     #[test]

@@ -20,6 +20,10 @@ fn edited(text: &str, edits: Value) -> Result<String, String> {
                 (&value["path"], &value["bytes"]),
                 (&json!(path), &json!(after.len()))
             );
+            assert_eq!(
+                value["replaced"].as_array().unwrap().len(),
+                edits.as_array().unwrap().len()
+            );
             Ok(after)
         }
         Outcome::Failure(error) => {
