@@ -81,8 +81,7 @@ class Home(unittest.TestCase):
 
 class Sessions(Home):
     def cell(self, **settings) -> Toolcell:
-        cell = self.enterContext(Toolcell(example("files"), example("patch"), config=False, **settings))
-        return cell
+        return self.enterContext(Toolcell(example("files"), example("patch"), config=False, **settings))
 
     def test_a_result_says_what_the_call_changed(self) -> None:
         cell = self.cell(workspace="changes")
