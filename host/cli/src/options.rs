@@ -76,6 +76,14 @@ impl WorkspaceOptions {
         }))
     }
 
+    /// As [`Self::open`], for a call that another process began: the files of its session are gone.
+    pub(crate) fn open_again(&self, home: &Home) -> Result<Option<CallWorkspace>, Refusal> {
+        if self.workspace.as_deref() == Some("") {
+            return Ok(None);
+        }
+        self.open(home)
+    }
+
     fn on_failure(&self) -> Option<OnFailure> {
         self.workspace_rollback.then_some(OnFailure::RollBack)
     }

@@ -106,7 +106,7 @@ impl ApprovalCommands {
                 component: own.tools.first().map(|tool| Arc::clone(tool.component())),
                 ..CallSpec::from(StoredCallRef::from(kept))
             };
-            let workspace = origin.options.workspace.open(&self.home);
+            let workspace = origin.options.workspace.open_again(&self.home);
             let context = CallContext {
                 cancellation,
                 workspace: workspace.map_err(|refusal| failed(&refusal))?,
