@@ -566,3 +566,40 @@ fn a_change_that_is_killed_leaves_one_of_the_two_states() {
     let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
 }
+
+/// What a call is given is narrowed to the folders that its arguments name.
+#[test]
+fn a_call_within_a_folder_of_the_workspace_is_counted_told_and_rolled_back_too() {
+    let (_guard, home) = scratch();
+    workspace(&home, &["create", "w", "--quota=100"]);
+    let files = super::example("files");
+    let write = |path: &str, bytes: usize, options: &[&str]| {
+        let tool = format!("{files}#write");
+        let input = json!({ "path": path, "text": "x".repeat(bytes) }).to_string();
+        let words = [&["call", &tool, &input, "--json", "--workspace=w"], options].concat();
+        toolcell(&home, &words).json()
+    };
+    let first = write("d/a.txt", 10, &[]);
+    assert_eq!(changes(&first["workspace"]), [("d/a.txt", "added")]);
+    let second = write("d/b.txt", 10, &[]);
+    assert_eq!(changes(&second["workspace"]), [("d/b.txt", "added")]);
+    for options in [&[][..], &["--workspace-rollback"]] {
+        let refused = write("d/large.txt", 5_000, options);
+        assert_eq!(
+            refused["error"]["error_code"], "workspace_full",
+            "{refused:#}"
+        );
+        let shown = workspace(&home, &["show", "w"]);
+        assert!(
+            shown["usage"]["bytes"].as_u64().unwrap() <= 100,
+            "{shown:#}"
+        );
+    }
+    let rolled_back = workspace(&home, &["show", "w"]);
+    let is_draft = |path: &&str| path.contains(".files-");
+    assert_eq!(
+        paths(&rolled_back).into_iter().filter(is_draft).count(),
+        1,
+        "{rolled_back:#}"
+    );
+}

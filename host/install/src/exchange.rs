@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, LOCATION, PROXY_AUTHORIZATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -17,7 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use url::{Position, Url};
+use url::{Host, Position, Url};
+
+use super::proxy::Proxy;
 
 /// Settings may say otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,7 +35,7 @@ const BODY_TIME: Duration = Duration::from_secs(4096);
 /// Minimum, in bytes per second.
 const UPLOAD_SPEED: u64 = 16 << 10;
 /// In bytes.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// It can be sent again.
 #[derive(Clone)]
@@ -59,9 +61,14 @@ impl HttpCall {
         }
     }
 
-    fn request(&self) -> Result<Request<Full<Bytes>>, http::Error> {
+    /// A `proxy` gets the whole URL.
+    fn request(&self, proxy: Option<&Proxy>) -> Result<Request<Full<Bytes>>, http::Error> {
         let url = &self.url;
-        let target = &url[Position::BeforePath..Position::AfterQuery];
+        let begin = match proxy {
+            Some(_) => Position::BeforeScheme,
+            None => Position::BeforePath,
+        };
+        let target = &url[begin..Position::AfterQuery];
         let authority = &url[Position::BeforeHost..Position::AfterPort];
         let body = Full::new(self.body.clone());
         let mut request = Request::builder()
@@ -75,6 +82,8 @@ impl HttpCall {
         let agent = HeaderValue::from_static(agent);
         headers.entry(USER_AGENT).or_insert(agent);
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        let authorization = proxy.and_then(Proxy::authorization).cloned();
+        headers.extend(authorization.map(|value| (PROXY_AUTHORIZATION, value)));
         if self.method != Method::GET && self.method != Method::HEAD {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
         }
@@ -95,12 +104,20 @@ impl ExchangeFailure {
     }
 }
 
+/// Of a name behind a proxy there is none: the proxy looks it up.
 pub async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let port = url.port_or_known_default().unwrap_or(443);
     let host = url.host_str();
     let host =
         host.ok_or_else(|| ExchangeFailure::Unreachable("its URL has no host".to_owned()))?;
-    // That of an address is not looked up.
+    if Proxy::for_url(url)?.is_some() && matches!(url.host(), Some(Host::Domain(_))) {
+        return Ok(Vec::new());
+    }
+    resolve(host, port).await
+}
+
+/// That of an address is not looked up.
+pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ExchangeFailure> {
     let name = host.trim_matches(['[', ']']);
     let found = timeout(CONNECT_TIME, tokio::net::lookup_host((name, port))).await;
     let found = found.map_err(|_| ExchangeFailure::stalled(CONNECT_TIME))?;
@@ -124,22 +141,15 @@ pub async fn send(
     addresses: &[SocketAddr],
     patience: Duration,
 ) -> Result<HttpReply, ExchangeFailure> {
-    let socket = connect(addresses).await?;
+    let proxy = Proxy::for_url(&call.url)?;
+    let is_plain = call.url.scheme() == "http";
     let asking = async {
-        if call.url.scheme() == "http" {
-            return exchange(socket, call).await;
+        match &proxy {
+            Some(proxy) if is_plain => exchange(proxy.connect().await?, call, Some(proxy)).await,
+            Some(proxy) => secured(tls, proxy.tunnel(&call.url).await?, call).await,
+            None if is_plain => exchange(connect(addresses).await?, call, None).await,
+            None => secured(tls, connect(addresses).await?, call).await,
         }
-        let host = call.url.host_str().unwrap_or_default();
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-        let name = name.map_err(|_| {
-            ExchangeFailure::Unreachable("no certificate can be for such a name".to_owned())
-        })?;
-        let stream = tls.connect(name, socket).await;
-        exchange(
-            stream.map_err(|error| ExchangeFailure::Unreachable(format!("TLS failed: {error}")))?,
-            call,
-        )
-        .await
     };
     // The head of the answer has to come in this time, after the body of the request was sent.
     let upload = Duration::from_secs(call.body.len() as u64 / UPLOAD_SPEED);
@@ -149,7 +159,29 @@ pub async fn send(
         .unwrap_or_else(|_| Err(ExchangeFailure::stalled(patience)))
 }
 
-async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, ExchangeFailure> {
+async fn secured<S>(
+    tls: &TlsConnector,
+    stream: S,
+    call: &HttpCall,
+) -> Result<HttpReply, ExchangeFailure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let host = call.url.host_str().unwrap_or_default();
+    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+    let name = name.map_err(|_| {
+        ExchangeFailure::Unreachable("no certificate can be for such a name".to_owned())
+    })?;
+    let stream = tls.connect(name, stream).await;
+    let failed = |error: std::io::Error| {
+        ExchangeFailure::Unreachable(format!(
+            "TLS failed: {error}; SSL_CERT_FILE can name a file with more trusted certificates"
+        ))
+    };
+    exchange(stream.map_err(failed)?, call, None).await
+}
+
+pub(crate) async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, ExchangeFailure> {
     let mut last = ExchangeFailure::Unreachable("it has no address".to_owned());
     for address in addresses.iter().take(ADDRESSES_MAX) {
         match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
@@ -161,7 +193,11 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, ExchangeFailure>
     Err(last)
 }
 
-async fn exchange<S>(stream: S, call: &HttpCall) -> Result<HttpReply, ExchangeFailure>
+async fn exchange<S>(
+    stream: S,
+    call: &HttpCall,
+    proxy: Option<&Proxy>,
+) -> Result<HttpReply, ExchangeFailure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -171,7 +207,7 @@ where
     let unnamed = |error: http::Error| {
         ExchangeFailure::Unreachable(format!("it cannot be asked for such a name: {error}"))
     };
-    let request = call.request().map_err(unnamed)?;
+    let request = call.request(proxy).map_err(unnamed)?;
     let handshake = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))

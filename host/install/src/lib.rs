@@ -19,6 +19,7 @@ pub mod store;
 pub mod check;
 pub mod component;
 pub mod package;
+mod proxy;
 pub mod sbom;
 
 pub mod exchange;

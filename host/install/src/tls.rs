@@ -15,12 +15,18 @@ pub use tokio_rustls::TlsConnector;
 /// In bytes.
 const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
-/// Trusts Mozilla's root certificates, and those in the PEM files `roots`. Fails on a file without certificates.
+/// As OpenSSL and curl have it.
+const ROOTS_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Trusts Mozilla's root certificates, those in the PEM files `roots`, and those in the file of `SSL_CERT_FILE`. Fails on a
+/// file without certificates.
 pub fn client(roots: &[PathBuf]) -> anyhow::Result<TlsConnector> {
+    let named = std::env::var_os(ROOTS_VARIABLE).filter(|file| !file.is_empty());
+    let named = named.map(PathBuf::from);
     let mut trusted = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
-    for file in roots {
+    for file in roots.iter().chain(&named) {
         let read = || format!("cannot read certificates from {}", file.display());
         let before = trusted.len();
         let text = named_file::read(file, ROOTS_BYTES_MAX).with_context(read)?;

@@ -98,9 +98,14 @@ pub(super) async fn begin(
 fn access(permit: &Permit, workspace: &Workspace) -> Option<Access> {
     let capability = permit.capability();
     let tree = workspace.tree();
-    let mount = capability.mounts.iter().find(|mount| mount.host == tree)?;
+    // The arguments may have narrowed it to folders within.
+    let mounts = capability.mounts.iter();
+    let mut within = mounts
+        .filter(|mount| mount.host.starts_with(&tree))
+        .peekable();
+    within.peek()?;
     // A tool that is called may change what its caller only reads.
-    let writes = mount.writable || !capability.tools.is_empty();
+    let writes = within.any(|mount| mount.writable) || !capability.tools.is_empty();
     Some(if writes { Access::Write } else { Access::Read })
 }
 

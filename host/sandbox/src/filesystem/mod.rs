@@ -73,7 +73,8 @@ impl FileRules {
 
     fn is_in_workspace(&self, place: &Path) -> bool {
         let mut places = self.places.iter();
-        places.any(|(host, guest)| guest == WORKSPACE && place.starts_with(host))
+        places
+            .any(|(host, guest)| Path::new(guest).starts_with(WORKSPACE) && place.starts_with(host))
     }
 
     /// A refusal because the host could not determine whether something is denied.
