@@ -318,18 +318,19 @@ fn a_text_is_written_and_edited_in_a_workspace() {
         let words = ["call", &tool, &input, "--json", "--workspace=w"];
         Toolcell::at(&home, &words).run().exits(0).json()
     };
-    let written = call("write", &json!({ "path": "sub/a.txt", "text": "one" }));
+    let written = call("write", &json!({ "path": "a.txt", "text": "one" }));
     assert_eq!(
         written["workspace"]["files"][0]["change"], "added",
         "{written:#}"
     );
-    let edited = call("edit", &edit("one", "two"));
+    let edits = json!({ "path": "a.txt", "edits": [{ "old": "one", "new": "two" }] });
+    let edited = call("edit", &edits);
     let changed = edited["workspace"]["files"].as_array().unwrap();
     assert_eq!(
         (changed.len(), &changed[0]["path"], &changed[0]["change"]),
-        (1, &json!("sub/a.txt"), &json!("changed"))
+        (1, &json!("a.txt"), &json!("changed"))
     );
-    let read = call("read", &json!({ "path": "sub/a.txt" }));
+    let read = call("read", &json!({ "path": "a.txt" }));
     assert_eq!(read["content"][0]["text"], "two", "{read:#}");
 }
 
