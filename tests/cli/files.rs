@@ -316,7 +316,7 @@ fn a_text_is_written_and_edited_in_a_workspace() {
     let call = |tool: &str, input: &Value| {
         let (tool, input) = (format!("{}#{tool}", example("files")), input.to_string());
         let words = ["call", &tool, &input, "--json", "--workspace=w"];
-        Toolcell::at(&home, &words).run().exits(0).json()
+        Toolcell::at(&home, words).run().exits(0).json()
     };
     let written = call("write", &json!({ "path": "a.txt", "text": "one" }));
     assert_eq!(

@@ -182,8 +182,12 @@ impl Visit {
 
     /// Sends `text`. Returns whether the client was still connected.
     pub(crate) fn say(&mut self, text: &str) -> bool {
+        self.say_bytes(text.as_bytes())
+    }
+
+    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) -> bool {
         self.stream
-            .write_all(text.as_bytes())
+            .write_all(bytes)
             .and_then(|()| self.stream.flush())
             .is_ok()
     }
