@@ -149,7 +149,9 @@ function failure(exit: number | null | undefined, stdout: Buffer, stderr: string
     if (isObject(facts)) return ofRecord(facts, text(facts["message"]) ?? "toolcell refused the command");
   }
   const message = stderr.replace(/^error: /, "") || `toolcell has ended with exit code ${exit}`;
-  return new ToolcellError(exit === BAD_REQUEST ? "invalid_arguments" : "execution_failed", "command_failed", message);
+  return exit === BAD_REQUEST
+    ? new ToolcellError("invalid_arguments", "request_refused", message)
+    : new ToolcellError("execution_failed", "command_failed", message);
 }
 
 function json(output: Buffer): Json {

@@ -191,7 +191,7 @@ describe("management", () => {
       await fails("workspace_name_invalid", () => workspace.fork(name));
       await fails("workspace_name_invalid", () => workspace.restore(name));
     }
-    const missing = await fails("command_failed", () => workspace.put("a", { file: join(folder, "no such file") }));
+    const missing = await fails("request_refused", () => workspace.put("a", { file: join(folder, "no such file") }));
     assert.equal(missing.errorClass, "invalid_arguments");
     assert.match(missing.message, /^cannot read .*no such file/);
     for (const content of ["a text", undefined, {}]) await fails("option_invalid", () => workspace.put("a", content));

@@ -221,7 +221,7 @@ class Management(Home):
             self.fails("workspace_name_invalid", Workspace, name)
             self.fails("workspace_name_invalid", workspace.fork, name)
             self.fails("workspace_name_invalid", workspace.restore, name)
-        missing = self.fails("command_failed", workspace.put, "a", self.folder / "no such file")
+        missing = self.fails("request_refused", workspace.put, "a", self.folder / "no such file")
         self.assertEqual(missing.error_class, "invalid_arguments")
         self.assertRegex(missing.message, "^cannot read .*no such file")
         self.fails("option_invalid", workspace.put, "a", "a text")

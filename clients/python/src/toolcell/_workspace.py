@@ -282,7 +282,9 @@ def _outcome(action: _Action[T], code: int, stdout: bytes, stderr: bytes) -> T:
         raise _json(lambda said: of_record(said["error"], message=str(said["error"].get("message"))))(stdout[at:])
     said = stderr.decode("utf-8", "replace").strip()
     message = (said[len("error: ") :] if said.startswith("error: ") else said) or f"toolcell has ended with exit code {code}"
-    raise ToolcellError("invalid_arguments" if code == _BAD_REQUEST else "execution_failed", "command_failed", message)
+    if code == _BAD_REQUEST:
+        raise ToolcellError("invalid_arguments", "request_refused", message)
+    raise ToolcellError("execution_failed", "command_failed", message)
 
 
 def _json(read: Callable[[dict[str, Any]], T]) -> Callable[[bytes], T]:

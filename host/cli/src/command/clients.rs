@@ -31,7 +31,14 @@ impl Client {
     }
 }
 
-const FLAGS: [&str; 2] = ["--no-config", "--no-elicitation"];
+/// Without a value, or with one behind `=` alone.
+const FLAGS: [&str; 5] = [
+    "--no-config",
+    "--no-elicitation",
+    "--toolbox",
+    "--workspace",
+    "--workspace-rollback",
+];
 /// Options whose value is a path, beside the grants.
 const PATHS: [&str; 3] = ["--tls-ca", "--config", "--record-to"];
 const PRINT: &str = "--print-config";
@@ -235,9 +242,9 @@ mod tests {
     fn what_an_option_takes_is_known_for_all_of_them() {
         let command = Mcp::augment_args(Command::new("mcp"));
         let name = |argument: &clap::Arg| argument.get_long().map(|name| format!("--{name}"));
-        let flags = command
-            .get_arguments()
-            .filter(|argument| !argument.get_action().takes_values());
+        let flags = command.get_arguments().filter(|argument| {
+            !argument.get_action().takes_values() || argument.is_require_equals_set()
+        });
         let mut flags: Vec<String> = flags.filter_map(name).collect();
         flags.sort();
         assert_eq!(flags, FLAGS);
