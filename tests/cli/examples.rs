@@ -264,3 +264,44 @@ fn the_readme_of_patch_shows_what_it_does() {
     let printed = commands_of("example-tools/patch");
     assert!(printed.last().unwrap().contains("+good day"), "{printed:?}");
 }
+
+#[test]
+fn the_readmes_of_archive_and_image_show_what_they_do() {
+    for workspace in ["report", "page"] {
+        // Of an earlier run.
+        Toolcell::new(["workspace", "remove", workspace]).run();
+    }
+    let printed = commands_of("example-tools/archive");
+    assert!(printed.last().unwrap().contains("2004"), "{printed:?}");
+    let printed = commands_of("example-tools/image");
+    assert!(printed.last().unwrap().contains("small.jpg"), "{printed:?}");
+}
+
+#[test]
+fn an_archive_with_a_link_is_extracted_nowhere() {
+    let (_guard, home) = scratch();
+    std::os::unix::fs::symlink("/etc/passwd", home.join("link")).unwrap();
+    std::fs::write(home.join("plain"), "text").unwrap();
+    let packed = std::process::Command::new("tar")
+        .current_dir(&home)
+        .args(["-cf", "all.tar", "plain", "link"])
+        .status();
+    assert!(packed.unwrap().success());
+    let tar = home.join("all.tar");
+    let run = |words: &[&str]| Toolcell::at(&home, words).run();
+    run(&["workspace", "put", "w", tar.to_str().unwrap()]).exits(0);
+    let archive = format!("{}#extract", example("archive"));
+    let words = [
+        "call",
+        &archive,
+        "path=all.tar",
+        "to=out",
+        "--workspace=w",
+        "--json",
+    ];
+    let refused = run(&words).json();
+    assert_eq!(refused["error"]["error_code"], "refused_entry");
+    assert_eq!(refused["workspace"]["files"], json!([]), "{refused:#}");
+    let shown = run(&["workspace", "show", "w", "--json"]).json();
+    assert_eq!(shown["files"].as_array().unwrap().len(), 1, "{shown:#}");
+}
