@@ -90,7 +90,7 @@ impl Workspace {
             .and_then(|()| copy_tree(&self.tree(), &draft, &before))
             .and_then(|()| swap::open_dir(&draft));
         let to = prepared.map_err(|error| self.failed(&error))?;
-        match (Unpacking { to, room }).unpack(from) {
+        match (Unpacker { to, room }).unpack(from) {
             Ok(()) => {}
             Err(problem) => {
                 let _ = swap::remove_all(&draft);
@@ -125,12 +125,12 @@ enum Problem {
     Failed(io::Error),
 }
 
-struct Unpacking {
+struct Unpacker {
     to: Dir,
     room: Quota,
 }
 
-impl Unpacking {
+impl Unpacker {
     fn unpack(&mut self, from: &mut dyn Read) -> Result<(), Problem> {
         let unreadable =
             |error: io::Error| Problem::Refused(format!("it is no tar archive: {error}"));

@@ -123,7 +123,7 @@ struct Get {
 }
 
 #[derive(Serialize)]
-struct Listing {
+struct WorkspaceListing {
     #[serde(flatten)]
     info: WorkspaceInfo,
     files: Vec<FileInfo>,
@@ -224,7 +224,7 @@ impl Place {
 
     fn show(&self, name: &WorkspaceName) -> Result<Told, Refusal> {
         let (workspace, lease) = self.open(name, Access::Read)?;
-        let listing = Listing {
+        let listing = WorkspaceListing {
             info: workspace.info(&lease)?,
             files: workspace.files(&lease)?,
             snapshots: workspace.snapshots()?,
