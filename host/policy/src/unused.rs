@@ -12,10 +12,13 @@ pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability
     let world = Some(world).filter(|_| ruling.behavior != Behavior::Deny);
     let folders = [(&grants.write, true), (&grants.read, false)].into_iter();
     let folders = folders.flat_map(|(folders, write)| {
-        let noted = move |grant| (grant, folder(case, write));
-        folders.iter().map(noted)
+        // A tool that asks for a folder of its own may write in its caller's.
+        let drafts = case.declared.profile.wants_drafts();
+        folders.iter().map(move |grant| {
+            let note = folder(case, write).filter(|_| !(grant.is_workspace && drafts));
+            (grant.rule.as_str(), grant.source, note)
+        })
     });
-    let folders = folders.map(|(grant, note)| (grant.rule.as_str(), grant.source, note));
     let variables = grants.variables.iter();
     let variables = variables.map(|grant| {
         let note = variable(case, &grant.name);
