@@ -631,3 +631,25 @@ fn the_program_describes_and_calls_a_command() {
         .json();
     assert_eq!(record["artifact_refs"][0]["name"], "a.csv");
 }
+
+#[test]
+fn a_command_works_in_the_workspace_of_its_caller() {
+    let (_guard, home) = scratch();
+    let call = |module: &[u8], input: Value| {
+        let file = home.join("probe.wasm");
+        fs::write(&file, module).unwrap();
+        let file = file.to_str().unwrap();
+        let words = ["call", file, &input.to_string(), "--workspace=w", "--json"];
+        let ran = Toolcell::at(&home, words).run().exits(0);
+        assert!(!ran.stderr.contains("read only"), "{ran:?}");
+        ran.json()
+    };
+    let made = call(&making("a.csv"), json!({}));
+    assert_eq!(made["workspace"]["files"][0]["path"], "a.csv", "{made:#}");
+    assert_eq!(made["artifact_refs"], json!([]));
+    let read = call(&reading("a.csv"), json!({}));
+    assert!(
+        read["structured_content"].to_string().contains("a,b"),
+        "{read:#}"
+    );
+}
