@@ -174,6 +174,9 @@ fn a_file_arrives_in_parts_in_their_order() {
             .put_part(&lease, (&format!("f{n}"), 2), 0, b"1")
             .unwrap();
     }
+    // One that goes on ends none of the others.
+    let again = workspace.put_part(&lease, ("f39", 2), 0, b"1").unwrap();
+    assert_eq!(again, UploadProgress::Partial(1));
     let begun = fs::read_dir(workspace.folder().join("uploads")).unwrap();
     assert_eq!(begun.count(), 16);
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use cap_std::fs::{Dir, FileType, Metadata, MetadataExt};
+use cap_std::fs::{Dir, Metadata, MetadataExt};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -115,7 +115,7 @@ impl TreeIndex {
             self.usage.bytes = self.usage.bytes.saturating_add(metadata.len());
             Entry::File(file_entry(dir, name, &metadata, known.file(path))?)
         } else {
-            self.note_odd(format!("{path}: {}", kind_in_words(kind)));
+            self.note_odd(format!("{path}: neither a file, a folder nor a link"));
             return Ok(false);
         };
         let is_folder = entry == Entry::Folder;
@@ -190,14 +190,6 @@ fn joined(folder: &str, name: &str) -> String {
         name.to_owned()
     } else {
         format!("{folder}/{name}")
-    }
-}
-
-fn kind_in_words(kind: FileType) -> &'static str {
-    if kind.is_file() {
-        "a file"
-    } else {
-        "neither a file, a folder nor a link"
     }
 }
 

@@ -1,6 +1,6 @@
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
@@ -68,7 +68,7 @@ impl Workspace {
             return Err(self.full());
         }
         let draft = self.upload(&path, total);
-        let written = self.begin_upload().and_then(|()| {
+        let written = self.make_room_for_upload(&draft).and_then(|()| {
             let mut file = private::open_or_create(&draft)?;
             file.seek(SeekFrom::Start(from))?;
             file.write_all(bytes)?;
@@ -84,11 +84,13 @@ impl Workspace {
         Ok(UploadProgress::Complete(info))
     }
 
-    fn begin_upload(&self) -> io::Result<()> {
+    /// Removes what was abandoned, and the oldest uploads if there are too many beside `draft`.
+    fn make_room_for_upload(&self, draft: &Path) -> io::Result<()> {
         let folder = self.folder().join(UPLOADS);
         private::create_dir(&folder)?;
         let mut open: Vec<_> = fs::read_dir(&folder)?
             .flatten()
+            .filter(|entry| entry.path() != draft)
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         open.sort();
