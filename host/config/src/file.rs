@@ -218,7 +218,7 @@ pub struct WorkspaceSection {
     pub quota: Option<ConfigText>,
     /// Number of files, folders and links of a new workspace.
     pub max_files: Option<u64>,
-    /// A new workspace that is not used for so long is removed, such as `1440m`. The workspace of a session is removed after a day.
+    /// A new workspace that is unused for so long is removed, such as `1440m`. For a session it is a day.
     pub ttl: Option<ConfigText>,
     /// If a call does not succeed, the files are put back as they were.
     pub rollback: Option<bool>,
