@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use toolcell::Home;
 use toolcell_spec::digest;
 
 use crate::support::{Toolcell, scratch};
@@ -268,8 +269,9 @@ fn the_readme_of_patch_shows_what_it_does() {
 #[test]
 fn the_readmes_of_archive_and_image_show_what_they_do() {
     for workspace in ["report", "page"] {
-        // Of an earlier run.
-        Toolcell::new(["workspace", "remove", workspace]).run();
+        // Of an earlier run, which had the same home.
+        let home = Home::find().unwrap();
+        Toolcell::at(home.folder(), ["workspace", "remove", workspace]).run();
     }
     let printed = commands_of("example-tools/archive");
     assert!(printed.last().unwrap().contains("2004"), "{printed:?}");

@@ -48,6 +48,49 @@ fn a_tool_that_needs_a_grant_is_refused_without_it_and_works_with_it() {
     assert!(found.stdout.contains("src/a.rs"), "{}", found.stdout);
 }
 
+#[test]
+fn a_folder_keeps_the_name_under_which_its_user_knows_it() {
+    let (_guard, folder) = scratch();
+    let real = folder.join("real");
+    file(&real, "src/a.rs");
+    let link = folder.join("link");
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    let read = |named: &Path, grant: &str| {
+        let path = format!("path={}", named.join("src/a.rs").display());
+        Toolcell::new(["call", &format!("{}#read", example("files")), &path, grant])
+            .dir(&link)
+            .env("PWD", &link.display().to_string())
+            .run()
+    };
+    for known in [&real, &link] {
+        let whole = format!("--allow-read={}", link.display());
+        for grant in ["--allow-read=.", "--allow-read=./src/", &whole] {
+            assert_eq!(read(known, grant).exits(0).stdout, "src/a.rs\n", "{grant}");
+        }
+    }
+    // No link that nobody named leads anywhere.
+    let whole = format!("--allow-read={}", real.display());
+    std::os::unix::fs::symlink("real", folder.join("other")).unwrap();
+    read(&folder.join("other"), &whole).exits(3);
+    read(&folder.join("other"), "--allow-read=.").exits(3);
+    // What is given that name is there, and not what a link leads to.
+    file(&folder, "beside/src/a.rs");
+    let mapped = format!(
+        "--allow-read={}={}",
+        folder.join("beside").display(),
+        link.display()
+    );
+    let path = format!("path={}", link.join("src/a.rs").display());
+    let words = [
+        "call",
+        &format!("{}#read", example("files")),
+        &path,
+        &mapped,
+    ];
+    let both = Toolcell::new([&words[..], &[&format!("--allow-read={}", link.display())]].concat());
+    assert_eq!(both.run().exits(0).stdout, "beside/src/a.rs\n");
+}
+
 fn needed(access_kind: &str, subject: Value, next_action: &str) -> Value {
     json!({ "access_kind": access_kind, "subject": subject, "next_action": next_action })
 }

@@ -67,6 +67,14 @@ impl Capability {
                 capability.mount(&grant.host, &grant.guest, writable, closed);
             }
         }
+        // Last, so that no folder loses its own path to the alias of another.
+        for (_, folders, writable) in folders.into_iter().filter(|(applies, ..)| *applies) {
+            for grant in folders {
+                if let Some(alias) = &grant.alias {
+                    capability.mount(&grant.host, alias, writable, closed);
+                }
+            }
+        }
         // A tool that asks for a folder of its own gets the caller's, where there is one.
         let workspace = grants.write.iter().find(|grant| grant.is_workspace);
         if let Some(grant) = workspace.filter(|_| profile.wants_drafts() && !writes) {
@@ -120,7 +128,7 @@ impl Capability {
         let is_only = |only: &&str| {
             grants
                 .folders()
-                .all(|grant| below(&grant.guest, only).is_some())
+                .all(|grant| grant.paths().any(|path| below(path, only).is_some()))
         };
         self.only = self.only_folder().filter(is_only).map(str::to_owned);
         self.from = inside.clone().or_else(|| cwd?.to_str().map(str::to_owned));
@@ -132,10 +140,9 @@ impl Capability {
             .mounts
             .iter()
             .min_by_key(|mount| Path::new(&mount.guest).components().count())?;
-        let is_only = self
-            .mounts
-            .iter()
-            .all(|mount| below(&mount.guest, &outer.guest).is_some());
+        let is_only = self.mounts.iter().all(|mount| {
+            below(&mount.guest, &outer.guest).is_some() || mount.host.starts_with(&outer.host)
+        });
         is_only.then_some(outer.guest.as_str())
     }
 

@@ -7,7 +7,7 @@ use toolcell_system::pseudo_files;
 use toolcell_system::resolved_path::ResolvedPath;
 
 use super::network::NetworkRule;
-use super::place::{resolve, rooted};
+use super::place::{named, resolve, rooted};
 use super::{Denial, NetworkGrants, PathPattern, Provenance, SecretGrant, ToolGrant};
 
 /// Guest path of the caller's workspace.
@@ -21,11 +21,22 @@ pub struct FolderGrant {
     pub links: Vec<PathBuf>,
     /// The host path unless mapped.
     pub guest: String,
+    /// The folder's path as the caller knows it, where links lead from it to `host`, and nothing is mapped.
+    pub alias: Option<String>,
     /// As written, for the record: `--allow-read=src`.
     pub rule: String,
     pub source: RuleSource,
     /// `true` for a folder that toolcell keeps for the caller, in its own state.
     pub is_workspace: bool,
+}
+
+impl FolderGrant {
+    /// Its paths inside the tool.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        [self.guest.as_str()]
+            .into_iter()
+            .chain(self.alias.as_deref())
+    }
 }
 
 /// A path that is closed whatever is granted, as is each symbolic link on the way.
@@ -337,6 +348,7 @@ impl Grants {
             host: tree.to_owned(),
             links: Vec::new(),
             guest: WORKSPACE.to_owned(),
+            alias: None,
             rule: format!("--workspace={name}"),
             source: RuleSource::CliArg,
             is_workspace: true,
@@ -458,6 +470,10 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         );
     }
     said.own_link(&links, &canonical)?;
+    let alias = match guest {
+        None => named(host, said.base())?.filter(|alias| Path::new(alias) != canonical),
+        Some(_) => None,
+    };
     let guest = match guest {
         Some(guest) if guest.starts_with('/') && !guest.split('/').any(|part| part == "..") => {
             guest.to_owned()
@@ -474,6 +490,7 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         host: canonical,
         links,
         guest,
+        alias,
         rule: word.words(spec, said),
         source: said.source,
         is_workspace: false,

@@ -115,11 +115,11 @@ pub(super) fn closed_grant(call: &RuleCall<'_>, path: &NamedPath) -> Option<Ruli
     if path.mount.is_some() {
         return None;
     }
-    let grants = call
-        .case
-        .grants
-        .folders()
-        .filter(|grant| below(&path.guest, &grant.guest).is_some());
+    let grants = call.case.grants.folders().filter(|grant| {
+        grant
+            .paths()
+            .any(|folder| below(&path.guest, folder).is_some())
+    });
     let (grant, closing) = grants
         .filter_map(|grant| Some((grant, closing(call, &grant.host, |read| read)?)))
         .next()?;
