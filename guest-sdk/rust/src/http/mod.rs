@@ -12,7 +12,7 @@
 //! A redirect is a response like any other: to follow it, send another request. The host writes `Host`,
 //! `Content-Length` and the headers that frame a message, and a tool sends no credentials of its own.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use crate::ToolError;
 
@@ -33,6 +33,8 @@ pub struct Request {
     pub url: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Option<Vec<u8>>,
+    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code))]
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// A `GET` of an absolute `http` or `https` URL.
@@ -47,6 +49,7 @@ pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
         url: url.into(),
         headers: Vec::new(),
         body: None,
+        timeout: None,
     }
 }
 
@@ -62,6 +65,14 @@ impl Request {
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Some(body.into());
+        self
+    }
+
+    /// Sets how long to wait for the connection, for the head of the response, and between two pieces of its body, each.
+    /// The host's own limits are the longest times possible.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
@@ -87,6 +98,13 @@ impl Response {
             .iter()
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.as_str())
+    }
+
+    /// All headers whose values are UTF-8, in the order of the response.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Returns the next piece of the body; `None` at its end.

@@ -1,11 +1,13 @@
 //! Requests over `wasi:http`. Only in WebAssembly.
 
+use std::time::Duration;
+
 use wasip2::{
     http::{
         outgoing_handler,
         types::{
-            ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, Scheme,
-            http_error_code,
+            ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, RequestOptions,
+            Scheme, http_error_code,
         },
     },
     io::streams::{InputStream, StreamError},
@@ -30,7 +32,8 @@ pub(crate) fn send(request: Request) -> Result<Response, Error> {
         Some(_) => Some(outgoing.body().map_err(|()| invalid("its body"))?),
         None => None,
     };
-    let answer = outgoing_handler::handle(outgoing, None).map_err(error)?;
+    let options = request.timeout.map(options);
+    let answer = outgoing_handler::handle(outgoing, options).map_err(error)?;
     if let (Some(body), Some(bytes)) = (body, &request.body) {
         // A server may respond before it has read everything, so a failed upload is not an error.
         let _ = upload(&body, bytes);
@@ -104,6 +107,16 @@ fn outgoing(request: &Request) -> Result<OutgoingRequest, Error> {
         .set_method(&method(&request.method))
         .map_err(|()| invalid("its method"))?;
     Ok(outgoing)
+}
+
+fn options(timeout: Duration) -> RequestOptions {
+    let nanoseconds = u64::try_from(timeout.as_nanos()).ok();
+    let options = RequestOptions::new();
+    // A host without a kind of timeout keeps its own.
+    let _ = options.set_connect_timeout(nanoseconds);
+    let _ = options.set_first_byte_timeout(nanoseconds);
+    let _ = options.set_between_bytes_timeout(nanoseconds);
+    options
 }
 
 fn upload(body: &OutgoingBody, bytes: &[u8]) -> Result<(), StreamError> {
