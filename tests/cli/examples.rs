@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_spec::digest;
 
-use crate::support::{Toolcell, scratch};
+use crate::support::{Server, Toolcell, scratch};
 
 use super::example;
 use super::readme::commands_of;
@@ -267,16 +267,79 @@ fn the_readme_of_patch_shows_what_it_does() {
 }
 
 #[test]
-fn the_readmes_of_archive_and_image_show_what_they_do() {
+fn the_readmes_of_tools_for_files_show_what_they_do() {
     for workspace in ["report", "page"] {
         // Of an earlier run, which had the same home.
         let home = Home::find().unwrap();
         Toolcell::at(home.folder(), ["workspace", "remove", workspace]).run();
     }
-    let printed = commands_of("example-tools/archive");
-    assert!(printed.last().unwrap().contains("2004"), "{printed:?}");
-    let printed = commands_of("example-tools/image");
-    assert!(printed.last().unwrap().contains("small.jpg"), "{printed:?}");
+    for (tool, end) in [
+        ("archive", "2004"),
+        ("image", "small.jpg"),
+        ("chart", "pie chart of 2 rows"),
+        ("pdf", "page 2 of 3"),
+    ] {
+        let printed = commands_of(&format!("example-tools/{tool}"));
+        assert!(printed.last().unwrap().contains(end), "{printed:?}");
+    }
+}
+
+#[test]
+fn http_sends_what_it_is_given_and_no_secret_that_is_not_for_the_origin() {
+    let (_guard, home) = scratch();
+    let server = Server::saying(
+        "HTTP/1.1 201 Created\r\nx-a: b\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok",
+    );
+    let http = |tool: &str, input: Value, options: &[&str]| {
+        let tool = format!("{}#{tool}", example("http"));
+        let net = format!("--allow-net={}", server.url(""));
+        let input = input.to_string();
+        let words = [&["call", &tool, &input, "--json", &net], options].concat();
+        Toolcell::at(&home, words).dir(&home).run()
+    };
+    let sent = json!({ "url": server.url("/a"), "method": "PUT", "json": { "a": 1 }, "timeout_ms": 9_000 });
+    let done = http("send", sent, &[]).exits(0).json();
+    let answer = &done["structured_content"];
+    assert_eq!(
+        (&answer["status"], &answer["body"]),
+        (&json!(201), &json!("ok")),
+        "{done:#}"
+    );
+    let heads = server.heads();
+    assert!(
+        heads[0].starts_with("PUT /a ") && heads[0].contains("application/json"),
+        "{heads:?}"
+    );
+    // Reading alone changes nothing elsewhere, and a caller cannot make it.
+    let changing = json!({ "url": server.url("/a"), "method": "DELETE" });
+    http("get", changing, &[]).exits(2);
+
+    let put = Toolcell::at(&home, ["secrets", "set", "HTTP_TOKEN"]).stdin("tok-9f2");
+    put.run().exits(0);
+    let read =
+        |tool: &str, options: &[&str]| http(tool, json!({ "url": server.url("/b") }), options);
+    let secret = format!("--allow-secret=HTTP_TOKEN@{}", server.url(""));
+    let secret = secret.trim_end_matches('/');
+    let done = read("get_authorized", &[secret]).exits(0);
+    assert!(!done.stdout.contains("tok-9f2") && !done.stderr.contains("tok-9f2"));
+    read("get_authorized", &[]).exits(3);
+    read("get", &[]).exits(0);
+    let with_token: Vec<bool> = server.heads()[1..]
+        .iter()
+        .map(|head| {
+            head.to_lowercase()
+                .contains("authorization: bearer tok-9f2")
+        })
+        .collect();
+    assert_eq!(with_token, [true, false]);
+
+    let save = json!({ "url": server.url("/c"), "save_to": "page.txt" });
+    http("download", save.clone(), &[]).exits(3);
+    let saved = http("download", save, &["--workspace=w"]).exits(0).json();
+    assert_eq!(
+        saved["workspace"]["files"][0]["path"], "page.txt",
+        "{saved:#}"
+    );
 }
 
 #[test]

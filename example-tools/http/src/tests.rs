@@ -10,8 +10,16 @@ use crate::Toolkit;
 
 type Seen = Rc<RefCell<Vec<http::Request>>>;
 
-/// Serves `https://ex.test/`: each path has a status, headers and a body. Returns the requests.
-fn serving(pages: &'static [(&str, u16, &[(&str, &str)], &[u8])]) -> Seen {
+/// A path, and the status, the headers and the body of its response.
+type Page = (
+    &'static str,
+    u16,
+    &'static [(&'static str, &'static str)],
+    &'static [u8],
+);
+
+/// Serves `https://ex.test/`. Returns the requests.
+fn serving(pages: &'static [Page]) -> Seen {
     testing::reset();
     let seen = Seen::default();
     let requests = Rc::clone(&seen);

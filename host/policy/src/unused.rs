@@ -12,10 +12,11 @@ pub(super) fn notes(case: &DecisionCase<'_>, ruling: &Ruling, world: &Capability
     let world = Some(world).filter(|_| ruling.behavior != Behavior::Deny);
     let folders = [(&grants.write, true), (&grants.read, false)].into_iter();
     let folders = folders.flat_map(|(folders, write)| {
-        // A tool that asks for a folder of its own may write in its caller's.
-        let drafts = case.declared.profile.wants_drafts();
+        // A workspace is the same for all tools, and each does there what it declares.
+        let profile = case.declared.profile;
+        let opens = profile.wants(&AccessKind::FileRead) || profile.wants_drafts();
         folders.iter().map(move |grant| {
-            let note = folder(case, write).filter(|_| !(grant.is_workspace && drafts));
+            let note = folder(case, write).filter(|_| !(grant.is_workspace && opens));
             (grant.rule.as_str(), grant.source, note)
         })
     });
