@@ -301,7 +301,7 @@ fn http_sends_what_it_is_given_and_no_secret_that_is_not_for_the_origin() {
     let done = http("send", sent, &[]).exits(0).json();
     let answer = &done["structured_content"];
     assert_eq!(
-        (&answer["status"], &answer["body"]),
+        (&answer["status"], &answer["text"]),
         (&json!(201), &json!("ok")),
         "{done:#}"
     );
@@ -314,21 +314,21 @@ fn http_sends_what_it_is_given_and_no_secret_that_is_not_for_the_origin() {
     let changing = json!({ "url": server.url("/a"), "method": "DELETE" });
     http("get", changing, &[]).exits(2);
 
-    let put = Toolcell::at(&home, ["secrets", "set", "HTTP_TOKEN"]).stdin("tok-9f2");
+    let put = Toolcell::at(&home, ["secrets", "set", "HTTP_TOKEN"]).stdin("token-9f2c41");
     put.run().exits(0);
     let read =
         |tool: &str, options: &[&str]| http(tool, json!({ "url": server.url("/b") }), options);
     let secret = format!("--allow-secret=HTTP_TOKEN@{}", server.url(""));
     let secret = secret.trim_end_matches('/');
     let done = read("get_authorized", &[secret]).exits(0);
-    assert!(!done.stdout.contains("tok-9f2") && !done.stderr.contains("tok-9f2"));
+    assert!(!done.stdout.contains("token-9f2c41") && !done.stderr.contains("token-9f2c41"));
     read("get_authorized", &[]).exits(3);
     read("get", &[]).exits(0);
     let with_token: Vec<bool> = server.heads()[1..]
         .iter()
         .map(|head| {
             head.to_lowercase()
-                .contains("authorization: bearer tok-9f2")
+                .contains("authorization: bearer token-9f2c41")
         })
         .collect();
     assert_eq!(with_token, [true, false]);
