@@ -14,25 +14,27 @@ const WORKSPACE: &str = "- files that stay from call to call: in /workspace, whe
 pub(super) fn instructions(offering: &ServerTools) -> String {
     let grants = &*offering.tools.grants;
     let folders = |folders: &[FolderGrant]| listed(folders.iter().map(|grant| grant.guest.clone()));
-    let mut lines = vec![
-        "The tools run in a sandbox. A call gets what its tool declares, of this:".to_owned(),
-        match (grants.read.as_slice(), grants.write.as_slice()) {
-            ([], []) => "- files: none".to_owned(),
-            (read, []) => format!(
-                "- files: may be read in {}; writing is not allowed",
-                folders(read)
-            ),
-            ([], write) => format!("- files: may be read and written in {}", folders(write)),
-            (read, write) => {
-                format!(
-                    "- files: may be read in {}; read and written in {}",
-                    folders(read),
-                    folders(write)
-                )
-            }
-        },
-    ];
-    if offering.workspaces.is_some() {
+    let has_workspace = offering.workspaces.is_some();
+    let mut lines =
+        vec!["The tools run in a sandbox. A call gets what its tool declares, of this:".to_owned()];
+    lines.extend(match (grants.read.as_slice(), grants.write.as_slice()) {
+        ([], []) if has_workspace => None,
+        ([], []) => Some("- files: none".to_owned()),
+        (read, []) => Some(format!(
+            "- files: may be read in {}; writing is not allowed",
+            folders(read)
+        )),
+        ([], write) => Some(format!(
+            "- files: may be read and written in {}",
+            folders(write)
+        )),
+        (read, write) => Some(format!(
+            "- files: may be read in {}; read and written in {}",
+            folders(read),
+            folders(write)
+        )),
+    });
+    if has_workspace {
         lines.push(WORKSPACE.to_owned());
     } else {
         lines.extend(start(grants));
