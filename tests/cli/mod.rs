@@ -69,6 +69,7 @@ mod schema;
 mod screen;
 mod search;
 mod secrets;
+mod shell_tool;
 mod short_toolkits;
 mod signatures;
 mod sql_tool;
