@@ -76,7 +76,7 @@ split -l 10 log.txt part_ && wc -l part_* && cat part_* | cmp - log.txt && echo 
 column -t -s, a.csv; paste -d: a.csv b.csv | head -2
 nonesuch; echo $?; cat missing; echo $?; cd nowhere; echo $?
 (cd src && pwd | grep -o 'src$'); pushd src > /dev/null; popd > /dev/null; basename "$PWD" | wc -l
-sleep 0.1 & wait; echo done; for i in 1 2 3; do (sleep 0.0$i; echo $i) & done; wait
+sleep 0.1 & wait; echo done; (sleep 1; echo last) & echo first; wait
 sed ':a;N;$!ba;s/\n/ /g' log.txt | wc -w; seq 3000 | sed ':a;N;$!ba;s/\n/,/g' | wc -c
 read -r first rest <<< "one two three"; echo "$rest"; mapfile -t lines < b.csv; echo "${#lines[@]} ${lines[1]}"
 echo "$RANDOM" | grep -cE '^[0-9]+$'; echo "${UNSET:-default}" "${UNSET+set}"; echo "$0 $#"; set -- p q; echo "$2 $*"

@@ -33,9 +33,9 @@ struct Script {
 struct Ran {
     /// 0 for success. Any other value is the script's own, as in bash.
     exit_code: i32,
-    /// At most 100 KB. The rest is in the artifact `stdout.txt`.
+    /// The first 16 KB. The text of the answer has 100 KB, and the artifact `stdout.txt` all of a longer stream.
     stdout: String,
-    /// At most 100 KB. The rest is in the artifact `stderr.txt`.
+    /// The first 16 KB, like `stdout`.
     stderr: String,
     /// The bytes that the script wrote to standard output, if `stdout` has fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

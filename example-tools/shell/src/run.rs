@@ -17,6 +17,10 @@ use crate::{
 /// How much of the output an error shows, in bytes.
 const TAIL_BYTES: usize = 1_000;
 
+/// Maximum size of a stream in the structured answer, in bytes: the host keeps a larger answer by reference, and a caller
+/// would see no exit code.
+pub(crate) const STRUCTURED_BYTES_MAX: usize = 16_000;
+
 type Shared = Arc<Mutex<Streams>>;
 
 pub(crate) fn run(input: &Script) -> Result<Output<Ran>, ToolError> {
@@ -126,17 +130,25 @@ fn answer(exit_code: i32, streams: Streams) -> Result<Output<Ran>, ToolError> {
                 .block(artifact.clone());
         }
     }
-    let longer = |ended: &Ended| (ended.bytes != ended.text.len() as u64).then_some(ended.bytes);
-    let (stdout_bytes, stderr_bytes) = (longer(&stdout), longer(&stderr));
+    let (stdout, stdout_bytes) = short(stdout);
+    let (stderr, stderr_bytes) = short(stderr);
     Ok(output
         .ui_summary(format!("exit code {exit_code}"))
         .structured(Ran {
             exit_code,
-            stdout: stdout.text,
-            stderr: stderr.text,
+            stdout,
+            stderr,
             stdout_bytes,
             stderr_bytes,
         }))
+}
+
+/// The beginning of a stream, and the length of the stream if that is more.
+fn short(ended: Ended) -> (String, Option<u64>) {
+    let mut text = ended.text;
+    text.truncate(text.floor_char_boundary(STRUCTURED_BYTES_MAX));
+    let longer = (ended.bytes != text.len() as u64).then_some(ended.bytes);
+    (text, longer)
 }
 
 /// The error for a script that did not come to its end. `tail`: the end of its output.

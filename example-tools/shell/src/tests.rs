@@ -14,7 +14,7 @@ use toolcell_guest::{
     tools::Answer,
 };
 
-use crate::{Toolkit, stream::INLINE_BYTES_MAX};
+use crate::{Toolkit, run::STRUCTURED_BYTES_MAX};
 
 struct Folder(PathBuf);
 
@@ -165,7 +165,7 @@ fn limits_of_the_interpreter_are_out_of_the_way() {
 fn a_long_stream_is_cut_and_kept_as_an_artifact() {
     let _folder = Folder::new();
     let ran = call(json!({ "script": "seq 1 50000; echo é >&2" })).unwrap();
-    assert_eq!(ran["stdout"].as_str().unwrap().len(), INLINE_BYTES_MAX);
+    assert_eq!(ran["stdout"].as_str().unwrap().len(), STRUCTURED_BYTES_MAX);
     let artifacts = testing::artifacts();
     assert_eq!(
         (artifacts.len(), artifacts[0].name.as_str()),
