@@ -138,7 +138,10 @@ impl Builtin for Command {
 }
 
 fn line(tool: &str, error: &ToolError) -> String {
-    format!("{tool}: {} ({})\n", error.message, error.code)
+    // The host's own messages name the tool already.
+    let message = error.message.strip_prefix(tool).unwrap_or(&error.message);
+    let message = message.strip_prefix(": ").unwrap_or(message);
+    format!("{tool}: {message} ({})\n", error.code)
 }
 
 fn shown(tool: &str, answer: &Answer, as_json: bool) -> ExecResult {
