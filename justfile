@@ -15,6 +15,7 @@ nightly:
 lint:
     cargo fmt --all
     cargo fmt --all --manifest-path example-tools/Cargo.toml
+    cargo fmt --manifest-path example-tools/shell/Cargo.toml
     cargo fmt --all --manifest-path tests/guests/Cargo.toml
     cargo fmt --manifest-path tests/guests/act/Cargo.toml
     cargo fmt --manifest-path benches/peers/toolcell/Cargo.toml
@@ -27,6 +28,7 @@ lint:
 test *ARGS:
     cargo test {{ARGS}}
     cargo test --manifest-path example-tools/Cargo.toml
+    cargo test --manifest-path example-tools/shell/Cargo.toml
 
 # The integration tests whose path contains NAME, such as sandbox::limits
 test-one NAME:

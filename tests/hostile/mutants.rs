@@ -731,6 +731,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
         &["cli::signatures::a_keyless_signature"],
     ),
     (
+        "package_hashes",
+        &[],
+        &["cli::install::packages::a_file_of_a_package"],
+    ),
+    (
         "fetched_digests",
         &[],
         &["cli::install::locks::locked_bytes_that_changed"],

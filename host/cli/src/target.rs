@@ -232,7 +232,17 @@ impl Target {
         };
         match (&self.name, loaded.tools.as_slice()) {
             (None, [tool]) => Ok(Arc::clone(tool)),
-            (None, _) => Err(refuse(&format!("{} has several tools", self.typed))),
+            (None, tools) => {
+                // Of `shell` and `shell_online`, the one that is called as the component is meant.
+                let mut own = tools.iter().filter(|tool| {
+                    let declared = tool.declaration();
+                    declared.name == declared.namespace
+                });
+                match (own.next(), own.next()) {
+                    (Some(tool), None) => Ok(Arc::clone(tool)),
+                    _ => Err(refuse(&format!("{} has several tools", self.typed))),
+                }
+            }
             (Some(name), tools) => pick(tools, name)?
                 .ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.shown()))),
         }

@@ -19,6 +19,7 @@ pub mod store;
 pub mod check;
 pub mod component;
 pub mod package;
+pub mod package_index;
 mod proxy;
 pub mod sbom;
 

@@ -8,6 +8,7 @@ use toolcell_system::component_size::component_bytes_max;
 
 use crate::digest::Digest;
 use crate::local::LocalSource;
+use crate::package_index;
 use crate::reference::ComponentReference;
 use crate::registry::Registries;
 use crate::signature::SignatureVerifier;
@@ -37,6 +38,9 @@ impl ComponentSources {
         }
         match reference {
             ComponentReference::Registry(_) => self.registry.resolve(reference).await,
+            ComponentReference::Package(package) => {
+                package_index::resolve(&self.web, package).await
+            }
             // A URL says nothing of its bytes.
             ComponentReference::Url(_) => Ok(ResolvedReference::new(reference.clone())),
             ComponentReference::Path(path) => self.local.resolve(path),
@@ -51,6 +55,13 @@ impl ComponentSources {
     ) -> Result<(), Refusal> {
         match &resolved.reference {
             ComponentReference::Registry(_) => self.registry.fetch(resolved, sink).await,
+            ComponentReference::Package(package) => {
+                let archive = resolved.archive.as_ref();
+                let archive = archive.ok_or_else(|| {
+                    Refusal::host_fault(format!("{package} was not resolved before"))
+                })?;
+                package_index::fetch(&self.web, package, archive, sink).await
+            }
             ComponentReference::Url(url) => self.web.fetch(url, sink).await,
             ComponentReference::Path(path) => self.local.fetch(path, sink),
         }
@@ -64,7 +75,7 @@ impl ComponentSources {
     ) -> Result<Vec<Referrer>, Refusal> {
         match (&resolved.reference, kind) {
             (ComponentReference::Registry(_), _) => self.registry.referrers(resolved, kind).await,
-            (_, ReferrerKind::Sbom) => Ok(Vec::new()),
+            (_, ReferrerKind::Sbom) | (ComponentReference::Package(_), _) => Ok(Vec::new()),
             (ComponentReference::Url(url), _) => self.web.signatures(url).await,
             (ComponentReference::Path(path), _) => self.local.signatures(path),
         }

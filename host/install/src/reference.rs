@@ -1,4 +1,4 @@
-//! A reference to a tool to install: a registry reference, a URL, a file or a folder.
+//! A reference to a tool to install: a registry reference, a file in a package of PyPI or npm, a URL, a file or a folder.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,6 +11,7 @@ use toolcell_spec::{ErrorCode, Refusal};
 use url::{Host, Position, Url};
 
 use crate::digest::Digest;
+use crate::package_index::{PackageIndex, PackageReference};
 
 /// In bytes.
 const LENGTH_MAX: usize = 2048;
@@ -29,6 +30,7 @@ const LENGTH_MAX: usize = 2048;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, SerializeDisplay)]
 pub enum ComponentReference {
     Registry(RegistryReference),
+    Package(PackageReference),
     /// `https`, or `http` on this machine.
     Url(Url),
     /// A component file, or a source folder that was built; absolute.
@@ -139,7 +141,7 @@ impl fmt::Display for RegistryReference {
 }
 
 impl ComponentReference {
-    /// Relative paths begin in `folder`. Fails on a text that is none of the four kinds, or could be two of them.
+    /// Relative paths begin in `folder`. Fails on a text that is none of these kinds, or could be two of them.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Refusal> {
         let refused = |why: String| refusal(text, &why);
         if text.is_empty() || text.len() > LENGTH_MAX || text.chars().any(char::is_control) {
@@ -150,6 +152,11 @@ impl ComponentReference {
         if let Some(registry) = text.strip_prefix("oci://") {
             return RegistryReference::parse(registry)
                 .map(Self::Registry)
+                .map_err(refused);
+        }
+        if let Some((index, rest)) = PackageIndex::of(text) {
+            return PackageReference::parse(index, rest)
+                .map(Self::Package)
                 .map_err(refused);
         }
         if text.contains("://") {
@@ -194,6 +201,12 @@ impl ComponentReference {
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
+            Self::Package(package) => package
+                .file
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             Self::Url(url) => url.path().rsplit('/').next().unwrap_or_default().to_owned(),
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
         };
@@ -206,6 +219,7 @@ impl fmt::Display for ComponentReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Registry(registry) => write!(f, "oci://{registry}"),
+            Self::Package(package) => package.fmt(f),
             Self::Url(url) => f.write_str(url.as_str()),
             Self::Path(path) => write!(f, "{}", path.display()),
         }
@@ -221,7 +235,7 @@ impl<'de> Deserialize<'de> for ComponentReference {
 
 /// `https`, or `http` to this machine; no user, no query, no fragment. A query is often a token, and a lock, which has
 /// the reference, is committed.
-fn parse_url(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("it is not a URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return Err("a URL has no user, no password and no fragment here".to_owned());
@@ -332,8 +346,8 @@ fn refusal(text: &str, why: &str) -> Refusal {
     let shown: String = without_secrets(text).chars().take(200).collect();
     let shown = visible(&shown, Whitespace::WrittenOut);
     let message = format!(
-        "`{shown}` cannot be installed: {why}. A reference is `host/repository:tag` of a registry, a URL, a file or a \
-         folder"
+        "`{shown}` cannot be installed: {why}. A reference is `host/repository:tag` of a registry, a URL, a file, a \
+         folder, or a file in a package: `pypi:NAME#FILE`, `npm:NAME#FILE`"
     );
     Refusal::new(ErrorCode::BadReference, message)
 }

@@ -8,6 +8,7 @@ use toolcell_spec::{ErrorClass, ErrorCode, Refusal};
 use toolcell_system::component_size::{component_bytes_max, larger_than_allowed};
 
 use crate::digest::{Digest, DigestHasher};
+use crate::package_index::PackageArchive;
 use crate::reference::ComponentReference;
 
 pub const REFERRERS_MAX: usize = 32;
@@ -25,6 +26,8 @@ pub struct ResolvedReference {
     pub size: Option<u64>,
     /// The publisher's, untrusted.
     pub annotations: BTreeMap<String, String>,
+    /// Of a package, and holds the component.
+    pub archive: Option<PackageArchive>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ impl ResolvedReference {
             component: None,
             size: None,
             annotations: BTreeMap::new(),
+            archive: None,
         }
     }
 
@@ -163,11 +167,8 @@ mod tests {
             let reference = ComponentReference::parse("./a.wasm", "/".as_ref()).unwrap();
             let annotations = BTreeMap::from([(VERSION_ANNOTATION.to_owned(), version.to_owned())]);
             let resolved = ResolvedReference {
-                reference,
-                manifest: None,
-                component: None,
-                size: None,
                 annotations,
+                ..ResolvedReference::new(reference)
             };
             resolved.version().map(str::to_owned)
         };

@@ -195,6 +195,7 @@ fn names(reference: &ComponentReference) -> Vec<String> {
         ComponentReference::Registry(registry) => {
             vec![plain_repository(&registry.host, &registry.repository)]
         }
+        ComponentReference::Package(package) => vec![package.unversioned()],
         ComponentReference::Url(url) => spellings(url),
         ComponentReference::Path(path) => {
             let spelt = plain_path(path);

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use http::header::{ACCEPT, HeaderValue};
 use http::{Method, StatusCode};
 use tokio_rustls::TlsConnector;
 use toolcell_policy::network::{reached, special};
@@ -30,11 +31,35 @@ impl WebSource {
         url: &Url,
         sink: &mut ComponentSink<'_>,
     ) -> Result<(), Refusal> {
-        let Some(reply) = self.get(url, &ABSENT).await? else {
+        self.download(url, url, sink).await
+    }
+
+    /// `first` led to `url`, and may be on this machine.
+    pub(crate) async fn download(
+        &self,
+        url: &Url,
+        first: &Url,
+        sink: &mut ComponentSink<'_>,
+    ) -> Result<(), Refusal> {
+        if !leads_on(first, url) {
+            let message = format!("{first} leads to {}, which is not https", shown(url));
+            return Err(Refusal::new(ErrorCode::RedirectRefused, message));
+        }
+        let Some(reply) = self.get(url, first, &ABSENT, None).await? else {
             let message = format!("there is nothing at {url}: check the URL");
             return Err(Refusal::new(ErrorCode::ReferenceNotFound, message));
         };
         pour(reply, url, sink).await
+    }
+
+    /// `None` if there is none.
+    pub(crate) async fn document(
+        &self,
+        url: &Url,
+        media_type: &'static str,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        self.all(url, &ABSENT, Some(media_type), bytes_max).await
     }
 
     pub(crate) async fn signatures(&self, url: &Url) -> Result<Vec<Referrer>, Refusal> {
@@ -42,7 +67,10 @@ impl WebSource {
         for (ending, media_type) in SIGNATURES {
             let mut beside = url.clone();
             beside.set_path(&format!("{}{ending}", url.path()));
-            if let Some(bytes) = self.all(&beside, REFERRER_BYTES_MAX).await? {
+            // A bucket that cannot be listed forbids what it does not have.
+            let absent = [ABSENT.as_slice(), &[StatusCode::FORBIDDEN]].concat();
+            let found_there = self.all(&beside, &absent, None, REFERRER_BYTES_MAX);
+            if let Some(bytes) = found_there.await? {
                 found.push(Referrer {
                     media_type: media_type.to_owned(),
                     found: beside.to_string(),
@@ -54,14 +82,20 @@ impl WebSource {
     }
 
     /// Follows redirects. `None` if the server answers with one of `absent`.
-    async fn get(&self, url: &Url, absent: &[StatusCode]) -> Result<Option<HttpReply>, Refusal> {
+    async fn get(
+        &self,
+        url: &Url,
+        first: &Url,
+        absent: &[StatusCode],
+        accept: Option<&'static str>,
+    ) -> Result<Option<HttpReply>, Refusal> {
         let mut at = url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let reply = self.request(&at, url).await?;
+            let reply = self.request(&at, first, accept).await?;
             match reply.status() {
                 status if status.is_success() => return Ok(Some(reply)),
                 status if absent.contains(&status) => return Ok(None),
-                status if status.is_redirection() => at = redirected(&at, &reply, url)?,
+                status if status.is_redirection() => at = redirected(&at, &reply, first)?,
                 status => {
                     let at = shown(&at);
                     let status = status.as_u16();
@@ -76,28 +110,49 @@ impl WebSource {
         Err(Refusal::new(ErrorCode::TooManyRedirects, message))
     }
 
-    async fn request(&self, at: &Url, first: &Url) -> Result<HttpReply, Refusal> {
+    async fn request(
+        &self,
+        at: &Url,
+        first: &Url,
+        accept: Option<&'static str>,
+    ) -> Result<HttpReply, Refusal> {
         let addresses = exchange::look_up(at)
             .await
             .map_err(|failure| failed(at, failure))?;
         vet(at, first, &addresses)?;
-        let call = HttpCall::new(Method::GET, at.clone());
+        let mut call = HttpCall::new(Method::GET, at.clone());
+        if let Some(media_type) = accept {
+            call.headers
+                .insert(ACCEPT, HeaderValue::from_static(media_type));
+        }
         exchange::send(&self.tls, &call, &addresses, PATIENCE)
             .await
             .map_err(|failure| failed(at, failure))
     }
 
     /// `None` if there is no such file.
-    async fn all(&self, url: &Url, bytes_max: u64) -> Result<Option<Vec<u8>>, Refusal> {
-        // A bucket that cannot be listed forbids what it does not have.
-        let absent = [ABSENT.as_slice(), &[StatusCode::FORBIDDEN]].concat();
-        let Some(reply) = self.get(url, &absent).await? else {
+    async fn all(
+        &self,
+        url: &Url,
+        absent: &[StatusCode],
+        accept: Option<&'static str>,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let Some(reply) = self.get(url, url, absent, accept).await? else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
         let mut sink = ComponentSink::new(&mut bytes, bytes_max);
         pour(reply, url, &mut sink).await?;
         Ok(Some(bytes))
+    }
+}
+
+fn leads_on(first: &Url, to: &Url) -> bool {
+    match to.scheme() {
+        "https" => true,
+        "http" => is_loopback(first) && is_loopback(to),
+        _ => false,
     }
 }
 
@@ -114,11 +169,7 @@ fn redirected(at: &Url, reply: &HttpReply, first: &Url) -> Result<Url, Refusal> 
         .location()
         .and_then(|location| at.join(location).ok())
         .ok_or_else(|| refused("to nowhere"))?;
-    let is_allowed = match to.scheme() {
-        "https" => true,
-        "http" => is_loopback(first) && is_loopback(&to),
-        _ => false,
-    };
+    let is_allowed = leads_on(first, &to);
     if is_allowed || !guard!("redirect_schemes") {
         Ok(to)
     } else {

@@ -6,6 +6,7 @@
 mod impostors;
 mod kills;
 mod locks;
+mod packages;
 mod proxies;
 mod updates;
 mod web;

@@ -82,9 +82,9 @@ impl Sign {
         match ComponentReference::parse(&self.target, &here)? {
             ComponentReference::Path(file) => self.sign_file(&file),
             reference @ ComponentReference::Registry(_) => self.sign_artifact(&reference),
-            ComponentReference::Url(url) => {
+            elsewhere @ (ComponentReference::Url(_) | ComponentReference::Package(_)) => {
                 let message = format!(
-                    "cannot write a signature to {url}; download the component, and sign the file"
+                    "cannot write a signature to {elsewhere}; download the component, and sign the file"
                 );
                 Err(BadRequest(message).into())
             }

