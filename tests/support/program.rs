@@ -121,7 +121,7 @@ impl Ran {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         let value: Value = serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {:?}", self.stdout));
+            .unwrap_or_else(|error| panic!("{error}: {:?}\n{}", self.stdout, self.stderr));
         check_printed(&value);
         value
     }

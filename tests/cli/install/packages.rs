@@ -83,8 +83,16 @@ fn a_file_of_a_package_is_installed_if_the_package_has_the_hash_of_the_index() {
             "tarball": format!("{}/files/x-1.2.tgz", server.origin()), "integrity": hashes["sha512"],
         } },
     });
-    let code = |reference: &str| {
-        let words = ["install", reference, "--allow-unsigned", "--yes", "--json"];
+    let code = |name: &str, reference: &str| {
+        let name = format!("--name={name}");
+        let words = [
+            "install",
+            reference,
+            &name,
+            "--allow-unsigned",
+            "--yes",
+            "--json",
+        ];
         let ran = run(&place, &server, &words).json();
         ran["error"]["error_code"]
             .as_str()
@@ -94,9 +102,9 @@ fn a_file_of_a_package_is_installed_if_the_package_has_the_hash_of_the_index() {
     let unsigned = ["install", "pypi:x#x/greet.wasm", "--yes", "--json"];
     let refused = run(&place, &server, &unsigned).exits(3).json();
     assert_eq!(refused["error"]["error_code"], "unsigned");
-    assert_eq!(code("pypi:X#x/greet.wasm"), "");
-    place.run(&["call", "greet"]).exits(0);
-    assert_eq!(code("npm:@s/x#lib/greet.wasm"), "");
+    assert_eq!(code("x", "pypi:X#x/greet.wasm"), "");
+    place.run(&["call", "x"]).exits(0);
+    assert_eq!(code("y", "npm:@s/x#lib/greet.wasm"), "");
     let said = run(
         &place,
         &server,
@@ -112,11 +120,11 @@ fn a_file_of_a_package_is_installed_if_the_package_has_the_hash_of_the_index() {
         "{}",
         said.stderr
     );
-    assert_eq!(code("pypi:x==2.0#x/greet.wasm"), "reference_not_found");
-    assert_eq!(code("pypi:y#x/greet.wasm"), "reference_not_found");
+    assert_eq!(code("a", "pypi:x==2.0#x/greet.wasm"), "reference_not_found");
+    assert_eq!(code("b", "pypi:y#x/greet.wasm"), "reference_not_found");
 
     // Another version is taken by an update, and the locked one stays what is installed.
-    assert_eq!(code("pypi:x#x/greet.wasm"), "");
+    assert_eq!(code("x", "pypi:x#x/greet.wasm"), "");
     let newer = packed(
         &folder,
         "1.10",
@@ -135,5 +143,5 @@ fn a_file_of_a_package_is_installed_if_the_package_has_the_hash_of_the_index() {
 
     // Nothing is read out of an archive with other bytes.
     pages.lock().unwrap()["/simple/x/"]["files"] = json!([file("1.10", &hashes["sha256"])]);
-    assert_eq!(code("pypi:x==1.10#x/greet.wasm"), "digest_mismatch");
+    assert_eq!(code("c", "pypi:x==1.10#x/greet.wasm"), "digest_mismatch");
 }
