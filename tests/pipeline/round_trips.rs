@@ -113,7 +113,7 @@ async fn the_mappings_of_a_tool_come_back_as_they_were_written() {
     let written = r#"[{"source":"mcp","id":12345678901234567890123,"at":[1e2]}]"#;
     let own = format!(r#","external_mappings_text":{}"#, json!(written));
     // A text says what the mappings say, or is not kept.
-    let rounded = r#"[{"source":"mcp","id":1.2345678901234568e22,"at":[100.0]}]"#;
+    let rounded = r#"[{"source":"mcp","id":1.2345678901234568e+22,"at":[100.0]}]"#;
     for (namespace, mappings, more, text) in [
         ("mapped_exactly", written, "", json!(written)),
         ("mapped_again", rounded, own.as_str(), json!(written)),
