@@ -47,6 +47,11 @@ fn a_demand_that_this_host_cannot_meet_loads_and_every_call_is_refused() {
             "redaction_policy_refs",
             json!(["p1"]),
         ),
+        (
+            "/declarations/0/output_contract",
+            "rendering_boundary",
+            json!("in the middle"),
+        ),
         ("/permission_profiles/0", "tenant_scope", json!("tenant:7")),
     ] {
         let component = changed(|toolkit| set(toolkit, object, field, value.clone()));
@@ -75,6 +80,43 @@ fn a_demand_that_this_host_cannot_meet_loads_and_every_call_is_refused() {
             "{field}"
         );
     }
+}
+
+#[test]
+fn a_field_that_its_author_marks_as_his_own_limits_nothing_and_is_kept() {
+    let own = ["x_timeout_ms", "x-strict", "acme.timeout_ms", "acme:strict"];
+    let marked = |toolkit: &mut Value| {
+        for object in ["/execution_profiles/0", "/interfaces/0", "/declarations/0"] {
+            own.iter()
+                .for_each(|name| set(toolkit, object, name, json!([1])));
+        }
+        set(
+            toolkit,
+            "/declarations/0",
+            "annotations",
+            json!({ "readOnlyHint": true }),
+        );
+    };
+    assert_eq!(call_of(marked, &[])["error"], Value::Null);
+    let (_guard, folder) = scratch();
+    let tool = write(&folder, &changed(marked));
+    let records = Toolcell::new(["describe", &tool, "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let noted = |place: &str| {
+        let mut notes = records["notes"].as_array().unwrap().iter();
+        notes
+            .find(|note| note["path"] == place)
+            .map(|note| note["message"].as_str().unwrap().to_owned())
+            .unwrap_or_default()
+    };
+    for name in own {
+        assert_eq!(records["declarations"][0][name], json!([1]));
+        let note = noted(&format!("/execution_profiles/0/{name}"));
+        assert!(note.contains("it is kept, and has no effect"), "{note}");
+    }
+    assert!(noted("/declarations/0/annotations").starts_with("untrusted"));
 }
 
 #[test]
@@ -187,6 +229,15 @@ fn a_tool_that_no_caller_may_have_is_refused_by_its_own_word() {
         &[],
     );
     assert_eq!(predicate["error"]["error_code"], "tool_disabled");
+    let written = interface(&json!({ "is_enabled": "classifier:x" }));
+    assert_eq!(written["is_enabled"], "classifier:x");
+    assert_eq!(
+        (
+            &written["availability"]["is_enabled"],
+            &written["availability"]["setup_state"]
+        ),
+        (&json!(false), &json!("disabled"))
+    );
     for (fact, code) in [(true, Value::Null), (false, json!("tool_disabled"))] {
         let same = |toolkit: &mut Value| {
             set(
@@ -302,8 +353,18 @@ fn an_interface_has_all_concerns_and_a_profile_has_one_id() {
         ("persistence_policy_ref", json!("preview_and_persist")),
         (
             "persistence",
-            json!({ "previews": true, "durable_refs": true, "journal": true }),
+            json!({
+                "previews": true, "durable_refs": true, "journal": true, "redaction": "none", "empty_result": "marker",
+            }),
         ),
+        ("abort_semantics", json!("forced")),
+        (
+            "progress_schema",
+            json!("https://github.com/toolcell/toolcell/schemas/progress.schema.json"),
+        ),
+        ("context_modifier_policy", json!("forbid")),
+        ("classifier_input", json!("permission_input")),
+        ("empty_result_policy", json!("marker")),
     ] {
         assert_eq!(interface[field], said, "{field}");
     }
@@ -384,6 +445,26 @@ fn an_interface_says_of_its_tool_what_holds_here() {
         ),
         (&json!("Reader"), &json!("ready"))
     );
+    let truth = interface(&json!({
+        "abort_semantics": "never", "progress_schema": {}, "empty_result_policy": "a poem", "classifier_input": 7,
+        "external_mappings": [
+            { "source": "mcp", "server_id": "s", "mcp_session_id": "m", "jsonrpc_request_id": 7, "method": "tools/call" },
+            { "source": "a2a", "agent_skill_id": "k", "task_id": "t", "context_id": "c", "message_id": "s" },
+            { "source": "browser", "browser_session_id": "b", "page_id": "p", "action_id": "a" },
+        ],
+    }));
+    assert_eq!(
+        truth["native_ids"],
+        json!(["s", "m", 7, "k", "t", "c", "a", "b", "p"])
+    );
+    assert_eq!(truth["abort_semantics"], "forced");
+    assert!(
+        truth["progress_schema"]
+            .as_str()
+            .unwrap()
+            .ends_with("progress.schema.json")
+    );
+    assert_eq!(truth["persistence"]["empty_result"], "marker");
     let rendering = &lies["rendering"];
     assert_eq!(
         (&rendering["progress"], &rendering["theme"]),

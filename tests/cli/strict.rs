@@ -160,6 +160,28 @@ fn errors_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
     errors(&changed(change))
 }
 
+/// The places and messages of a toolkit that differs from [`whole`], and because of which each call is refused.
+#[track_caller]
+fn gaps_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
+    let (_guard, folder) = scratch();
+    let tool = write(&folder, &changed(change));
+    let records = Toolcell::new(["describe", &tool, "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let called = Toolcell::new(["call", &tool, "{}", "--json"]).run().json();
+    assert_eq!(
+        called["error"]["error_code"], "declaration_not_honoured",
+        "{called}"
+    );
+    let notes = records["notes"].as_array().unwrap().iter();
+    let text = |note: &Value, field: &str| note[field].as_str().unwrap().to_owned();
+    notes
+        .map(|note| format!("{}: {}", text(note, "path"), text(note, "message")))
+        .filter(|note| note.contains("refuses calls of the tool"))
+        .collect()
+}
+
 pub(super) fn changed(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     echoing("strict", |toolkit| {
         whole(toolkit);
@@ -200,7 +222,7 @@ fn a_toolkit_with_every_record_loads() {
 }
 
 #[test]
-fn a_misspelt_field_that_limits_a_call_is_an_error_wherever_it_stands() {
+fn a_misspelt_field_that_limits_a_call_lets_none_run_wherever_it_stands() {
     type Misspelling = fn(&str) -> String;
     let misspellings: [Misspelling; 4] = [
         // A missing letter, swapped letters, camel case, other separators.
@@ -221,18 +243,18 @@ fn a_misspelt_field_that_limits_a_call_is_an_error_wherever_it_stands() {
                 .iter()
                 .map(|name| format!("{object}/{}", misspelling(name)))
                 .collect();
-            let errors = errors_of(|toolkit| {
+            let gaps = gaps_of(|toolkit| {
                 for name in fields {
                     set(toolkit, object, &misspelling(name), json!(true));
                 }
             });
-            all_named(&places, &errors);
+            all_named(&places, &gaps);
         }
     }
 }
 
 #[test]
-fn a_field_that_limits_a_call_and_stands_in_the_wrong_place_is_an_error() {
+fn a_field_that_limits_a_call_and_stands_in_the_wrong_place_lets_none_run() {
     for (object, fields) in LIMITING
         .iter()
         .filter(|(object, _)| !object.contains("credential_uses"))
@@ -265,15 +287,15 @@ fn a_field_that_limits_a_call_and_stands_in_the_wrong_place_is_an_error() {
                 .iter()
                 .map(|name| format!("{elsewhere}/{name}"))
                 .collect();
-            let errors = errors_of(|toolkit| {
+            let gaps = gaps_of(|toolkit| {
                 strangers
                     .iter()
                     .for_each(|name| set(toolkit, elsewhere, name, json!("x")));
             });
-            all_named(&places, &errors);
+            all_named(&places, &gaps);
             assert!(
-                errors.iter().all(|error| error.contains("belongs in")),
-                "{errors:#?}"
+                gaps.iter().all(|gap| gap.contains("belongs in")),
+                "{gaps:#?}"
             );
         }
     }
@@ -604,20 +626,29 @@ fn a_field_that_is_named_twice_is_an_error() {
 
 #[test]
 fn foreign_words_in_the_list_are_bounded_and_act_on_nothing() {
+    let foreign =
+        json!({ "write_effect\u{1b}[2J\u{202e}\n  /forged: line": "x", "risk\nlevel": "x" });
     let errors = errors_of(|toolkit| {
-        let profile = toolkit["permission_profiles"][0].as_object_mut().unwrap();
-        profile.insert(
-            "write_effect\u{1b}[2J\u{202e}\n  /forged: line".to_owned(),
-            json!(1),
-        );
-        profile.insert("risk\nlevel".to_owned(), json!(1));
-        profile.insert("access_kinds".to_owned(), json!(["x\u{1b}[1m".repeat(300)]));
+        toolkit["interfaces"][0]["permission_subjects"] = foreign.clone();
+        toolkit["permission_profiles"][0]["access_kinds"] = json!(["x\u{1b}[1m".repeat(300)]);
     });
-    let text = errors.join("\n");
+    let notes = described(&changed(|toolkit| {
+        let profile = toolkit["permission_profiles"][0].as_object_mut().unwrap();
+        profile.extend(foreign.as_object().unwrap().clone());
+    }));
+    let notes = notes.exits(0).stdout;
     assert!(
-        !text.contains(['\u{1b}', '\u{202e}']) && text.contains("risk\\nlevel"),
-        "{text}"
+        notes
+            .lines()
+            .all(|line| !line.trim().starts_with("/forged")),
+        "{notes}"
     );
+    for text in [errors.join("\n"), notes] {
+        assert!(
+            !text.contains(['\u{1b}', '\u{202e}']) && text.contains("risk\\nlevel"),
+            "{text}"
+        );
+    }
     assert!(
         errors
             .iter()
@@ -803,7 +834,7 @@ fn doctor_lists_why_a_component_does_not_load() {
     let (_guard, folder) = scratch();
     write(
         &folder,
-        &changed(|toolkit| toolkit["interfaces"][0]["permission_subject"] = json!({})),
+        &changed(|toolkit| toolkit["permission_profiles"][0]["risk_level"] = json!("tiny")),
     );
     std::fs::write(
         folder.join("toolcell.toml"),
@@ -827,7 +858,7 @@ fn doctor_lists_why_a_component_does_not_load() {
         missing["detail"]
             .as_str()
             .unwrap()
-            .contains("/interfaces/0/permission_subject: "),
+            .contains("/permission_profiles/0/risk_level: "),
         "{missing}"
     );
 }

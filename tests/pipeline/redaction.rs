@@ -495,11 +495,11 @@ async fn a_large_answer_of_sensitive_data_is_kept_by_reference_without_a_preview
 }
 
 #[tokio::test]
-async fn short_values_are_taken_out_at_their_place_and_do_not_riddle_the_answer() {
+async fn short_values_are_taken_out_where_they_are_words_and_do_not_riddle_the_answer() {
     let called = Test::new("probe#sensitive")
-        .call(json!({"user": "a or b", "token": "or"}))
+        .call(json!({"user": "for a or b", "token": "or"}))
         .await;
-    assert_eq!(called.succeeded()["input"]["user"], "a or b");
+    assert_eq!(called.succeeded()["input"]["user"], "for a [redacted] b");
     assert_eq!(
         called.0.invocation.call_input.as_ref().unwrap()["token"],
         "[redacted]"
@@ -524,6 +524,34 @@ async fn short_values_that_the_tool_repeats_are_taken_out_of_its_answer() {
         !record.contains("1.5,") && !record.contains(":123") && !record.contains("[123"),
         "{record}"
     );
+}
+
+#[tokio::test]
+async fn short_values_are_taken_out_of_the_sentences_of_an_answer() {
+    let properties = json!({ "tok": { "type": "string" }, "said": { "type": "string" } });
+    let contract = json!({ "model_input_schema": { "type": "object", "properties": properties },
+        "sensitive_fields": ["tok"] });
+    let bytes = tool("sentence", json!({ "input_contract": contract }), json!({}));
+    for (tok, said, shown) in [
+        ("4711", "wrong PIN: 4711.", "wrong PIN: [redacted]."),
+        (
+            "1",
+            "1 of 11, step_1, (1)",
+            "[redacted] of 11, step_1, ([redacted])",
+        ),
+        ("a-b", "no a-b, but a-bc", "no [redacted], but a-bc"),
+    ] {
+        let called = Test::of_bytes(bytes.clone(), None)
+            .call(json!({ "tok": tok, "said": said }))
+            .await;
+        assert_eq!(
+            called.succeeded(),
+            json!({ "tok": "[redacted]", "said": shown })
+        );
+        let search = called.0.result.representations().transcript_search_text;
+        assert!(search.contains(shown), "{search}");
+        assert_eq!(called.0.result.redaction_state, "partial");
+    }
 }
 
 #[tokio::test]

@@ -191,20 +191,50 @@ async fn a_block_without_what_its_type_needs_fails_the_call_and_is_named() {
 async fn no_tool_writes_a_class_that_is_the_hosts() {
     let reference =
         json!({ "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "size_bytes": 1 });
-    for (block, words) in [
-        (
-            json!({ "type": "persisted_output_ref", "of": "text", "persisted_ref": reference }),
-            "may not write",
-        ),
-        (
-            json!({ "type": "structured_content", "structured_content": {} }),
-            "return it as structured output",
-        ),
+    let block = json!({ "type": "persisted_output_ref", "of": "text", "persisted_ref": reference });
+    let called = say("say", None, json!({ "content": [block] })).await;
+    called.failed("execution_failed", "content_invalid");
+    assert!(
+        called.message().contains("may not write"),
+        "{}",
+        called.message()
+    );
+}
+
+#[tokio::test]
+async fn a_block_may_hold_the_structured_output_if_nothing_else_does() {
+    let block = json!({ "type": "structured_content", "structured_content": { "n": [1] } });
+    let called = say("say", None, json!({ "content": [block] })).await;
+    assert_eq!(called.succeeded(), json!({ "n": [1] }));
+    assert!(called.0.result.content.is_empty() && !called.0.result.empty_result);
+    for output in [
+        json!({ "content": [block, block] }),
+        json!({ "content": [block], "structured": { "n": 1 } }),
+        json!({ "content": [{ "type": "structured_content" }] }),
     ] {
-        let called = say("say", None, json!({ "content": [block] })).await;
+        let called = say("say", None, output).await;
         called.failed("execution_failed", "content_invalid");
-        assert!(called.message().contains(words), "{}", called.message());
     }
+}
+
+#[tokio::test]
+async fn a_tool_draws_the_boundary_between_what_a_model_and_what_people_get() {
+    let both =
+        json!({ "content": [{ "type": "text", "text": "for people" }], "structured": { "n": 1 } });
+    let called = say("say_to_people", None, both).await;
+    let result = &called.0.result;
+    assert_eq!(result.text(), "{\"n\":1}");
+    let shown = result.representations().ui_facing_rendering;
+    assert!(shown.contains("for people"), "{shown}");
+    let alone = say("say_to_people", None, text("for people")).await;
+    assert_eq!(
+        alone.0.result.text(),
+        "(tool completed; its output is for people)"
+    );
+    assert!(!alone.0.result.empty_result);
+    // The same tool promises that there is an output.
+    let empty = say("say_to_people", None, json!({ "content": [] })).await;
+    empty.failed("execution_failed", "output_schema_mismatch");
 }
 
 #[tokio::test]

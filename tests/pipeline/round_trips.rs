@@ -11,7 +11,7 @@ use toolcell_spec::{
 
 use crate::support::Test;
 
-use super::doubles::declaring;
+use super::doubles::{declaring, describing};
 
 /// Checks that `record` keeps an unknown field and all known ones.
 #[track_caller]
@@ -94,6 +94,45 @@ async fn what_a_tool_says_of_itself_comes_back_as_it_was() {
     assert_eq!(
         record["declaration"]["a_field_of_tomorrow"],
         json!({"x": [1]})
+    );
+}
+
+#[tokio::test]
+async fn the_mappings_of_a_tool_come_back_as_they_were_written() {
+    let declared = async |namespace: &str, mappings: &str, more: &str| {
+        let declaration = json!({
+            "schema_version": VERSION, "namespace": namespace, "name": "echo", "description": "Answers its input",
+            "lifecycle": "available", "tool_kind": "function", "external_mappings": "HERE",
+            "input_contract": { "model_input_schema": { "type": "object" } },
+        });
+        let text = json!({ "declarations": [declaration] }).to_string();
+        let text = text.replace("\"HERE\"", &format!("{mappings}{more}"));
+        let called = Test::of_bytes(describing(&text), None).call(json!({}));
+        called.await.record()["declaration"].clone()
+    };
+    let written = r#"[{"source":"mcp","id":12345678901234567890123,"at":[1e2]}]"#;
+    let own = format!(r#","external_mappings_text":{}"#, json!(written));
+    // A text says what the mappings say, or is not kept.
+    let rounded = r#"[{"source":"mcp","id":1.2345678901234568e+22,"at":[100.0]}]"#;
+    for (namespace, mappings, more, text) in [
+        ("mapped_exactly", written, "", json!(written)),
+        ("mapped_again", rounded, own.as_str(), json!(written)),
+        (
+            "mapped_falsely",
+            r#"[{"source":"mcp","id":7}]"#,
+            own.as_str(),
+            Value::Null,
+        ),
+    ] {
+        let declaration = declared(namespace, mappings, more).await;
+        let kept = declaration
+            .get("external_mappings_text")
+            .unwrap_or(&Value::Null);
+        assert_eq!(kept, &text, "{declaration}");
+    }
+    assert_eq!(
+        declared("mapped_to_none", "[]", "").await["external_mappings"],
+        json!([])
     );
 }
 

@@ -268,6 +268,19 @@ async fn what_a_component_says_of_one_input_narrows_the_call() {
 }
 
 #[tokio::test]
+async fn a_component_classifies_the_arguments_that_it_names_alone() {
+    let claims = json!({ "read_only": "yes", "open_world": "no", "destructive": "no" });
+    let called = Test::new("classified#in_part").call(claims).await;
+    let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
+    let facts = &decision["classified_facts"];
+    assert_eq!(
+        (&facts["is_read_only"], &facts["is_open_world"]),
+        (&json!(true), &json!(false))
+    );
+    assert!(facts["is_destructive"].is_null(), "{facts}");
+}
+
+#[tokio::test]
 async fn a_classification_that_never_comes_is_unknown_and_the_call_goes_on_with_care() {
     for tool in ["classified#classify_panics", "classified#classify_spins"] {
         let called = Test::new(tool).call(json!({})).await;

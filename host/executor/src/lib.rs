@@ -27,7 +27,7 @@ pub use workspace_room::WorkspaceRoom;
 
 /// Version of the checks of a component's records. It changes with every check that could refuse what was accepted:
 /// acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "7";
+pub const CHECKS_VERSION: &str = "8";
 
 /// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
 pub trait Executor: Send + Sync {

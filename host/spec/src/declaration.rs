@@ -133,8 +133,7 @@ pub struct ToolDeclaration {
     pub interface_ref: Option<String>,
     pub execution_profile_ref: Option<String>,
     pub permission_profile_ref: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub external_mappings: Vec<ExternalMapping>,
+    pub external_mappings: Option<Vec<ExternalMapping>>,
     /// Untrusted: never read by policy, scheduler or sandbox (AT-DECL-18).
     pub annotations: Option<Value>,
     #[serde(flatten)]
@@ -321,6 +320,33 @@ pub struct OutputContract {
     pub fallback_summary: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// `rendering_boundary` (AT-OUT-07): what of an output is for the model. People see all of it.
+///
+/// ```
+/// use toolcell_spec::RenderingBoundary;
+///
+/// assert_eq!(serde_json::to_value(RenderingBoundary::StructuredContent)?, "structured_content");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RenderingBoundary {
+    /// The blocks, and the structured output.
+    #[default]
+    Content,
+    /// The structured output alone.
+    StructuredContent,
+}
+
+impl OutputContract {
+    /// No call runs with an unknown word.
+    pub fn rendering_boundary(&self) -> RenderingBoundary {
+        let word = self.extra.get("rendering_boundary");
+        word.and_then(|word| RenderingBoundary::deserialize(word).ok())
+            .unwrap_or_default()
+    }
 }
 
 /// An `artifact_ref` or `file` block with this name and media type; an absent field matches any.

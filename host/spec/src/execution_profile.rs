@@ -33,8 +33,7 @@ pub struct ExecutionProfile {
     pub sandbox_profile: Option<String>,
     /// Wall time in milliseconds; the lowest limit of all counts (AT-EXEC-14).
     pub timeout_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub external_mappings: Vec<ExternalMapping>,
+    pub external_mappings: Option<Vec<ExternalMapping>>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -94,6 +94,27 @@ pub struct ResourceLock {
     pub extra: Extra,
 }
 
+/// The default of `classifier_input` (AT-IF-06): all arguments, as a decision sees them.
+pub const PERMISSION_INPUT: &str = "permission_input";
+
+/// `empty_result_policy` (AT-IF-10).
+///
+/// ```
+/// use toolcell_spec::EmptyResultPolicy;
+///
+/// assert_eq!(serde_json::to_value(EmptyResultPolicy::default())?, "marker");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmptyResultPolicy {
+    /// A success without output: `empty_result` is true, and a model reads that there was none.
+    #[default]
+    Marker,
+    /// The call fails: the tool promises an output.
+    Error,
+}
+
 pub(crate) const SAME_AS: &str = "same_as:";
 
 /// `is_enabled` (AT-IF-04).
@@ -189,8 +210,7 @@ pub struct ToolInterface {
     pub resource_locks: Vec<ResourceLock>,
     /// A preference only: the host stops canceled calls.
     pub interrupt_behavior: Option<InterruptBehavior>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub external_mappings: Vec<ExternalMapping>,
+    pub external_mappings: Option<Vec<ExternalMapping>>,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -229,6 +249,18 @@ impl ToolInterface {
 
     pub fn feature(&self) -> Option<&str> {
         self.is_enabled.as_ref().and_then(EnabledState::feature)
+    }
+
+    /// The arguments that the component classifies, by name or JSON Pointer; `None` for all (AT-IF-06).
+    pub fn classifier_input(&self) -> Option<Vec<String>> {
+        Vec::deserialize(self.extra.get("classifier_input")?).ok()
+    }
+
+    /// An unknown word counts as the default.
+    pub fn empty_result_policy(&self) -> EmptyResultPolicy {
+        let word = self.extra.get("empty_result_policy");
+        word.and_then(|word| EmptyResultPolicy::deserialize(word).ok())
+            .unwrap_or_default()
     }
 
     fn fact(&self, name: &str) -> Option<&Value> {

@@ -67,7 +67,7 @@ pub use decision::SANDBOX_REF;
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
 pub use declaration::{
     ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, MutationPolicy, MutationRight,
-    OutputContract, RedactionRule, ToolDeclaration, ToolKind,
+    OutputContract, RedactionRule, RenderingBoundary, ToolDeclaration, ToolKind,
 };
 pub use effects::Effects;
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
@@ -85,7 +85,8 @@ pub use input_response::{InputResponse, InputResponses};
 pub(crate) use interface::SAME_AS;
 pub use interface::is_subject;
 pub use interface::{
-    EnabledState, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface,
+    EmptyResultPolicy, EnabledState, InterruptBehavior, LockMode, PERMISSION_INPUT, ResourceLock,
+    SchemaVisibility, ToolInterface,
 };
 pub use invocation::{EVIDENCE, evidence_ref};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
@@ -94,7 +95,7 @@ pub use json::{
     children, decoded, escaped_step, json_bytes, json_chars, plain_name, pointed, pointed_mut,
     pointer_steps, property_names,
 };
-pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref};
+pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref, operation_ids};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use output::OutputError;
 pub use permission_profile::{

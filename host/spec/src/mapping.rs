@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Extra;
 
@@ -23,7 +24,8 @@ pub struct ExternalMapping {
 /// `source` of a command-line program (AT-MAP-05).
 pub const CLI: &str = "cli";
 
-const NATIVE_IDS: [&str; 6] = [
+/// What names the tool itself in another protocol, for rules.
+const OPERATION_IDS: [&str; 6] = [
     "operation_id",
     "tool_name",
     "function_name",
@@ -32,26 +34,67 @@ const NATIVE_IDS: [&str; 6] = [
     "action_id",
 ];
 
+/// The other ids of AT-MAP-01..07: of a server, a session, a message or a call.
+const OTHER_IDS: [&str; 14] = [
+    "server_id",
+    "mcp_session_id",
+    "jsonrpc_request_id",
+    "tool_call_id",
+    "agent_card_url",
+    "task_id",
+    "context_id",
+    "message_id",
+    "artifact_id",
+    "browser_session_id",
+    "page_id",
+    "trace_id",
+    "span_id",
+    "request_id",
+];
+
 /// `source` for OpenAPI operations, and the field of their security schemes (AT-MAP-02).
 const OPENAPI: &str = "openapi";
 const SECURITY_SCHEMES: &str = "security_scheme_refs";
 
 const NATIVE_REFS_MAX: usize = 8;
 
-/// A tool's ids in other protocols (AT-IF-01), each once.
+/// All ids of a tool in other protocols, each once, as they are written (AT-IF-01).
 ///
 /// ```
 /// use serde_json::json;
 /// use toolcell_spec::{ExternalMapping, native_ids};
 ///
-/// let openapi: ExternalMapping = serde_json::from_value(json!({ "source": "openapi", "operation_id": "deleteRepo" }))?;
-/// assert_eq!(native_ids([&openapi]), ["deleteRepo"]);
+/// let mcp: ExternalMapping = serde_json::from_value(json!({ "source": "mcp", "server_id": "s", "jsonrpc_request_id": 7 }))?;
+/// assert_eq!(native_ids([&mcp]), [json!("s"), json!(7)]);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<String> {
+pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<Value> {
+    let mut ids: Vec<Value> = Vec::new();
+    for mapping in mappings {
+        let fields = OPERATION_IDS.iter().chain(&OTHER_IDS);
+        for id in fields.filter_map(|field| mapping.fields.get(*field)) {
+            if (id.is_string() || id.is_number()) && !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
+    }
+    ids
+}
+
+/// The ids with which rules are compared (AT-IF-07), each once.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_spec::{ExternalMapping, operation_ids};
+///
+/// let openapi: ExternalMapping = serde_json::from_value(json!({ "source": "openapi", "operation_id": "deleteRepo" }))?;
+/// assert_eq!(operation_ids([&openapi]), ["deleteRepo"]);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn operation_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for mapping in mappings {
-        for id in NATIVE_IDS
+        for id in OPERATION_IDS
             .iter()
             .filter_map(|field| mapping.fields.get(*field)?.as_str())
         {
@@ -98,7 +141,7 @@ pub fn native_ref<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
                 mapping.fields.get(*field)?.as_str()?.into(),
             ))
         };
-        let ids: Extra = NATIVE_IDS.iter().filter_map(id).collect();
+        let ids: Extra = OPERATION_IDS.iter().filter_map(id).collect();
         if !ids.is_empty() && refs.len() < NATIVE_REFS_MAX {
             refs.entry(mapping.source.clone())
                 .or_insert_with(|| ids.into());

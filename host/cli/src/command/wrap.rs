@@ -186,6 +186,7 @@ fn is_of_manifest(tool: &Tool) -> bool {
     tool.declaration()
         .external_mappings
         .iter()
+        .flatten()
         .any(|mapping| mapping.source == MANIFEST_SOURCE)
 }
 

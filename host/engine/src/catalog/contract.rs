@@ -35,7 +35,10 @@ pub struct ToolContract {
     model_schema: Value,
     listed: ListedSchema,
     model: LazySchema,
+    /// As declared.
     runtime: Option<LazySchema>,
+    /// Derived from the model's schema: with its internal-only fields.
+    derived: Option<LazySchema>,
     /// Marks internal-only fields, for records; `None` if it is the model schema.
     runtime_schema: Option<Value>,
     output: Option<LazySchema>,
@@ -78,6 +81,8 @@ impl ToolContract {
             given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
         references::anchor(&mut model_schema);
         let described = (!input.internal_only_fields.is_empty()).then(|| model_schema.clone());
+        let is_given = input.model_input_schema.is_some()
+            || interface.is_some_and(|interface| interface.model_input_schema.is_some());
         let policy = input
             .mutation_policy
             .as_ref()
@@ -95,6 +100,13 @@ impl ToolContract {
             .clone()
             .or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
         let runtime_schema = for_records(runtime.clone(), described, &input, policy.as_ref());
+        // The schema of a tool that takes no arguments describes none of its internal-only fields.
+        let derived = runtime_schema
+            .as_ref()
+            .filter(|_| runtime.is_none() && is_given)
+            .map(|schema| LazySchema::new(closed(schema, strict), budget))
+            .transpose()
+            .context("model_input_schema")?;
         let mut compile = |mut schema: Value| {
             references::anchor(&mut schema);
             property_names(&schema, &mut names);
@@ -128,6 +140,7 @@ impl ToolContract {
             listed,
             model,
             runtime,
+            derived,
             runtime_schema,
             output,
             output_schema,
@@ -197,7 +210,7 @@ impl ToolContract {
     }
 
     /// The schema of what runs, for records, with marked internal-only fields (AT-IN-11); `None` if the model's schema
-    /// describes it. Only a declared one is checked.
+    /// describes it.
     pub(super) fn runtime_schema(&self) -> Option<&Value> {
         self.runtime_schema.as_ref()
     }
@@ -278,6 +291,7 @@ impl ToolContract {
         // All schemas at the first check: a call that was canceled keeps its output, and compiles nothing for it.
         self.runtime
             .iter()
+            .chain(&self.derived)
             .chain(&self.output)
             .for_each(|schema| _ = schema.compiled());
         self.model.check(input)
@@ -287,12 +301,16 @@ impl ToolContract {
     pub fn call_is_light(&self, input: &Value, bytes: usize) -> bool {
         match &self.runtime {
             Some(runtime) => runtime.is_light(input),
-            None => self.model_is_light(input, bytes),
+            None => {
+                let derived = self.derived.as_ref();
+                self.model_is_light(input, bytes)
+                    && derived.is_none_or(|schema| schema.is_light(input))
+            }
         }
     }
 
-    /// Checks the final input, whose internal-only fields hooks and approvers may have filled; only a runtime schema
-    /// describes those. As costly as [`Self::check_model_input`].
+    /// Checks the final input, whose internal-only fields hooks and approvers may have filled. As costly as twice
+    /// [`Self::check_model_input`].
     pub fn check_call_input(&self, input: &Value) -> Result<(), CheckFailure> {
         if let Some(runtime) = &self.runtime {
             return runtime.check(input);
@@ -304,7 +322,10 @@ impl ToolContract {
         self.internal_only_fields
             .iter()
             .for_each(|field| fields::remove(&mut shown, field));
-        self.check_model_input(&shown)
+        self.check_model_input(&shown)?;
+        self.derived
+            .as_ref()
+            .map_or(Ok(()), |derived| derived.check(input))
     }
 
     /// Returns whether some fields are hidden from models.

@@ -4,10 +4,14 @@
 use serde_json::{Map, Value, json};
 
 use toolcell_spec::{
-    AccessKind, Extra, Lifecycle, SchemaVisibility, ToolDeclaration, ToolInterface,
+    AccessKind, ContextModifierPolicy, Extra, Lifecycle, PERMISSION_INPUT, SchemaVisibility,
+    ToolDeclaration, ToolInterface, TypedFields, native_ids,
 };
 
 use super::{Tool, ToolAvailability, ToolContract};
+
+/// Of the records in which progress is reported.
+const PROGRESS_SCHEMA: &str = "https://github.com/toolcell/toolcell/schemas/progress.schema.json";
 
 pub(super) fn declaration(
     declaration: &ToolDeclaration,
@@ -111,10 +115,11 @@ impl Tool {
             _ if is_deferred => SchemaVisibility::Deferred,
             _ => SchemaVisibility::Loaded,
         };
-        let setup = if declaration.lifecycle == Lifecycle::RequiresSetup {
-            "requires_setup"
-        } else {
-            "ready"
+        let setup = match declaration.lifecycle {
+            Lifecycle::RequiresSetup => "requires_setup",
+            Lifecycle::Disabled => "disabled",
+            _ if !self.is_enabled() => "disabled",
+            _ => "ready",
         };
         let profile = self.permission_profile();
         let keeping = self.keeping();
@@ -122,17 +127,22 @@ impl Tool {
             .output_contract
             .as_ref()
             .map_or(&[][..], |output| &output.content_types);
+        let of_interface = self
+            .interface()
+            .and_then(|own| own.external_mappings.as_ref());
+        let mappings = [declaration.external_mappings.as_ref(), of_interface];
         let reads_files = profile.wants(&AccessKind::FileRead) || profile.wants_file_write();
         object(json!({
             "name": declaration.name,
             "aliases": declaration.aliases,
             "namespace": declaration.namespace,
-            "native_ids": self.native_ids(),
+            "native_ids": native_ids(mappings.into_iter().flatten().flatten()),
             "user_facing_name": user_facing,
             "schema_visibility": visibility,
             "sandbox_profile": self.execution_profile().sandbox_profile,
             "availability": {
                 "setup_state": setup,
+                "is_enabled": self.is_enabled(),
                 "feature_gates": self.feature().into_iter().collect::<Vec<_>>(),
                 "required_credentials": profile.credential_refs,
                 "model_support": returned,
@@ -148,8 +158,36 @@ impl Tool {
                 "previews": keeping.inline,
                 "durable_refs": keeping.can_persist(),
                 "journal": keeping.journal,
+                "redaction": self.redaction(),
+                "empty_result": self.empty_result_policy(),
             },
+            "abort_semantics": self.abort_semantics(),
+            "progress_schema": PROGRESS_SCHEMA,
         }))
+    }
+
+    /// How a call ends that is canceled (AT-IF-08): the host stops any guest.
+    fn abort_semantics(&self) -> &'static str {
+        let mode = self.execution_profile().extra.text("cancel_mode");
+        if mode == Some("both") {
+            "cooperative_then_forced"
+        } else {
+            "forced"
+        }
+    }
+
+    /// The most that `redaction_state` of a result can be, by the tool's own records (AT-IF-10).
+    fn redaction(&self) -> &'static str {
+        let contract = self.contract();
+        let profile = self.permission_profile();
+        if contract.redacts_everything() || !self.keeping().output {
+            return "full";
+        }
+        let is_partial = contract.redacts_output()
+            || contract.has_sensitive_fields()
+            || profile.is_sensitive()
+            || !profile.credential_refs.is_empty();
+        if is_partial { "partial" } else { "none" }
     }
 
     fn known(&self) -> Map<String, Value> {
@@ -179,6 +217,13 @@ impl Tool {
             "permission_profile_ref": self.permission_profile().permission_profile_id,
             "max_inline_chars": self.max_inline_chars(),
             "persistence_policy_ref": self.persistence_policy(),
+            "classifier_input": PERMISSION_INPUT,
+            "context_modifier_policy": if self.modifies_context() {
+                self.context_modifier_policy().unwrap_or_default()
+            } else {
+                ContextModifierPolicy::Forbid
+            },
+            "empty_result_policy": self.empty_result_policy(),
         }))
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use toolcell_spec::{
-    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorCode, ExecutionProfile,
-    Finding, Lifecycle, OutputContract, OutputRetention, PermissionProfile, Refusal, SafetyFacts,
-    SchemaVisibility, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface, Toolkit,
-    TypedFields, WriteEffect, is_subject, native_ids,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, EmptyResultPolicy, ErrorCode,
+    ExecutionProfile, Finding, Lifecycle, OutputContract, OutputRetention, PermissionProfile,
+    Refusal, RenderingBoundary, SafetyFacts, SchemaVisibility, Strategy, SubjectField, SubjectKind,
+    ToolDeclaration, ToolInterface, Toolkit, TypedFields, WriteEffect, is_subject, operation_ids,
 };
 
 use super::ToolContract;
@@ -70,7 +70,7 @@ pub struct Tool {
     name: Arc<str>,
     runtime_refs: Vec<String>,
     subjects: Vec<SubjectField>,
-    native_ids: Vec<String>,
+    operation_ids: Vec<String>,
     locks: DeclaredLocks,
     gaps: Vec<Finding>,
     validates: bool,
@@ -157,11 +157,9 @@ impl Tool {
                 .get_or_insert_with(|| asked.to_owned());
         }
         let mappings = || {
-            let of_interface = declared.map(|declared| &declared.external_mappings);
-            declaration
-                .external_mappings
-                .iter()
-                .chain(of_interface.into_iter().flatten())
+            let of_interface = declared.and_then(|declared| declared.external_mappings.as_ref());
+            let records = [declaration.external_mappings.as_ref(), of_interface];
+            records.into_iter().flatten().flatten()
         };
         for name in mappings().flat_map(|mapping| mapping.security_schemes().unwrap_or_default()) {
             permission_profile.require_secret(name);
@@ -189,7 +187,7 @@ impl Tool {
         notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
-            native_ids: native_ids(mappings()),
+            operation_ids: operation_ids(mappings()),
             locks: DeclaredLocks::from_interface(declared, &facts.component, records.has_context),
             gaps: records.gaps.clone(),
             validates: facts.validates,
@@ -254,9 +252,9 @@ impl Tool {
         &self.subjects
     }
 
-    /// Declared ids in other protocols (AT-IF-01).
-    pub(crate) fn native_ids(&self) -> &[String] {
-        &self.native_ids
+    /// Declared ids of operations in other protocols, for rules (AT-IF-07).
+    pub(crate) fn operation_ids(&self) -> &[String] {
+        &self.operation_ids
     }
 
     pub(crate) fn locks(&self) -> &DeclaredLocks {
@@ -303,7 +301,7 @@ impl Tool {
         if !self.permission_profile.policy_refs.is_empty() {
             return Some("its profile names policies that are not known here");
         }
-        let has_native_ids = !self.native_ids.is_empty();
+        let has_native_ids = !self.operation_ids.is_empty();
         let interface = self.interface.as_ref();
         if interface.is_some_and(|interface| !interface.is_matched(has_native_ids)) {
             return Some("its permission_matcher is not known here");
@@ -456,6 +454,26 @@ impl Tool {
             OutputRetention { inline: false, .. } => Strategy::RefOnly,
             _ => named.unwrap_or(Strategy::PreviewAndPersist),
         }
+    }
+
+    /// The arguments that the component classifies; `None` for all (AT-IF-06).
+    pub(crate) fn classifier_input(&self) -> Option<Vec<String>> {
+        self.declared(ToolInterface::classifier_input)
+    }
+
+    pub(crate) fn empty_result_policy(&self) -> EmptyResultPolicy {
+        let interface = self.interface.as_ref();
+        interface.map_or_else(
+            EmptyResultPolicy::default,
+            ToolInterface::empty_result_policy,
+        )
+    }
+
+    pub(crate) fn rendering_boundary(&self) -> RenderingBoundary {
+        self.output_contract().map_or_else(
+            RenderingBoundary::default,
+            OutputContract::rendering_boundary,
+        )
     }
 
     /// Artifacts without which an output is only partial (AT-OUT-04).

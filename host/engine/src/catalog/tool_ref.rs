@@ -23,14 +23,11 @@ impl Tool {
             LoadingState::Loaded => SchemaVisibility::Loaded,
             _ => SchemaVisibility::Deferred,
         };
-        let mappings = declaration.external_mappings.iter();
-        let mut native_ref = native_ref(
-            mappings.chain(
-                self.interface()
-                    .iter()
-                    .flat_map(|own| &own.external_mappings),
-            ),
-        );
+        let of_interface = self
+            .interface()
+            .and_then(|own| own.external_mappings.as_ref());
+        let mappings = [declaration.external_mappings.as_ref(), of_interface];
+        let mut native_ref = native_ref(mappings.into_iter().flatten().flatten());
         each_text(&mut native_ref, &|text| *text = shown(text));
         ToolRef {
             schema_version: SchemaVersion::default(),

@@ -10,8 +10,8 @@ use toolcell_executor::hook::UpdatedOutput;
 use toolcell_executor::{GuestOutcome, GuestOutput};
 use toolcell_journal::Artifacts;
 use toolcell_spec::{
-    Content, ContextModifier, ErrorCode, GUEST_BLOCKS, JSON_VALUES_MAX, OutputRetention, Refusal,
-    Status, TEXT, Usage, check_numbers, read_json,
+    Content, ContextModifier, EmptyResultPolicy, ErrorCode, GUEST_BLOCKS, JSON_VALUES_MAX,
+    OutputRetention, Refusal, RenderingBoundary, Status, TEXT, Usage, check_numbers, read_json,
 };
 
 use super::artifacts;
@@ -20,10 +20,13 @@ use super::execute::Executed;
 
 const BLOCKS_MAX: usize = 1_000;
 const LABEL_CHARS_MAX: usize = 100;
-/// No block: structured output has a place of its own.
+/// The structured output as a block, in the field of the same name.
 const STRUCTURED: &str = "structured_content";
 /// For the model, after success without output.
 const NOTHING_SAID: &str = "(tool completed with no output)";
+
+/// For the model, if the tool keeps all of its output from it.
+const FOR_PEOPLE: &str = "(tool completed; its output is for people)";
 
 phase_token! {
     pub(super) Answered(Box<MappedResult>)
@@ -179,17 +182,10 @@ async fn accept(
         .map_or(&[][..], |contract| &contract.content_types);
     for block in &content {
         let kind = block.kind.as_str();
-        if !GUEST_BLOCKS.contains(&kind) {
-            let advice = if kind == STRUCTURED {
-                "; return it as structured output"
-            } else {
-                ""
-            };
+        if !GUEST_BLOCKS.contains(&kind) && kind != STRUCTURED {
             return Err(Refusal::new(
                 ErrorCode::ContentInvalid,
-                format!(
-                    "the tool returned a block of type {kind:?}, which it may not write{advice}"
-                ),
+                format!("the tool returned a block of type {kind:?}, which it may not write"),
             ));
         }
         if !declared.is_empty() && !declared.iter().any(|name| name == kind) {
@@ -199,6 +195,7 @@ async fn accept(
             ));
         }
     }
+    let structured = from_block(&mut content, structured)?;
     artifacts::resolve(journey, &mut content)?;
     let structured = match structured {
         Some(value) => Some(check_output(journey, tool, value).await?),
@@ -210,12 +207,40 @@ async fn accept(
         }
         None => None,
     };
+    let is_empty = whole && content.is_empty() && structured.is_none();
+    if is_empty && tool.empty_result_policy() == EmptyResultPolicy::Error {
+        return Err(Refusal::new(
+            ErrorCode::OutputSchemaMismatch,
+            "the tool promises an output, by its empty_result_policy, and gave none",
+        ));
+    }
     Ok(Box::new(MappedResult {
-        empty_result: whole && content.is_empty() && structured.is_none(),
+        empty_result: is_empty,
         content,
         structured_content: structured,
         ..MappedResult::default()
     }))
+}
+
+/// Takes out the block that holds the structured output (AT-CONT-02), of which there is one in all.
+fn from_block(
+    content: &mut Vec<Content>,
+    structured: Option<Value>,
+) -> Result<Option<Value>, Refusal> {
+    let invalid = |why| Err(Refusal::new(ErrorCode::ContentInvalid, why));
+    let mut found = structured;
+    while let Some(at) = content.iter().position(|block| block.kind == STRUCTURED) {
+        match content.remove(at).fields.remove(STRUCTURED) {
+            None => {
+                return invalid("a block of type structured_content has no `structured_content`");
+            }
+            Some(_) if found.is_some() => {
+                return invalid("the tool returned more than one structured output");
+            }
+            value => found = value,
+        }
+    }
+    Ok(found)
 }
 
 /// On a thread for checks unless quick.
@@ -361,12 +386,25 @@ fn missing_artifact(tool: &Tool, content: &[Content]) -> Option<Refusal> {
     Some(Refusal::new(ErrorCode::ArtifactMissing, message))
 }
 
-/// No logs; structured output if no block has text; `summary` for a withheld output; and any error.
-pub(super) fn model_facing(mapped: &MappedResult, summary: Option<&str>) -> Vec<Content> {
+/// No logs; structured output if no block has text; `summary` for a withheld output; and any error. `boundary`: of the
+/// blocks, perhaps none.
+pub(super) fn model_facing(
+    mapped: &MappedResult,
+    summary: Option<&str>,
+    boundary: RenderingBoundary,
+) -> Vec<Content> {
+    let is_within = |block: &&Content| {
+        boundary == RenderingBoundary::Content
+            || block
+                .fields
+                .get("of")
+                .is_some_and(|of| of == STRUCTURED && block.is_persisted())
+    };
     let mut shown: Vec<Content> = mapped
         .content
         .iter()
         .filter(|block| block.is_model_facing())
+        .filter(is_within)
         .cloned()
         .collect();
     if let Some(structured) = &mapped.structured_content
@@ -377,6 +415,9 @@ pub(super) fn model_facing(mapped: &MappedResult, summary: Option<&str>) -> Vec<
     shown.extend(summary.map(Content::text));
     match &mapped.error {
         Some(error) => shown.push(Content::text(error.message.clone())),
+        None if shown.is_empty() && mapped.content.iter().any(Content::is_model_facing) => {
+            shown.push(Content::text(FOR_PEOPLE));
+        }
         None if shown.is_empty() => shown.push(Content::text(NOTHING_SAID)),
         None => {}
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::catalog::Tool;
 use toolcell_executor::hook::HookOutput;
@@ -14,7 +14,7 @@ use toolcell_policy::{
 };
 use toolcell_spec::{
     ErrorClass, ErrorCode, EventType, HookEvent, Input, InputMutation, MutationSource,
-    PermissionDecision, PermissionProfile, Refusal, SafetyFacts, Status,
+    PermissionDecision, PermissionProfile, Refusal, SafetyFacts, Status, pointer_steps,
 };
 
 use super::approval;
@@ -296,7 +296,7 @@ fn declared<'a>(tool: &'a Tool, terms: &'a PermissionTerms) -> ToolClaims<'a> {
         facts: tool.facts(),
         subjects: tool.subjects(),
         hides_input: tool.contract().has_sensitive_fields(),
-        native_ids: tool.native_ids(),
+        native_ids: tool.operation_ids(),
         needs_user: tool.needs_user(),
         files: terms.files,
         unheard: tool.unheard(),
@@ -313,11 +313,47 @@ async fn classify(
         return Ok(None);
     }
     let limits = journey.request.limits.for_checks();
+    let named = tool
+        .classifier_input()
+        .and_then(|named| only(input, &named));
+    let input = named.as_ref().unwrap_or(input);
     journey
         .services
         .executor
         .classify(journey.check(tool, input, &limits))
         .await
+}
+
+/// The arguments `named`, by name or JSON Pointer; `None` if the input is no object.
+fn only(input: &Input, named: &[String]) -> Option<Input> {
+    let given = input.value().ok().filter(|given| given.is_object())?;
+    let mut kept = Map::new();
+    for argument in named {
+        let steps = match argument.strip_prefix('/') {
+            Some(pointer) => pointer_steps(pointer),
+            None => vec![argument.clone()],
+        };
+        keep(given, &steps, &mut kept);
+    }
+    Some(input.with_value(Value::Object(kept)))
+}
+
+/// A pointer into a list keeps all of the list.
+fn keep(given: &Value, steps: &[String], kept: &mut Map<String, Value>) {
+    let Some((step, rest)) = steps.split_first() else {
+        return;
+    };
+    let Some(value) = given.get(step) else {
+        return;
+    };
+    if rest.is_empty() || !value.is_object() {
+        kept.insert(step.clone(), value.clone());
+    } else if let Value::Object(kept) = kept
+        .entry(step.as_str())
+        .or_insert_with(|| Value::Object(Map::new()))
+    {
+        keep(value, rest, kept);
+    }
 }
 
 /// The contract must hold also after hooks changed the input (AT-IN-02).

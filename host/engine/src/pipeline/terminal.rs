@@ -196,13 +196,17 @@ pub(super) fn envelope(
     };
     let provenance = provenance(journey, &mapped);
     let summary = fallback(journey, &mapped);
+    let tool = journey.tool.as_deref();
+    let boundary = tool
+        .map(|tool| tool.rendering_boundary())
+        .unwrap_or_default();
     ToolResult {
         schema_version: SchemaVersion::default(),
         result_id,
         invocation_id: journey.invocation.invocation_id,
         status,
         is_error: mapped.error.is_some(),
-        model_facing_content: model_facing(&mapped, summary.as_deref()),
+        model_facing_content: model_facing(&mapped, summary.as_deref(), boundary),
         content: mapped.content,
         structured_content: mapped.structured_content,
         empty_result: mapped.empty_result,

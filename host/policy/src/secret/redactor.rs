@@ -14,10 +14,9 @@ use super::scrubber::{self, ScrubStream, Scrubber, SearchMode, SearchedValue};
 /// Replaces a value that the tool's contract marks as sensitive.
 pub const REDACTED: &str = "[redacted]";
 
-/// Shorter values are taken out at their own place only, because elsewhere they cannot be told from noise.
+/// Shorter values are taken out of outputs only, as whole words, because elsewhere they cannot be told from noise.
 const ANYWHERE_BYTES_MIN: usize = 8;
-/// For a whole JSON string or number of any record. Shorter arguments are only compared with whole values of the tool's
-/// output.
+/// For a whole JSON string or number of any record. Shorter arguments are only compared with the tool's output.
 const ALONE_BYTES_MIN: usize = 4;
 
 /// Longer values are searched for only as they are.
@@ -337,7 +336,7 @@ impl Redactor {
         self.redact_value(value, None, meter)
     }
 
-    /// Like [`Self::redact_within`], but also by place, and for short values where a whole value equals one.
+    /// Like [`Self::redact_within`], but also by place, and for short values that are a whole value or a whole word.
     pub fn redact_output(&self, value: &mut Value, meter: &mut SearchMeter) -> bool {
         let inner = self.0.as_ref().filter(|inner| inner.looks_into_outputs());
         self.redact_value(value, inner.map(Arc::as_ref), meter)
@@ -392,8 +391,10 @@ impl Redactor {
             REDACTED.clone_into(text);
             return true;
         }
+        let value = decoded(text);
+        let is_json = value.is_some();
         let mut found = false;
-        if let Some(mut value) = decoded(text)
+        if let Some(mut value) = value
             && self.redact_output(&mut value, meter)
         {
             *text = Input::from_text(text.as_str())
@@ -402,7 +403,15 @@ impl Redactor {
                 .to_owned();
             found = true;
         }
-        self.redact_text_within(text, meter) | found
+        // Longer values first: a short one can be a word of them. The words of JSON were looked at as its values.
+        found |= self.redact_text_within(text, meter);
+        match inner.without_short_words(text).filter(|_| !is_json) {
+            Some(redacted) => {
+                *text = redacted;
+                true
+            }
+            None => found,
+        }
     }
 
     fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut SearchMeter) -> bool {
@@ -440,8 +449,48 @@ impl Redactor {
 
 impl RedactorData {
     fn looks_into_outputs(&self) -> bool {
-        !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty())
-            || self.booleans
+        !(self.short.is_empty() && self.alone.is_empty() && self.fields.is_empty()) || self.booleans
+    }
+
+    /// Takes out short values that are whole words; `None` if there are none. Takes linear time: at each word few ends
+    /// are compared.
+    fn without_short_words(&self, text: &str) -> Option<String> {
+        if self.short.is_empty() && self.alone.is_empty() && !self.booleans {
+            return None;
+        }
+        let mut redacted = String::new();
+        let (mut at, mut kept, mut before) = (0, 0, None);
+        while let Some(first) = text.get(at..).and_then(|rest| rest.chars().next()) {
+            let is_within = is_in_word(before) && is_in_word(Some(first));
+            let word = (!is_within).then(|| self.short_word(text, at, before));
+            match word.flatten() {
+                Some(word) => {
+                    redacted.push_str(text.get(kept..at).unwrap_or_default());
+                    redacted.push_str(REDACTED);
+                    at += word.len();
+                    kept = at;
+                    before = word.chars().next_back();
+                }
+                None => {
+                    at += first.len_utf8();
+                    before = Some(first);
+                }
+            }
+        }
+        (kept > 0).then(|| redacted + text.get(kept..).unwrap_or_default())
+    }
+
+    /// The longest short value at `at` that ends as a word does; one without letters and digits must stand alone.
+    fn short_word<'t>(&self, text: &'t str, at: usize, before: Option<char>) -> Option<&'t str> {
+        (1..ANYWHERE_BYTES_MIN).rev().find_map(|length| {
+            let (word, rest) = text.get(at..)?.split_at_checked(length)?;
+            let after = rest.chars().next();
+            let is_within = is_in_word(word.chars().next_back()) && is_in_word(after);
+            let is_sign = !word.chars().any(|c| is_in_word(Some(c)));
+            let is_joined = is_sign && (is_in_word(before) || is_in_word(after));
+            let is_whole = !(is_within || is_joined || word.trim().is_empty());
+            (is_whole && self.is_short_text(word)).then_some(word)
+        })
     }
 
     fn is_short_text(&self, text: &str) -> bool {
@@ -471,6 +520,10 @@ impl RedactorData {
     fn hides_field(&self, name: &str) -> bool {
         !self.fields.is_empty() && self.fields.contains(&plain_name(name).collect::<String>())
     }
+}
+
+fn is_in_word(c: Option<char>) -> bool {
+    c.is_some_and(|c| c.is_alphanumeric() || c == '_')
 }
 
 /// Leaves values that say nothing or were redacted before; returns whether it changed.
@@ -567,6 +620,7 @@ mod tests {
         let mut value = json!({
             "n": [7, 7.0, 1.5, 70, "7", " abc\n", "abc 7"], "yes": true, "apiKey": {"x": 1}, "API-KEY": null, "7": 1,
             "text": "{\"large\": 12345678901234567890123, \"n\": [7, 8]}",
+            "said": "no abc: 7, 70, abcd, _7, true. (7)", "7.5": "7\u{e9}",
         });
         assert!(redactor.redact_output(
             &mut value,
@@ -574,8 +628,9 @@ mod tests {
         ));
         let r = REDACTED;
         let expected = json!({
-            "n": [r, r, r, 70, r, r, "abc 7"], "yes": r, "apiKey": r, "API-KEY": null, "7": 1,
+            "n": [r, r, r, 70, r, r, "[redacted] [redacted]"], "yes": r, "apiKey": r, "API-KEY": null, "7": 1,
             "text": "{\"large\":12345678901234567890123,\"n\":[\"[redacted]\",8]}",
+            "said": "no [redacted]: [redacted], 70, abcd, _7, [redacted]. ([redacted])", "7.5": "7\u{e9}",
         });
         assert_eq!(value, expected);
         // Words of the records stay.

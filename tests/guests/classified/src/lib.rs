@@ -56,6 +56,12 @@ impl guest::Guest for Classified {
                     Access::Unstated,
                     "Declares nothing; its claims come late",
                 ),
+                tool(
+                    "in_part",
+                    Access::DestroysFiles,
+                    "Like writer; it classifies two of its arguments alone",
+                )
+                .claims("classifier_input", json!(["read_only", "/open_world"])),
                 plain("classify_spins", "Its classification never returns"),
                 plain("classify_panics", "Its classification traps"),
             ])

@@ -137,6 +137,12 @@ fn shapes() -> Vec<Tool> {
             "Says what it is told, and lets no disk hold it",
         ))
         .promises("persistence_policy_ref", "never_persist"),
+        said(plain(
+            "say_to_people",
+            "Says what it is told, always something, and no text to a model",
+        ))
+        .promises("rendering_boundary", "structured_content")
+        .claims("empty_result_policy", "error"),
     ]
 }
 
@@ -177,7 +183,7 @@ pub(crate) fn handler(tool: &str) -> Option<Handler> {
         "bad_structured" => |_, _| raw("[]", Some(r#"{"n":"not a number"}"#)),
         "good_structured" => |_, _| raw("[]", Some(r#"{"n":7}"#)),
         "say" | "say_report" | "say_by_reference" | "say_nothing" | "say_or_drop"
-        | "say_in_passing" => say,
+        | "say_in_passing" | "say_to_people" => say,
         "big" => |_, input| show(json!([text_block(&filler("x", input))])),
         "big_multibyte" => |_, input| show(json!([text_block(&filler("\u{1F980}", input))])),
         "structured_big" => |_, input| answer(json!({ "text": filler("x", input) })),

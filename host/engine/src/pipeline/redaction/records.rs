@@ -76,12 +76,18 @@ pub(in super::super) fn mutation(redactor: &Redactor, mutation: &mut InputMutati
 
 /// Returns whether something was redacted.
 pub(super) fn error(redactor: &Redactor, error: &mut Refusal, meter: &mut SearchMeter) -> bool {
-    let mut found = redactor.redact_text_within(&mut error.message, meter);
+    // Short values are words of the host too, so only a tool's own words are searched for them.
+    let redact = if error.is_guests() {
+        Redactor::redact_output_text
+    } else {
+        Redactor::redact_text_within
+    };
+    let mut found = redact(redactor, &mut error.message, meter);
     for text in [&mut error.detail, &mut error.guest_code]
         .into_iter()
         .flatten()
     {
-        found |= redactor.redact_text_within(text, meter);
+        found |= redact(redactor, text, meter);
     }
     if let Some(needed) = error.needs_authorization.as_deref_mut() {
         // The hosts can come from the arguments.

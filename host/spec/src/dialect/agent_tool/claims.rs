@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     ExternalMapping, SubjectField, SubjectKind, ToolInterface, TypedFields, is_subject, native_ids,
-    pointer_steps, property_names,
+    operation_ids, pointer_steps, property_names,
 };
 
 use super::RECORDS;
@@ -124,7 +124,7 @@ fn shown_identity(
     }
     let known = native_ids(&mappings(declaration, Some(interface)));
     let said = interface.list("native_ids");
-    if said.iter().any(|id| !known.iter().any(|known| id == known)) {
+    if said.iter().any(|id| !known.contains(id)) {
         findings.note(
             &place.field("native_ids"),
             "has no effect: the ids are those in external_mappings",
@@ -201,7 +201,7 @@ fn matcher(
 
 fn has_native_ids(tool: &LinkedRecords<'_>) -> bool {
     let interface = tool.interface.map(|interface| interface.value);
-    !native_ids(&mappings(tool.declaration.value, interface)).is_empty()
+    !operation_ids(&mappings(tool.declaration.value, interface)).is_empty()
 }
 
 /// The mappings of a tool to other protocols, as far as they are valid.

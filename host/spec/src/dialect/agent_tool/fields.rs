@@ -5,12 +5,13 @@ use serde_json::Value;
 
 use crate::{
     AccessKind, ArgumentMode, ContextModifierPolicy, EnabledState, ExternalMapping, Extra,
-    GUEST_BLOCKS, InterruptBehavior, Lifecycle, MutationPolicy, NonInteractive, PermissionChannel,
-    PermissionProfile, ResourceLock, RiskLevel, SAME_AS, SchemaVersion, SchemaVisibility, Strategy,
-    SubjectKind, WriteEffect,
+    GUEST_BLOCKS, Lifecycle, MutationPolicy, NonInteractive, PermissionChannel, ResourceLock,
+    RiskLevel, SAME_AS, SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
 };
 
 use super::findings::{Findings, ToolkitPlace};
+use super::hints;
+use super::mappings;
 use super::shape::{FieldShape, ObjectShape, ValueShape, is, known_word, none_of, word};
 use super::unknown;
 
@@ -88,6 +89,7 @@ const VERSION: FieldShape = FieldShape::new("schema_version", ValueShape::Look(v
 const PERSISTENCE: FieldShape =
     FieldShape::new("persistence_policy_ref", ValueShape::Is(word::<Strategy>)).narrows();
 const MAPPINGS: FieldShape = FieldShape::new("external_mappings", ValueShape::Each(mapping));
+const MAPPINGS_TEXT: FieldShape = text(mappings::TEXT);
 
 pub(super) static TOOLKIT: ObjectShape = ObjectShape {
     name: "the toolkit",
@@ -142,6 +144,7 @@ static DECLARATION: ObjectShape = ObjectShape {
             "the declaration refers to another one; remove it, or the reference",
         ),
         MAPPINGS,
+        MAPPINGS_TEXT,
         FieldShape::new("annotations", ValueShape::Look(unknown::annotations)),
     ],
 };
@@ -190,10 +193,11 @@ static OUTPUT_CONTRACT: ObjectShape = ObjectShape {
             "schema",
             "structured_schema says what the output is; remove one of them",
         ),
-        hint(
+        FieldShape::new(
             "rendering_boundary",
-            "content, structured output and summary are always kept apart",
-        ),
+            ValueShape::Look(hints::rendering_boundary),
+        )
+        .narrows(),
         text("fallback_summary"),
     ],
 };
@@ -213,7 +217,7 @@ static INTERFACE: ObjectShape = ObjectShape {
         schema("output_schema"),
         flag("strict").narrows(),
         text("namespace"),
-        texts("native_ids"),
+        FieldShape::new("native_ids", ValueShape::Each(any)),
         text("user_facing_name"),
         FieldShape::new(
             "schema_visibility",
@@ -231,18 +235,21 @@ static INTERFACE: ObjectShape = ObjectShape {
         text("permission_matcher").narrows(),
         flag("requires_exclusive_context").narrows(),
         FieldShape::new("resource_locks", ValueShape::Look(resource_locks)).narrows(),
-        FieldShape::new("interrupt_behavior", ValueShape::Look(interrupt_behavior)),
+        FieldShape::new(
+            "interrupt_behavior",
+            ValueShape::Look(hints::interrupt_behavior),
+        ),
         hint(
             "abort_semantics",
-            "the host stops any guest; one that imports cancellation is asked first",
+            "the host stops any guest, and writes how; one that imports cancellation is asked first",
         ),
         hint(
             "progress_schema",
-            "progress has the fields of tool_progress",
+            "progress has the fields of tool_progress, and the host writes its schema",
         ),
-        hint(
+        FieldShape::new(
             "classifier_input",
-            "a component that exports classification gets the whole input",
+            ValueShape::Look(hints::classifier_input),
         ),
         FieldShape::new("permission_subjects", ValueShape::Look(subjects)).narrows(),
         count("timeout_ms").narrows(),
@@ -255,6 +262,10 @@ static INTERFACE: ObjectShape = ObjectShape {
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),
         PERSISTENCE,
+        FieldShape::new(
+            "empty_result_policy",
+            ValueShape::Look(hints::empty_result_policy),
+        ),
         gap(
             "redaction_policy_refs",
             "it has no such policy; use redaction_rules",
@@ -266,6 +277,7 @@ static INTERFACE: ObjectShape = ObjectShape {
         flag("should_defer"),
         flag("always_load"),
         MAPPINGS,
+        MAPPINGS_TEXT,
     ],
 };
 
@@ -295,6 +307,7 @@ static EXECUTION_PROFILE: ObjectShape = ObjectShape {
         refused("stack_limit_bytes", LIMITS),
         refused("max_output_bytes", LIMITS),
         MAPPINGS,
+        MAPPINGS_TEXT,
     ],
 };
 
@@ -330,7 +343,7 @@ static PERMISSION_PROFILE: ObjectShape = ObjectShape {
         // Its effect depends on the interface: see `claims`.
         texts("rule_matching_fields"),
         text("data_sensitivity").narrows(),
-        FieldShape::new("retention_hint", ValueShape::Look(retention_hint)).narrows(),
+        FieldShape::new("retention_hint", ValueShape::Look(hints::retention_hint)).narrows(),
         flag("redaction_required").narrows(),
         FieldShape::new("policy_refs", ValueShape::Look(policy_refs)).narrows(),
         texts("environment").narrows(),
@@ -517,32 +530,6 @@ fn resource_locks(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Val
             "has at most {LOCKS_MAX} locks, each with a name of 1 to {LOCK_BYTES_MAX} bytes"
         );
         findings.error(place, message);
-    }
-}
-
-/// No tool can go on against the will of its caller.
-fn interrupt_behavior(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
-    match word::<InterruptBehavior>(value) {
-        Err(problem) => findings.error(place, problem),
-        Ok(()) if value == "block" => findings.note(
-            place,
-            "has no effect: the host stops every call that is canceled",
-        ),
-        Ok(()) => {}
-    }
-}
-
-fn retention_hint(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
-    match value.as_str() {
-        Some(hint) if hint.is_empty() || PermissionProfile::keeps_nothing(hint) => {}
-        Some(hint) if PermissionProfile::time(hint).is_some() => {}
-        Some(_) => findings.note(
-            place,
-            "a hint that this host does not use; stored results stay until they are removed, those of a tool that says none, \
-             transient or ephemeral are not stored, and those of one that says a time, such as 30d or 12h, end then",
-        ),
-        None if value.is_null() => {}
-        None => findings.error(place, "is not a text"),
     }
 }
 

@@ -7,6 +7,8 @@ mod claims;
 mod embedded;
 mod fields;
 mod findings;
+mod hints;
+mod mappings;
 mod names;
 mod references;
 mod shape;
@@ -66,6 +68,8 @@ pub fn toolkit(text: &str) -> Result<LoadedToolkit, Vec<Finding>> {
             return Err(findings.into_errors());
         };
         value = records;
+    } else {
+        mappings::keep_numbers(&mut value, text);
     }
     let mut of_records = Findings::default();
     embedded::lift(&mut value);

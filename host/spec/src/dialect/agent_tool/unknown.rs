@@ -1,5 +1,5 @@
-//! The specification's objects are open, so unknown fields are kept; but a misspelt or misplaced field that would limit
-//! a call must not be lost.
+//! The specification's objects are open, so unknown fields are kept; but no call runs without a limit that a misspelt or
+//! misplaced field was meant for.
 
 use serde_json::Value;
 
@@ -41,6 +41,9 @@ fn unknown(
     if !findings.count_unknown(place) {
         return;
     }
+    if is_extension(name) {
+        return findings.note(place, "unknown field: it is kept, and has no effect");
+    }
     let belongs: Vec<(&ObjectShape, &FieldShape)> = elsewhere(object)
         .filter(|(_, field)| field.name == name)
         .collect();
@@ -48,7 +51,7 @@ fn unknown(
         let places: Vec<&str> = belongs.iter().map(|(object, _)| object.name).collect();
         let message = format!("has no effect here; it belongs in {}", places.join(" or "));
         return if belongs.iter().any(|(_, field)| field.narrows) {
-            findings.error(place, format!("{message}: move it, or remove it"))
+            findings.gap(place, &format!("{message}: move it, or remove it"))
         } else {
             findings.note(place, message)
         };
@@ -60,9 +63,9 @@ fn unknown(
     match similar.clone().find(|(_, field)| field.narrows) {
         Some((of, field)) => {
             let known = field.name;
-            findings.error(
+            findings.gap(
                 place,
-                format!(
+                &format!(
                     "unknown field; {known} of {} limits what a tool may do: correct the name, or remove it",
                     of.name
                 ),
@@ -81,6 +84,11 @@ fn unknown(
     }
 }
 
+/// A name that its author marks as his own is no misspelling.
+fn is_extension(name: &str) -> bool {
+    name.starts_with("x_") || name.starts_with("x-") || name.contains([':', '.'])
+}
+
 /// Skips objects whose names are common words.
 fn elsewhere(
     object: &'static ObjectShape,
@@ -92,11 +100,16 @@ fn elsewhere(
     others.flat_map(|other| other.fields.iter().map(move |field| (other, field)))
 }
 
-/// Annotations are never read (AT-DECL-18). A field that limits a call is an error here, because it was meant for a
-/// record.
+/// Annotations are never read (AT-DECL-18). With a field that limits a call no call runs, because it was meant for a record.
 pub(super) fn annotations(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value {
         Value::Object(annotations) => {
+            if !annotations.is_empty() {
+                findings.note(
+                    place,
+                    "untrusted: no policy, no scheduler and no sandbox of this host reads any of it",
+                );
+            }
             for name in annotations.keys() {
                 let meant = OBJECTS
                     .iter()
@@ -112,7 +125,7 @@ pub(super) fn annotations(findings: &mut Findings, place: &ToolkitPlace<'_>, val
                     let message = format!(
                         "has no effect in annotations; {known} belongs in {object}: move it"
                     );
-                    findings.error(&place.field(name), message);
+                    findings.gap(&place.field(name), &message);
                 }
             }
         }
