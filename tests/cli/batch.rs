@@ -494,7 +494,11 @@ fn refused_calls_have_results_at_their_places_and_the_first_error_is_the_exit_co
             .map(|call| call["id"].as_str().unwrap())
             .collect();
         assert_eq!(ids(&records), wanted);
-        for record in &records {
+        for (order, record) in records.iter().enumerate() {
+            let events = record["events"].as_array().unwrap();
+            let is_yielded = |event: &&Value| event["event_type"] == "tool.invocation.yielded";
+            let yielded = events.iter().find(is_yielded).unwrap();
+            assert_eq!(yielded["data"]["order"], order);
             let expected = match record["invocation"]["native_call_id"].as_str().unwrap() {
                 "refused" => "permission_denied",
                 "unknown" => "unknown_tool",
@@ -613,6 +617,7 @@ fn a_call_that_waits_until_others_end_is_queued_in_its_record() {
             .iter()
             .find(|event| event["event_type"] == "tool.invocation.queued");
         let since = queued.map(|event| event["data"]["since"].as_str().unwrap().to_owned());
+        assert!(queued.is_none_or(|event| event["data"]["position"] == 1));
         let steps = record["invocation"]["status_transitions"]
             .as_array()
             .unwrap();

@@ -361,6 +361,11 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
         created[0]["event"]["data"]["surface_id"]
     );
     let declared = home.events(&["--type=tool.declared"]);
+    let digests = declared
+        .iter()
+        .map(|line| line["event"]["data"]["declaration"].to_string());
+    let digests: std::collections::BTreeSet<String> = digests.collect();
+    assert_eq!(digests.len(), 3, "{declared:#?}");
     let about: Vec<&Value> = declared
         .iter()
         .map(|line| &line["event"]["subject"])

@@ -197,6 +197,22 @@ fn an_error_has_what_the_network_said_in_its_own_words() {
 }
 
 #[test]
+fn an_error_has_what_the_file_system_said_in_its_own_words() {
+    let (_guard, folder) = scratch();
+    let missing = folder.join("missing").display().to_string();
+    let input = json!({ "path": missing }).to_string();
+    let tool = format!("{}#read", example("files"));
+    let allow = format!("--allow-read={}", folder.display());
+    let ran = Toolcell::new(["call", &tool, &input, &allow, "--json"]).run();
+    let error = ran.json()["error"].clone();
+    assert_eq!(
+        error["native_error_ref"],
+        json!({ "errno": "no-entry" }),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     let (_guard, folder) = scratch();
     file(&folder, "below/a.txt");

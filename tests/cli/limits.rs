@@ -45,7 +45,7 @@ fn every_limit_stops_what_is_over_it_and_is_on_the_bill() {
             "hostile#spin",
             "{}",
             "--timeout=120ms",
-            "deadline_exceeded",
+            "epoch_deadline",
             "wall_ms",
             120,
         ),

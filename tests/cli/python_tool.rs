@@ -270,12 +270,12 @@ fn a_snippet_has_no_network_no_process_and_no_environment() {
 fn an_endless_snippet_ends_with_the_limits_of_its_call() {
     let (_guard, folder) = scratch();
     for (endless, option, expected) in [
-        ("while True: pass", "--timeout=1s", "deadline_exceeded"),
+        ("while True: pass", "--timeout=1s", "epoch_deadline"),
         ("while True: pass", "--fuel=5000000000", "fuel_exhausted"),
         (
             "try:\n  while True: pass\nexcept BaseException:\n  while True: pass",
             "--timeout=1s",
-            "deadline_exceeded",
+            "epoch_deadline",
         ),
     ] {
         let ran = call(&folder, &json!({ "code": endless }), &[option, "--json"])

@@ -153,7 +153,7 @@ fn an_endless_statement_ends_with_the_limits_of_its_call() {
     let (_guard, folder) = scratch();
     let input = json!({ "sql": ENDLESS, "files": [] });
     for (option, expected) in [
-        ("--timeout=500ms", "deadline_exceeded"),
+        ("--timeout=500ms", "epoch_deadline"),
         ("--fuel=1000000000", "fuel_exhausted"),
     ] {
         let ran = call(&folder, "query", &input, &[option, "--json"])

@@ -42,7 +42,7 @@ def limited(component: Path) -> None:
     starved = call(f"{component}#spin", {}, "--fuel=100000000", code=4)
     assert starved["error"]["error_code"] == "fuel_exhausted", starved
     late = call(f"{component}#spin", {}, "--timeout=1s", code=4)
-    assert late["error"]["error_code"] == "deadline_exceeded", late
+    assert late["error"]["error_code"] == "epoch_deadline", late
     canceled(f"{component}#spin", {})
 
 

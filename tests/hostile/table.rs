@@ -39,25 +39,28 @@ const OR_OK: &[&str] = &[
 ];
 
 pub(super) const ATTACKS: &[Attack] = &[
-    attack("CPU-1", &["timeout/deadline_exceeded"], MIB, |arena| {
-        Box::pin(time::spin(arena))
-    }),
+    attack(
+        "CPU-1",
+        &["timeout/epoch_deadline", "timeout/deadline_exceeded"],
+        MIB,
+        |arena| Box::pin(time::spin(arena)),
+    ),
     // Describing has little fuel as well, so the speed of the machine decides which limit is reached first.
     attack(
         "CPU-2",
-        &["timeout/deadline_exceeded", "timeout/fuel_exhausted"],
+        &["timeout/epoch_deadline", "timeout/fuel_exhausted"],
         MIB,
         |arena| Box::pin(time::spin_at_the_start(arena)),
     ),
-    attack(
-        "CPU-4",
-        &["timeout/deadline_exceeded"],
-        256 * MIB,
-        |arena| Box::pin(time::bulk_operations(arena)),
-    ),
-    attack("CPU-5", &["timeout/deadline_exceeded"], 16 * MIB, |arena| {
-        Box::pin(time::more_spinners_than_cores(arena))
+    attack("CPU-4", &["timeout/epoch_deadline"], 256 * MIB, |arena| {
+        Box::pin(time::bulk_operations(arena))
     }),
+    attack(
+        "CPU-5",
+        &["timeout/epoch_deadline", "timeout/deadline_exceeded"],
+        16 * MIB,
+        |arena| Box::pin(time::more_spinners_than_cores(arena)),
+    ),
     attack("CPU-7", &["timeout/deadline_exceeded"], 4 * MIB, |arena| {
         Box::pin(time::sleep_for_ever(arena))
     }),
@@ -115,9 +118,12 @@ pub(super) const ATTACKS: &[Attack] = &[
         64 * MIB,
         |arena| Box::pin(surface::output_flood(arena)),
     ),
-    attack("HC-5", &["timeout/deadline_exceeded"], 4 * MIB, |arena| {
-        Box::pin(surface::empty_writes(arena))
-    }),
+    attack(
+        "HC-5",
+        &["timeout/deadline_exceeded", "timeout/epoch_deadline"],
+        4 * MIB,
+        |arena| Box::pin(surface::empty_writes(arena)),
+    ),
     attack(
         "HC-7",
         &[
@@ -126,6 +132,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             "execution_failed/guest_invalid",
             "execution_failed/guest_panicked",
             "timeout/deadline_exceeded",
+            "timeout/epoch_deadline",
             "sandbox_violation/disk_limit",
             "sandbox_violation/memory_limit",
             "sandbox_violation/handle_limit",
@@ -161,7 +168,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     // Tiny writes may take longer than the call has.
     attack(
         "ART-1",
-        &["ok", "timeout/deadline_exceeded"],
+        &["ok", "timeout/deadline_exceeded", "timeout/epoch_deadline"],
         64 * MIB,
         |arena| Box::pin(artifacts::floods(arena)),
     ),
@@ -266,6 +273,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             "execution_failed/stack_overflow",
             "execution_failed/arithmetic_fault",
             "timeout/deadline_exceeded",
+            "timeout/epoch_deadline",
         ],
         64 * MIB,
         |arena| Box::pin(loading::garbage(arena)),

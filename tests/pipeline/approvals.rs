@@ -185,6 +185,14 @@ async fn everything_is_stored_before_anybody_is_asked_and_the_prompt_is_on_recor
         "tool.permission.requested"
     );
     assert_eq!(stored.history.decisions.len(), 1);
+    let requested = &stored.history.events.last().unwrap().data;
+    assert_eq!(
+        (&requested["decision_id"], &requested["channel"]),
+        (
+            &json!(stored.history.decisions[0].decision_id),
+            &json!(sayer.channel())
+        )
+    );
     let [ask, answer] = &called.0.decisions[..] else {
         panic!("{:?}", called.0.decisions)
     };

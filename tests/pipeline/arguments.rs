@@ -3,6 +3,7 @@
 //! Promise: Claims only narrow.
 
 use serde_json::{Value, json};
+use toolcell_spec::EventType;
 
 use super::doubles::declaring;
 use crate::support::{Called, Test};
@@ -69,15 +70,18 @@ async fn arguments_that_are_no_object_are_refused() {
 
 #[tokio::test]
 async fn a_wrong_type_a_missing_and_a_wrong_value_are_refused_with_the_place() {
-    for (input, place) in [
-        (json!({"query": 7}), "/query"),
-        (json!({"limit": 3}), "query is required"),
-        (json!({"query": "x", "limit": 0}), "/limit"),
-        (json!({"query": "x", "order": "random"}), "/order"),
+    for (input, place, pointer) in [
+        (json!({"query": 7}), "/query", "/query"),
+        (json!({"limit": 3}), "query is required", "/query"),
+        (json!({"query": "x", "limit": 0}), "/limit", "/limit"),
+        (json!({"query": "x", "order": "random"}), "/order", "/order"),
     ] {
         let called = Test::new("probe#defaults").call(input).await;
         refused(&called, "schema_validation_failed", "schema_mismatch");
         assert!(called.message().contains(place), "{}", called.message());
+        let mut events = called.0.events.iter();
+        let failed = events.find(|event| event.event_type == EventType::ValidationFailed);
+        assert_eq!(failed.unwrap().data["pointers"], json!([pointer]));
     }
 }
 
@@ -172,7 +176,7 @@ async fn a_check_that_spins_or_panics_ends_the_call_before_the_tool_runs() {
         let called = Test::new(tool).timeout_ms(100).call(json!({})).await;
         // The graph has only one transition from a failed validation, to `failed`.
         called
-            .failed("timeout", "deadline_exceeded")
+            .failed("timeout", "epoch_deadline")
             .ended("timed_out", "failed")
             .never_ran();
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcell::Host;
 use toolcell_executor::hook::{HookOutput, Registration, UpdatedOutput};
-use toolcell_spec::{AbortReason, HookEvent, digest};
+use toolcell_spec::{AbortReason, ErrorClass, HookEvent, digest};
 
 use crate::support::{Called, Canary, Test, scratch};
 
@@ -279,12 +279,12 @@ async fn a_call_that_fails_leaves_no_file() {
             "{then}"
         );
     }
-    for then in ["spin", "sleep"] {
+    for (then, code) in [("spin", "epoch_deadline"), ("sleep", "deadline_exceeded")] {
         let called = test(&host)
             .timeout_ms(400)
             .call(json!({ "files": files, "then": then }))
             .await;
-        called.failed("timeout", "deadline_exceeded");
+        called.failed("timeout", code);
         assert!(payloads(&folder).is_empty(), "{then}");
     }
     // In the middle of a write.
@@ -292,9 +292,9 @@ async fn a_call_that_fails_leaves_no_file() {
     let many = test(&host)
         .limit(|limits| limits.artifact_bytes = 1 << 41)
         .timeout_ms(300);
-    many.call(json!({ "files": endless }))
-        .await
-        .failed("timeout", "deadline_exceeded");
+    let called = many.call(json!({ "files": endless })).await;
+    let error = called.0.result.error.as_ref().unwrap();
+    assert_eq!(error.error_class, ErrorClass::Timeout);
     assert!(payloads(&folder).is_empty());
 }
 
@@ -445,7 +445,7 @@ async fn a_sensitive_value_is_in_no_artifact_wherever_its_chunks_are_cut() {
             .find(|event| event.event_type.as_str() == "tool.result.redacted")
             .unwrap();
         assert!(
-            event.data["places"]
+            event.data["pointers"]
                 .as_array()
                 .unwrap()
                 .contains(&json!("/artifact_refs")),

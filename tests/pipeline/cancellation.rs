@@ -45,6 +45,8 @@ async fn a_tool_that_does_not_listen_is_stopped_by_the_host() {
             vec!["host".to_owned()],
         );
         assert_eq!(story(&called), expected, "{tool}");
+        let end = &called.0.events.last().unwrap().data;
+        assert_eq!(end["abort_reason"], "user_interruption");
     }
 }
 

@@ -120,6 +120,8 @@ async fn a_hook_that_fails_before_a_tool_blocks_the_call_and_its_words_stay_in_t
         .failed("hook_blocked", "hook_failed")
         .ended("denied", "blocked")
         .never_ran();
+    let error = called.0.result.error.as_ref().unwrap();
+    assert_eq!(error.policy_refs, ["hook:broken"]);
     assert!(
         !serde_json::to_string(&called.0.result)
             .unwrap()

@@ -60,7 +60,15 @@ async fn a_tool_that_copies_a_sensitive_argument_everywhere_gives_it_to_nobody()
             json!({"secret": "[redacted]", "fail": fail})
         );
         assert_eq!(called.0.result.redaction_state, "partial");
-        assert_eq!(redacted(&called).len(), 1);
+        let [told] = &redacted(&called)[..] else {
+            panic!("{called:?}")
+        };
+        assert_eq!(told["rule"], "sensitive_fields");
+        assert!(!told["pointers"].as_array().unwrap().is_empty(), "{told}");
+        // The record has what a listener heard, also what the tool logged.
+        let heard: Vec<&str> = listener.heard().iter().map(|(_, event)| *event).collect();
+        assert!(heard.ends_with(&called.events()), "{heard:?}");
+        assert!(heard.contains(&"tool.invocation.logged"));
         let record = called.record();
         for place in [
             "stdout [redacted]",
@@ -333,6 +341,21 @@ async fn rules_of_the_output_contract_hold_in_every_representation() {
         "note": "the token is pw-7f3/Qz+tT\"x0~long-enough, the key AKIAABCDEFGHIJKLMNOP, the id 77001122",
     });
     let called = Test::of_bytes(bytes, None).call(input).await;
+    let told = redacted(&called);
+    let rules: Vec<_> = told.iter().map(|event| &event["rule"]).collect();
+    assert_eq!(
+        rules,
+        [
+            "redaction_rules/0",
+            "redaction_rules/1",
+            "redaction_rules/2"
+        ]
+    );
+    let first = told[0]["pointers"].as_array().unwrap();
+    assert!(
+        first.contains(&json!("/structured_content/token")),
+        "{told:?}"
+    );
     let expected = json!({
         "token": "[redacted]",
         "deep": [{"id": "[redacted]", "name": "kept"}],
@@ -350,13 +373,14 @@ async fn rules_of_the_output_contract_hold_in_every_representation() {
     );
     let told = redacted(&called);
     assert_eq!(told[0]["redaction_state"], "partial");
-    let places = told[0]["places"].as_array().unwrap();
+    let pointers = told.iter().map(|event| event["pointers"].as_array().unwrap());
+    let places: Vec<&Value> = pointers.flatten().collect();
     for place in [
         "/structured_content/token",
         "/structured_content/deep/0/id",
         "/structured_content",
     ] {
-        assert!(places.contains(&json!(place)), "{place}: {places:?}");
+        assert!(places.contains(&&json!(place)), "{place}: {places:?}");
     }
 }
 
@@ -414,6 +438,10 @@ async fn a_contract_can_keep_all_of_an_answer_back() {
         .ended("redacted", "failed");
     assert_eq!(called.0.result.redaction_state, "full");
     assert!(called.0.result.structured_content.is_none());
+    let told = redacted(&called);
+    assert_eq!(told[0]["rule"], "redaction_rules/0");
+    let pointers = told[0]["pointers"].as_array().unwrap();
+    assert!(pointers.contains(&json!("/structured_content")), "{told:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolcell::{Home, Host, Listener, OutputError};
-use toolcell_spec::{GUEST_BLOCKS, OutputRetention, Strategy, ToolEvent};
+use toolcell_spec::{EventType, GUEST_BLOCKS, OutputRetention, Strategy, ToolEvent};
 
 use super::doubles::{home_with_own_payloads, own_host};
 use crate::support::{Called, Test, scratch};
@@ -301,6 +301,17 @@ async fn a_tool_chooses_how_its_output_is_kept() {
 
     let called = say("say_nothing", Some(&host), text("short")).await;
     called.failed("result_redacted", "redacted_by_setting");
+    let mut events = called.0.events.iter();
+    let told = events.find(|event| event.event_type == EventType::ResultRedacted);
+    let told = &told.unwrap().data;
+    assert_eq!(
+        (&told["rule"], &told["pointers"]),
+        (&json!("persistence_policy_ref"), &json!(["/content"]))
+    );
+    assert_eq!(
+        called.record()["result"]["error"]["policy_refs"],
+        json!(["setting:persistence_policy_ref"])
+    );
     assert_eq!(strategies(&called), ["redact"]);
     let result = called.record()["result"].clone();
     assert_eq!(

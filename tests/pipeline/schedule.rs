@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolcell::{Batch, BatchCall, BatchListener, Host, Request};
 use toolcell_executor::hook::{Hook, HookCall, HookFuture, Registration};
-use toolcell_spec::{AbortReason, CallRecord, ContextModifier, HookEvent, ToolEvent};
+use toolcell_spec::{AbortReason, CallRecord, ContextModifier, EventType, HookEvent, ToolEvent};
 
 use crate::support::{Test, scratch};
 
@@ -49,6 +49,9 @@ async fn a_second_call_waits_until_the_first_one_ends() {
     let (first, second) = tokio::join!(first.call(json!({})), second);
     first.ended("canceled", "canceled");
     assert_eq!(second.succeeded(), json!({"count": 1}));
+    let mut events = second.0.events.iter();
+    let queued = events.find(|event| event.event_type == EventType::Queued);
+    assert_eq!(queued.unwrap().data, json!({ "position": 1 }));
     let passed: Vec<&str> = second
         .0
         .invocation

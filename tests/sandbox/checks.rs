@@ -63,7 +63,7 @@ async fn a_check_that_spins_is_stopped() {
     Test::new("validated#even").load().await.unwrap();
     for tool in ["validated#check_spins", "validated#preflight_spins"] {
         let began = Instant::now();
-        refused(tool, json!({}), "timeout", "deadline_exceeded").await;
+        refused(tool, json!({}), "timeout", "epoch_deadline").await;
         assert!(
             began.elapsed() < Duration::from_secs(3),
             "{tool} was stopped after {:?}",

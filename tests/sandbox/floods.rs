@@ -87,6 +87,17 @@ async fn logging_too_much_is_not_fatal_and_what_is_over_is_counted() {
     assert_eq!(called.succeeded()["logged"], 50_000);
     holds_no_more_than_the_limit(&called, "log");
     assert!(called.0.result.usage.as_ref().unwrap().log_bytes.used >= 50_000 * 90);
+    let called = Test::new("hostile#flood_log")
+        .limit(|limits| limits.log_bytes = LOG_BYTES)
+        .call(json!({ "count": 50_000, "bytes": 1 }))
+        .await;
+    let logged = called.events().into_iter();
+    let logged = logged.filter(|event| *event == "tool.invocation.logged");
+    assert_eq!(
+        logged.count(),
+        1_001,
+        "the last one says that there are more"
+    );
 }
 
 #[tokio::test]

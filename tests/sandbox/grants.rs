@@ -290,5 +290,7 @@ async fn what_was_granted_and_is_gone_fails_the_call_and_not_the_host() {
     fs::remove_dir_all(dir.join("folder")).unwrap();
     test.call(json!({ "path": text(&file) }))
         .await
-        .failed("setup_required", "world_not_available");
+        .failed("setup_required", "world_not_available")
+        .ended("failed", "blocked")
+        .never_ran();
 }

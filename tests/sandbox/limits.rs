@@ -10,9 +10,9 @@ use crate::support::{Called, Test};
 /// Maximum delay after a deadline, in milliseconds. The host promises much less; this machine may be busy.
 const SLACK_MS: u64 = 1_250;
 
-async fn called_for_200_ms(tool: &str) -> Called {
+async fn called_for_200_ms(tool: &str, code: &str) -> Called {
     let called = Test::new(tool).timeout_ms(200).call(json!({})).await;
-    called.failed("timeout", "deadline_exceeded");
+    called.failed("timeout", code);
     assert_eq!(called.statuses(), ("timed_out".into(), "timed_out".into()));
     let wall = called.0.result.usage.as_ref().unwrap().wall_ms;
     assert_eq!(wall.limit, 200);
@@ -26,36 +26,36 @@ async fn called_for_200_ms(tool: &str) -> Called {
 
 #[tokio::test]
 async fn a_spinning_tool_ends_at_its_deadline() {
-    let called = called_for_200_ms("hostile#spin").await;
+    let called = called_for_200_ms("hostile#spin", "epoch_deadline").await;
     assert!(called.message().contains("200 ms"));
-    called_for_200_ms("hostile#spin_fuel").await;
-    called_for_200_ms("wat:spin").await;
+    called_for_200_ms("hostile#spin_fuel", "epoch_deadline").await;
+    called_for_200_ms("wat:spin", "epoch_deadline").await;
 }
 
 #[tokio::test]
 async fn a_tool_that_blocks_in_the_clock_of_the_host_ends_at_its_deadline() {
-    called_for_200_ms("hostile#sleep").await;
-    called_for_200_ms("hostile#sleep_ignore_cancel").await;
+    called_for_200_ms("hostile#sleep", "deadline_exceeded").await;
+    called_for_200_ms("hostile#sleep_ignore_cancel", "deadline_exceeded").await;
 }
 
 #[tokio::test]
 async fn a_tool_that_copies_memory_for_ever_ends_at_its_deadline() {
-    called_for_200_ms("hostile#memcpy_loop").await;
+    called_for_200_ms("hostile#memcpy_loop", "epoch_deadline").await;
 }
 
 #[tokio::test]
 async fn a_tool_that_floods_the_host_with_calls_ends_at_its_deadline() {
-    called_for_200_ms("hostile#clock_flood").await;
+    called_for_200_ms("hostile#clock_flood", "epoch_deadline").await;
 }
 
 #[tokio::test]
 async fn a_tool_that_spins_while_its_arguments_are_copied_in_ends_at_its_deadline() {
-    called_for_200_ms("wat:spin-realloc").await;
+    called_for_200_ms("wat:spin-realloc", "epoch_deadline").await;
 }
 
 #[tokio::test]
 async fn a_tool_that_spins_after_its_answer_was_read_ends_at_its_deadline() {
-    called_for_200_ms("wat:spin-post-return").await;
+    called_for_200_ms("wat:spin-post-return", "epoch_deadline").await;
 }
 
 #[tokio::test]

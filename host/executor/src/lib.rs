@@ -17,7 +17,7 @@ pub use cancellation::Cancellation;
 pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, LimitShare, ToolCaller};
 use toolcell_journal::Artifacts;
 use toolcell_policy::secret::Secrets;
-use toolcell_policy::{Limits, Permit, PreflightPermit};
+use toolcell_policy::{Capability, Limits, Permit, PreflightPermit};
 use toolcell_spec::{
     AbortReason, Content, ContextModifier, ErrorCode, InvocationId, Refusal, Replay, ReplayData,
     SafetyFacts, ToolProgress, Usage,
@@ -40,6 +40,12 @@ pub trait Executor: Send + Sync {
         &'a self,
         check: InputCheck<'a>,
     ) -> BoxFuture<'a, Result<Option<SafetyFacts>, Refusal>>;
+
+    /// Fails if something of `capability` is not there any more. Asked before a call is approved, which could not be
+    /// blocked later.
+    fn check_world(&self, _capability: &Capability) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// Runs the permit's tool with its contents; reports usage even on failure. A call that needs input runs again with
     /// the same permit.

@@ -1,3 +1,5 @@
+mod logged;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -6,9 +8,9 @@ use serde_json::{Value, json};
 
 use toolcell_policy::secret::{REDACTED, Redactor, SpokenMeter};
 use toolcell_spec::{
-    AbortReason, CallRecord, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId,
-    ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress,
-    TraceContext, digest, evidence_ref, read_json,
+    AbortReason, CallRecord, EventId, EventType, Extra, InvocationId, ProgressId, ProgressStatus,
+    SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress, TraceContext, digest,
+    evidence_ref,
 };
 
 use crate::{CallLog, Keep};
@@ -167,6 +169,10 @@ pub struct TrailContents {
     is_task: bool,
     /// `true` if no event and no record may have the tool's own words.
     is_silent: bool,
+    /// The same for what it logs.
+    logs_silently: bool,
+    /// Lines that it has logged.
+    logged: usize,
     redactor: Redactor,
     meter: SpokenMeter,
     noted: NotedSoFar,
@@ -284,6 +290,11 @@ impl Trail {
     /// Keeps the tool's texts out of events and record, because no record may have its output.
     pub fn silence(&self) {
         self.kept().is_silent = true;
+    }
+
+    /// Keeps the lines that the tool logs out of events: what its output may not show is known only at its end.
+    pub fn silence_logs(&self) {
+        self.kept().logs_silently = true;
     }
 
     pub fn is_silent(&self) -> bool {
@@ -468,41 +479,6 @@ impl Trail {
             self.progress(ToolProgress::new(ProgressStatus::Running));
         }
         is_silent
-    }
-
-    /// A redacted line, only for listeners: the result has the log as a block.
-    pub fn logged(&self, level: &str, message: &str, fields: Option<&str>) {
-        if self.0.listeners.is_empty() {
-            return;
-        }
-        let (redactor, is_silent, tool_id, mut meter) = {
-            let mut kept = self.kept();
-            (
-                kept.redactor.clone(),
-                kept.is_silent,
-                kept.tool_id.clone(),
-                std::mem::take(&mut kept.meter),
-            )
-        };
-        let (message, fields) = if is_silent || redactor.is_silent() {
-            (REDACTED.to_owned(), None)
-        } else {
-            let mut fields: Option<Value> =
-                fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
-            fields
-                .as_mut()
-                .map(|fields| redactor.redact_spoken(fields, &mut meter));
-            let mut message = message.to_owned();
-            redactor.redact_spoken_text(&mut message, &mut meter);
-            (message, fields)
-        };
-        self.kept().meter = meter;
-        let data = json!({ "level": level, "message": message, "fields": fields });
-        let event = self.plain_event(tool_id, EventType::Logged, data);
-        self.0
-            .listeners
-            .iter()
-            .for_each(|listener| listener.event(&event));
     }
 
     /// Published once, and before the acknowledgement.

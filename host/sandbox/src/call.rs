@@ -5,6 +5,7 @@ mod outcome;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use super::bindings::tool::exports::toolcell::tool::guest::{Call, Outcome};
 use super::component::{LinkedComponent, LoadedComponent};
 use super::egress::{Egress, NetworkGate, RequestSecrets};
 use super::engine::{GuestEngine, WASM_STACK_BYTES};
+use super::folder::OpenFolder;
 use super::import::context_modifiers::ContextChanges;
 use super::import::tools::ChildCalls;
 use super::limiter::{MemoryMeter, charging};
@@ -34,7 +36,7 @@ use super::trap::{self, StopReason, TrapContext};
 use super::wasi::WasiInputs;
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
-use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_request, size};
+use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_cause, size};
 
 /// Guests have tasks, threads, streams and their ends in the engine's own table.
 const ENTRIES_OF_HANDLE: usize = 8;
@@ -202,6 +204,7 @@ pub(super) async fn in_time<T>(
         let seen = TrapContext {
             limits: &limits,
             denied: None,
+            computes: false,
             stderr_tail: String::new(),
         };
         Err(trap::refusal(&error, &seen))
@@ -426,13 +429,22 @@ fn open(
     store.set_epoch_deadline(1);
     // A yield suffices, because the future around the guest then sees a cancellation or the deadline first.
     let turns = engine.turns();
+    let computes = Arc::clone(&store.data().computes);
     let mut ticks = 0_u64;
     store.epoch_deadline_callback(move |_| {
         ticks = ticks.saturating_add(1);
         if !guard!("yield") {
             return Ok(UpdateDeadline::Continue(1));
         }
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turns.next(ticks))))
+        let turn = turns.next(ticks);
+        let computes = Arc::clone(&computes);
+        let turn = async move {
+            // Still set if the guest is stopped here.
+            computes.store(true, Ordering::Relaxed);
+            turn.await;
+            computes.store(false, Ordering::Relaxed);
+        };
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
     });
     Ok(store)
 }
@@ -581,7 +593,7 @@ fn close(
             rule: denied.message.clone(),
         });
     }
-    let outcome = name_request(outcome, gate.and_then(NetworkGate::failed));
+    let outcome = name_cause(outcome, store.data());
     let outcome = heed_denials(
         outcome,
         gate.and_then(NetworkGate::denied).or(of_files),
@@ -623,6 +635,14 @@ fn needed(error: &wasmtime::Error, store: &mut Store<StoreState>) -> Option<Gues
         .map(GuestOutcome::NeedsInput)
 }
 
+/// Opens what [`prepare`] will open, and closes it again.
+pub(super) fn check_world(capability: &Capability) -> Result<(), Refusal> {
+    let mut mounts = capability.mounts.iter();
+    mounts
+        .try_for_each(|mount| OpenFolder::open(&mount.host).map(drop))
+        .map_err(|error| not_started(&error.into()))
+}
+
 fn not_started(error: &wasmtime::Error) -> Refusal {
     Refusal::new(
         ErrorCode::WorldNotAvailable,
@@ -662,6 +682,7 @@ fn verdict(error: &wasmtime::Error, store: &Store<StoreState>, limits: &Limits) 
     let seen = TrapContext {
         limits,
         denied: state.limiter.denied(),
+        computes: state.computes.load(Ordering::Relaxed),
         stderr_tail: state.logs.stderr_tail(),
     };
     trap::refusal(error, &seen)

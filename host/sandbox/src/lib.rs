@@ -51,7 +51,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use toolcell_executor as executor;
 use toolcell_executor::{Cancellation, Execution, Executor, InputCheck, RunInput};
-use toolcell_policy::{Limits, Permit};
+use toolcell_policy::{Capability, Limits, Permit};
 use toolcell_spec::{ErrorCode, Refusal, SafetyFacts};
 use toolcell_system::BoxFuture;
 use toolcell_system::component_size::component_bytes_max;
@@ -350,6 +350,10 @@ impl Sandbox {
 }
 
 impl Executor for Sandbox {
+    fn check_world(&self, capability: &Capability) -> Result<(), Refusal> {
+        call::check_world(capability)
+    }
+
     fn validate<'a>(&'a self, check: InputCheck<'a>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let component = self.known(check.component)?;

@@ -1,5 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use toolcell_executor::{Cancellation, CommandEnd, NeededInput, Observer, ResumedState};
@@ -41,6 +42,8 @@ pub(super) struct StoreState {
     /// All instances of the call share the limit of the result's output.
     pub(super) partial_bytes_left: u64,
     pub(super) started: Instant,
+    /// Set while the guest, in the middle of its own code, waits for its next turn.
+    pub(super) computes: Arc<AtomicBool>,
     /// Set at most once.
     pub(super) resumed: Option<Arc<ResumedState>>,
     pub(super) needed: Option<NeededInput>,
@@ -123,6 +126,7 @@ impl StoreState {
             progress: ProgressGate::new(limits.progress_updates),
             partial_bytes_left: limits.output_bytes,
             started: Instant::now(),
+            computes: Arc::default(),
             resumed: None,
             needed: None,
             recorder,

@@ -77,6 +77,8 @@ pub(super) struct TrapContext<'a> {
     pub(super) limits: &'a Limits,
     /// It refused a request for memory or table space.
     pub(super) denied: Option<&'static str>,
+    /// It was stopped while it computed.
+    pub(super) computes: bool,
     pub(super) stderr_tail: String,
 }
 
@@ -105,7 +107,7 @@ fn native(error: &wasmtime::Error) -> String {
 
 fn classified(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     if let Some(stop) = error.downcast_ref::<StopReason>() {
-        return stopped(*stop, seen.limits);
+        return stopped(*stop, seen);
     }
     if let Some(trap) = error.downcast_ref::<Trap>()
         && *trap == Trap::OutOfFuel
@@ -158,14 +160,18 @@ fn classified(error: &wasmtime::Error, seen: &TrapContext<'_>) -> Refusal {
     }
 }
 
-fn stopped(stop: StopReason, limits: &Limits) -> Refusal {
+fn stopped(stop: StopReason, seen: &TrapContext<'_>) -> Refusal {
     match stop {
         StopReason::Canceled(reason) => canceled(reason),
         StopReason::Deadline => Refusal::new(
-            ErrorCode::DeadlineExceeded,
+            if seen.computes {
+                ErrorCode::EpochDeadline
+            } else {
+                ErrorCode::DeadlineExceeded
+            },
             format!(
                 "the tool did not finish within {} ms; raise the limit with --timeout",
-                limits.wall.as_millis()
+                seen.limits.wall.as_millis()
             ),
         ),
         // Outside of a call: when a component is described or checks its arguments.
@@ -262,7 +268,7 @@ fn trapped(trap: Trap, seen: &TrapContext<'_>) -> Refusal {
             ErrorCode::ArithmeticFault,
             "integer division by zero, overflow, or invalid conversion to an integer in the tool",
         ),
-        Trap::Interrupt => (ErrorCode::DeadlineExceeded, "the tool was interrupted"),
+        Trap::Interrupt => (ErrorCode::EpochDeadline, "the tool was interrupted"),
         Trap::AsyncDeadlock => (
             ErrorCode::GuestDeadlocked,
             "the tool is deadlocked: all of its tasks are blocked",

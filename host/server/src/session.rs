@@ -242,7 +242,11 @@ impl ClientSession {
             return Ok((held.running, words, Some(held.ask)));
         }
         let offering = &seen.offering;
-        let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
+        let offer = offering
+            .offers
+            .find(&words.tool)
+            .map(Arc::as_ref)
+            .map_err(mcp::as_protocol_error);
         if !seen.tasks
             && offer.as_ref().is_ok_and(|offer| offer.needs_task)
             && self.offers_tasks(seen)
@@ -641,7 +645,10 @@ impl ServerHandler for ClientSession {
                     } = SentArguments::with(&context)
                         .unwrap_or_else(|| SentArguments::new("null", None));
                     let message = "tools/call takes a name, and arguments that are a JSON object";
-                    let refusal = Refusal::new(record::ErrorCode::ProtocolError, message);
+                    let refusal = mcp::as_protocol_error(Refusal::new(
+                        record::ErrorCode::ProtocolError,
+                        message,
+                    ));
                     let seen = self.seen(&context);
                     let incoming = IncomingCall {
                         name,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolcell_engine::approval::declaration_digest;
 use toolcell_engine::catalog::{Catalog, ComponentFacts, Tool};
 use toolcell_engine::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_engine::scheduler::batch::PlanError;
@@ -201,7 +202,8 @@ impl Host {
         self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
             let id = Some(tool.declaration().tool_id.as_str());
-            let data = json!({ "component": component.digest() });
+            let declaration = declaration_digest(tool);
+            let data = json!({ "component": component.digest(), "declaration": declaration });
             let source = &self.services.source;
             let declared = journal::of_no_call(source, EventType::Declared, id, data);
             self.services.announce(&declared);

@@ -45,6 +45,17 @@ async fn a_page_of_a_server_that_was_named_comes_as_markdown() {
 }
 
 #[tokio::test]
+async fn the_status_of_a_failed_request_is_the_cause_of_the_failure() {
+    let server = Server::saying("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    let called = fetched(fetch().net(&server.url("")), &server.url("/")).await;
+    called.failed("execution_failed", "not_found");
+    assert_eq!(
+        called.record()["result"]["error"]["native_error_ref"],
+        json!({ "http_status": 404 })
+    );
+}
+
+#[tokio::test]
 async fn only_the_server_of_its_argument_is_there_whatever_was_granted() {
     let server = Server::saying(PAGE);
     let other = Server::hello();

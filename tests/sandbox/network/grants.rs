@@ -240,6 +240,9 @@ async fn a_call_that_fails_after_a_denial_ends_with_the_verdict_of_the_sandbox()
     called
         .failed("sandbox_violation", "network_denied")
         .ended("failed", "failed");
+    let named_policies = &called.0.result.error.as_ref().unwrap().policy_refs;
+    assert_eq!(*named_policies, called.0.decisions[0].policy_refs);
+    assert!(!named_policies.is_empty());
     let message = called.message();
     assert!(
         message.contains(&other.url("")) && message.contains("the tool was told to fail"),

@@ -170,10 +170,10 @@ async fn limits_end_a_module_like_any_tool() {
         .call(spin())
         .await
         .failed("timeout", "fuel_exhausted");
-    for then in ["spin", "sleep"] {
+    for (then, code) in [("spin", "epoch_deadline"), ("sleep", "deadline_exceeded")] {
         let called = ask().timeout_ms(200).call(json!({ "then": then })).await;
         called
-            .failed("timeout", "deadline_exceeded")
+            .failed("timeout", code)
             .ended("timed_out", "timed_out");
     }
     asked("panic", "")

@@ -471,11 +471,11 @@ async fn a_command_that_spins_ends_at_its_limits() {
         .await;
     called.failed("timeout", "fuel_exhausted");
     let called = test(&module).timeout_ms(200).call(json!({})).await;
-    called.failed("timeout", "deadline_exceeded");
+    called.failed("timeout", "epoch_deadline");
     let mapping = called.record()["invocation"]["external_mappings"][0].clone();
     assert_eq!(
         (&mapping["exit_code"], &mapping["signal"]),
-        (&Value::Null, &json!("deadline_exceeded"))
+        (&Value::Null, &json!("epoch_deadline"))
     );
     assert_eq!(
         called.0.result.error.as_ref().unwrap().native_error_ref,

@@ -627,10 +627,10 @@ async fn limits_and_a_cancellation_end_a_tool_like_any_other() {
         .call(one("spin"))
         .await
         .failed("timeout", "fuel_exhausted");
-    for what in ["spin", "sleep"] {
+    for (what, code) in [("spin", "epoch_deadline"), ("sleep", "deadline_exceeded")] {
         let called = plain().timeout_ms(200).call(one(what)).await;
         called
-            .failed("timeout", "deadline_exceeded")
+            .failed("timeout", code)
             .ended("timed_out", "timed_out");
         let called = plain()
             .cancel_after(Duration::from_millis(100))

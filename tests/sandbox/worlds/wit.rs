@@ -133,7 +133,7 @@ async fn a_function_is_stopped_by_every_limit() {
         .timeout_ms(200)
         .call(json!({}))
         .await
-        .failed("timeout", "deadline_exceeded");
+        .failed("timeout", "epoch_deadline");
     let small = plain("tools-echo").limit(|limits| limits.memory_bytes = 1 << 20);
     small
         .call(json!({ "text": "x".repeat(2 << 20) }))
@@ -209,7 +209,7 @@ async fn an_asynchronous_function_is_a_tool_under_the_same_limits() {
         .timeout_ms(200)
         .call(json!({}))
         .await
-        .failed("timeout", "deadline_exceeded");
+        .failed("timeout", "epoch_deadline");
     let silent = tool("silent").call(json!({})).await;
     assert!(
         silent.0.result.error.is_some(),

@@ -28,8 +28,8 @@ pub use question::{
 };
 pub use reading::{READ_RESULT, ReadArguments, ReferenceError, part, read_result, unreadable};
 pub use result::{
-    call_result, error_facts, part_of, payload, payload_link, payload_part, protocol_error,
-    refused, structured_at,
+    as_protocol_error, call_result, error_facts, part_of, payload, payload_link, payload_part,
+    protocol_error, refused, structured_at,
 };
 pub use task::{TaskFacts, task_asks, task_created, task_ended, task_failed, task_working};
 pub use tool::{surface, tool};

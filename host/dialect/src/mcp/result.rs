@@ -76,6 +76,11 @@ pub fn protocol_error(result: &ToolResult) -> ErrorData {
     ErrorData::invalid_params(message, Some(whole(result)))
 }
 
+/// Names the code of [`protocol_error`] in the record (AT-ERR-06).
+pub fn as_protocol_error(refusal: Refusal) -> Refusal {
+    refusal.native(json!({ "jsonrpc_code": rmcp::model::ErrorCode::INVALID_PARAMS.0 }))
+}
+
 pub fn payload_link(reference: &PersistedRef) -> Resource {
     let hex = reference.digest.trim_start_matches("sha256:");
     let short: String = hex.chars().take(12).collect();

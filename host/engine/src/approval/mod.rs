@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use approver::{Approver, Reply};
-pub use binding::{bind, scope};
+pub use binding::{bind, declaration_digest, scope};
 pub use inquiry::{Inquiry, RequestedInput, Respondent};
 pub use layout::pretty;
 pub use prompt::{EditCheck, EditCheckFuture, Prompt, PromptContent};

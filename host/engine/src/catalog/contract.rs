@@ -49,8 +49,7 @@ pub struct ToolContract {
     sensitive_fields: Vec<String>,
     sensitive_names: Vec<String>,
     names: BTreeSet<String>,
-    redacted_fields: Vec<String>,
-    redacted_patterns: Vec<SearchPattern>,
+    redaction: RedactionRules,
     defaults: Map<String, Value>,
     mutation_policy: Option<MutationPolicy>,
 }
@@ -133,8 +132,7 @@ impl ToolContract {
             .transpose()
             .context("structured_schema")?;
         let listed = ListedSchema::from_schema(&model_schema, budget);
-        let (redacted_fields, redacted_patterns) =
-            redaction(declaration, budget).context("redaction_rules")?;
+        let redaction = RedactionRules::read(declaration, budget).context("redaction_rules")?;
         let contract = Self {
             model_schema,
             listed,
@@ -153,8 +151,7 @@ impl ToolContract {
                 .collect(),
             sensitive_fields: input.sensitive_fields,
             names,
-            redacted_fields,
-            redacted_patterns,
+            redaction,
             defaults: input.defaults,
             mutation_policy: policy,
         };
@@ -274,7 +271,7 @@ impl ToolContract {
             let hint = json_text(input, &["object"])
                 .map(|hint| format!(": {hint}"))
                 .unwrap_or_default();
-            return Err(CheckFailure::Mismatch(format!(
+            return Err(CheckFailure::whole(format!(
                 "arguments must be a JSON object{hint}"
             )));
         }
@@ -284,7 +281,7 @@ impl ToolContract {
             .find(|field| fields::contains(input, field))
         {
             // The caller sent the name of the internal field, so the error discloses nothing.
-            return Err(CheckFailure::Mismatch(format!(
+            return Err(CheckFailure::whole(format!(
                 "`{field}` cannot be given by a caller"
             )));
         }
@@ -387,24 +384,39 @@ impl ToolContract {
         }
     }
 
-    /// Calls `seen` with every value of output that only the tool may see, and its place (AT-OUT-08).
-    pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
-        self.redacted_fields
-            .iter()
-            .for_each(|field| fields::visit(output, field, seen));
+    /// Calls `seen` with every value of output that only the tool may see, the index of its rule, and its place
+    /// (AT-OUT-08).
+    pub fn each_redacted(&self, output: &mut Value, seen: &mut dyn FnMut(usize, &str, &mut Value)) {
+        for (rule, field) in &self.redaction.fields {
+            fields::visit(output, field, &mut |at, value| seen(*rule, at, value));
+        }
     }
 
-    pub fn redacts_everything(&self) -> bool {
-        self.redacted_fields.iter().any(String::is_empty)
+    /// Returns whether values of the output are redacted that are not known before.
+    pub fn redacts_fields(&self) -> bool {
+        !self.redaction.fields.is_empty()
+    }
+
+    /// The index of the rule that redacts all of the output.
+    pub fn redacts_everything(&self) -> Option<usize> {
+        let mut fields = self.redaction.fields.iter();
+        fields
+            .find(|(_, field)| field.is_empty())
+            .map(|(rule, _)| *rule)
+    }
+
+    /// The index, among the rules, of one of [`Self::redacted_patterns`].
+    pub fn rule_of_pattern(&self, at: usize) -> Option<usize> {
+        self.redaction.pattern_rules.get(at).copied()
     }
 
     pub fn redacts_output(&self) -> bool {
-        !self.redacted_fields.is_empty() || !self.redacted_patterns.is_empty()
+        !(self.redaction.fields.is_empty() && self.redaction.patterns.is_empty())
     }
 
     /// Matches are redacted from all texts of the tool.
     pub fn redacted_patterns(&self) -> &[SearchPattern] {
-        &self.redacted_patterns
+        &self.redaction.patterns
     }
 
     /// Fills in defaults; `None` if none is missing.
@@ -459,32 +471,39 @@ fn for_records(
     Some(schema)
 }
 
-/// Patterns must take linear time and bounded memory.
-fn redaction(
-    declaration: &ToolDeclaration,
-    budget: &mut LoadBudget,
-) -> anyhow::Result<(Vec<String>, Vec<SearchPattern>)> {
-    let rules = declaration
-        .output_contract
-        .as_ref()
-        .map_or(&[][..], |contract| &contract.redaction_rules);
-    if rules.len() > REDACTION_RULES_MAX {
-        bail!("more than {REDACTION_RULES_MAX} rules");
-    }
-    let mut fields = Vec::new();
-    let mut patterns = Vec::new();
-    for rule in rules {
-        match rule {
-            RedactionRule::Field(field) => fields.push(field.clone()),
-            RedactionRule::Pattern { pattern, .. } => {
-                let shown: String = pattern.chars().take(100).collect();
-                let compiled = compile_pattern(pattern, budget)
-                    .with_context(|| format!("the pattern {shown:?}"))?;
-                patterns.push(compiled);
+/// What the output contract redacts, each with its place among the rules.
+#[derive(Debug, Default)]
+struct RedactionRules {
+    fields: Vec<(usize, String)>,
+    patterns: Vec<SearchPattern>,
+    pattern_rules: Vec<usize>,
+}
+
+impl RedactionRules {
+    /// Patterns must take linear time and bounded memory.
+    fn read(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::Result<Self> {
+        let rules = declaration
+            .output_contract
+            .as_ref()
+            .map_or(&[][..], |contract| &contract.redaction_rules);
+        if rules.len() > REDACTION_RULES_MAX {
+            bail!("more than {REDACTION_RULES_MAX} rules");
+        }
+        let mut read = Self::default();
+        for (at, rule) in rules.iter().enumerate() {
+            match rule {
+                RedactionRule::Field(field) => read.fields.push((at, field.clone())),
+                RedactionRule::Pattern { pattern, .. } => {
+                    let shown: String = pattern.chars().take(100).collect();
+                    let compiled = compile_pattern(pattern, budget)
+                        .with_context(|| format!("the pattern {shown:?}"))?;
+                    read.patterns.push(compiled);
+                    read.pattern_rules.push(at);
+                }
             }
         }
+        Ok(read)
     }
-    Ok((fields, patterns))
 }
 
 /// Counts states first, because the compiled pattern takes several times the counted memory.

@@ -30,7 +30,7 @@ use toolcell_spec::{ErrorCode, Refusal, ToolDeclaration};
 pub use contract::ToolContract;
 pub use form::InputForm;
 pub use listed::{ArgumentForm, ArgumentForms, ListedSchema};
-pub use schema::{BoundedSchema, CheckFailure, RecordSchema, SCHEMA_STACK_BYTES};
+pub use schema::{BoundedSchema, CheckFailure, RecordSchema, SCHEMA_STACK_BYTES, Violations};
 pub use selection::{SurfaceConditions, ToolSelection};
 pub use surface::{Surface, TOOL_BUDGET, ToolAvailability};
 pub use tool::{ComponentFacts, Tool};

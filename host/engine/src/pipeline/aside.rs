@@ -183,7 +183,7 @@ pub(super) async fn check_input(
     let input = input.clone();
     let work = move || match input.value() {
         Ok(value) => check(&contract, value),
-        Err(error) => Err(CheckFailure::Mismatch(format!(
+        Err(error) => Err(CheckFailure::whole(format!(
             "the arguments are not valid JSON: {error}"
         ))),
     };

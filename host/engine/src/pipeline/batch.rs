@@ -137,9 +137,14 @@ pub trait BatchListener: Send + Sync {
 pub(super) struct BatchSeat {
     /// Dropped after the call, which lets disturbed calls run.
     pub(super) turn: QueueTurn,
-    pub(super) order: Option<usize>,
-    /// Start of a wait due only to the limit on running calls.
-    pub(super) held_since: Option<Timestamp>,
+    pub(super) held: Option<BatchWait>,
+}
+
+/// A wait due only to the limit on running calls.
+pub(super) struct BatchWait {
+    pub(super) since: Timestamp,
+    /// Among those that wait so, from 1 on.
+    pub(super) position: usize,
 }
 
 /// Runs a batch. Dropping the future cancels the running calls, without a record.
@@ -179,7 +184,7 @@ where
         policy,
         deferred: BTreeMap::new(),
         ids: calls.iter().map(|call| call.id.clone()).collect(),
-        held: HashMap::new(),
+        held: BTreeMap::new(),
         cancellations: calls
             .iter()
             .map(|call| call.request.cancellation.clone())
@@ -228,7 +233,7 @@ struct BatchRunner<H> {
     line: Option<ChangeLine>,
     ids: Vec<String>,
     cancellations: Vec<Cancellation>,
-    held: HashMap<usize, Timestamp>,
+    held: BTreeMap<usize, BatchWait>,
     /// `None` once begun.
     calls: Vec<Option<BatchCall>>,
     tasks: JoinSet<Box<CallRecord>>,
@@ -253,7 +258,8 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
                 self.take(step).await;
             }
             for at in self.state.newly_held() {
-                self.held.insert(at, Timestamp::now());
+                let (since, position) = (Timestamp::now(), self.held.range(..at).count() + 1);
+                self.held.insert(at, BatchWait { since, position });
             }
             self.out.hand_out();
             if self.state.is_over() {
@@ -296,8 +302,7 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
             .turn(self.line, call.request.actor_ref.as_deref());
         let seat = BatchSeat {
             turn,
-            order: Some(at),
-            held_since: self.held.remove(&at),
+            held: self.held.remove(&at),
         };
         let request = self.out.listened(at, call.id, call.request);
         let refusal = call.refusal;
@@ -315,6 +320,7 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
     }
 
     async fn discard(&mut self, at: usize, cause: SkipCause) {
+        self.held.remove(&at);
         let Some(call) = self.calls.get_mut(at).and_then(Option::take) else {
             return;
         };
@@ -399,6 +405,7 @@ impl BatchOutput {
     }
 
     fn listened(self: &Arc<Self>, at: usize, id: String, mut request: Request) -> Request {
+        request.order = Some(at);
         request.native_call_id.get_or_insert(id);
         request.listener = Some(Arc::new(CallListener {
             at,

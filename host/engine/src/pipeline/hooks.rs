@@ -160,7 +160,7 @@ fn blocked(hook: &Registration, event: HookEvent, failure: HookFailure) -> Refus
             format!("the hook {id} {what} after the tool ran, and so the output is withheld");
         Refusal::new(ErrorCode::PostHookFailed, message)
     };
-    Refusal { detail, ..refusal }
+    Refusal { detail, ..refusal }.by_policy(format!("hook:{id}"))
 }
 
 /// The record of one run (`tool_hook`).

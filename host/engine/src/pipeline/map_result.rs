@@ -98,7 +98,7 @@ pub(super) async fn map(
         .as_ref()
         .is_some_and(Artifacts::is_redacted)
     {
-        journey.redaction.found_in("/artifact_refs");
+        journey.redaction.found_in_artifacts();
     }
     journey.redaction.redact(&mut mapped).await;
     Answered(mapped)

@@ -63,6 +63,7 @@ pub async fn decide(journey: &mut CallState<'_>, hooked: PreHooked) -> Result<Pe
                 // Boxed, to keep the future of a plain call small.
                 Box::pin(validate::preflight(journey, &tool, &permit)).await?;
             }
+            journey.services.executor.check_world(permit.capability())?;
             permit
         }
         DecisionOutcome::Deny(refusal) => {

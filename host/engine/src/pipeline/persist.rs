@@ -103,7 +103,12 @@ pub(super) async fn persist(journey: &mut CallState<'_>, hooked: PostHooked) -> 
 /// Withholds an output that the operator keeps from every caller; removes its artifacts.
 async fn withhold(journey: &mut CallState<'_>, mapped: &mut MappedResult, limit: InlineLimit) {
     let original = exact_size(mapped);
-    journey.redaction.withhold(mapped);
+    let setting = if journey.services.keeping.output {
+        "persistence_policy_ref"
+    } else {
+        "results.persistence"
+    };
+    journey.redaction.withhold(mapped, setting);
     journey.redaction.tell();
     record_loss(journey, limit, Strategy::Redact, original);
     if let Some(artifacts) = journey.artifacts.take() {

@@ -3,12 +3,14 @@
 use serde_json::Value;
 
 use toolcell_journal::Keep;
-use toolcell_spec::{Behavior, ToolResult, TraceContext};
+use toolcell_spec::{Behavior, ErrorCode, ToolResult, TraceContext};
 
 use super::call_state::CallState;
 use super::map_result::MappedResult;
 
 const MCP: &str = "mcp";
+/// The sandbox enforced what was granted and denied.
+const BOUNDS: [ErrorCode; 2] = [ErrorCode::NetworkDenied, ErrorCode::NamesNotChecked];
 const STRUCTURED: &str = "#/result/structured_content";
 
 /// For an invocation that ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
@@ -74,13 +76,15 @@ pub(super) fn of_result(journey: &CallState<'_>, result: &mut ToolResult) {
         return;
     };
     error.evidence_refs.clone_from(&invocation.evidence_refs);
+    // The decision that allowed the call says also what its requests may reach.
+    let is_bounded = BOUNDS.iter().any(|code| error.error_code == *code);
     let last = journey
         .decisions
         .last()
-        .filter(|decision| decision.behavior == Behavior::Deny);
-    if let Some(denial) = last.filter(|_| error.policy_refs.is_empty()) {
-        error.policy_refs.clone_from(&denial.policy_refs);
-        let decision = |call: &String| format!("{call}#decision/{}", denial.decision_id);
+        .filter(|decision| decision.behavior == Behavior::Deny || is_bounded);
+    if let Some(decided) = last.filter(|_| error.policy_refs.is_empty()) {
+        error.policy_refs.clone_from(&decided.policy_refs);
+        let decision = |call: &String| format!("{call}#decision/{}", decided.decision_id);
         error
             .evidence_refs
             .extend(invocation.evidence_refs.iter().map(decision));

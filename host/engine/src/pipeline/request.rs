@@ -199,6 +199,8 @@ pub struct Request {
     /// Of the batch around this or the upper call.
     pub(super) context_modifier_policy: Option<ContextModifierPolicy>,
     pub(super) scheduler_policy: Option<Arc<serde_json::Value>>,
+    /// Index in its batch.
+    pub(super) order: Option<usize>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
     /// Its files are among the grants, too.
@@ -257,6 +259,7 @@ impl Request {
             lineage: None,
             context_modifier_policy: None,
             scheduler_policy: None,
+            order: None,
             background: None,
             workspace: None,
             keeper: None,

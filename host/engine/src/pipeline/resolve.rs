@@ -112,6 +112,9 @@ fn keep_quiet(journey: &CallState<'_>, tool: &Tool) {
     if !(keeping.output && keeping.inline) && guard!("quiet_results") {
         journey.trail.silence();
     }
+    if tool.contract().redacts_fields() && guard!("quiet_results") {
+        journey.trail.silence_logs();
+    }
     if !may_be_noted(journey, tool) && guard!("never_persisted") {
         journey.trail.keep_unnoted();
     }

@@ -51,7 +51,9 @@ pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<S
     };
     if !was_held {
         journey.advance(Status::Queued)?;
-        journey.trail.emit(EventType::Queued, json!({}));
+        let position = services.scheduler.in_line();
+        let queued = json!({ "position": position });
+        journey.trail.emit(EventType::Queued, queued);
     }
     journey.trail.reached(ProgressStatus::Queued);
     let place = place(journey, limits).await?;
@@ -61,17 +63,12 @@ pub async fn wait(journey: &mut CallState<'_>, permitted: Permitted) -> Result<S
 
 /// Records a wait for a place in the batch (AT-SCHED-11).
 fn tell_held(journey: &mut CallState<'_>) -> Result<bool, Refusal> {
-    let Some(since) = journey
-        .seat
-        .as_mut()
-        .and_then(|seat| seat.held_since.take())
-    else {
+    let Some(held) = journey.seat.as_mut().and_then(|seat| seat.held.take()) else {
         return Ok(false);
     };
     journey.advance(Status::Queued)?;
-    journey
-        .trail
-        .emit(EventType::Queued, json!({ "since": since }));
+    let queued = json!({ "since": held.since, "position": held.position });
+    journey.trail.emit(EventType::Queued, queued);
     Ok(true)
 }
 
@@ -145,7 +142,9 @@ fn claim(
 /// Gives up the turn while waiting for the user, and keeps the claim for [`step_back`]. A batch call keeps its turn,
 /// because changes keep their order.
 pub(super) fn step_aside(journey: &mut CallState<'_>) {
-    if let Some(seat) = journey.seat.take_if(|seat| seat.order.is_none()) {
+    if journey.request.order.is_none()
+        && let Some(seat) = journey.seat.take()
+    {
         journey.aside = seat.turn.leave();
     }
 }
@@ -177,8 +176,7 @@ fn single_seat(journey: &CallState<'_>) -> BatchSeat {
     let caller = journey.request.actor_ref.as_deref();
     BatchSeat {
         turn: journey.services.locks.turn(None, caller),
-        order: None,
-        held_since: None,
+        held: None,
     }
 }
 

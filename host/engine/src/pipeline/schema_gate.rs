@@ -46,7 +46,7 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
             );
             journey.trail.emit(
                 EventType::ValidationFailed,
-                json!({ "which": "schema", "message": mismatch.to_string() }),
+                json!({ "which": "schema", "message": mismatch.to_string(), "pointers": mismatch.pointers() }),
             );
             let code = match input.value() {
                 _ if matches!(mismatch, CheckFailure::Costly(_)) => ErrorCode::ArgumentsTooCostly,

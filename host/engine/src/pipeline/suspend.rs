@@ -61,10 +61,7 @@ pub(super) fn is_possible(journey: &CallState<'_>, so_far: &SoFar<'_>) -> bool {
         && request.secrets.is_empty()
         && request.lineage.is_none()
         && request.replay.is_none()
-        && journey
-            .seat
-            .as_ref()
-            .is_none_or(|seat| seat.order.is_none())
+        && request.order.is_none()
         && so_far.attempt == 1
         && so_far.permit.capability().scratch.is_none()
         && journey

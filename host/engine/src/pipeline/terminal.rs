@@ -72,18 +72,19 @@ pub(super) fn emit(mut journey: Box<CallState<'_>>, persisted: Persisted) -> Cal
     }
 }
 
-/// Hands the outcome to the batch. The status graph lacks this step for a call that timed out or never ran.
+/// Hands the outcome to the batch. The status graph lacks this step for a call that timed out or never ran: of
+/// such a call, only the event tells its place.
 fn hand_over(journey: &mut CallState<'_>, status: Status) {
-    let Some(order) = journey.seat.as_ref().and_then(|seat| seat.order) else {
+    let Some(order) = journey.request.order else {
         return;
     };
-    if Status::Yielded.may_become(status)
-        && journey.invocation.advance(Status::Yielded, None).is_ok()
-    {
-        journey
-            .trail
-            .emit(EventType::Yielded, json!({ "order": order }));
+    if Status::Yielded.may_become(status) {
+        // Not from every status.
+        let _ = journey.invocation.advance(Status::Yielded, None);
     }
+    journey
+        .trail
+        .emit(EventType::Yielded, json!({ "order": order }));
 }
 
 /// The error's status, or the nearest reachable one.
@@ -129,10 +130,13 @@ fn emit_end(journey: &CallState<'_>, status: Status, result: &ToolResult) {
         "error_class": result.error_class(),
         "error_code": error.map(|error| &error.error_code),
     });
-    if let Some(needed) = error.and_then(|error| error.needs_authorization.as_ref())
-        && let Some(fields) = data.as_object_mut()
-    {
-        fields.insert("needs_authorization".to_owned(), json!(needed));
+    if let Some(fields) = data.as_object_mut() {
+        if let Some(needed) = error.and_then(|error| error.needs_authorization.as_ref()) {
+            fields.insert("needs_authorization".to_owned(), json!(needed));
+        }
+        if status == Status::Canceled {
+            fields.insert("abort_reason".to_owned(), json!(result.abort_reason));
+        }
     }
     if let Some(finer) = finer {
         journey.trail.emit(finer, data.clone());

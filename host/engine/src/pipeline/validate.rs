@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::catalog::Tool;
 use toolcell_executor::{InputCheck, PreflightAccess};
 use toolcell_policy::{Permit, PreflightPermit};
-use toolcell_spec::{AccessKind, EventType, HookEvent, Refusal, Status};
+use toolcell_spec::{AccessKind, ErrorCode, EventType, HookEvent, Refusal, Status};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::schema_gate::Gated;
@@ -65,12 +65,16 @@ pub(super) async fn preflight(
 }
 
 fn refused(journey: &mut CallState<'_>, refusal: Refusal) -> Refusal {
-    // A canceled check says nothing about the values.
-    if journey.request.cancellation.requested().is_none() {
+    // A canceled check says nothing about the values, and neither does a world that is not there.
+    if journey.request.cancellation.requested().is_none()
+        && refusal.code != ErrorCode::WorldNotAvailable
+    {
         journey.pass_through(Status::ValidationFailed, "the tool refused the values");
-        let which =
-            json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
-        journey.trail.emit(EventType::ValidationFailed, which);
+        // A tool names no part of its arguments.
+        let failed = json!({
+            "which": "value", "error_class": refusal.class, "message": refusal.message, "pointers": [""],
+        });
+        journey.trail.emit(EventType::ValidationFailed, failed);
     }
     refusal
 }

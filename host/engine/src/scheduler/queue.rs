@@ -59,6 +59,10 @@ impl Scheduler {
         self.waiting.try_take(of_caller)
     }
 
+    pub fn in_line(&self) -> usize {
+        self.waiting.taken()
+    }
+
     /// `None` if none is free or another call waits; `bytes` is the call's memory.
     pub fn try_place(&self, caller: Option<&str>, bytes: u64) -> Option<RunPlace> {
         let place = self.places.try_take(self.try_caller_place(caller)?)?;

@@ -48,6 +48,7 @@ impl CallerShares {
 #[derive(Clone, Debug)]
 pub(super) struct SharedPlaces {
     all: Arc<Semaphore>,
+    total: usize,
     /// `None` for one caller, which may use every place.
     shares: Option<Arc<CallerShares>>,
 }
@@ -68,10 +69,16 @@ pub struct SharedPlace {
 impl SharedPlaces {
     pub(super) fn new(total: usize, callers: usize) -> Self {
         let shares = || Arc::new(CallerShares::new(share(total, callers)));
+        let places = total.min(Semaphore::MAX_PERMITS);
         Self {
-            all: Arc::new(Semaphore::new(total.min(Semaphore::MAX_PERMITS))),
+            all: Arc::new(Semaphore::new(places)),
+            total: places,
             shares: (callers > 1).then(shares),
         }
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.total.saturating_sub(self.all.available_permits())
     }
 
     fn share_of<'a>(&'a self, caller: Option<&'a str>) -> Option<(&'a CallerShares, &'a str)> {

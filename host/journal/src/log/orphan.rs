@@ -54,7 +54,7 @@ pub(super) fn ended(id: &str, lines: &EarlierLines) -> Option<String> {
         json!({ "requested": invocation.tool_id, "native_call_id": invocation.native_call_id });
     let end = json!({
         "result_id": result.result_id, "status": invocation.status(), "error_class": refusal.class,
-        "error_code": refusal.code,
+        "error_code": refusal.code, "abort_reason": AbortReason::RuntimeShutdown,
     });
     if events.is_empty() {
         events.push(event(

@@ -10,6 +10,7 @@ mod redactor;
 mod reference;
 mod scrubber;
 mod seal;
+mod seen;
 mod store;
 mod value;
 
@@ -17,5 +18,6 @@ pub use redactor::{REDACTED, RedactionTerm, RedactionTerms, Redactor, SpokenMete
 pub use reference::ReferenceKey;
 pub use scrubber::{ScrubStream, Scrubber};
 pub use seal::SealingKey;
+pub use seen::RedactionCause;
 pub use store::{SecretEntry, SecretStore, VALUE_BYTES_MAX};
 pub use value::{SecretValue, Secrets};

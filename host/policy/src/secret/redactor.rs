@@ -10,6 +10,7 @@ use toolcell_spec::{Input, decoded, plain_name};
 
 use super::SecretValue;
 use super::scrubber::{self, ScrubStream, Scrubber, SearchMode, SearchedValue};
+use super::seen::{RedactionCause, SeenCauses};
 
 /// Replaces a value that the tool's contract marks as sensitive.
 pub const REDACTED: &str = "[redacted]";
@@ -165,7 +166,7 @@ impl SpokenMeter {
 
 /// Redacts terms and patterns. The default redacts nothing, and costs nothing.
 #[derive(Clone, Default)]
-pub struct Redactor(Option<Arc<RedactorData>>);
+pub struct Redactor(Option<Arc<RedactorData>>, SeenCauses);
 
 #[derive(Default)]
 struct RedactorData {
@@ -242,16 +243,32 @@ impl Redactor {
             && !silent
             && !inner.blind;
         let idle = idle && !inner.looks_into_outputs();
-        Self((!idle).then(|| Arc::new(inner)))
+        Self((!idle).then(|| Arc::new(inner)), SeenCauses::default())
     }
 
     /// For when it is unknown what must not be shown.
     pub fn blind() -> Self {
-        Self(Some(Arc::new(RedactorData {
+        let blind = RedactorData {
             blind: true,
             silent: true,
             ..RedactorData::default()
-        })))
+        };
+        Self(Some(Arc::new(blind)), SeenCauses::default())
+    }
+
+    /// A copy that notes why it redacts, for [`Self::causes`].
+    #[must_use]
+    pub fn watched(&self) -> Self {
+        Self(self.0.clone(), SeenCauses::watched())
+    }
+
+    /// Why something was redacted since the last look.
+    pub fn causes(&self) -> Vec<RedactionCause> {
+        self.1.take()
+    }
+
+    fn by_value(&self) {
+        self.1.note(RedactionCause::Sensitive);
     }
 
     pub fn is_idle(&self) -> bool {
@@ -282,18 +299,30 @@ impl Redactor {
             return Cow::Borrowed(text);
         };
         if inner.blind {
+            self.by_value();
             return Cow::Borrowed(REDACTED);
         }
+        let note = |label: &str| {
+            self.1.note(if label == REDACTED {
+                RedactionCause::Sensitive
+            } else {
+                RedactionCause::Secret
+            });
+        };
         let scrubbed = inner
             .scrubber
             .as_ref()
-            .and_then(|scrubber| scrubber.scrub(text.as_bytes()));
+            .and_then(|scrubber| scrubber.scrub_noting(text.as_bytes(), note));
         let mut text = match scrubbed {
             Some(bytes) => Cow::Owned(lossy(bytes)),
             None => Cow::Borrowed(text),
         };
-        for pattern in &inner.patterns {
-            match pattern.replace(&text, REDACTED, meter) {
+        for (at, pattern) in inner.patterns.iter().enumerate() {
+            let replaced = pattern.replace(&text, REDACTED, meter);
+            if !matches!(replaced, Ok(None)) {
+                self.1.note(RedactionCause::Pattern(at));
+            }
+            match replaced {
                 Ok(Some(replaced)) => text = Cow::Owned(replaced),
                 Ok(None) => {}
                 Err(_) => return Cow::Borrowed(REDACTED),
@@ -352,6 +381,7 @@ impl Redactor {
         match value {
             _ if self.is_idle() => false,
             Value::Bool(_) | Value::Number(_) if outputs.is_some_and(|of| of.is_short(value)) => {
+                self.by_value();
                 *value = Value::String(REDACTED.to_owned());
                 true
             }
@@ -372,6 +402,7 @@ impl Redactor {
                 let mut found = false;
                 for (name, field) in fields.iter_mut() {
                     found |= if outputs.is_some_and(|of| of.hides_field(name)) {
+                        self.by_value();
                         hide_value(field)
                     } else {
                         self.redact_value(field, outputs, meter)
@@ -437,6 +468,7 @@ impl Redactor {
             .binary_search_by(|value| value.as_str().cmp(text))
             .is_ok()
         {
+            self.by_value();
             return Some(REDACTED.to_owned());
         }
         match self.text(text, meter) {

@@ -153,6 +153,15 @@ impl Scrubber {
 
     /// `None` if no value was found.
     pub fn scrub(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.scrub_noting(bytes, |_| ())
+    }
+
+    /// `label` gets each label that was put.
+    pub(super) fn scrub_noting(
+        &self,
+        bytes: &[u8],
+        mut label: impl FnMut(&str),
+    ) -> Option<Vec<u8>> {
         if !self.finds(bytes) {
             return None;
         }
@@ -160,6 +169,8 @@ impl Scrubber {
         let mut stream = PendingBytes::new(self);
         stream.push(self, bytes, &mut scrubbed);
         stream.finish(self, &mut scrubbed);
+        let put = stream.put.iter().filter_map(|at| self.labels.get(*at));
+        put.for_each(|put| label(put));
         Some(scrubbed)
     }
 
@@ -276,6 +287,8 @@ struct PendingBytes {
     covered: VecDeque<ReplacedRange>,
     /// Label of the bytes that pass now.
     open: Option<usize>,
+    /// Labels so far, each once.
+    put: Vec<usize>,
     found: bool,
 }
 
@@ -288,6 +301,7 @@ impl PendingBytes {
             first: 0,
             covered: VecDeque::new(),
             open: None,
+            put: Vec::new(),
             found: false,
         }
     }
@@ -347,10 +361,10 @@ impl PendingBytes {
         while !self.window.is_empty() {
             self.pop(scrubber, out);
         }
-        let found = self.found;
         *self = Self {
             first: self.first,
-            found,
+            found: self.found,
+            put: std::mem::take(&mut self.put),
             ..Self::new(scrubber)
         };
     }
@@ -373,6 +387,9 @@ impl PendingBytes {
             None => out.push(byte),
             Some(label) if self.open == Some(label) => {}
             Some(label) => {
+                if !self.put.contains(&label) {
+                    self.put.push(label);
+                }
                 let label = scrubber.labels.get(label);
                 out.extend_from_slice(label.map_or(&[][..], |label| label.as_bytes()));
             }

@@ -6,6 +6,8 @@ use toolcell_spec::{ErrorClass, ErrorCode, MeteredUsage, Refusal};
 
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
 use crate::bindings::tool::toolcell::tool::types as wit;
+use crate::egress::NetworkGate;
+use crate::state::StoreState;
 use crate::trap::CallDenial;
 
 /// In characters.
@@ -36,16 +38,22 @@ pub(super) fn heed_denials(
     }
 }
 
-/// Gives a failure of a guest whose last request failed the error of that request (AT-ERR-06).
-pub(super) fn name_request(
+/// Gives a failure of a guest the error of its last request or file operation, if that failed (AT-ERR-06).
+pub(super) fn name_cause(
     mut outcome: Result<GuestOutcome, Refusal>,
-    failed: Option<String>,
+    state: &StoreState,
 ) -> Result<GuestOutcome, Refusal> {
-    if let Some(failed) = failed
+    let gate = state.egress.gate();
+    let request = gate
+        .and_then(NetworkGate::failed)
+        .map(|failed| json!({ "request": failed }));
+    let status = || Some(json!({ "http_status": gate?.failed_status()? }));
+    let errno = || Some(json!({ "errno": state.file_rules.failed()? }));
+    if let Some(failed) = request.or_else(status).or_else(errno)
         && let Ok(GuestOutcome::Failure(refusal) | GuestOutcome::Partial(_, refusal)) = &mut outcome
         && refusal.native_error_ref.is_none()
     {
-        refusal.native_error_ref = Some(json!({ "request": failed }));
+        refusal.native_error_ref = Some(failed);
     }
     outcome
 }

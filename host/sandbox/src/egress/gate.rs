@@ -1,5 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
@@ -37,6 +37,8 @@ pub(crate) struct NetworkGate {
     denials: AtomicU64,
     last: Mutex<Option<CallDenial>>,
     failed: Mutex<Option<String>>,
+    /// Of the last response.
+    status: AtomicU16,
     touched: Mutex<TouchList>,
 }
 
@@ -65,6 +67,7 @@ impl NetworkGate {
             denials: AtomicU64::new(0),
             last: Mutex::new(None),
             failed: Mutex::new(None),
+            status: AtomicU16::new(0),
             touched: Mutex::default(),
         }
     }
@@ -112,6 +115,7 @@ impl NetworkGate {
     }
 
     pub(super) fn answered(&self, place: Option<usize>, status: StatusCode) {
+        self.status.store(status.as_u16(), Ordering::Relaxed);
         if let Some(place) = place {
             locked(&self.touched).answered(place, status.as_u16());
         }
@@ -135,6 +139,11 @@ impl NetworkGate {
     /// The words of `wasi:http`; `None` if the last request was answered.
     pub(crate) fn failed(&self) -> Option<String> {
         locked(&self.failed).clone()
+    }
+
+    /// The status of the last response, if that says that the request failed.
+    pub(crate) fn failed_status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status >= 400)
     }
 
     pub(super) fn ended(&self, failed: Option<&Error>) {

@@ -39,6 +39,7 @@ use self::pooled::PooledView;
 use self::quota::FileQuota;
 use self::stream::{FileSource, MeteredOutput, STREAM_BYTES};
 use super::limiter::{Limiter, MemoryCharge};
+use super::locked;
 use super::state::StoreState;
 use super::trap::CallDenial;
 
@@ -51,6 +52,8 @@ pub(super) struct FileRules {
     pub(super) quota: FileQuota,
     places: Vec<(PathBuf, String)>,
     touched: Mutex<TouchList>,
+    /// What the guest got from its last operation.
+    failed: Mutex<Option<&'static str>>,
 }
 
 impl FileRules {
@@ -68,7 +71,13 @@ impl FileRules {
                 .map(|mount| (mount.host.clone(), mount.guest.clone()))
                 .collect(),
             touched: Mutex::default(),
+            failed: Mutex::default(),
         }
+    }
+
+    /// The words of `wasi:filesystem`; `None` if something was opened or changed since.
+    pub(super) fn failed(&self) -> Option<&'static str> {
+        *locked(&self.failed)
     }
 
     fn is_in_workspace(&self, place: &Path) -> bool {

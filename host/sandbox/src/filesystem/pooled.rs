@@ -12,6 +12,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use super::{Fd, PolicyFsView, again};
+use crate::locked;
 
 pub(super) struct PooledView<'a>(pub(super) PolicyFsView<'a>);
 
@@ -47,7 +48,9 @@ macro_rules! in_pool {
 
 impl types::Host for PooledView<'_> {
     fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
-        self.0.plain.convert_error_code(error)
+        let code = self.0.plain.convert_error_code(error)?;
+        *locked(&self.0.rules.failed) = Some(code.name());
+        Ok(code)
     }
 
     fn filesystem_error_code(

@@ -42,6 +42,7 @@ impl PolicyFsView<'_> {
             .and_then(|host| self.rules.shown(&host));
         let what = plain(&base.unwrap_or_default(), path);
         locked(&self.rules.touched).note(how, what);
+        *locked(&self.rules.failed) = None;
     }
 
     /// Opening a folder does nothing to it.

@@ -240,7 +240,7 @@ fn judge(recorded: &ReplayableCall, replayed: &CallRecord) -> anyhow::Result<Out
         let refused = ReplayObstacle::refused(&error.message, &error.error_code);
         return Err(BlockedReplay(vec![refused]).into());
     }
-    if error.is_some_and(|error| error.error_code == recorded::OUT_OF_TIME) {
+    if error.is_some_and(recorded::is_out_of_time) {
         return blocked(ReplayBlocker::StoppedByClock);
     }
     // The reference of a sensitive input is concealed: a newer component may declare it as such.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolcell::{ErrorClass, ErrorCode, ToolResult};
+use toolcell::{ErrorClass, ErrorCode, ToolError, ToolResult};
 use toolcell_spec::{
     Input, InvocationId, ReplayBlocker, ReplayData, Strategy, ToolInvocation, Usage,
 };
@@ -11,7 +11,7 @@ use toolcell_spec::{
 use super::report::ReplayObstacle;
 
 /// The wall time of the call is over.
-pub(super) const OUT_OF_TIME: ErrorCode = ErrorCode::DeadlineExceeded;
+const OUT_OF_TIME: [ErrorCode; 2] = [ErrorCode::DeadlineExceeded, ErrorCode::EpochDeadline];
 
 #[derive(Debug)]
 pub(super) struct ReplayableCall {
@@ -85,6 +85,10 @@ impl ReplayableCall {
     }
 }
 
+pub(super) fn is_out_of_time(error: &ToolError) -> bool {
+    OUT_OF_TIME.iter().any(|code| error.error_code == *code)
+}
+
 fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker> {
     let Some(data) = data else {
         return vec![ReplayBlocker::NotRecorded];
@@ -97,11 +101,7 @@ fn blockers(result: &ToolResult, data: Option<&ReplayData>) -> Vec<ReplayBlocker
     {
         blockers.push(ReplayBlocker::ClockReadingsExceeded);
     }
-    if result
-        .error
-        .as_ref()
-        .is_some_and(|error| error.error_code == OUT_OF_TIME)
-    {
+    if result.error.as_ref().is_some_and(is_out_of_time) {
         blockers.push(ReplayBlocker::StoppedByClock);
     }
     blockers

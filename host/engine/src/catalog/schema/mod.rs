@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use estimate::{CheckBudget, DEPTH_MAX, ExceededLimit};
 use graph::SchemaGraph;
-use violation::UnionTags;
+use violation::{UnionTags, Violation};
 
 use super::load::LoadBudget;
 use toolcell_spec::regex_search::ENGINE_BYTES_MAX;
@@ -51,15 +51,44 @@ pub(super) struct AcceptedSchema {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckFailure {
-    Mismatch(String),
+    Mismatch(Violations),
     /// The check would cost too much.
     Costly(String),
+}
+
+/// What is wrong with a value, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violations {
+    pub message: String,
+    /// JSON Pointers, of a missing property its own.
+    pub pointers: Vec<String>,
+}
+
+impl CheckFailure {
+    /// Says of the whole value that it is wrong.
+    pub fn whole(message: impl Into<String>) -> Self {
+        Self::Mismatch(Violations {
+            message: message.into(),
+            pointers: vec![String::new()],
+        })
+    }
+
+    /// JSON Pointers of what is wrong, as far as known; otherwise that of the whole value.
+    pub fn pointers(&self) -> &[String] {
+        const WHOLE: &[String] = &[String::new()];
+        match self {
+            Self::Mismatch(violations) => &violations.pointers,
+            Self::Costly(_) => WHOLE,
+        }
+    }
 }
 
 impl fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mismatch(message) | Self::Costly(message) => f.write_str(message),
+            Self::Mismatch(Violations { message, .. }) | Self::Costly(message) => {
+                f.write_str(message)
+            }
         }
     }
 }
@@ -120,7 +149,7 @@ impl AcceptedSchema {
         }
         if !self.may_collect(value) {
             let message = "the value does not satisfy its schema; both are too large to say where";
-            return Err(CheckFailure::Mismatch(message.to_owned()));
+            return Err(CheckFailure::whole(message));
         }
         Err(CheckFailure::Mismatch(self.violations(value)))
     }
@@ -136,14 +165,22 @@ impl AcceptedSchema {
             .is_ok_and(|work| work.saturating_mul(longest_place(value)) <= PLACES_BYTES_MAX)
     }
 
-    fn violations(&self, value: &Value) -> String {
+    fn violations(&self, value: &Value) -> Violations {
         let errors = self.validator.iter_errors(value).take(VIOLATIONS_MAX);
-        let mut problems: Vec<String> = errors
+        let mut problems: Vec<Violation> = errors
             .flat_map(|error| self.tags.describe(&error))
             .collect();
         problems.dedup();
         problems.truncate(VIOLATIONS_MAX);
-        problems.join("; ")
+        let (said, mut pointers): (Vec<_>, Vec<_>) = problems
+            .into_iter()
+            .map(|problem| (problem.said, problem.pointer))
+            .unzip();
+        pointers.dedup();
+        Violations {
+            message: said.join("; "),
+            pointers,
+        }
     }
 }
 

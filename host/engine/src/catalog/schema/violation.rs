@@ -6,8 +6,9 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError};
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use toolcell_spec::escaped_step;
 
-use super::{cut, pointer};
+use super::{SHOWN_MAX, cut, pointer};
 use crate::catalog::references::SubschemaTargets;
 use crate::catalog::unions::{UnionTag, is_plain, shown};
 use crate::catalog::words::{self, PointerStep, subschemas};
@@ -17,6 +18,40 @@ const TAGS_MAX: usize = 2_000;
 const PLACES_BYTES_MAX: usize = 1 << 20;
 const LISTED_MAX: usize = 60;
 const DEPTH_MAX: usize = 4;
+
+/// One thing that is wrong with a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Violation {
+    pub(super) said: String,
+    /// Of the nearest value around it, if its own is too long.
+    pub(super) pointer: String,
+}
+
+impl Violation {
+    /// At the value of `error`, or at `name` below it.
+    fn new(said: &str, error: &ValidationError<'_>, name: Option<&str>) -> Self {
+        let mut pointer = error.instance_path().as_str().to_owned();
+        if let Some(name) = name {
+            pointer.push('/');
+            pointer.push_str(&escaped_step(name));
+        }
+        while pointer.len() > SHOWN_MAX {
+            let around = pointer.rfind('/').unwrap_or_default();
+            pointer.truncate(around);
+        }
+        Self {
+            said: placed(said, error),
+            pointer,
+        }
+    }
+
+    fn noted(self, note: &str) -> Self {
+        Self {
+            said: format!("{} ({note})", self.said),
+            ..self
+        }
+    }
+}
 
 /// Unions whose branches differ in a constant, by the JSON Pointers of their keywords.
 #[derive(Debug, Default)]
@@ -33,11 +68,11 @@ impl UnionTags {
         Self(search.found)
     }
 
-    pub(super) fn describe(&self, error: &ValidationError<'_>) -> Vec<String> {
+    pub(super) fn describe(&self, error: &ValidationError<'_>) -> Vec<Violation> {
         self.at_depth(error, 0)
     }
 
-    fn at_depth(&self, error: &ValidationError<'_>, depth: usize) -> Vec<String> {
+    fn at_depth(&self, error: &ValidationError<'_>, depth: usize) -> Vec<Violation> {
         match error.kind() {
             ValidationErrorKind::AnyOf { context }
             | ValidationErrorKind::OneOfNotValid { context }
@@ -45,7 +80,7 @@ impl UnionTags {
             {
                 self.of_union(error, context, depth)
             }
-            _ => vec![placed(&said(error), error)],
+            _ => vec![Violation::new(&said(error), error, missing(error))],
         }
     }
 
@@ -54,24 +89,25 @@ impl UnionTags {
         error: &ValidationError<'_>,
         branches: &[Vec<ValidationError<'_>>],
         depth: usize,
-    ) -> Vec<String> {
+    ) -> Vec<Violation> {
         let tag = self.0.get(error.schema_path().as_str());
         let value = error.instance();
         if let Some(tag) = tag.filter(|_| value.is_object()) {
             let name = named(&tag.name);
             let Some(given) = value.get(&tag.name) else {
-                return vec![placed(
-                    &format!("{name} is required: {}", one_of(tag)),
-                    error,
-                )];
+                let said = format!("{name} is required: {}", one_of(tag));
+                return vec![Violation::new(&said, error, Some(&tag.name))];
             };
             return match tag.branch(given) {
-                None => vec![placed(&format!("{name} must be {}", one_of(tag)), error)],
+                None => {
+                    let said = format!("{name} must be {}", one_of(tag));
+                    vec![Violation::new(&said, error, Some(&tag.name))]
+                }
                 Some(at) => {
                     let branch = branches.get(at).into_iter().flatten();
                     let problems = branch.flat_map(|inner| self.at_depth(inner, depth + 1));
                     problems
-                        .map(|problem| format!("{problem} (for {name} {})", shown(given)))
+                        .map(|problem| problem.noted(&format!("for {name} {}", shown(given))))
                         .collect()
                 }
             };
@@ -87,7 +123,7 @@ impl UnionTags {
             .filter(|branch| !branch.iter().any(is_other_type));
         let count = of_type.clone().count();
         let Some(closest) = of_type.min_by_key(|branch| branch.len()) else {
-            return vec![placed(&other_type(value, branches), error)];
+            return vec![Violation::new(&other_type(value, branches), error, None)];
         };
         let problems = closest
             .iter()
@@ -97,7 +133,7 @@ impl UnionTags {
             1 => problems,
             _ => problems
                 .into_iter()
-                .map(|problem| format!("{problem} (in the closest of {count} forms)"))
+                .map(|problem| problem.noted(&format!("in the closest of {count} forms")))
                 .collect(),
         }
     }
@@ -164,6 +200,13 @@ fn said(error: &ValidationError<'_>) -> String {
             "the value fits more than one of the forms in oneOf; add a field that only one of them has".to_owned()
         }
         _ => cut(&error.masked_with("the value").to_string()),
+    }
+}
+
+fn missing<'e>(error: &'e ValidationError<'_>) -> Option<&'e str> {
+    match error.kind() {
+        ValidationErrorKind::Required { property } => property.as_str(),
+        _ => None,
     }
 }
 

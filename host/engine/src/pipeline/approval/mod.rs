@@ -12,7 +12,7 @@ mod wait;
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::approval::{Approver, Prompt, PromptContent, bind, scope};
 use crate::catalog::Tool;
@@ -20,9 +20,9 @@ use toolcell_journal::{Allowance, ApprovalRequest, FlushOnDrop, Journal, Role, R
 use toolcell_policy::{ApprovalBrief, ApprovalQuestion, DecisionOutcome, Permit, PolicyVerdict};
 use toolcell_spec::EXPIRE_MAX;
 use toolcell_spec::{
-    Approval, Behavior, Binding, CallRecord, ErrorCode, EventType, Input, PermissionDecision, Plan,
-    ProgressStatus, ReasonType, Refusal, RuleSource, SessionRule, Status, Timestamp, WriteEffect,
-    digest,
+    Approval, Behavior, Binding, CallRecord, DecisionId, ErrorCode, EventType, Input,
+    PermissionChannel, PermissionDecision, Plan, ProgressStatus, ReasonType, Refusal, RuleSource,
+    SessionRule, Status, Timestamp, WriteEffect, digest,
 };
 
 use super::call_state::CallState;
@@ -83,6 +83,11 @@ pub(super) async fn ask(
         permission::announce(journey, &tool, question.call_input(), decision).await?;
         return Err(nobody_to_ask(&question));
     };
+    // Nobody is asked about a call that could not run.
+    if let Err(refusal) = journey.services.executor.check_world(question.capability()) {
+        permission::announce(journey, &tool, question.call_input(), decision).await?;
+        return Err(refusal);
+    }
     let shown = journey.redaction.shown_input(question.call_input()).await?;
     let actor = journey.request.actor_ref.as_deref();
     let binding = bind(&tool, &question, actor);
@@ -144,15 +149,12 @@ pub(super) async fn ask(
     decision.content_blocks = prompt.content_blocks();
     decision.expires_at = Some(expires_at);
     decision.suggested_updates = suggested.into_iter().collect();
+    let decision_id = decision.decision_id;
     permission::announce(journey, &tool, question.call_input(), decision).await?;
-    store(journey, &desk.journal, approval).await?;
-    let answer = wait::wait(
-        journey,
-        &desk,
-        &prompt,
-        tool.permission_profile().permission_channel,
-    )
-    .await?;
+    let channel = tool.permission_profile().permission_channel;
+    let asked = (decision_id, asked_channel(journey, &desk, channel));
+    store(journey, &desk.journal, approval, asked).await?;
+    let answer = wait::wait(journey, &desk, &prompt, channel).await?;
     settle::settle(journey, tool, question.approved(), answer).await
 }
 
@@ -213,11 +215,24 @@ async fn draw(
     checks.run_if(is_long, "writing the question", work).await?
 }
 
+/// The channel that the tool names, otherwise that of the approver who is asked first. `any`: whoever looks at the
+/// store of approvals.
+fn asked_channel(
+    journey: &CallState<'_>,
+    desk: &ApprovalService,
+    named: Option<PermissionChannel>,
+) -> Value {
+    let own = journey.request.approval.approver.as_deref();
+    let approver = own.or(desk.approver.as_deref()).map(Approver::channel);
+    named.map_or_else(|| json!(approver.unwrap_or("any")), |named| json!(named))
+}
+
 /// Announced only once it is on disk.
 async fn store(
     journey: &mut CallState<'_>,
     journal: &Journal,
     approval: Approval,
+    (decision_id, channel): (DecisionId, Value),
 ) -> Result<(), Refusal> {
     let id = approval.invocation_id;
     let held = journal.hold_async(id, Role::Runner).await?;
@@ -230,7 +245,10 @@ async fn store(
         arguments,
         ..approval.binding.clone()
     };
-    let data = json!({ "approval_request_ref": id, "expires_at": approval.expires_at, "binding": binding });
+    let data = json!({
+        "approval_request_ref": id, "decision_id": decision_id, "channel": channel,
+        "expires_at": approval.expires_at, "binding": binding,
+    });
     let (events, event) = journey.trail.prepare(EventType::PermissionRequested, data);
     let asking = ApprovalRequest {
         approval: approval.clone(),

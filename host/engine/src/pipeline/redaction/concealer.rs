@@ -1,22 +1,22 @@
 //! Takes sensitive values out of one input or output. It borrows nothing from the call, so that it can run on another
 //! thread.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
 use crate::catalog::ToolContract;
-use toolcell_policy::secret::{REDACTED, RedactionTerm, RedactionTerms, Redactor};
+use toolcell_policy::secret::{REDACTED, RedactionCause, RedactionTerm, RedactionTerms, Redactor};
 use toolcell_spec::regex_search::SearchMeter;
 use toolcell_spec::{Content, Input, TouchedThing, decoded};
 
 use super::super::map_result::MappedResult;
+use super::places::{RedactedPlaces, SECRET, contract_rule};
 use super::records;
 
 /// More are built on a thread for checks, because each byte takes some 70 states of the automaton.
 const VALUE_BYTES_INLINE_MAX: usize = 256;
-const PLACES_MAX: usize = 256;
 
 #[derive(Clone)]
 pub(super) struct Concealer {
@@ -81,26 +81,27 @@ impl Concealer {
     }
 
     /// Removes what the contract redacts, adds its values to the terms, and returns the places.
-    pub(super) fn hide_output(&mut self, mapped: &mut MappedResult) -> BTreeSet<String> {
-        let mut places = BTreeSet::new();
+    pub(super) fn hide_output(&mut self, mapped: &mut MappedResult) -> RedactedPlaces {
+        let mut places = RedactedPlaces::default();
         let mut gathered = HiddenValues::default();
         if let Some(structured) = &mut mapped.structured_content {
-            self.contract.each_redacted(structured, &mut |at, place| {
-                name(&mut places, format!("/structured_content{at}"));
-                gathered.hide(place);
-            });
+            self.contract
+                .each_redacted(structured, &mut |rule, at, place| {
+                    places.add(&contract_rule(rule), format!("/structured_content{at}"));
+                    gathered.hide(place);
+                });
         }
         if self.contract.redacts_output() {
             for (at, block) in mapped.content.iter_mut().enumerate() {
-                if self.hide_in_text(block, &mut gathered) {
-                    name(&mut places, format!("/content/{at}"));
+                for rule in self.hide_in_text(block, &mut gathered) {
+                    places.add(&contract_rule(rule), format!("/content/{at}"));
                 }
             }
         }
         for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
             // By its number, because a place must not name a key that may be redacted.
-            let mut hide = |_: &str, place: &mut Value| {
-                name(&mut places, format!("/context_modifiers/{at}"));
+            let mut hide = |rule: usize, _: &str, place: &mut Value| {
+                places.add(&contract_rule(rule), format!("/context_modifiers/{at}"));
                 gathered.hide(place);
             };
             // The rules name fields of the output, and a tool can repeat such a field here, or the whole output.
@@ -116,19 +117,20 @@ impl Concealer {
         places
     }
 
-    fn hide_in_text(&self, block: &mut Content, gathered: &mut HiddenValues<'_>) -> bool {
+    fn hide_in_text(&self, block: &mut Content, gathered: &mut HiddenValues<'_>) -> Vec<usize> {
         let Some(Value::String(text)) = block.fields.get_mut("text") else {
-            return false;
+            return Vec::new();
         };
         let Some(mut value) = decoded(text) else {
-            return false;
+            return Vec::new();
         };
-        let mut found = false;
-        self.contract.each_redacted(&mut value, &mut |_, place| {
-            found = true;
-            gathered.hide(place);
-        });
-        if found {
+        let mut found = Vec::new();
+        self.contract
+            .each_redacted(&mut value, &mut |rule, _, place| {
+                found.push(rule);
+                gathered.hide(place);
+            });
+        if !found.is_empty() {
             *text = Input::from_text(text.as_str())
                 .with_value(value)
                 .text()
@@ -140,14 +142,16 @@ impl Concealer {
     pub(super) fn redact_output(
         &mut self,
         mapped: &mut MappedResult,
-        places: &mut BTreeSet<String>,
+        places: &mut RedactedPlaces,
         meter: &mut SearchMeter,
     ) {
         self.renew();
-        let redactor = &self.redactor;
+        let redactor = &self.redactor.watched();
+        let by_field = places.rules();
         let mut found = |place: &str, found: bool| {
             if found {
-                name(places, place.to_owned());
+                let rules = self.rules_of(&redactor.causes(), &by_field);
+                rules.iter().for_each(|rule| places.add(rule, place));
             }
         };
         for (at, block) in mapped.content.iter_mut().enumerate() {
@@ -200,6 +204,41 @@ impl Concealer {
         }
     }
 
+    /// `by_field` are rules whose values are redacted wherever they are repeated. A value that could be one of theirs
+    /// or an argument is told for all of them.
+    fn rules_of(&self, causes: &[RedactionCause], by_field: &[String]) -> Vec<String> {
+        let mut rules = Vec::new();
+        let mut by_value = causes.is_empty();
+        for cause in causes {
+            match cause {
+                RedactionCause::Secret => rules.push(SECRET.to_owned()),
+                RedactionCause::Sensitive => by_value = true,
+                RedactionCause::Pattern(at) => {
+                    rules.extend(self.contract.rule_of_pattern(*at).map(contract_rule));
+                }
+            }
+        }
+        if by_value {
+            let arguments = self.inputs.then(|| self.argument_rule().to_owned());
+            rules.extend(arguments);
+            rules.extend(by_field.iter().cloned());
+            // A short one has no label of its own.
+            if rules.is_empty() {
+                rules.push(SECRET.to_owned());
+            }
+        }
+        rules
+    }
+
+    /// Why arguments are sensitive.
+    pub(super) fn argument_rule(&self) -> &'static str {
+        if self.whole && !self.contract.has_sensitive_fields() {
+            "permission_profile"
+        } else {
+            "sensitive_fields"
+        }
+    }
+
     pub(super) fn redact(&mut self, value: &mut Value, meter: &mut SearchMeter) {
         self.renew();
         self.redactor.redact_within(value, meter);
@@ -221,12 +260,6 @@ impl Concealer {
                 Redactor::new(&self.terms, self.contract.redacted_patterns(), self.whole);
             self.renewed = true;
         }
-    }
-}
-
-fn name(places: &mut BTreeSet<String>, place: String) {
-    if places.len() < PLACES_MAX {
-        places.insert(place);
     }
 }
 

@@ -3,10 +3,10 @@
 
 pub(super) mod brought;
 mod concealer;
+mod places;
 pub(super) mod records;
 mod shape;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ use super::map_result::MappedResult;
 use super::persist::{modifiers_size, names_size, size};
 
 use concealer::Concealer;
+use places::{RedactedPlaces, SECRET, contract_rule, outputs};
 pub(super) use shape::{restored, show_input};
 
 /// More are redacted on a thread for checks.
@@ -59,7 +60,7 @@ pub(super) struct Redaction {
     pub(super) whole: bool,
     /// A secret was removed from something that the guest received.
     pub(super) received: bool,
-    places: BTreeSet<String>,
+    places: RedactedPlaces,
     everything: bool,
     /// A hook redacted the result before it was stored.
     pub(super) hooked: bool,
@@ -107,7 +108,7 @@ impl Redaction {
             references: None,
             whole: false,
             received: false,
-            places: BTreeSet::new(),
+            places: RedactedPlaces::default(),
             everything: false,
             hooked: false,
             unproven: None,
@@ -130,9 +131,15 @@ impl Redaction {
         self.received || !self.places.is_empty()
     }
 
-    /// Records a removal from the artifacts.
-    pub(super) fn found_in(&mut self, place: &str) {
-        self.places.insert(place.to_owned());
+    /// Records a removal from the artifacts, for every reason that there was.
+    pub(super) fn found_in_artifacts(&mut self) {
+        const PLACE: &str = "/artifact_refs";
+        if !(self.secrets.is_empty() && self.brought.is_idle()) {
+            self.places.add(SECRET, PLACE);
+        }
+        if let Some(concealer) = self.concealer().filter(|concealer| concealer.inputs) {
+            self.places.add(concealer.argument_rule(), PLACE);
+        }
     }
 
     /// Fails for a call that cannot write any: a rule of the output contract needs all of the output at once.
@@ -418,11 +425,13 @@ impl Redaction {
             return mapped.hide_names();
         }
         // A name may say in another spelling what is kept back.
-        if concealer.contract.redacts_everything() || concealer.contract.has_sensitive_fields() {
+        let all = concealer.contract.redacts_everything();
+        if all.is_some() || concealer.contract.has_sensitive_fields() {
             mapped.hide_names();
         }
-        if concealer.contract.redacts_everything() && mapped.has_output() {
+        if let Some(rule) = all.filter(|_| mapped.has_output()) {
             self.everything = true;
+            self.places.add_all(&contract_rule(rule), outputs(mapped));
             withhold(
                 mapped,
                 ErrorCode::RedactedByContract,
@@ -431,6 +440,7 @@ impl Redaction {
         }
         let summary = mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
         let bytes = size(mapped) + modifiers_size(mapped) + names_size(mapped) + summary;
+        let lost = outputs(mapped);
         let mut taken = std::mem::take(mapped);
         let ran = taken.ran;
         let usage = taken.usage.clone();
@@ -450,6 +460,7 @@ impl Redaction {
             }
             Err(refusal) => {
                 self.everything = true;
+                self.places.add_all(refusal.code.as_str(), lost);
                 (mapped.ran, mapped.usage) = (ran, usage);
                 mapped.lose(refusal);
                 mapped.hide_names();
@@ -461,34 +472,46 @@ impl Redaction {
         &mut self,
         concealer: Concealer,
         mapped: &mut MappedResult,
-        places: BTreeSet<String>,
+        places: RedactedPlaces,
     ) {
         mapped.redacted = true;
         self.learn(concealer);
         self.places.extend(places);
         if let Some(why) = self.terms.too_many().filter(|_| mapped.has_output()) {
             self.everything = true;
-            let refusal = Refusal::new(ErrorCode::TooManySensitiveValues, why)
-                .with_class(ErrorClass::ResultRedacted);
+            let code = ErrorCode::TooManySensitiveValues;
+            self.places.add_all(code.as_str(), outputs(mapped));
+            let refusal = Refusal::new(code, why).with_class(ErrorClass::ResultRedacted);
             mapped.withhold(refusal);
         }
     }
 
-    /// Removes output and failure words, as the operator or tool chose (`redact`).
-    pub(super) fn withhold(&mut self, mapped: &mut MappedResult) {
+    /// Removes output and failure words, as the `setting` of the operator or tool says (`redact`).
+    pub(super) fn withhold(&mut self, mapped: &mut MappedResult, setting: &str) {
         self.everything = true;
+        self.places.add_all(setting, outputs(mapped));
         if mapped.quotes_tool() && guard!("quiet_results") {
             let message = "the tool failed, and a setting of the operator or of the tool keeps back what it says of that";
             mapped.error = mapped.error.take().map(|error| error.reworded(message));
         }
         let message = "the tool answered, and a setting of the operator or of the tool keeps all of the answer back";
         withhold(mapped, ErrorCode::RedactedBySetting, message);
+        mapped.error = mapped
+            .error
+            .take()
+            .map(|error| error.by_policy(format!("setting:{setting}")));
     }
 
-    /// Reports that and where something was redacted, never what.
-    pub(super) fn tell(&self) {
-        if self.everything || self.found() {
-            let data = json!({ "redaction_state": self.state(), "places": self.places, "responses": self.received });
+    /// Reports by which rules and where something was redacted, never what.
+    pub(super) fn tell(&mut self) {
+        if self.received {
+            self.places.rule(SECRET);
+        }
+        for (rule, pointers) in self.places.iter() {
+            let responses = self.received && rule == SECRET;
+            let data = json!({
+                "rule": rule, "pointers": pointers, "redaction_state": self.state(), "responses": responses,
+            });
             self.trail.emit(EventType::ResultRedacted, data);
         }
     }

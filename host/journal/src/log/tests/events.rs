@@ -76,6 +76,7 @@ async fn what_was_decided_and_done_before_a_kill_is_on_record() {
         (first, &last["event_type"]),
         (&before[..], &json!("tool.invocation.canceled"))
     );
+    assert_eq!(last["data"]["abort_reason"], "runtime_shutdown");
     assert_eq!(
         record["invocation"]["model_input"],
         json!(*call.model_input)
