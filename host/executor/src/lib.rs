@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 
 pub use cancellation::Cancellation;
 pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, LimitShare, ToolCaller};
@@ -27,7 +28,7 @@ pub use workspace_room::WorkspaceRoom;
 
 /// Version of the checks of a component's records. It changes with every check that could refuse what was accepted:
 /// acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "7";
+pub const CHECKS_VERSION: &str = "8";
 
 /// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
 pub trait Executor: Send + Sync {
@@ -93,6 +94,8 @@ pub struct RunInput {
     pub share: Option<LimitShare>,
     /// The operator's settings, as the JSON text of an object.
     pub configuration: Option<Arc<str>>,
+    /// For the guest's context: what the caller's client says of its user, if the tool asks for it.
+    pub user_info: Option<Value>,
     /// `None` for a call that changes no workspace.
     pub room: Option<Arc<WorkspaceRoom>>,
 }
