@@ -155,7 +155,7 @@ fn a_rule_is_for_the_caller_that_it_names() {
     let rule = "[[rule]]\nbehavior = \"deny\"\nactor = \"token:an*\"\ntool = \"probe.echo\"\n";
     std::fs::write(&file, rule).unwrap();
     let config = format!("--config={}", file.display());
-    let mut web = of_two(&["probe#echo", "probe#defaults"], &[config.as_str()]);
+    let mut web = of_two(&["probe#echo", "probe#counter"], &[config.as_str()]);
     let call = |web: &Web, tool: &str| {
         let reply = web.post("/v1/calls", &[], &json!({ "tool": tool }));
         let result = reply.value();
@@ -163,7 +163,7 @@ fn a_rule_is_for_the_caller_that_it_names() {
         (reply.status, result["error"]["error_code"].clone())
     };
     assert_eq!(call(&web, "echo"), (403, json!("denied_by_rule")));
-    assert_eq!(call(&web, "defaults").0, 200, "the rule names one tool");
+    assert_eq!(call(&web, "counter").0, 200, "the rule names one tool");
     web.token = BERT.to_owned();
     assert_eq!(call(&web, "echo").0, 200, "the rule names another caller");
 }
