@@ -50,6 +50,11 @@ fn a_result_has_each_of_its_representations_in_a_place_of_its_own() {
         native["output_bytes"],
         result["usage"]["output_bytes"]["used"]
     );
+    assert_eq!(
+        (&native["outcome"], &native["output"]["structured"]),
+        (&json!("success"), &json!({ "found": "zebra" }))
+    );
+    assert_eq!(native["output"]["content"][0]["type"], "image");
     assert_eq!(result["summary"], "{\"found\":\"zebra\"}");
     assert!(result.get("persisted_payload_ref").is_none());
     assert_eq!(
@@ -65,7 +70,12 @@ fn a_result_has_each_of_its_representations_in_a_place_of_its_own() {
         large["persisted_payload_ref"]["digest"],
         large["resource_refs"][0]["digest"]
     );
-    assert_eq!(large["native_output"]["content_types"], json!(["text"]));
+    let native = &large["native_output"];
+    assert_eq!(native["content_types"], json!(["text"]));
+    assert_eq!(
+        native["output"]["content"], large["content"],
+        "a reference to what was moved"
+    );
     assert!(large["transcript_search_text"].as_str().unwrap().len() <= 8 << 10);
     // What is read back later is what was printed.
     let id = large["invocation_id"].as_str().unwrap();

@@ -64,7 +64,7 @@ words! {
     "recoverability" Recoverability: None RetrySame RetryAfter ChangeArguments ChangeArgumentsOrPolicy DiscoverFirst
         Reapprove SetupFirst;
     "replay_blocker" ReplayBlocker: FilesUsed DraftsUsed NetworkUsed SecretsUsed EnvironmentUsed InputRedacted
-        InputNotExact ToolsUsed SettingsUsed QuestionsAsked OutputNotKept AttemptRepeated ClockReadingsExceeded Canceled StoppedByClock
+        InputNotExact ToolsUsed SettingsUsed UserInfoUsed QuestionsAsked OutputNotKept AttemptRepeated ClockReadingsExceeded Canceled StoppedByClock
         NeverRan StillRunning IsAReplay NotRecorded LogDamaged ComponentMissing ComponentChanged RefusedNow
         CanceledNow InputChanged;
     "result_status" ResultStatus: Succeeded PartialSucceeded Failed Denied Rejected Redacted TooLarge Canceled

@@ -91,12 +91,24 @@ async fn a_file_that_the_answer_refers_to_is_kept_and_listed_wherever_the_call_i
         ("size_bytes", json!(8)),
         ("digest", json!(digest)),
         ("uri", json!(uri)),
+        ("version", json!(digest)),
+        ("access", json!("caller")),
+        (
+            "source",
+            json!({
+                "relation": "output_of",
+                "invocation_id": record["invocation"]["invocation_id"],
+                "result_id": record["result"]["result_id"],
+            }),
+        ),
     ] {
         assert_eq!(listed[0][field], value, "{field}");
     }
     assert_eq!(record["invocation"]["artifact_refs"], *listed);
     let mut block = listed[0].clone();
-    block.as_object_mut().unwrap().remove("id");
+    for field in ["id", "version", "access", "source"] {
+        block.as_object_mut().unwrap().remove(field);
+    }
     block["type"] = json!("artifact_ref");
     assert_eq!(
         record["result"]["content"],

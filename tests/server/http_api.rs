@@ -149,6 +149,26 @@ fn events(body: &str) -> Vec<(u64, String, Value)> {
 }
 
 #[test]
+fn a_rule_is_for_the_caller_that_it_names() {
+    let (_guard, path) = scratch();
+    let file = path.join("rules.toml");
+    let rule = "[[rule]]\nbehavior = \"deny\"\nactor = \"token:an*\"\ntool = \"probe.echo\"\n";
+    std::fs::write(&file, rule).unwrap();
+    let config = format!("--config={}", file.display());
+    let mut web = of_two(&["probe#echo", "probe#counter"], &[config.as_str()]);
+    let call = |web: &Web, tool: &str| {
+        let reply = web.post("/v1/calls", &[], &json!({ "tool": tool }));
+        let result = reply.value();
+        check_one("result", &result);
+        (reply.status, result["error"]["error_code"].clone())
+    };
+    assert_eq!(call(&web, "echo"), (403, json!("denied_by_rule")));
+    assert_eq!(call(&web, "counter").0, 200, "the rule names one tool");
+    web.token = BERT.to_owned();
+    assert_eq!(call(&web, "echo").0, 200, "the rule names another caller");
+}
+
+#[test]
 fn a_call_answers_with_its_result_and_the_status_of_its_error() {
     let web = Web::of(&["probe#echo", "probe#fail", "probe#defaults"]);
     let reply = web.post(

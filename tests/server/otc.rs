@@ -119,9 +119,11 @@ fn tools_are_defined_in_each_format() {
         let registered = web.post(&path, &[], echo);
         assert_eq!(
             (registered.status, &registered.value()["id"]),
-            (200, &echo["fully_qualified_name"]),
+            (201, &echo["fully_qualified_name"]),
             "{registered:?}"
         );
+        let place = registered.header("location").unwrap();
+        assert_eq!(web.get(&place).value(), *echo);
         let mut other = echo.clone();
         other["toolkit"]["version"] = json!(format!("sha256:{}", "0".repeat(64)));
         other
@@ -438,6 +440,10 @@ fn a_call_has_the_decision_limits_and_trace_of_the_api() {
         json!({ "name": "Anna", "roles": ["a"] })
     );
     assert_eq!(invocation["actor_ref"], api["invocation"]["actor_ref"]);
+    assert_eq!(
+        invocation["actor_refs"],
+        json!([{ "actor_ref": "user-7", "relation": "claimed_user" }])
+    );
 }
 
 /// A server of `courier#authorized` for Anna and Bert, and what the tool sends requests to. Its secret is granted, and not set.
@@ -470,17 +476,29 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
     let place = Place::new();
     let (mut web, mirror) = courier(&place);
     let url = format!("{}/path", mirror.origin());
-    let body = request(&web, "courier.authorized", "one", &json!({ "url": url }));
+    let mut body = request(&web, "courier.authorized", "one", &json!({ "url": url }));
+    body["context"]["user_info"] = json!({ "name": "Anna" });
     let asked = execute(&web, "otc", &body)["requires_authorization"].clone();
     let id = asked["id"].as_str().unwrap();
     let path = format!("/v1/dialects/otc/authorizations/{id}");
+    // A person without a token reads there what to do.
+    let page = format!("/authorizations/{id}");
     assert_eq!(
         (&asked["status"], &asked["url"]),
         (
             &json!("pending"),
-            &json!(format!("http://{}{path}", web.address))
+            &json!(format!("http://{}{page}", web.address))
         )
     );
+    let read = |path: &str| web.request(&format!("GET {path}"), &[("Authorization", "")], "");
+    let shown = read(&page);
+    assert!(
+        shown.status == 200
+            && shown.body.contains("Authorization: pending")
+            && shown.body.contains("toolcell secrets set API_KEY"),
+        "{shown:?}"
+    );
+    assert_eq!(read("/authorizations/none").status, 404);
     let poll = web.get(&path).value();
     check_one("otc/authorization", &poll);
     assert_eq!(poll, asked);
@@ -496,8 +514,14 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
         .run()
         .exits(0);
     assert_eq!(web.get(&path).value()["status"], "completed");
+    let shown = web.request(&format!("GET {page}"), &[("Authorization", "")], "");
+    assert!(shown.body.contains("Authorization: completed"), "{shown:?}");
+    CANARY.is_not_in("the page", &shown.body);
     let done = web.post("/v1/dialects/otc/execute", &[], &body);
-    assert!(output(&done, "otc")["value"].is_object(), "{done:?}");
+    // Its profile asks for what the client says of its user.
+    let value = output(&done, "otc")["value"].clone();
+    let context = value["surroundings"]["context"].as_str().unwrap();
+    assert_eq!(context, r#"{"user_info":{"name":"Anna"}}"#);
     CANARY.is_not_in("the answer", &done.body);
     assert!(
         mirror
@@ -513,6 +537,41 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
         .map(|record| record["result"]["error"]["error_class"].clone())
         .collect();
     assert_eq!(classes, [json!("credential_missing"), Value::Null]);
+}
+
+#[test]
+fn an_authorization_fails_if_the_operator_takes_the_grant_back() {
+    let place = Place::new();
+    let mirror = Mirror::reflecting();
+    let origin = mirror.origin();
+    let file = place.home.join("granting.toml");
+    let grants = format!("[grants]\nnet = [\"{origin}\"]\n");
+    let secret = format!("{grants}secret = [\"API_KEY@{origin}\"]\n");
+    std::fs::write(&file, secret).unwrap();
+    let options = [format!("--config={}", file.display())];
+    let web = Web::run(Toolcell::at(
+        &place.home,
+        Web::arguments(&["courier#authorized"], options),
+    ));
+    let inputs = json!({ "url": format!("{origin}/path") });
+    let body = request(&web, "courier.authorized", "one", &inputs);
+    let asked = execute(&web, "otc", &body)["requires_authorization"].clone();
+    let id = asked["id"].as_str().unwrap();
+    let next = file.with_extension("next");
+    std::fs::write(&next, grants).unwrap();
+    std::fs::rename(next, file).unwrap();
+    let began = Instant::now();
+    let status = || {
+        let poll = web.get(&format!("/v1/dialects/otc/authorizations/{id}"));
+        check_one("otc/authorization", &poll.value());
+        poll.value()["status"].clone()
+    };
+    while status() != "failed" {
+        assert!(began.elapsed() < SOON, "{}", status());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let page = web.get(&format!("/authorizations/{id}"));
+    assert!(page.body.contains("Authorization: failed"), "{page:?}");
 }
 
 #[test]
@@ -710,7 +769,7 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     };
     let call = |endpoint: &str, name: &str, arguments: &str| {
         let body = format!(
-            r#"{{"id": "call_{name}", "name": "probe_{name}", "arguments": {arguments}, "more": 1}}"#
+            r#"{{"id": "call_{name}", "name": "probe_{name}", "arguments": {arguments}, "more": [1.5]}}"#
         );
         web.request(&format!("POST {endpoint}"), &[], &body)
     };
@@ -782,6 +841,10 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     call("/v1/dialects/agentool/tools/nothing", "nothing", "{}").is_problem(404, "unknown_tool");
     web.request(&format!("POST {echo}"), &[], r#"{"name": "echo"}"#)
         .is_problem(400, "body_invalid");
+    let mut untimely = exchange.clone();
+    untimely["tool_call"]["timestamp"] = json!("today");
+    web.post(&echo, &[], &untimely)
+        .is_problem(400, "body_invalid");
     web.request(&format!("POST {echo}"), &[("Authorization", "")], "{}")
         .is_problem(401, "unauthorized");
     web.end();
@@ -805,6 +868,41 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
         "POST /v1/dialects/agentool/tools/{name}"
     );
     assert_eq!(sent["model_input_text"], r#"{ "n": 1.50, "a": "\u0061" }"#);
+    let posted = |at: usize| &records[at]["invocation"]["external_mappings"][0]["tool_call"];
+    assert_eq!(*posted(1), json!({ "more": [1.5] }));
+    assert_eq!(*posted(3), json!({ "timestamp": "2026-03-01T10:00:00Z" }));
+    assert_eq!(*posted(4), Value::Null);
+}
+
+#[test]
+fn what_is_posted_beside_a_call_is_redacted_as_its_arguments() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(
+        &["probe#sensitive"],
+        [format!("--record-to={}", file.display())],
+    );
+    let body = json!({
+        "name": "probe_sensitive", "arguments": { "user": "ada", "token": CANARY.value() },
+        "x_again": CANARY.value(), "x_large": "x".repeat(10),
+    });
+    let listed = web.get("/v1/dialects/agentool/registry").value();
+    let endpoint = listed["tools"][0]["endpoint"].as_str().unwrap();
+    let endpoint = endpoint
+        .strip_prefix(&format!("http://{}", web.address))
+        .unwrap();
+    let reply = web.post(endpoint, &[], &body);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let mut large = body;
+    large["x_large"] = json!("x".repeat(5_000));
+    web.post(endpoint, &[], &large);
+    web.end();
+    let records = records(&file);
+    records.iter().for_each(check_record);
+    CANARY.is_not_in("the records", &format!("{records:?}"));
+    let posted = |at: usize| &records[at]["invocation"]["external_mappings"][0]["tool_call"];
+    assert_eq!(posted(0)["x_large"], "x".repeat(10));
+    assert_eq!(*posted(1), json!({ "fields_left_out": 2 }));
 }
 
 #[test]

@@ -245,6 +245,10 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
             attribute(&span, "gen_ai.tool.call.id"),
             record["invocation"]["native_call_id"]
         );
+        assert_eq!(
+            attribute(&span, "toolcell.result.size_bytes"),
+            reference["result_size_bytes"].to_string()
+        );
         let (phases, told): (Vec<&Value>, Vec<&Value>) = span["events"]
             .as_array()
             .unwrap()
@@ -346,7 +350,7 @@ fn arguments_stay_here_unless_they_are_wanted_and_are_redacted_then() {
 }
 
 #[test]
-fn the_steps_of_an_agent_are_events_of_a_span_beside_its_calls() {
+fn the_steps_of_an_agent_are_events_of_one_span_above_its_calls() {
     for setting in ["", "arguments = true"] {
         let collector = Collector::answering(TAKEN);
         let home = collector.home(setting);
@@ -373,16 +377,36 @@ fn the_steps_of_an_agent_are_events_of_a_span_beside_its_calls() {
             { "type": "reasoning", "content": CANARY.value(), "context_tokens": 1200 },
             { "type": "memory_write", "key": CANARY.value(), "content": "c" },
         ]));
-        let [alone, beside] = spans("invoke_agent").try_into().unwrap();
-        assert_ne!(alone["traceId"], call["traceId"], "there was no call yet");
-        assert_eq!(
-            (&beside["traceId"], &beside["parentSpanId"]),
-            (&call["traceId"], &call["spanId"])
-        );
-        let events = beside["events"].as_array().unwrap();
-        let names: Vec<&Value> = events.iter().map(|event| &event["name"]).collect();
-        assert_eq!(names, ["agentool.reasoning", "agentool.memory_write"]);
-        assert_eq!(attribute(&events[0], "agentool.tokens"), "1200");
+        // Each of three processes sent what it knew by then, under the same ids.
+        let sent = spans("invoke_agent");
+        let [first, of_call, last] = sent.as_slice() else {
+            panic!("{sent:#?}")
+        };
+        let trace = home
+            .toolcell(&["trace", "--session=review", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        let id = trace["trace_id"].as_str().unwrap().strip_prefix("tr_");
+        for span in [first, of_call, last] {
+            assert_eq!(
+                (&span["traceId"], &span["spanId"], span.get("parentSpanId")),
+                (&call["traceId"], &call["parentSpanId"], None)
+            );
+            assert_eq!(attribute(span, "gen_ai.operation.name"), "invoke_agent");
+            assert!(span["traceId"].as_str().unwrap().starts_with(id.unwrap()));
+        }
+        let names = |span: &Value| -> Vec<String> {
+            let events = span["events"].as_array().unwrap().iter();
+            events
+                .map(|event| event["name"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let of_calls = ["agentool.tool_call", "agentool.tool_result"];
+        assert_eq!(names(of_call), of_calls);
+        let steps = ["agentool.reasoning", "agentool.memory_write"];
+        assert_eq!(names(last), [of_calls, steps].concat());
+        assert_eq!(attribute(&last["events"][2], "agentool.tokens"), "1200");
         CANARY.is_not_in(
             "what the collector got",
             &format!("{:?}", collector.got.lock().unwrap().requests),
@@ -611,6 +635,15 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
         (&reference(1)["request_id"], &reference(1)["tool_call_id"]),
         (&json!(1), &json!("1"))
     );
+    let asked = collector.span_of(&records[1]);
+    assert_eq!(attribute(&asked, "toolcell.request_id"), "1");
+    // A call without an id of its caller has the host's, in the record as in the span.
+    let own = &records[0]["invocation"]["invocation_id"];
+    assert_eq!(&reference(0)["tool_call_id"], own);
+    assert_eq!(
+        attribute(&collector.span_of(&records[0]), "gen_ai.tool.call.id"),
+        *own
+    );
     let output = serde_json::to_string(&records[1]["result"]["structured_content"])
         .unwrap()
         .len() as u64;
@@ -627,13 +660,15 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
     let sessions: Vec<Value> = collector
         .spans()
         .into_iter()
-        .filter(|span| span["name"] == "session")
+        .filter(|span| span["name"] == "invoke_agent")
         .collect();
     assert_ne!(span["traceId"], TRACE);
     assert!(
         sessions
             .iter()
-            .any(|session| session["spanId"] == span["parentSpanId"]),
+            .any(|session| session["spanId"] == span["parentSpanId"]
+                && attribute(session, "gen_ai.operation.name") == "invoke_agent"
+                && session["events"][0]["name"] == "agentool.tool_call"),
         "{sessions:#?}"
     );
     // Its caller does not record it.

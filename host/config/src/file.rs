@@ -262,6 +262,8 @@ pub struct RuleEntry {
     pub native_operation_id: Option<ConfigText>,
     /// Matches tools of at least this risk.
     pub risk: Option<ConfigText>,
+    /// The caller, as `actor_ref` of a record has it, such as `token:anna`.
+    pub actor: Option<ConfigText>,
     /// Shown to the approver, or to the caller that is refused.
     pub reason: Option<String>,
 }

@@ -324,6 +324,7 @@ impl ConfigLayers {
                 command: entry.command.as_deref(),
                 native_operation_id: entry.native_operation_id.as_deref(),
                 risk: entry.risk.as_deref(),
+                actor: entry.actor.as_deref(),
                 reason: entry.reason.as_deref(),
             };
             let telling = [
@@ -333,6 +334,7 @@ impl ConfigLayers {
                 &entry.tool,
                 &entry.resource,
                 &entry.command,
+                &entry.actor,
             ];
             let telling = telling.into_iter().flatten().next();
             let place = || file.place_of(telling.unwrap_or(&entry.behavior));

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 
 pub use cancellation::Cancellation;
 pub use children::{CallableTool, ChildAnswer, ChildCall, ChildOutput, LimitShare, ToolCaller};
@@ -99,6 +100,8 @@ pub struct RunInput {
     pub share: Option<LimitShare>,
     /// The operator's settings, as the JSON text of an object.
     pub configuration: Option<Arc<str>>,
+    /// For the guest's context: what the caller's client says of its user, if the tool asks for it.
+    pub user_info: Option<Value>,
     /// `None` for a call that changes no workspace.
     pub room: Option<Arc<WorkspaceRoom>>,
 }

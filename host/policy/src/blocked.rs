@@ -23,6 +23,7 @@ impl Policy {
                 && rule.resource.is_none()
                 && rule.command.is_none()
                 && rule.native_operation_id.is_none()
+                && rule.actor.is_none()
                 && rule.risk.is_none_or(|least| risk >= least)
                 && is_named(rule, self, declaration, component).is_ok()
         });
@@ -146,6 +147,10 @@ mod tests {
             },
             RuleWords {
                 native_operation_id: Some("x"),
+                ..tool
+            },
+            RuleWords {
+                actor: Some("*"),
                 ..tool
             },
         ] {

@@ -7,6 +7,8 @@ use super::{CallCeiling, DecisionSubject, FileUse, Grants, Limits, Opinion, Poli
 #[derive(Debug)]
 pub struct DecisionCase<'a> {
     pub subject: DecisionSubject,
+    /// The caller, as it proved itself; `None` if nobody is known.
+    pub actor: Option<String>,
     /// `permission_input`, exactly as it would run.
     pub input: Input,
     pub limits: Limits,

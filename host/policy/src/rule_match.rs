@@ -110,6 +110,12 @@ impl RuleCall<'_> {
         if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
             return Err(format!("the risk is {:?}, less than {risk:?}", self.risk).to_lowercase());
         }
+        if let Some(pattern) = &rule.actor {
+            let is_meant = |actor: &str| pattern.matches(actor);
+            if !self.case.actor.as_deref().is_some_and(is_meant) {
+                return Err("the caller is another one".to_owned());
+            }
+        }
         let mut subject = None;
         if let Some(pattern) = &rule.native_operation_id {
             subject = Some(self.operation(rule.behavior, pattern)?);

@@ -186,6 +186,8 @@ pub struct RuleWords<'a> {
     pub native_operation_id: Option<&'a str>,
     /// Tools of at least this risk.
     pub risk: Option<&'a str>,
+    /// Pattern of the caller, as `actor_ref` of its records has it, such as `token:anna`.
+    pub actor: Option<&'a str>,
     /// For the approver, or the denied caller.
     pub reason: Option<&'a str>,
 }
@@ -213,6 +215,7 @@ pub struct Rule {
     pub(super) command: Option<WordPattern>,
     pub(super) native_operation_id: Option<WordPattern>,
     pub(super) risk: Option<RiskLevel>,
+    pub(super) actor: Option<WordPattern>,
     pub(super) reason: Option<String>,
     file: Option<PathBuf>,
 }
@@ -266,6 +269,7 @@ impl Rule {
             command: word("command", words.command)?,
             native_operation_id: word("native_operation_id", words.native_operation_id)?,
             risk,
+            actor: word("actor", words.actor)?,
             reason: words.reason.map(str::to_owned),
             file: said.file.map(Path::to_owned),
         })
@@ -391,6 +395,7 @@ fn describe(words: &RuleWords<'_>, said: &Provenance<'_>) -> String {
         ("command", words.command),
         ("native_operation_id", words.native_operation_id),
         ("risk", words.risk),
+        ("actor", words.actor),
     ] {
         if let Some(value) = value {
             text.push_str(&format!(" {name} {value:?}"));

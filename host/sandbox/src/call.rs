@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use toolcell_executor::{
     Cancellation, Execution, GuestOutcome, InputCheck, Observer, PreflightAccess, ResumedState,
@@ -100,7 +101,7 @@ pub(super) async fn invoke(
         tool: permit.subject().tool.to_string(),
         input: permit.guest_input().text().to_owned(),
         attempt: run.attempt,
-        context: context(permit.capability()),
+        context: context(permit.capability(), run.user_info.as_ref()),
     };
     let result = {
         let _running = engine.running();
@@ -729,12 +730,17 @@ fn blank(limits: &Limits) -> Usage {
     }
 }
 
-fn context(capability: &Capability) -> String {
-    let known = [("cwd", &capability.cwd), ("scratch", &capability.scratch)];
+fn context(capability: &Capability, user_info: Option<&Value>) -> String {
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    let known = [
+        ("cwd", text(&capability.cwd)),
+        ("scratch", text(&capability.scratch)),
+        ("user_info", user_info.cloned()),
+    ];
     let context = known
         .into_iter()
-        .filter_map(|(name, value)| Some((name, value.as_deref()?)));
-    serde_json::Value::from_iter(context).to_string()
+        .filter_map(|(name, value)| Some((name, value?)));
+    Value::from_iter(context).to_string()
 }
 
 pub(super) struct NullObserver;

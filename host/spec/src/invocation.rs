@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    AbortReason, DecisionId, ExternalMapping, Extra, Input, InvocationId, SchemaVersion, Status,
-    Timestamp,
+    AbortReason, DecisionId, ExternalMapping, Extra, Input, InvocationId, POSTED_CALL,
+    SchemaVersion, Status, Timestamp,
 };
 
 /// Replaces arguments that may be on no disk.
@@ -255,6 +255,12 @@ impl ToolInvocation {
     /// Adds a mapping (AT-MAP-01..07).
     pub fn add_mapping(&mut self, mapping: &ExternalMapping) {
         self.note_item(MAPPINGS, json!(mapping));
+    }
+
+    /// What the caller posted beside the call, for redaction.
+    pub fn posted_call(&mut self) -> Option<&mut Value> {
+        let mappings = self.extra.get_mut(MAPPINGS)?;
+        mappings.get_mut(0)?.get_mut(POSTED_CALL)
     }
 
     /// Completes the mapping of its caller's protocol `source` at the end of the call.

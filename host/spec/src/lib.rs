@@ -95,7 +95,9 @@ pub use json::{
     children, decoded, escaped_step, json_bytes, json_chars, plain_name, pointed, pointed_mut,
     pointer_steps, property_names,
 };
-pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref, operation_ids};
+pub use mapping::{
+    CLI, ExternalMapping, POSTED_CALL, ResultMappings, native_ids, native_ref, operation_ids,
+};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use output::OutputError;
 pub use permission_profile::{

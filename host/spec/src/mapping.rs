@@ -24,6 +24,9 @@ pub struct ExternalMapping {
 /// `source` of a command-line program (AT-MAP-05).
 pub const CLI: &str = "cli";
 
+/// The field of a caller's mapping for what it posted beside the call's id, name and arguments; redacted as these.
+pub const POSTED_CALL: &str = "tool_call";
+
 /// What names the tool itself in another protocol, for rules.
 const OPERATION_IDS: [&str; 6] = [
     "operation_id",

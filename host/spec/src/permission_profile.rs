@@ -243,6 +243,8 @@ pub struct PermissionProfile {
     /// Patterns of qualified names, such as `files.*`. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<String>,
+    /// `true` if the call's context has what the caller's client says of its user, unproven. An extension.
+    pub user_info: Option<bool>,
     #[serde(flatten)]
     pub extra: Extra,
 }

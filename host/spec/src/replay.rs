@@ -238,6 +238,7 @@ pub enum ReplayBlocker {
     InputNotExact,
     ToolsUsed,
     SettingsUsed,
+    UserInfoUsed,
     QuestionsAsked,
     /// The output may be on no disk, so there is nothing to compare with.
     OutputNotKept,
@@ -278,6 +279,7 @@ impl ReplayBlocker {
             Self::InputNotExact => "the recorded arguments are not exactly those that ran",
             Self::ToolsUsed => "the call could call other tools, whose answers are not recorded",
             Self::SettingsUsed => "the tool had settings of the operator, which are not recorded",
+            Self::UserInfoUsed => "the tool got what its caller's client said of its user",
             Self::OutputNotKept => {
                 "the output of the call was not kept, because it may be on no disk"
             }

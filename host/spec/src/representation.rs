@@ -1,12 +1,13 @@
 //! Further representations of a result (AT-REND-01..08), made from the redacted result on request only.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Content, PersistedRef, ToolResult, TypedFields};
+use super::{Content, PersistedRef, ResultStatus, ToolResult, TypedFields, Writer};
 
 const RENDERING_BYTES_MAX: usize = 16 << 10;
 const SEARCH_BYTES_MAX: usize = 8 << 10;
+const NATIVE_BYTES_MAX: usize = 16 << 10;
 const SUMMARY_CHARS_MAX: usize = 200;
 const SEARCH_DEPTH_MAX: usize = 32;
 
@@ -40,17 +41,27 @@ pub struct Representations {
     pub native_output: Option<NativeOutput>,
 }
 
-/// Its text is not repeated here: it was redacted and stored.
+/// What the tool returned, as redacted and stored.
 ///
 /// ```
-/// use toolcell_spec::NativeOutput;
+/// use toolcell_spec::ToolResult;
 ///
-/// let output = NativeOutput { content_types: vec!["text".to_owned()], structured: false, output_bytes: 12 };
-/// assert_eq!(serde_json::to_value(output)?["output_bytes"], 12);
-/// # Ok::<(), serde_json::Error>(())
+/// /// What the tool itself said, if it is not too large.
+/// fn said(result: &ToolResult) -> Option<serde_json::Value> {
+///     result.representations().native_output?.output
+/// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NativeOutput {
+    /// The case of the contract's `outcome`: `success`, `partial` or `failure`. `None` if the host withheld it, or the tool
+    /// ended without one.
+    pub outcome: Option<&'static str>,
+    /// `content`, `structured` and `ui_summary` of the contract, at most 16 KiB.
+    pub output: Option<Value>,
+    /// Places in the result of what is larger, and of the error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub output_refs: Vec<&'static str>,
     /// In order; a block in a payload counts as it was.
     pub content_types: Vec<String>,
     pub structured: bool,
@@ -120,6 +131,44 @@ fn original_type(block: &Content) -> Option<&str> {
     (!is_host).then_some(kind)
 }
 
+fn outcome(result: &ToolResult) -> Option<&'static str> {
+    if result.provenance.written_by == Writer::Host {
+        return None;
+    }
+    Some(match result.is_error {
+        false => "success",
+        true if result.status == ResultStatus::PartialSucceeded => "partial",
+        true => "failure",
+    })
+}
+
+fn returned(result: &ToolResult, outcome: &str) -> (Option<Value>, Vec<&'static str>) {
+    let mut refs = Vec::new();
+    if outcome != "success" {
+        refs.push("#/error");
+    }
+    if outcome == "failure" {
+        return (None, refs);
+    }
+    let blocks = result.content.iter();
+    let blocks: Vec<&Content> = blocks
+        .filter(|block| original_type(block).is_some())
+        .collect();
+    let output = json!({
+        "content": blocks,
+        "structured": result.structured_content,
+        "ui_summary": result.ui_facing_summary,
+    });
+    if output.to_string().len() <= NATIVE_BYTES_MAX {
+        return (Some(output), refs);
+    }
+    refs.push("#/content");
+    if result.structured_content.is_some() {
+        refs.push("#/structured_content");
+    }
+    (None, refs)
+}
+
 fn native(result: &ToolResult) -> Option<NativeOutput> {
     let usage = result.usage.as_ref()?;
     let moved = |block: &Content| {
@@ -128,7 +177,17 @@ fn native(result: &ToolResult) -> Option<NativeOutput> {
             .get("of")
             .is_some_and(|of| of == "structured_content")
     };
+    let (outcome, output, output_refs) = match outcome(result) {
+        Some(outcome) => {
+            let (output, refs) = returned(result, outcome);
+            (Some(outcome), output, refs)
+        }
+        None => (None, None, Vec::new()),
+    };
     Some(NativeOutput {
+        outcome,
+        output,
+        output_refs,
         content_types: result
             .content
             .iter()

@@ -173,9 +173,11 @@ impl TraceContext {
         let request = ["jsonrpc_request_id", "request_id"]
             .into_iter()
             .find_map(|name| request?.get(name).cloned());
+        let call = invocation.native_call_id.clone();
+        let call = call.unwrap_or_else(|| invocation.invocation_id.to_string());
         let known = [
             ("tool_name", invocation.tool_id.as_str().into()),
-            ("tool_call_id", invocation.native_call_id.as_deref().into()),
+            ("tool_call_id", call.into()),
             ("request_id", request.unwrap_or_default()),
             ("duration_ms", duration.into()),
             ("result_size_bytes", result_size_bytes.into()),

@@ -48,6 +48,18 @@ pub struct TraceBuilder {
     latest_calls: Option<u32>,
 }
 
+fn digest(session: &str) -> String {
+    blake3::hash(session.as_bytes()).to_hex().to_string()
+}
+
+/// The span of the session's trace, as the `traceparent` of what is below it (W3C Trace Context): the same in every
+/// process. Its trace begins with the digits of the `trace_id`.
+pub fn traceparent(session: &str) -> String {
+    let digest = digest(session);
+    let digits = |place| digest.get(place).unwrap_or_default();
+    format!("00-{}-{}-01", digits(0..32), digits(32..48))
+}
+
 impl TraceBuilder {
     pub fn new(session: &str, detectors: Detectors) -> Self {
         Self {
@@ -78,7 +90,6 @@ impl TraceBuilder {
             call.id = invocation.invocation_id.to_string();
             self.call_ids.insert(call.id.clone());
         }
-        call.timestamp = None;
         let id = call.id.clone();
         self.count(invocation);
         if self.caller.is_none() {
@@ -193,7 +204,7 @@ impl TraceBuilder {
         let agent = start
             .and_then(|start| start.agent_id.clone())
             .or_else(|| self.caller.clone());
-        let digest = blake3::hash(self.session.as_bytes()).to_hex();
+        let digest = digest(&self.session);
         Some(ReasoningTrace {
             trace_id: format!("tr_{}", digest.get(..16).unwrap_or_default()),
             agent_id: agent
@@ -209,6 +220,7 @@ impl TraceBuilder {
             status,
             metrics,
             metadata: self.metadata(noted),
+            extra: Extra::new(),
             session_id: self.session,
             steps: self.steps.into_iter().map(|(_, step)| step).collect(),
         })
@@ -270,6 +282,7 @@ impl TraceBuilder {
             total_duration_ms,
             step_count: self.steps.len(),
             tool_call_count: calls.count(),
+            extra: Extra::new(),
         }
     }
 

@@ -1,4 +1,4 @@
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use toolcell_spec as record;
 use toolcell_spec::{
@@ -19,7 +19,7 @@ pub struct ToolCall {
     pub name: String,
     /// An object.
     pub arguments: Value,
-    /// Absent in a step, which has its own time.
+    /// The specification leaves it out in a step, which has its own time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     #[serde(flatten)]
@@ -27,15 +27,17 @@ pub struct ToolCall {
 }
 
 /// `tool_result` (AO-TR-01..05).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The `id` of the call.
     pub call_id: String,
     pub output: Value,
-    /// `class: message`; `None` after success.
-    pub error: Option<String>,
+    /// `class: message`; `Some(None)` after success. The specification leaves it out in a step, as `cost_tokens`.
+    #[serde(default, deserialize_with = "present")]
+    pub error: Option<Option<String>>,
     pub duration_ms: u64,
-    pub cost_tokens: u64,
+    pub cost_tokens: Option<u64>,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -81,13 +83,20 @@ impl ToolResult {
         Self {
             call_id: native_id(invocation),
             output: output(result),
-            error: result.error.as_ref().map(error_text),
+            error: Some(result.error.as_ref().map(error_text)),
             duration_ms: ended.millis_since(begun),
             // No tool reports tokens yet, and none are invented.
-            cost_tokens: 0,
+            cost_tokens: Some(0),
             extra,
         }
     }
+}
+
+/// Tells a `null` from a field that is left out.
+pub(super) fn present<'d, D: Deserializer<'d>, T: Deserialize<'d>>(
+    value: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 pub fn result(invocation: &ToolInvocation, result: &record::ToolResult) -> Value {

@@ -68,9 +68,15 @@ impl TracePost {
                 fields.insert("timestamp".to_owned(), json!(at));
                 // Tokens that are not known.
                 fields.retain(|name, value| name != "context_tokens" || !value.is_null());
-                PostContent::Step(Box::new(
-                    serde_json::from_value(Value::Object(fields)).map_err(wrong)?,
-                ))
+                // No words of such a step: kept as unknown ones, so that it counts as no call.
+                let others: Vec<_> = ["tool_call", "tool_result"]
+                    .iter()
+                    .filter_map(|name| fields.remove_entry(*name))
+                    .collect();
+                let mut step: TraceStep =
+                    serde_json::from_value(Value::Object(fields)).map_err(wrong)?;
+                step.extra.extend(others);
+                PostContent::Step(Box::new(step))
             }
             "tool_call" | "tool_result" => {
                 return Err(format!(

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_spec::{Extra, Timestamp, TypedFields};
 
@@ -14,30 +14,33 @@ const TAGS_MAX: usize = 16;
 const TAG_CHARS_MAX: usize = 64;
 
 /// `ToolRegistry` (AO-RG-01).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolRegistry {
     pub registry_id: String,
     pub version: String,
     pub updated_at: String,
     pub tools: Vec<RegistryEntry>,
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// One tool of a registry (AO-RG-02).
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RegistryEntry {
     pub spec: ToolSpec,
     /// The URL that takes a `tool_call`.
     pub endpoint: Option<String>,
-    pub auth: Auth,
+    pub auth: Option<Auth>,
     /// The namespace of the tool.
-    pub provider: String,
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
     /// `Authorization: Bearer TOKEN`.
@@ -78,6 +81,7 @@ pub fn registry(
         version: version.to_owned(),
         updated_at: updated_at.to_string(),
         tools,
+        extra: Extra::new(),
     }
 }
 
@@ -114,7 +118,7 @@ fn has_words(entry: &RegistryEntry, words: &[String]) -> bool {
     }
     let texts = [&entry.spec.name, &entry.spec.description]
         .into_iter()
-        .chain([&entry.provider])
+        .chain(&entry.provider)
         .chain(&entry.tags);
     let texts: Vec<String> = texts.map(|text| text.to_lowercase()).collect();
     words
@@ -132,8 +136,8 @@ impl RegistryEntry {
         Self {
             spec: ToolSpec::from_listed(&offer.listed),
             endpoint: offer.endpoint.map(str::to_owned),
-            auth: offer.auth,
-            provider: visible(&declaration.namespace),
+            auth: Some(offer.auth),
+            provider: Some(visible(&declaration.namespace)),
             tags: tags(offer),
             extra: Extra::from_iter([(TOOL_ID.to_owned(), declaration.tool_id.as_str().into())]),
         }

@@ -10,6 +10,7 @@ use toolcell_spec::{
 
 use super::*;
 use crate::ListedTool;
+use crate::evaluation::{EvalCase, EvalResult};
 
 macro_rules! example {
     ($name:literal) => {
@@ -89,6 +90,28 @@ fn every_example_of_the_specification_is_valid_with_and_without_unknown_fields()
     for (name, plain) in examples() {
         assert!(is_valid(name, &plain), "{name}");
         assert!(is_valid(name, &extended(&plain)), "{name}");
+    }
+}
+
+#[test]
+fn every_example_is_written_as_it_was_read() {
+    fn again<T: serde::de::DeserializeOwned + Serialize>(value: &Value) -> Value {
+        to_value(&serde_json::from_value::<T>(value.clone()).unwrap())
+    }
+    for (name, plain) in examples() {
+        for value in [extended(&plain), plain] {
+            let written = match name {
+                "tool-spec" => again::<ToolSpec>(&value),
+                "tool-call" => again::<ToolCall>(&value),
+                "tool-result" => again::<ToolResult>(&value),
+                "reasoning-trace" => again::<ReasoningTrace>(&value),
+                "tool-registry" => again::<ToolRegistry>(&value),
+                "eval-case" => again::<EvalCase>(&value),
+                "eval-result" => again::<EvalResult>(&value),
+                other => panic!("{other}"),
+            };
+            assert_eq!(written, value, "{name}");
+        }
     }
 }
 
@@ -315,8 +338,8 @@ fn names_are_in_snake_case_and_unique_in_a_registry() {
     }
     assert_eq!(first.tags, ["io", "file_operation", "disk"]);
     assert_eq!(
-        (first.provider.as_str(), &first.extra["tool_id"]),
-        ("acme", &json!("acme.read_all"))
+        (first.provider.as_deref(), &first.extra["tool_id"]),
+        (Some("acme"), &json!("acme.read_all"))
     );
     let found = |wanted: RegistryQuery<'_>| query(&registry, &wanted).len();
     let words = |words| RegistryQuery {

@@ -3,11 +3,12 @@ use serde_json::{Number, Value};
 use strum::IntoStaticStr;
 use toolcell_spec::{Extra, TypedFields};
 
+use super::call::present;
 use super::{ToolCall, ToolResult};
 
 /// `ReasoningTrace` (AO-RT-01..11): one execution of an agent.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasoningTrace {
     pub trace_id: String,
     pub agent_id: String,
@@ -17,11 +18,16 @@ pub struct ReasoningTrace {
     pub finished_at: Option<String>,
     /// `null` if unknown.
     pub input: Value,
+    #[serde(default, deserialize_with = "present")]
     pub output: Option<Value>,
     pub status: Option<TraceStatus>,
     pub steps: Vec<TraceStep>,
     pub metrics: TraceMetrics,
+    #[serde(default)]
     pub metadata: Extra,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// `status` of a trace (AO-RS-01..06).
@@ -62,10 +68,8 @@ pub struct TraceStep {
     pub step_id: String,
     #[serde(rename = "type")]
     pub kind: StepType,
-    /// Only for logged calls, as `tool_result`: callers add no such steps.
-    #[serde(skip_deserializing)]
+    /// For logged calls, as `tool_result`: callers add no such steps.
     pub tool_call: Option<ToolCall>,
-    #[serde(skip_deserializing)]
     pub tool_result: Option<ToolResult>,
     /// `content` and `context_tokens` of `reasoning`, `to_agent` and `message` of `handoff`, `query` and `results` of
     /// `memory_read`, `content` and `key` of `memory_write`, and unknown fields.
@@ -124,11 +128,13 @@ impl TraceStep {
 }
 
 /// `metrics` of a trace (AO-RT-10).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceMetrics {
     pub total_tokens: u64,
     pub total_cost_usd: Number,
     pub total_duration_ms: u64,
     pub step_count: usize,
     pub tool_call_count: usize,
+    #[serde(flatten)]
+    pub extra: Extra,
 }

@@ -32,9 +32,14 @@ pub fn definition(listed: &ListedTool<'_>, mode: OtcMode) -> Value {
     say("name", declaration.name.clone().into());
     say("fully_qualified_name", name.into());
     say("description", description.into());
+    // No component says what its namespace is for, so these are facts of the host.
+    let toolkit = format!(
+        "Tools of the namespace {}, in a WebAssembly component: the version is its digest.",
+        visible(&named.toolkit)
+    );
     say(
         "toolkit",
-        json!({ "name": named.toolkit, "version": named.version }),
+        json!({ "name": named.toolkit, "description": toolkit, "version": named.version }),
     );
     say("input", json!({ "parameters": parameters }));
     say("output", output(listed, mode));

@@ -23,6 +23,7 @@ pub(crate) mod samples;
 mod tests;
 
 use serde::Deserialize;
+use strum::IntoStaticStr;
 
 #[cfg(test)]
 use crate::ListedTool;
@@ -34,9 +35,10 @@ pub use request::{OtcRequest, ToolReference};
 pub use requirement::{Requirement, secrets};
 pub use response::{Authorization, AuthorizationStatus, OtcReply, refused, result};
 
-/// A format of Open Tool Calling; as serde writes it, the name of its dialect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+/// A format of Open Tool Calling; its word is the name of its dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum OtcMode {
     /// The published schemas, with the repairs of `schemas/otc`.
     Otc,

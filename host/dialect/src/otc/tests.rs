@@ -53,7 +53,10 @@ fn a_definition_says_the_same_in_every_format_in_its_own_words() {
         );
         assert_eq!(
             described["toolkit"],
-            json!({ "name": "issues", "version": COMPONENT })
+            json!({
+                "name": "issues", "version": COMPONENT,
+                "description": "Tools of the namespace issues, in a WebAssembly component: the version is its digest.",
+            })
         );
         let parameters = described["input"]["parameters"].as_array().unwrap();
         let facts: Vec<_> = parameters

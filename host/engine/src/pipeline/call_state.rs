@@ -14,7 +14,7 @@ use toolcell_spec::{
     Approval, EventId, EventType, Input, InputMutation, InputResponses, MutationSource,
     OutputRetention, PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings,
     ResultPersistence, Status, Strategy, Suspension, ToolEvent, ToolHook, ToolInvocation,
-    TraceContext, Usage,
+    TraceContext, TypedFields, Usage,
 };
 
 use crate::scheduler::ResourceClaim;
@@ -239,6 +239,11 @@ impl<'a> CallState<'a> {
         invocation.surface_id = request.tool.surface_id().cloned();
         if let Some(mapping) = &request.mapping {
             invocation.add_mapping(mapping);
+            // The client's own word (U-08): nothing decides on it.
+            if let Some(user) = mapping.fields.text("user_id") {
+                let claimed = json!([{ "actor_ref": user, "relation": "claimed_user" }]);
+                invocation.note("actor_refs", claimed);
+            }
         }
         if let Some(trace) = &request.trace {
             trace.put_into(&mut invocation);

@@ -77,6 +77,16 @@ async fn go_on(
     Ok(executed(journey, tool, &permit, execution))
 }
 
+/// What the caller's client says of its user (OTC-Q-08): for a tool whose profile asks for it alone. A tool's call of
+/// another tool has none.
+pub(super) fn user_info(journey: &CallState<'_>, tool: &Tool) -> Option<Value> {
+    // From the record, which a later process has, too.
+    let mappings = journey.invocation.extra.get("external_mappings");
+    let declared = tool.permission_profile().user_info == Some(true);
+    let mappings = mappings.filter(|_| declared)?;
+    mappings.get(0)?.get("user_info").cloned()
+}
+
 fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput {
     RunInput {
         attempt: 1,
@@ -98,6 +108,7 @@ fn first_run(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> RunInput 
             .as_ref()
             .map(|lineage| lineage.share.clone()),
         configuration: tool.configuration().cloned(),
+        user_info: user_info(journey, tool),
         room: None,
     }
 }

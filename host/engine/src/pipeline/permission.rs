@@ -234,9 +234,11 @@ async fn weigh<T: Send + 'static>(
     let opinion = journey.opinion.clone();
     let protected = Arc::clone(&journey.services.protected);
     let lineage = request.lineage.clone();
+    let actor = request.actor_ref.clone();
     let decide = move || {
         look(DecisionCase {
             subject,
+            actor,
             input,
             limits,
             declared: declared(&tool, &terms),

@@ -21,6 +21,8 @@ const PREVIEW_CHARS_MAX: u64 = 2_000;
 const TOLD_PARTS: usize = 3;
 /// A block's other fields that stay beside its preview.
 const BESIDE_BYTES_MAX: usize = 1_000;
+/// Who can read what a call left: its caller, and the operator.
+const ACCESS: &str = "caller";
 
 phase_token! {
     pub(super) Persisted(StoredResult)
@@ -196,10 +198,16 @@ async fn keep_artifacts(
 ) -> Vec<Value> {
     let mut records = Vec::new();
     for KeptArtifact {
-        record,
+        mut record,
         persisted_ref,
     } in artifacts::keep(journey, mapped, barred).await
     {
+        if let Some(fields) = record.as_object_mut() {
+            // Other bytes are another version.
+            fields.insert("version".to_owned(), persisted_ref.digest.as_str().into());
+            fields.insert("access".to_owned(), ACCESS.into());
+            fields.insert("source".to_owned(), source(journey, limit));
+        }
         let sizes = [persisted_ref.size_bytes, 0];
         let kept = ResultPersistence {
             persisted_ref: Some(persisted_ref),
@@ -483,16 +491,23 @@ fn resource(
     of: &str,
     reference: &PersistedRef,
 ) -> Value {
-    let call = journey.invocation.invocation_id;
     json!({
         "id": reference.digest,
         "uri": reference.uri,
         "media_type": reference.media_type,
         "digest": reference.digest,
         "size_bytes": reference.size_bytes,
-        "access": "caller",
+        "access": ACCESS,
         "of": of,
-        "source": { "relation": "output_of", "invocation_id": call, "result_id": limit.result_id },
+        "source": source(journey, limit),
+    })
+}
+
+fn source(journey: &CallState<'_>, limit: InlineLimit) -> Value {
+    json!({
+        "relation": "output_of",
+        "invocation_id": journey.invocation.invocation_id,
+        "result_id": limit.result_id,
     })
 }
 

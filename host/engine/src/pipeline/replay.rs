@@ -10,6 +10,7 @@ use toolcell_policy::Permit;
 use toolcell_spec::{ReplayBlocker, ReplayData, Status};
 
 use super::call_state::CallState;
+use super::execute::user_info;
 use super::retry;
 
 /// Sources of random numbers and clock readings. A call that cannot be replayed records none: a seed would only reveal
@@ -86,6 +87,10 @@ fn blockers(journey: &CallState<'_>, tool: &Tool, permit: &Permit) -> Vec<Replay
         ),
         (ReplayBlocker::ToolsUsed, !world.tools.is_empty()),
         (ReplayBlocker::SettingsUsed, tool.configuration().is_some()),
+        (
+            ReplayBlocker::UserInfoUsed,
+            user_info(journey, tool).is_some(),
+        ),
         (
             ReplayBlocker::InputRedacted,
             journey.redaction.hides_input(),

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::body::Body;
 use axum::response::{Extension, IntoResponse};
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName};
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -22,7 +25,7 @@ use crate::budget::{ByteBudget, Lease, LeasedBytes};
 use crate::frames::{self, NotPending};
 use crate::greeting;
 use crate::http::problem::Problem;
-use crate::otc::WorkerSecret;
+use crate::otc::{AUTHORIZATIONS, WorkerSecret};
 use crate::outline::Outline;
 use crate::results::ResultRoom;
 use crate::sent_arguments::{SentArguments, weight};
@@ -258,6 +261,9 @@ impl Routes {
                 self.worker(secret, engine, request, client).await
             }
             "/metrics" => self.metrics(&request),
+            path if let Some(id) = path.strip_prefix(AUTHORIZATIONS) => {
+                Ok(self.authorization_page(id, request.method()).await)
+            }
             "/mcp" | "/mcp/" => self.mcp(request, client).await,
             _ => {
                 let why = "there is nothing here; MCP is at /mcp, and the API at /v1";
@@ -274,6 +280,25 @@ impl Routes {
         Some(format!(
             "not ready: calls cannot be put on record, and so do not run: {why}"
         ))
+    }
+
+    /// For a person without a token: the id is all that it takes.
+    async fn authorization_page(&self, id: &str, method: &Method) -> Response<Body> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return get_only();
+        }
+        let headers = [
+            (CONTENT_TYPE, "text/plain; charset=utf-8"),
+            (CACHE_CONTROL, "no-store"),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ];
+        match self.api.authorization_page(id).await {
+            Some(page) => (headers, page).into_response(),
+            None => {
+                let why = "there is no authorization here; it may have been too long ago";
+                (StatusCode::NOT_FOUND, headers, why).into_response()
+            }
+        }
     }
 
     /// Only for callers: the metrics name tools that an approver is not asked about.

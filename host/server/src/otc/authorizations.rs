@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use toolcell_dialect::otc::{Authorization, AuthorizationStatus, Requirement};
+use toolcell_dialect::otc::{Authorization, AuthorizationStatus, OtcToolName, Requirement};
+use toolcell_dialect::visible;
 use toolcell_spec::{Refusal, Timestamp};
 
 use crate::random_name;
@@ -19,8 +20,18 @@ pub(super) struct Authorizations {
     of_principals: Mutex<HashMap<Arc<str>, VecDeque<PendingAuthorization>>>,
 }
 
+/// What a tool waits for, and whether it has it by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SecretAccess {
+    Given,
+    Awaited,
+    /// The operator withdrew the grant, or denies or removed the tool.
+    Refused,
+}
+
 struct PendingAuthorization {
     id: String,
+    tool: OtcToolName,
     /// `None` if the execution's request had no id.
     execution: Option<ExecutionKey>,
     credential: String,
@@ -33,6 +44,47 @@ impl PendingAuthorization {
     fn expire(&mut self, now: Timestamp) {
         if self.status == AuthorizationStatus::Pending && now > self.opened.plus(PENDING_TIME) {
             self.status = AuthorizationStatus::Expired;
+        }
+    }
+
+    fn settle(&mut self, now: Timestamp, access: impl FnOnce(&OtcToolName, &str) -> SecretAccess) {
+        self.expire(now);
+        if self.status == AuthorizationStatus::Pending {
+            self.status = match access(&self.tool, &self.credential) {
+                SecretAccess::Given => AuthorizationStatus::Completed,
+                SecretAccess::Awaited => AuthorizationStatus::Pending,
+                SecretAccess::Refused => AuthorizationStatus::Failed,
+            };
+        }
+    }
+
+    /// For the person who can give the access. Without a secret: whoever has the address can read it.
+    fn page(&self) -> String {
+        let credential = visible(&self.credential);
+        let tool = visible(&self.tool.qualified_name());
+        let scopes = match self.scopes.as_slice() {
+            [] => String::new(),
+            scopes => visible(&format!(", with the scopes {}", scopes.join(", "))),
+        };
+        let minutes = PENDING_TIME.as_secs() / 60;
+        let status = self.status.into_str();
+        let head = format!(
+            "Authorization: {status}\n\nA call of the tool {tool} needs the secret {credential}{scopes}.\n"
+        );
+        match self.status {
+            AuthorizationStatus::Pending => format!(
+                "{head}The operator of this toolcell server sets it on the server's machine:\n\n    \
+                 toolcell secrets set {credential}\n\nTo refuse it, the operator takes the grant of the secret back, or \
+                 denies the tool with a rule.\nOnce this page says completed, the same request can be sent again. After \
+                 {minutes} minutes it expires.\n"
+            ),
+            AuthorizationStatus::Completed => {
+                format!("{head}It is set: the same request can be sent again.\n")
+            }
+            AuthorizationStatus::Failed => format!("{head}The operator does not give it.\n"),
+            AuthorizationStatus::Expired => format!(
+                "{head}Nobody set it within {minutes} minutes: the same request asks for it again.\n"
+            ),
         }
     }
 }
@@ -59,7 +111,7 @@ impl Authorizations {
         &self,
         principal: &Arc<str>,
         execution: Option<&ExecutionKey>,
-        requirement: &Requirement,
+        (tool, requirement): (&OtcToolName, &Requirement),
         now: Timestamp,
     ) -> Result<Authorization, Refusal> {
         let id = random_name::<16>()?;
@@ -79,6 +131,7 @@ impl Authorizations {
         }
         let pending = PendingAuthorization {
             id,
+            tool: tool.clone(),
             execution: execution.cloned(),
             credential: requirement.credential.clone(),
             scopes: requirement.scopes.clone(),
@@ -90,13 +143,13 @@ impl Authorizations {
         Ok(shown)
     }
 
-    /// `None` for another principal's id. Complete once `is_set` says that the host has the credential.
+    /// `None` for another principal's id. `access` says whether the host has the credential for the tool.
     pub(super) fn poll(
         &self,
         principal: &str,
         id: &str,
         now: Timestamp,
-        is_set: impl Fn(&str) -> bool,
+        access: impl FnOnce(&OtcToolName, &str) -> SecretAccess,
     ) -> Option<Authorization> {
         let mut of_principals = self.of_principals.lock();
         let mut known: Vec<&mut PendingAuthorization> = if guard!("otc_owner") {
@@ -105,11 +158,28 @@ impl Authorizations {
             of_principals.values_mut().flatten().collect()
         };
         let pending = known.iter_mut().find(|pending| pending.id == id)?;
-        pending.expire(now);
-        if pending.status == AuthorizationStatus::Pending && is_set(&pending.credential) {
-            pending.status = AuthorizationStatus::Completed;
-        }
+        pending.settle(now, access);
         Some(self.shown(pending))
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        let of_principals = self.of_principals.lock();
+        let mut known = of_principals.values().flatten();
+        known.any(|pending| pending.id == id)
+    }
+
+    /// For anybody who has the id, which nobody can guess.
+    pub(super) fn page(
+        &self,
+        id: &str,
+        now: Timestamp,
+        access: impl FnOnce(&OtcToolName, &str) -> SecretAccess,
+    ) -> Option<String> {
+        let mut of_principals = self.of_principals.lock();
+        let mut known = of_principals.values_mut().flatten();
+        let pending = known.find(|pending| pending.id == id)?;
+        pending.settle(now, access);
+        Some(pending.page())
     }
 
     /// The execution no longer lacked the credential.
@@ -134,8 +204,8 @@ mod tests {
 
     use super::super::samples::{Sample, TOKEN};
     use super::{
-        AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, ExecutionKey, PENDING_TIME,
-        Requirement,
+        AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, ExecutionKey, OtcToolName,
+        PENDING_TIME, Requirement, SecretAccess,
     };
 
     #[test]
@@ -149,15 +219,29 @@ mod tests {
             run_id: "r".to_owned(),
             execution_id: id.to_owned(),
         };
+        let tool = OtcToolName {
+            toolkit: "issues".to_owned(),
+            name: "find".to_owned(),
+            version: "sha256:00".to_owned(),
+        };
         let open = |execution: Option<&ExecutionKey>| {
             authorizations
-                .open(&anna, execution, &requirement, now)
+                .open(&anna, execution, (&tool, &requirement), now)
                 .unwrap()
         };
+        let access = |has: bool| {
+            let tool = &tool;
+            move |named: &OtcToolName, name: &str| {
+                if has && named == tool && name == TOKEN {
+                    SecretAccess::Given
+                } else {
+                    SecretAccess::Awaited
+                }
+            }
+        };
         let poll = |principal: &str, id: &str, now, has: bool| {
-            let is_set = |name: &str| has && name == TOKEN;
             authorizations
-                .poll(principal, id, now, is_set)
+                .poll(principal, id, now, access(has))
                 .map(|authorization| authorization.status)
         };
         let first = open(Some(&key("1")));
@@ -198,6 +282,14 @@ mod tests {
             poll("anna", &third.id, now, false),
             Some(AuthorizationStatus::Completed)
         );
+        let refused = open(Some(&key("4")));
+        let page = |id: &str| authorizations.page(id, now, |_, _| SecretAccess::Refused);
+        assert!(page(&refused.id).unwrap().contains("failed"));
+        assert_eq!(
+            poll("anna", &refused.id, now, true),
+            Some(AuthorizationStatus::Failed)
+        );
+        assert_eq!(page("no id"), None);
         for _ in 0..2 * AUTHORIZATIONS_MAX {
             open(None);
         }

@@ -22,6 +22,7 @@ use toolcell_spec::{CallRecord, ErrorCode, Refusal, Timestamp};
 use crate::http::Problem;
 
 use authorizations::Authorizations;
+pub(crate) use authorizations::SecretAccess;
 use digest::RequestDigests;
 use executions::{ClaimRefusal, ExecutionKey, Executions};
 pub use token::WorkerSecret;
@@ -150,7 +151,7 @@ impl OtcService {
         Self {
             calls: format!("{base}/v1/calls/"),
             executions: Executions::default(),
-            authorizations: Authorizations::new(format!("{base}/v1/dialects/otc/authorizations/")),
+            authorizations: Authorizations::new(format!("{base}{AUTHORIZATIONS}")),
         }
     }
 
@@ -232,9 +233,9 @@ impl OtcService {
         };
         let missing = tool.and_then(|tool| tool.requirement.as_ref());
         let missing = missing.filter(|requirement| requirement.is_missing_in(&record.result));
-        let opened = missing.map(|needed| {
+        let opened = tool.zip(missing).map(|(tool, needed)| {
             self.authorizations
-                .open(principal, key, needed, Timestamp::now())
+                .open(principal, key, (&tool.named, needed), Timestamp::now())
         });
         let authorization = match opened.transpose() {
             Ok(authorization) => authorization,
@@ -270,11 +271,11 @@ impl OtcService {
         principal: &str,
         id: &str,
         mode: OtcMode,
-        is_set: impl Fn(&str) -> bool,
+        access: impl FnOnce(&OtcToolName, &str) -> SecretAccess,
     ) -> Result<Value, Problem> {
         let found = self
             .authorizations
-            .poll(principal, id, Timestamp::now(), is_set);
+            .poll(principal, id, Timestamp::now(), access);
         let unknown = || {
             let why = "there is no authorization of that id; it may have been too long ago";
             Problem::new(ErrorCode::UnknownAuthorization, why).with_status(404)
@@ -282,6 +283,24 @@ impl OtcService {
         found
             .map(|authorization| authorization.to_value(mode))
             .ok_or_else(unknown)
+    }
+}
+
+/// The pages of authorizations, up to the id.
+pub(crate) const AUTHORIZATIONS: &str = "/authorizations/";
+
+impl OtcService {
+    pub(crate) fn has_authorization(&self, id: &str) -> bool {
+        self.authorizations.has(id)
+    }
+
+    /// What a person can do for the authorization (OTC-R-07).
+    pub(crate) fn authorization_page(
+        &self,
+        id: &str,
+        access: impl FnOnce(&OtcToolName, &str) -> SecretAccess,
+    ) -> Option<String> {
+        self.authorizations.page(id, Timestamp::now(), access)
     }
 }
 

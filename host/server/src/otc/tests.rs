@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolcell_dialect::otc::{OtcMode, OtcRequest};
+use toolcell_dialect::otc::{OtcMode, OtcRequest, OtcToolName};
 use toolcell_spec::{CallRecord, ErrorClass};
 
 use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
-use super::{ENGINE, OtcAnswer, OtcService, OtcTool, OtcTools, ParsedCall};
+use super::{ENGINE, OtcAnswer, OtcService, OtcTool, OtcTools, ParsedCall, SecretAccess};
 
 const BASE: &str = "https://tools.example.com";
 
@@ -237,14 +237,17 @@ async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
         (status, &asked["status"], &asked["scopes"]),
         (200, &json!("pending"), &json!(["repo"]))
     );
-    assert_eq!(
-        asked["url"],
-        json!(format!("{BASE}/v1/dialects/otc/authorizations/{id}"))
-    );
+    assert_eq!(asked["url"], json!(format!("{BASE}/authorizations/{id}")));
     let poll = |principal: &str, is_set: bool| {
-        let is_set = |name: &str| is_set && name == TOKEN;
+        let access = |_: &OtcToolName, name: &str| {
+            if is_set && name == TOKEN {
+                SecretAccess::Given
+            } else {
+                SecretAccess::Awaited
+            }
+        };
         let service = &service.service;
-        match service.authorization(principal, id, OtcMode::Otc, is_set) {
+        match service.authorization(principal, id, OtcMode::Otc, access) {
             Ok(body) => {
                 check("authorization", OtcMode::Otc, &body);
                 (200, body)

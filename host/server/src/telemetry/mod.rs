@@ -20,13 +20,14 @@ use anyhow::Context;
 use tokio::runtime::Runtime;
 use toolcell::Listener;
 use toolcell_config::TelemetrySettings;
-use toolcell_dialect::agentool::TracePost;
-use toolcell_spec::{CallRecord, Timestamp, ToolEvent, TraceContext};
+use toolcell_dialect::agentool::ReasoningTrace;
+use toolcell_spec::{CallRecord, InvocationId, SpanId, Timestamp, ToolEvent, TraceContext};
 
 use metrics::CallMetrics;
 use post::{CollectorClient, PostFailure};
 use queue::{SpanBatch, SpanQueue};
 use sessions::SessionSpans;
+pub use steps::INVOKE_AGENT;
 
 const METRICS_PERIOD: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_secs(10);
@@ -111,13 +112,20 @@ impl Telemetry {
         self.settings.collector.as_ref()?;
         let own = || Some(TraceContext::begin());
         session.map_or_else(own, |session| {
-            Some(self.shared.sessions.begin(session, Timestamp::now()))
+            let now = Timestamp::now();
+            let place = if self.shared.above == INVOKE_AGENT {
+                steps::place(session)
+            } else {
+                TraceContext::begin().below(SpanId::from_invocation(InvocationId::at(now)))
+            };
+            Some(self.shared.sessions.begin(session, place, now))
         })
     }
 
-    pub fn steps(&self, posts: &[TracePost], place: &TraceContext) {
+    /// Sends the span of a session, as far as it is known.
+    pub fn session(&self, trace: &ReasoningTrace) {
         if self.settings.collector.is_some()
-            && let Some(span) = steps::steps_span(posts, place)
+            && let Some(span) = steps::trace_span(trace)
         {
             self.shared.push(&span);
         }

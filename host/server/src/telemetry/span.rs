@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcell_spec::{CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Transition};
+use toolcell_spec::{
+    CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Transition, TypedFields,
+};
 
 use super::otlp::{Attribute, Span, SpanEvent};
 
@@ -14,6 +16,8 @@ const PHASES_MAX: usize = 32;
 const PHASE: &str = "toolcell.phase";
 /// Bytes: a word, a description, and arguments or a result.
 const WORD_BYTES_MAX: usize = 128;
+/// A client's id for a call or a request.
+pub(super) const CALL_ID_BYTES_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: usize = 1 << 10;
 const CONTENT_BYTES_MAX: usize = 16 << 10;
 
@@ -102,18 +106,26 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
         invocation, result, ..
     } = record;
     let id = invocation.invocation_id.to_string();
-    let native = invocation
-        .native_call_id
-        .as_deref()
-        .map(|native| cut(native, WORD_BYTES_MAX).to_owned());
+    let noted = TraceContext::references(invocation).into_iter().next();
+    let noted = noted.unwrap_or_default();
+    let native = noted.text("tool_call_id").unwrap_or(&id);
     let mut attributes = vec![
         Attribute::text("gen_ai.operation.name", "execute_tool"),
         Attribute::text("gen_ai.tool.name", tool),
-        Attribute::text("gen_ai.tool.call.id", native.unwrap_or_else(|| id.clone())),
+        Attribute::text("gen_ai.tool.call.id", cut(native, CALL_ID_BYTES_MAX)),
         Attribute::text("gen_ai.tool.type", "function"),
-        Attribute::text("toolcell.invocation.id", id),
+        Attribute::text("toolcell.invocation.id", id.as_str()),
         Attribute::text("toolcell.result.status", word(result.status)),
     ];
+    // As the record has them (AT-MAP-07); what is cut here is a client's own id.
+    let request = match noted.get("request_id") {
+        Some(Value::String(id)) => Some(cut(id, CALL_ID_BYTES_MAX).to_owned()),
+        Some(Value::Number(id)) => Some(id.to_string()),
+        _ => None,
+    };
+    attributes.extend(request.map(|id| Attribute::text("toolcell.request_id", id)));
+    let size = noted.get("result_size_bytes").and_then(Value::as_u64);
+    attributes.extend(size.map(|size| Attribute::number("toolcell.result.size_bytes", size)));
     if let Some(declaration) = &record.declaration {
         let description = cut(&declaration.description, DESCRIPTION_BYTES_MAX);
         attributes.push(Attribute::text("gen_ai.tool.description", description));
@@ -183,7 +195,7 @@ fn beginning(value: &Value) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn cut(text: &str, bytes_max: usize) -> &str {
+pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max))
         .unwrap_or_default()
 }

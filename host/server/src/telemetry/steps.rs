@@ -1,84 +1,105 @@
-//! The span of the steps that an agent added to the trace of its session (AO-OT-01): a pure function.
+//! The span of a session (AO-OT-01), with the steps of its trace as events: a pure function.
 
-use toolcell_dialect::agentool::{PostContent, StepType, TracePost};
-use toolcell_spec::{InvocationId, SpanId, Timestamp, TraceContext};
+use toolcell_dialect::agentool::{ReasoningTrace, StepType, TraceStep, traceparent};
+use toolcell_spec::{Timestamp, TraceContext};
 
 use super::otlp::{Attribute, Span, SpanEvent};
-use super::span::EVENTS_MAX;
+use super::span::{CALL_ID_BYTES_MAX, EVENTS_MAX, cut, word};
 
-const NAME: &str = "invoke_agent";
+/// Name of the span above the calls and steps of an agent.
+pub const INVOKE_AGENT: &str = "invoke_agent";
+
+/// What is below the session's span: each process that takes part in the session knows its ids.
+pub(super) fn place(session: &str) -> TraceContext {
+    TraceContext::parse(&traceparent(session), None).unwrap_or_else(TraceContext::begin)
+}
 
 /// The words of a step are never in the span: no contract tells which part is sensitive, so nothing could redact it.
-pub(super) fn steps_span(posts: &[TracePost], place: &TraceContext) -> Option<Span> {
-    let times = (
-        posts.iter().map(|post| post.at).min()?,
-        posts.iter().map(|post| post.at).max()?,
+pub(super) fn trace_span(trace: &ReasoningTrace) -> Option<Span> {
+    let place = place(&trace.session_id);
+    let time = |text: &str| serde_json::from_value::<Timestamp>(text.into()).ok();
+    let from = time(&trace.started_at)?;
+    let last = trace.steps.last().map(|step| step.timestamp.as_str());
+    let to = trace.finished_at.as_deref().or(last).and_then(time);
+    let times = (from, to.unwrap_or(from));
+    let mut span = Span::new(
+        place.trace_id(),
+        place.parent()?,
+        None,
+        INVOKE_AGENT.to_owned(),
+        times,
     );
-    if !place.is_sampled() {
-        return None;
-    }
-    let id = SpanId::from_invocation(InvocationId::at(Timestamp::now()));
-    let mut span = Span::new(place.trace_id(), id, place.parent(), NAME.to_owned(), times);
-    span.trace_state = place.state().map(str::to_owned);
+    let steps = u64::try_from(trace.steps.len()).unwrap_or(u64::MAX);
     span.attributes = vec![
-        Attribute::text("gen_ai.operation.name", NAME),
-        Attribute::number(
-            "toolcell.steps",
-            u64::try_from(posts.len()).unwrap_or(u64::MAX),
-        ),
+        Attribute::text("gen_ai.operation.name", INVOKE_AGENT),
+        Attribute::number("agentool.steps", steps),
+        Attribute::number("agentool.tokens", trace.metrics.total_tokens),
     ];
-    span.events = posts.iter().take(EVENTS_MAX).map(event).collect();
-    span.dropped_events_count = posts.len() - span.events.len();
+    let status = trace.status.map(word);
+    span.attributes
+        .extend(status.map(|status| Attribute::text("agentool.status", status)));
+    let dated = trace
+        .steps
+        .iter()
+        .filter_map(|step| Some(event(time(&step.timestamp)?, step)));
+    span.events = dated.take(EVENTS_MAX).collect();
+    span.dropped_events_count = trace.steps.len() - span.events.len();
     Some(span)
 }
 
-fn event(post: &TracePost) -> SpanEvent {
-    let (name, tokens) = match &post.what {
-        PostContent::Start(_) => ("agentool.start", None),
-        PostContent::Step(step) => {
-            let name = match step.kind {
-                StepType::Reasoning => "agentool.reasoning",
-                StepType::Handoff => "agentool.handoff",
-                StepType::MemoryRead => "agentool.memory_read",
-                StepType::MemoryWrite => "agentool.memory_write",
-                // No caller adds one.
-                StepType::ToolCall | StepType::ToolResult => "agentool.step",
-            };
-            (name, step.context_tokens())
-        }
-        PostContent::End(end) => ("agentool.end", end.total_tokens),
-    };
-    let mut made = SpanEvent::new(post.at, name);
+fn event(at: Timestamp, step: &TraceStep) -> SpanEvent {
+    let mut made = SpanEvent::new(at, step_name(step.kind));
+    let tokens = step.context_tokens();
     made.attributes
         .extend(tokens.map(|tokens| Attribute::number("agentool.tokens", tokens)));
+    let call = step.tool_call.as_ref().map(|call| call.id.as_str());
+    let answered = step.tool_result.as_ref().map(|one| one.call_id.as_str());
+    let id = call.or(answered).map(|id| cut(id, CALL_ID_BYTES_MAX));
+    made.attributes
+        .extend(id.map(|id| Attribute::text("gen_ai.tool.call.id", id)));
     made
+}
+
+pub(super) fn step_name(kind: StepType) -> &'static str {
+    match kind {
+        StepType::Reasoning => "agentool.reasoning",
+        StepType::ToolCall => "agentool.tool_call",
+        StepType::ToolResult => "agentool.tool_result",
+        StepType::Handoff => "agentool.handoff",
+        StepType::MemoryRead => "agentool.memory_read",
+        StepType::MemoryWrite => "agentool.memory_write",
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use toolcell_dialect::agentool::{Detectors, TraceBuilder, TracePost};
 
     use super::*;
 
     const SAID: &str = "not for a collector";
 
-    fn posts(steps: Value) -> Vec<TracePost> {
-        let read = |step: &Value| TracePost::read(step.clone(), Timestamp::now()).unwrap();
-        steps.as_array().unwrap().iter().map(read).collect()
+    fn trace(posts: Value) -> Option<ReasoningTrace> {
+        let mut builder = TraceBuilder::new("review", Detectors::default());
+        for post in posts.as_array().unwrap() {
+            builder.post(TracePost::read(post.clone(), Timestamp::now()).unwrap());
+        }
+        builder.finish()
     }
 
     #[test]
     fn each_step_is_an_event_that_says_nothing_of_its_content() {
-        let posts = posts(json!([
+        let trace = trace(json!([
             { "type": "start", "input": SAID, "agent_id": SAID, "timestamp": "2026-01-01T00:00:00Z" },
             { "type": "reasoning", "content": SAID, "context_tokens": 1200, "x": SAID, "timestamp": "2026-01-01T00:00:01Z" },
             { "type": "memory_read", "query": SAID, "results": [SAID], "timestamp": "2026-01-01T00:00:02Z" },
             { "type": "memory_write", "content": SAID, "key": SAID, "timestamp": "2026-01-01T00:00:03Z" },
             { "type": "handoff", "to_agent": SAID, "message": SAID, "timestamp": "2026-01-01T00:00:04Z" },
             { "type": "end", "output": SAID, "status": "success", "total_tokens": 3200, "timestamp": "2026-01-01T00:00:05Z" },
-        ]));
-        let place = TraceContext::begin();
-        let made = serde_json::to_value(steps_span(&posts, &place).unwrap()).unwrap();
+        ]))
+        .unwrap();
+        let made = serde_json::to_value(trace_span(&trace).unwrap()).unwrap();
         assert!(!made.to_string().contains(SAID), "{made:#}");
         let names: Vec<&str> = made["events"]
             .as_array()
@@ -86,47 +107,33 @@ mod tests {
             .iter()
             .map(|one| one["name"].as_str().unwrap())
             .collect();
-        let kinds = [
-            "start",
-            "reasoning",
-            "memory_read",
-            "memory_write",
-            "handoff",
-            "end",
-        ];
+        let kinds = ["reasoning", "memory_read", "memory_write", "handoff"];
         assert_eq!(names, kinds.map(|kind| format!("agentool.{kind}")));
+        assert_eq!(made["name"], "invoke_agent");
+        let id = made["traceId"].as_str().unwrap();
+        assert_eq!(trace.trace_id, format!("tr_{}", &id[..16]));
         assert_eq!(
-            (&made["name"], &made["traceId"]),
-            (&json!("invoke_agent"), &json!(place.trace_id()))
+            made["spanId"],
+            json!(place("review").parent().unwrap().to_string())
         );
         let lasted = [&made["startTimeUnixNano"], &made["endTimeUnixNano"]]
             .map(|time| time.as_str().unwrap().parse::<u64>());
         let [from, to] = lasted.map(Result::unwrap);
         assert_eq!(to - from, 5_000_000_000);
         let tokens = json!([{ "key": "agentool.tokens", "value": { "intValue": "1200" } }]);
-        assert_eq!(made["events"][1]["attributes"], tokens);
+        assert_eq!(made["events"][0]["attributes"], tokens);
     }
 
     #[test]
-    fn a_span_has_so_many_steps_and_none_is_made_of_nothing() {
-        let many = posts(json!(vec![
+    fn a_span_has_so_many_steps() {
+        let many = trace(json!(vec![
             json!({ "type": "reasoning", "content": "c" });
             EVENTS_MAX + 3
         ]));
-        let made = steps_span(&many, &TraceContext::begin()).unwrap();
+        let made = trace_span(&many.unwrap()).unwrap();
         assert_eq!(
             (made.events.len(), made.dropped_events_count),
             (EVENTS_MAX, 3)
-        );
-        assert!(steps_span(&[], &TraceContext::begin()).is_none());
-        let parent = TraceContext::parse(
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
-            None,
-        )
-        .unwrap();
-        assert!(
-            steps_span(&many, &parent).is_none(),
-            "its caller does not record it"
         );
     }
 }

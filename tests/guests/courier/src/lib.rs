@@ -65,7 +65,8 @@ impl Guest for Courier {
                 .permits(
                     "credential_uses",
                     json!([{ "ref": "API_KEY", "authorization": "token" }]),
-                ),
+                )
+                .permits("user_info", json!(true)),
                 tool("mapped", "Carries the secrets of an operation of OpenAPI")
                     .permits("credential_refs", json!(["API_KEY"]))
                     .permits(

@@ -178,6 +178,9 @@ fn asks(tool: &Tool, rows: &mut Rows) {
     line("secrets", &profile.credential_refs.join(", "));
     line("reads, if granted", &profile.environment.join(", "));
     line("calls, if granted", &profile.tool_calls.join(", "));
+    if profile.user_info == Some(true) {
+        line("gets", "what the caller's client says of its user");
+    }
     line("risk", &word(&profile.risk_level));
     let effects = profile.write_effects.iter();
     let effects = effects.filter(|effect| **effect != WriteEffect::None);

@@ -70,7 +70,7 @@ fn line(step: &TraceStep) -> (String, String) {
 
 fn outcome(result: &ToolResult) -> (String, String) {
     let took = format!("{}  {} ms", result.call_id, result.duration_ms);
-    let content = match (&result.error, &result.output) {
+    let content = match (result.error.iter().flatten().next(), &result.output) {
         (Some(error), _) => error.clone(),
         (None, Value::String(text)) => text.clone(),
         (None, Value::Null) => String::new(),

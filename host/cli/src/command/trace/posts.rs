@@ -3,16 +3,13 @@
 use std::path::Path;
 
 use anyhow::Context;
-use serde::Deserialize;
 use serde_json::Value;
 use toolcell::Home;
 use toolcell_config::configured_telemetry;
-use toolcell_dialect::agentool::TracePost;
-use toolcell_journal::{CallLog, CallQuery, Journal, Keep, SESSION_STEPS_BYTES_MAX};
-use toolcell_server::telemetry::Telemetry;
-use toolcell_spec::{
-    JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json,
-};
+use toolcell_dialect::agentool::{Detectors, TraceBuilder, TracePost};
+use toolcell_journal::{CallLog, Journal, Keep, SESSION_STEPS_BYTES_MAX};
+use toolcell_server::telemetry::{INVOKE_AGENT, Telemetry};
+use toolcell_spec::{JSON_VALUES_MAX, Timestamp, read_unique_json};
 
 use crate::command::document;
 use crate::exit::{BadRequest, Exit};
@@ -50,55 +47,38 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
         );
         return Err(BadRequest(message).into());
     }
-    export(home, log, session, &posts);
+    export(home, log, session);
     let steps = show::counted(posts.len() as u64, "step");
     let said = format!("{steps} added to the trace of the session {session:?}\n");
     show::print(show::printable(&said, true))
 }
 
 /// The steps are added already, so a failure is a warning.
-fn export(home: &Home, log: &CallLog, session: &str, posts: &[TracePost]) {
+fn export(home: &Home, log: &CallLog, session: &str) {
     let started = configured_telemetry(home).and_then(|settings| match settings.collector {
-        Some(_) => Telemetry::start(&settings, None, "session", show::say),
+        Some(_) => Telemetry::start(&settings, None, INVOKE_AGENT, show::say),
         None => Ok(None),
     });
-    match started {
-        Ok(Some(telemetry)) => {
-            telemetry.steps(posts, &place(log, session));
-            telemetry.close();
-        }
-        Ok(None) => {}
-        Err(error) => {
-            show::say(&format!(
-                "warning: the steps are not sent to the collector of telemetry: {error:#}"
-            ));
-        }
-    }
-}
-
-/// The steps belong beside the session's latest call, or into a trace of their own.
-fn place(log: &CallLog, session: &str) -> TraceContext {
-    let mut latest = None;
-    let query = CallQuery {
-        session: Some(session.to_owned()),
-        limit: 1,
-        ..CallQuery::default()
-    };
-    // A record that cannot be read is as none: the steps are in a trace of their own.
-    let _ = log.each_record(&query, u64::MAX, |record| {
-        let invocation = record
-            .get("invocation")
-            .and_then(|part| ToolInvocation::deserialize(part).ok());
-        latest = invocation.and_then(|call| {
-            let context = TraceContext::recorded(&call)?;
-            // A call that has a trace to itself is its first span.
-            let above = context
-                .parent()
-                .unwrap_or_else(|| SpanId::from_invocation(call.invocation_id));
-            Some(context.below(above))
-        });
+    let sent = started.and_then(|telemetry| {
+        let Some(telemetry) = telemetry else {
+            return Ok(());
+        };
+        let mut builder = TraceBuilder::new(session, Detectors::default());
+        super::add_calls(log, session, &mut builder)?;
+        let posts = read(home, log, session)?.into_iter().flatten();
+        posts.for_each(|post| builder.post(post));
+        builder
+            .finish()
+            .iter()
+            .for_each(|trace| telemetry.session(trace));
+        telemetry.close();
+        anyhow::Ok(())
     });
-    latest.unwrap_or_else(TraceContext::begin)
+    if let Err(error) = sent {
+        show::say(&format!(
+            "warning: the steps are not sent to the collector of telemetry: {error:#}"
+        ));
+    }
 }
 
 /// `None` in place of a step that cannot be read.

@@ -545,6 +545,7 @@ async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result
     journey.invocation.model_input = Arc::new(Value::String(REDACTED.to_owned()));
     let text = journey.invocation.model_input_text.take();
     journey.invocation.model_input_ref = journey.redaction.reference(&input);
+    let posted = journey.invocation.posted_call().map(Value::take);
     let brought = journey.request.secrets.clone();
     if !brought.is_empty() {
         journey.redaction.bring(&brought, &input).await?;
@@ -557,6 +558,10 @@ async fn hide_input(journey: &mut CallState<'_>, secrets: Vec<String>) -> Result
         .await;
     let shown = journey.redaction.recorded(&input).await?;
     journey.redaction.check_terms()?;
+    if let (Some(place), Some(mut posted)) = (journey.invocation.posted_call(), posted) {
+        journey.redaction.redactor.redact(&mut posted);
+        *place = posted;
+    }
     let text = text.filter(|_| shown == input.shared_value());
     journey.redaction.unproven = Some((shown, text));
     if !journey.redaction.needs_shape() {

@@ -130,6 +130,11 @@ impl Api {
         *self.shared.callers.write() = names.into_iter().chain(engine).collect();
     }
 
+    /// Needs no principal.
+    pub(super) async fn authorization_page(&self, id: &str) -> Option<String> {
+        otc::page(&self.shared, id).await
+    }
+
     /// The request is authorized; `None` if it needs no principal.
     pub(super) async fn answer(
         &self,

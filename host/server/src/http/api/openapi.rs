@@ -65,12 +65,13 @@ macro_rules! otc_schemas {
     };
 }
 
-const OTC: [(&str, &str); 7] = otc_schemas![
+const OTC: [(&str, &str); 8] = otc_schemas![
     "arcade-tool-call-response",
     "arcade-tool-definition",
     "authorization",
     "execute-tool-request",
     "execute-tool-response",
+    "registration",
     "tool-definition",
     "worker-health",
 ];

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
 use toolcell_dialect::otc::{OtcMode, OtcRequest, OtcToolName};
 use toolcell_policy::secret::Secrets;
-use toolcell_spec::{ErrorCode, Extra, Input, TraceContext};
+use toolcell_spec::{
+    ErrorCode, Extra, Input, LoadingState, SurfaceReason, TraceContext, TypedFields,
+};
 
 use crate::ServerTools;
 use crate::exposed_tools::ExposedTool;
 use crate::http::problem::Problem;
-use crate::otc::{OtcAnswer, OtcTool, ParsedCall};
+use crate::otc::{OtcAnswer, OtcTool, ParsedCall, SecretAccess};
 use crate::trace::of_headers;
 
 use super::answer::{CallerRequest, JSON, PathParams, is_media_type, json, text};
@@ -98,7 +100,7 @@ pub(super) async fn show(
     request_body = ref("#/components/schemas/otc-definition"),
     params(("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`")),
     responses(
-        (status = 200, description = "The server has the tool", body = ref("#/components/schemas/otc-response")),
+        (status = 201, description = "The server has the tool, whose definition is at Location", body = ref("#/components/schemas/otc-registration")),
         (status = 403, description = "It does not, and no client may install one"),
         (status = 404, description = "There is no such dialect"),
         (status = 422, description = "The body is not the definition of a tool"),
@@ -112,7 +114,10 @@ pub(super) async fn register(
 ) -> Result<Response<Body>, Problem> {
     is_media_type(&headers, &["application/json"])?;
     let registered = offering.otc().register(text(&body)?, dialect)?;
-    Ok(json(StatusCode::OK, &registered))
+    let id = registered.text("id").unwrap_or_default();
+    let place = HeaderValue::from_str(&format!("/v1/dialects/{}/tools/{id}", dialect.into_str()));
+    let place: HeaderMap = place.into_iter().map(|place| (LOCATION, place)).collect();
+    Ok((place, json(StatusCode::CREATED, &registered)).into_response())
 }
 
 /// Calls a tool, once for each `execution_id` of a run: the same request again gets the same answer.
@@ -237,12 +242,38 @@ pub(super) async fn authorization(
     CallerRequest(shared, caller, offering): CallerRequest,
     PathParams((dialect, id)): PathParams<(OtcMode, String)>,
 ) -> Result<Response<Body>, Problem> {
-    let grants = &offering.tools.grants;
-    let missing = offering.tools.host.missing_secrets(grants).await;
-    let is_granted = |name: &str| grants.secrets.iter().any(|grant| grant.name == name);
-    let is_set = |name: &str| is_granted(name) && !missing.contains(name);
+    let access = access(&offering).await;
     let found = shared
         .otc
-        .authorization(caller.name(), &id, dialect, is_set)?;
+        .authorization(caller.name(), &id, dialect, access)?;
     Ok(json(StatusCode::OK, &found))
+}
+
+/// The page of an authorization, for the person who can give the access; `None` if there is none of that id.
+pub(super) async fn page(shared: &ApiState, id: &str) -> Option<String> {
+    // A look into the store of secrets is for known ids alone: no token is needed here.
+    if !shared.otc.has_authorization(id) {
+        return None;
+    }
+    let offering = shared.server.offering();
+    let access = access(&offering).await;
+    shared.otc.authorization_page(id, access)
+}
+
+async fn access(offering: &ServerTools) -> impl Fn(&OtcToolName, &str) -> SecretAccess {
+    let grants = &offering.tools.grants;
+    let missing = offering.tools.host.missing_secrets(grants).await;
+    move |named, secret| {
+        let is_granted = grants.secrets.iter().any(|grant| grant.name == secret);
+        let standing = exposed(offering, named).map(|offer| offer.standing);
+        let is_open = standing.is_some_and(|standing| {
+            standing.state != LoadingState::Unavailable
+                || standing.reason == Some(SurfaceReason::CredentialMissing)
+        });
+        match (is_granted && is_open, missing.contains(secret)) {
+            (false, _) => SecretAccess::Refused,
+            (true, true) => SecretAccess::Awaited,
+            (true, false) => SecretAccess::Given,
+        }
+    }
 }

@@ -8,13 +8,14 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell::CallSpec;
 use toolcell_dialect::agentool::{
     self, Auth, RegistryEntry, RegistryQuery, ToolRegistry, ToolSpec, is_named, query,
 };
-use toolcell_spec::{ErrorCode, Input, LoadingState};
+use toolcell_spec::{ErrorCode, Extra, Input, LoadingState, POSTED_CALL, Timestamp};
 
 use crate::ServerTools;
 use crate::discovery::unavailable;
@@ -28,6 +29,8 @@ use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
 
 const REGISTRY_ID: &str = "toolcell";
+/// Unknown fields of a call; of more, the record has the number alone.
+const REST_BYTES_MAX: usize = 4 << 10;
 const TOOLS: &str = "/v1/dialects/agentool/tools/";
 
 #[derive(Deserialize)]
@@ -44,7 +47,29 @@ struct ToolCall {
     id: Option<String>,
     name: Option<String>,
     arguments: Option<Box<RawValue>>,
+    /// Only checked here: the record has it as it was sent.
+    #[serde(rename = "timestamp")]
+    _timestamp: Option<Timestamp>,
     tool_call: Option<Box<Self>>,
+}
+
+/// What the record of the call keeps of a `tool_call`: all but what the call itself has (AO-TC-04, AO-P-03).
+fn rest(body: &[u8]) -> Extra {
+    // It was read already, with its arguments as they were written, which serde cannot do beside unknown fields.
+    let mut sent: Extra = serde_json::from_slice(body).unwrap_or_default();
+    if let Some(Value::Object(inner)) = sent.remove("tool_call") {
+        sent = inner;
+    }
+    for known in ["id", "name", "arguments"] {
+        sent.remove(known);
+    }
+    let time = sent.remove("timestamp");
+    if Value::Object(sent.clone()).to_string().len() > REST_BYTES_MAX {
+        let count = sent.len();
+        sent = Extra::from_iter([("fields_left_out".to_owned(), count.into())]);
+    }
+    sent.extend(time.map(|time| ("timestamp".to_owned(), time)));
+    sent
 }
 
 fn whole<'o>(
@@ -208,6 +233,7 @@ pub(super) async fn call(
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
     let sent: ToolCall = read(&headers, &body)?;
+    let rest = rest(&body);
     drop(body);
     let sent = match sent {
         ToolCall {
@@ -246,7 +272,10 @@ pub(super) async fn call(
         trace,
         ..CallSpec::new(name, input)
     };
-    let wish = ApiCall::from_route(route, spec);
+    let mut wish = ApiCall::from_route(route, spec);
+    if let Some(mapping) = wish.spec.mapping.as_mut().filter(|_| !rest.is_empty()) {
+        mapping.fields.insert(POSTED_CALL.to_owned(), rest.into());
+    }
     let lease = caller.reserve(wish.spec.input.text()).await?;
     // Nothing finds the call again, so it ends with its request.
     let gone = CancellationToken::new();

@@ -348,6 +348,7 @@ static PERMISSION_PROFILE: ObjectShape = ObjectShape {
         FieldShape::new("policy_refs", ValueShape::Look(policy_refs)).narrows(),
         texts("environment").narrows(),
         FieldShape::new("tool_calls", ValueShape::Each(tool_pattern)).narrows(),
+        flag("user_info"),
     ],
 };
 

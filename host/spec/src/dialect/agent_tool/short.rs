@@ -26,7 +26,7 @@ enum RecordPart {
 }
 
 /// Each field of a tool, and the part that has it too.
-const FIELDS: [(&str, RecordPart); 30] = [
+const FIELDS: [(&str, RecordPart); 31] = [
     ("name", RecordPart::Declaration),
     ("description", RecordPart::Declaration),
     ("title", RecordPart::Declaration),
@@ -53,6 +53,7 @@ const FIELDS: [(&str, RecordPart); 30] = [
     ("credential_uses", RecordPart::Permission),
     ("environment", RecordPart::Permission),
     ("tool_calls", RecordPart::Permission),
+    ("user_info", RecordPart::Permission),
     ("risk_level", RecordPart::Permission),
     ("approval_required", RecordPart::Permission),
     ("approval_reason", RecordPart::Permission),
