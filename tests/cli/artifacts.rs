@@ -10,6 +10,7 @@ use toolcell_spec::digest;
 
 use super::approvals::Place;
 use super::approvals::terminal::Terminal;
+use super::hooks::{configured, scripted};
 use super::{example, guest};
 use crate::pipeline::doubles::{echoing, hiding_a_token};
 use crate::support::{Home, Toolcell};
@@ -296,6 +297,29 @@ fn inputs_and_partial_results_are_fetched_from_the_record() {
         .unwrap();
     let content: Value = serde_json::from_str(&fetch(&partial["partial_result_refs"][0])).unwrap();
     assert_eq!(content, partial["partial_content"]);
+}
+
+/// Two hooks change the input, and what the first one made of it is no input of the record.
+#[test]
+fn an_input_between_two_hooks_is_fetched_too() {
+    let home = Home::new();
+    let one = scripted("");
+    let two = one.replace("id = \"scripted\"", "id = \"second\"");
+    configured(home.path(), &format!("{one}\n{two}"));
+    let changing = |to: &Value| json!({ "hook": { "pre_tool_use": [{ "updated_input": to }] } });
+    let last = json!({ "n": 2 });
+    let between = changing(&last);
+    let record = home.call(&guest("probe#echo"), &changing(&between), &[]);
+    assert_eq!(record["invocation"]["call_input"], last);
+    let changes = &record["result"]["input_mutations"];
+    assert_eq!(changes[0]["to_input_ref"], changes[1]["from_input_ref"]);
+    let reference = changes[0]["to_input_ref"].as_str().unwrap();
+    let fetched = home
+        .toolcell(&["artifact", reference])
+        .run()
+        .exits(0)
+        .stdout;
+    assert_eq!(fetched, between.to_string());
 }
 
 #[test]

@@ -244,6 +244,11 @@ fn each_reason_is_told_and_the_call_ends_accordingly() {
             "schema_not_loaded".to_owned()
         )
     );
+    let told = shop.run(&["call", "crowd.wasm#t6", "{}"]).exits(2).stderr;
+    let select = "#select:surface_reasons.t6";
+    assert!(told.contains(&format!("FILE{select} does so")), "{told}");
+    shop.run(&["call", &format!("crowd.wasm{select}"), "{}"])
+        .exits(0);
     // A deprecated tool is not listed, and its callers still have it.
     assert_eq!(
         withheld(&surface, "excluded_tools", "t9").0,
@@ -286,6 +291,13 @@ fn a_tool_whose_secret_is_not_set_is_blocked() {
         withheld(&surface, "blocked_tools", "bearer").0,
         Some("credential_missing")
     );
+    assert_eq!(surface["blocked_tools"][0]["lifecycle"], "requires_setup");
+    let setup = || {
+        let described = Toolcell::at(&folder, ["describe", &tool, "--json"]).run();
+        let described = described.exits(0).json();
+        described["interfaces"][0]["availability"]["setup_state"].clone()
+    };
+    assert_eq!(setup(), "requires_setup");
     let called = run(&["call", &tool, "{\"url\": \"https://a.test/\"}", "--json"])
         .exits(2)
         .json();
@@ -303,6 +315,7 @@ fn a_tool_whose_secret_is_not_set_is_blocked() {
         (&json!([]), 1)
     );
     assert_ne!(later["surface_id"], surface["surface_id"]);
+    assert_eq!(setup(), "ready");
 }
 
 #[test]
@@ -348,7 +361,7 @@ fn a_surface_keeps_its_id_until_a_setting_changes() {
         2
     );
     assert_eq!(
-        shop.surface(&["--max-listed=2"])["selection_policy"]["max_listed"],
+        shop.surface(&["--max-listed=2"])["selection_policy"]["max_loaded"],
         2
     );
 }
@@ -361,6 +374,15 @@ fn a_tool_choice_counts_for_every_call() {
         "[surface]\ntool_choice = \"none\"\n",
         |_| {},
     );
+    let request = |dialect: &str, exit: i32| {
+        let dialect = format!("--dialect={dialect}");
+        shop.run(&["export", "crowd.wasm", "--request", &dialect])
+            .exits(exit)
+    };
+    let chosen = |dialect: &str| request(dialect, 0).json()["tool_choice"].clone();
+    assert_eq!(chosen("openai"), "none");
+    assert_eq!(chosen("anthropic"), json!({ "type": "none" }));
+    request("mcp", 2);
     for name in ["t0", "t1"] {
         let (class, code, policies) = shop.refused_by(name, 3);
         assert_eq!(
@@ -376,6 +398,15 @@ fn a_tool_choice_counts_for_every_call() {
     assert_eq!(
         shop.surface(&[])["default_tool_choice"],
         json!({ "tool": "surface_choice.t0" })
+    );
+    let named = json!({ "type": "function", "name": "surface_choice_t0" });
+    assert_eq!(chosen("openai-responses"), named);
+    assert_eq!(
+        request("openai", 0).json()["tools"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
     );
     shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
     let (_, code, policies) = shop.refused_by("t1", 3);
@@ -498,12 +529,34 @@ fn a_surface_says_for_whom_it_is() {
     );
     assert_eq!(of(&other, &["--role=reader"]).0, "role");
     assert_eq!(of(&other, &["crowd.wasm"]).0, "task");
+    let request = ["surface", "crowd.wasm", "--dialect=openai", "--json"];
+    let request = one.run(&request).exits(0).json();
+    assert_eq!(request["scope"], "model_request");
     let message = json!([{ "id": "a", "type": "function", "function": { "name": "surface_scope_one_t0", "arguments": "{}" } }]);
     std::fs::write(
         other.folder.join("message.json"),
         json!({ "role": "assistant", "tool_calls": message }).to_string(),
     )
     .unwrap();
+    std::fs::copy(
+        other.folder.join("message.json"),
+        one.folder.join("message.json"),
+    )
+    .unwrap();
+    let decided = one
+        .run(&[
+            "respond",
+            "crowd.wasm",
+            "--dialect=openai",
+            "--message=message.json",
+            "--print-record",
+        ])
+        .exits(0)
+        .json();
+    assert_eq!(
+        decided["invocation"]["surface_id"], request["surface_id"],
+        "its calls are decided under it"
+    );
     let answered = other.run(&["respond", "--dialect=openai", "--message=message.json"]);
     assert!(
         answered.stdout.contains("unknown_tool"),
@@ -661,9 +714,14 @@ fn a_tool_calls_only_tools_that_its_own_surface_has_and_never_itself() {
         if expected.is_none() {
             let id = answer["invocation_id"].as_str().unwrap();
             let child = Toolcell::new(["show", id, "--json"]).run().exits(0).json();
+            let below = &record["invocation"]["child_surface"];
+            assert_eq!(child["invocation"]["surface_id"], below["surface_id"]);
+            let loaded = below["loaded_tools"].as_array().unwrap();
+            assert!(loaded.contains(&json!(name)), "{below:#}");
+            let (reason, rules) = withheld(below, "blocked_tools", "caller.call");
             assert_eq!(
-                child["invocation"]["surface_id"],
-                record["invocation"]["surface_id"]
+                (reason, rules.as_str()),
+                (Some("recursive_tool_forbidden"), "[\"tool_calls:cycles\"]")
             );
         }
     }

@@ -18,7 +18,7 @@ fn updating(id: &'static str, input: Value) -> std::sync::Arc<RecordingHook> {
 
 /// Checks that every mutation starts where the previous one ended, from `model_input` to `call_input`.
 #[track_caller]
-fn check_chain(called: &Called) {
+pub(super) fn check_chain(called: &Called) {
     let record = called.record();
     let mut at = record["invocation"]["model_input_ref"].clone();
     for mutation in record["result"]["input_mutations"].as_array().unwrap() {

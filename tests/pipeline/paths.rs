@@ -1,13 +1,15 @@
-//! Relative paths among the arguments: the guest gets them absolute, and records keep them as they were sent.
+//! Relative paths among the arguments: the guest gets them absolute, which is a change on record.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use toolcell_engine::approval::Reply;
 use toolcell_executor::hook::{HookOutput, Registration};
+use toolcell_spec::digest;
 
 use super::approvals::{asked, place};
 use super::doubles::{RecordingHook, echoing, naming_paths, own_host};
+use super::hook_outputs::check_chain;
 use crate::support::{Test, scratch};
 
 /// A tool that answers its arguments, called from `cwd`.
@@ -33,20 +35,27 @@ async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_what_is_o
     let given = json!({ "path": at("sub"), "all": [at("./a.txt"), at("sub/b.txt"), at("sub/../c.txt")], "note": "a.txt" });
     assert_eq!(called.succeeded(), given);
     let record = called.record();
-    // To be looked at, each path is the one that the guest gets; what is decided on stays as it was sent.
-    assert_eq!(record["invocation"]["observable_input"], given);
+    // To be looked at, each path is also plain; what is decided on stays as it was sent.
+    let seen = json!({ "path": at("sub"), "all": [at("a.txt"), at("sub/b.txt"), at("c.txt")], "note": "a.txt" });
+    assert_eq!(record["invocation"]["observable_input"], seen);
     assert_ne!(
         record["invocation"]["observable_input_ref"],
         record["invocation"]["model_input_ref"]
     );
-    for input in ["model_input", "permission_input", "call_input"] {
+    for input in ["model_input", "permission_input"] {
         assert_eq!(record["invocation"][input], sent, "{input}");
     }
+    assert_eq!(record["invocation"]["call_input"], given);
+    let reference = digest(given.to_string().as_bytes());
+    assert_eq!(record["invocation"]["call_input_ref"], reference);
+    let changes = record["result"]["input_mutations"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{changes:#?}");
     assert_eq!(
-        record["invocation"]["call_input_ref"],
-        record["invocation"]["model_input_ref"]
+        (&changes[0]["source_type"], &changes[0]["source_ref"]),
+        (&json!("runtime"), &json!("paths"))
     );
-    assert!(record["result"].get("input_mutations").is_none());
+    assert_eq!(changes[0]["changed_fields"], json!(["/all", "/path"]));
+    check_chain(&called);
 }
 
 #[tokio::test]
@@ -123,7 +132,6 @@ async fn an_approver_sees_and_edits_what_was_sent_and_the_guest_gets_what_was_ap
             std::fs::write(folder.join(file), "").unwrap();
         }
         let sent = json!({ "path": "a.txt" });
-        let kept = edited.clone().unwrap_or(sent.clone());
         let (host, sayer) = asked(
             &folder,
             Some(Reply {
@@ -140,8 +148,10 @@ async fn an_approver_sees_and_edits_what_was_sent_and_the_guest_gets_what_was_ap
             .read(&folder)
             .call(sent.clone())
             .await;
-        assert_eq!(called.succeeded(), json!({ "path": folder.join(expected) }));
-        assert_eq!(called.record()["invocation"]["call_input"], kept);
+        let given = json!({ "path": folder.join(expected) });
+        assert_eq!(called.succeeded(), given);
+        assert_eq!(called.record()["invocation"]["call_input"], given);
+        check_chain(&called);
         let asked = sayer.asked.lock().unwrap();
         assert_eq!(asked.len(), 1);
         assert_eq!(

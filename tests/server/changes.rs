@@ -281,10 +281,10 @@ fn echo_state(client: &mut Client) -> (Value, Value) {
     let found =
         client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
     let tool = &found["matches"][0];
-    let next = if tool["loading_state"] == "deferred" {
-        "load"
-    } else {
-        "search_again"
+    let next = match tool["loading_state"].as_str().unwrap() {
+        "deferred" => "load",
+        "unavailable" => "none",
+        _ => "search_again",
     };
     assert_eq!(found["next_action"], next, "{found:#}");
     (
@@ -371,6 +371,15 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     );
     kill_compiler(&client);
     until_told(&mut client, |[pending, _]| *pending == json!([]));
+    // The file is no longer what is served, so that nobody can load its schema.
+    assert_eq!(echo_state(&mut client), (json!("unavailable"), Value::Null));
+    let surface = client.request("toolcell/surface", json!({}))["result"].clone();
+    assert_eq!(surface["deferred_tools"][0]["reason"], "setup_required");
+    let refused = client.call("load_tool", json!({ "name": "echo" }));
+    let error = &refused["_meta"]["toolcell/error"];
+    assert_eq!(error["code"], "tool_requires_setup", "{refused:#}");
+    shop.put("probe", "tool.wasm");
+    until_told(&mut client, |told| *told == nothing);
     assert_eq!(echo_state(&mut client), (json!("deferred"), Value::Null));
 }
 

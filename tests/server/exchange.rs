@@ -51,11 +51,14 @@ fn a_client_gets_what_the_commands_print() {
     ];
     let mut client = Client::of(&tools);
     for dialect in ["openai", "openai-responses", "anthropic"] {
-        let exported =
-            client.request("toolcell/export", json!({ "dialect": dialect }))["result"]["tools"]
-                .clone();
+        let exported = client.request("toolcell/export", json!({ "dialect": dialect }));
+        let auto = match dialect {
+            "anthropic" => json!({ "type": "auto" }),
+            _ => json!("auto"),
+        };
+        assert_eq!(exported["result"]["tool_choice"], auto);
         assert_eq!(
-            exported,
+            exported["result"]["tools"],
             printed("export", &tools, dialect, "", 0),
             "{dialect}"
         );

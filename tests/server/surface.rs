@@ -192,6 +192,18 @@ fn a_client_sees_its_surface_as_it_is_for_its_own_session() {
             (&surface["scope"], &surface["surface_id"]),
             (&json!("session"), &json!(listed(client).1))
         );
+        let refs: Vec<&str> = surface["runtime_refs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        assert!(
+            matches!(refs.as_slice(), [component, host, session]
+                if component.starts_with("component:") && host.starts_with("toolcell/")
+                    && session.starts_with("session:mcp:")),
+            "{refs:?}"
+        );
         surface
     };
     let first = seen(&mut one);
@@ -250,6 +262,11 @@ fn each_principal_sees_its_own_surface_over_http() {
             .iter()
             .map(|tool| tool["name"].clone())
             .collect();
+        let session = surface["runtime_refs"].as_array().unwrap().last().unwrap();
+        assert!(
+            session.as_str().unwrap().starts_with("session:run:"),
+            "{session}"
+        );
         (
             surface["scope"].clone(),
             surface["loaded_tools"].clone(),
@@ -262,7 +279,12 @@ fn each_principal_sees_its_own_surface_over_http() {
         json!(["probe_empty"]),
     );
     assert_eq!(seen(&web), before);
-    assert_eq!(web.get("/v1/tools/empty").status, 200);
+    let call = json!({ "tool": "empty", "input": {} });
+    let early = web.post("/v1/calls", &[], &call);
+    let way = "GET /v1/tools/probe.empty loads it";
+    assert!(early.body.contains(way), "{}", early.body);
+    assert_eq!(web.get("/v1/tools/probe.empty").status, 200);
+    assert!(!web.post("/v1/calls", &[], &call).body.contains(way));
     assert_eq!(
         seen(&web),
         (

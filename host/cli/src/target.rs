@@ -12,6 +12,7 @@ use toolcell_config::{
 };
 use toolcell_engine::approval::legible;
 use toolcell_engine::catalog::{Tool, pick};
+use toolcell_engine::find::SELECT;
 use toolcell_engine::pipeline::Callee;
 use toolcell_install::lock::is_name;
 use toolcell_install::package::PackageInfo;
@@ -203,23 +204,34 @@ impl Target {
         self.check(loaded)?;
         match self.name {
             None => Ok(loaded.tools.clone()),
-            Some(_) => self.find(loaded).map(|tool| vec![tool]),
+            Some(_) => self
+                .find(loaded, self.name.as_deref())
+                .map(|tool| vec![tool]),
         }
     }
 
-    /// Fails if no tool is selected, or if the choice is ambiguous.
+    /// Fails if no tool is selected, or if the choice is ambiguous. `select:` before the name loads a deferred tool
+    /// (AT-DEF-17).
     pub(crate) fn choose(&self, loaded: &ComponentTools) -> Result<Callee, Refusal> {
-        let tool = self.find(loaded)?;
-        let callee = Callee::from(Arc::clone(&tool));
-        Ok(match &self.name {
+        let typed = self.name.as_deref();
+        let selected = typed.and_then(|name| name.strip_prefix(SELECT));
+        let name = selected.or(typed);
+        let tool = self.find(loaded, name)?;
+        let mut callee = Callee::from(Arc::clone(&tool));
+        if selected.is_some() {
+            callee = callee.loaded(true);
+        }
+        Ok(match name {
             // An alias is kept, because the record says by which name the tool was called. The host does not look it up,
             // because a tool of another component may have the same name.
-            Some(name) if tool.declaration().aliases.contains(name) => callee.called(name),
+            Some(name) if tool.declaration().aliases.iter().any(|alias| alias == name) => {
+                callee.called(name)
+            }
             _ => callee,
         })
     }
 
-    fn find(&self, loaded: &ComponentTools) -> Result<Arc<Tool>, Refusal> {
+    fn find(&self, loaded: &ComponentTools, name: Option<&str>) -> Result<Arc<Tool>, Refusal> {
         self.check(loaded)?;
         let refuse = |what: &str| {
             // Only available tools are suggested, not deprecated ones.
@@ -230,7 +242,7 @@ impl Target {
             let message = format!("{what}; use one of: {}", choices.join(", "));
             Refusal::new(ErrorCode::UnknownTool, message)
         };
-        match (&self.name, loaded.tools.as_slice()) {
+        match (name, loaded.tools.as_slice()) {
             (None, [tool]) => Ok(Arc::clone(tool)),
             (None, tools) => {
                 // Of `shell` and `shell_online`, the one that is called as the component is meant.

@@ -61,8 +61,10 @@ impl Reference {
 
     fn look(&self, record: &Value) -> Option<ReferenceInfo> {
         let known = match self {
-            Self::Digest(digest) => payload(record, digest).or_else(|| input(record, digest)),
-            Self::Concealed(hash) => input(record, hash),
+            Self::Digest(digest) => payload(record, digest)
+                .or_else(|| input(record, digest))
+                .or_else(|| passing(record, digest)),
+            Self::Concealed(hash) => input(record, hash).or_else(|| passing(record, hash)),
             Self::Partial(reference) => partial(record, reference),
         };
         let id = record
@@ -148,6 +150,34 @@ fn input(record: &Value, reference: &str) -> Option<ReferenceInfo> {
     Some(ReferenceInfo {
         media_type: Some("application/json".to_owned()),
         redacted,
+        text,
+        ..ReferenceInfo::default()
+    })
+}
+
+/// An input that a later change replaced, as the hook or approver that made it left it (AT-MUT-06).
+fn passing(record: &Value, reference: &str) -> Option<ReferenceInfo> {
+    let of = |list: &str| {
+        let found = record.pointer(list).and_then(Value::as_array);
+        found.cloned().unwrap_or_default()
+    };
+    let changes = of("/result/input_mutations");
+    let is_meant = |change: &Value| {
+        [&change["from_input_ref"], &change["to_input_ref"]].contains(&&reference.into())
+    };
+    changes.iter().find(|change| is_meant(change))?;
+    let makers = [of("/hooks"), of("/decisions")].concat();
+    let mut texts = makers
+        .iter()
+        .filter_map(|maker| maker.get("updated_input"))
+        .map(Value::to_string);
+    let marked = texts
+        .clone()
+        .any(|text| MARKS.iter().any(|mark| text.contains(mark)));
+    let text = texts.find(|text| digest(text.as_bytes()) == reference);
+    Some(ReferenceInfo {
+        media_type: Some("application/json".to_owned()),
+        redacted: text.is_none() && (!reference.starts_with("sha256:") || marked),
         text,
         ..ReferenceInfo::default()
     })

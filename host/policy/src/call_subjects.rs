@@ -12,6 +12,7 @@ use toolcell_spec::{
 use toolcell_system::resolved_path::ResolvedPath;
 
 use super::network::{Origin, is_plain};
+use super::plain_path::plain;
 use super::{Capability, Grants, Mount, PathPattern};
 
 /// Paths and URLs are each compared with every grant and every rule.
@@ -133,16 +134,10 @@ pub(super) fn absolute(
     {
         let steps = pointer_steps(&field.pointer);
         let mut is_given = false;
-        for (_, place) in pointed_mut(&mut value, &steps) {
-            let places = match place {
-                Value::Array(items) => items.as_mut_slice(),
-                one => std::slice::from_mut(one),
-            };
-            for place in places {
-                is_given |= !place.is_null();
-                if let Some(text) = place.as_str().filter(|text| !text.is_empty()) {
-                    *place = guest_path(text, capability).into();
-                }
+        for place in places_mut(&mut value, &steps) {
+            is_given |= !place.is_null();
+            if let Some(text) = place.as_str().filter(|text| !text.is_empty()) {
+                *place = guest_path(text, capability).into();
             }
         }
         // The guest would look for its own default in its working directory.
@@ -158,14 +153,41 @@ pub fn names_paths(fields: &[SubjectField]) -> bool {
     fields.iter().any(|field| field.kind == SubjectKind::Path)
 }
 
-/// Makes paths absolute as a guest with `profile` and `grants` would get them; `None` if nothing changes.
+/// The values at `steps`; those of a list one by one.
+fn places_mut<'v>(value: &'v mut Value, steps: &[String]) -> Vec<&'v mut Value> {
+    let found = pointed_mut(value, steps).into_iter();
+    found
+        .flat_map(|(_, place)| match place {
+            Value::Array(items) => items.as_mut_slice(),
+            one => std::slice::from_mut(one),
+        })
+        .collect()
+}
+
+/// Makes paths absolute as a guest with `profile` and `grants` would get them, and plain; `None` if nothing changes.
 pub fn with_whole_paths(
     profile: &PermissionProfile,
     fields: &[SubjectField],
     grants: &Grants,
     input: &Input,
 ) -> Option<Input> {
-    absolute(fields, input, &Capability::effective(profile, grants, &[]))
+    let capability = Capability::effective(profile, grants, &[]);
+    let whole = absolute(fields, input, &capability);
+    let input = whole.as_ref().unwrap_or(input);
+    let given = input.value().ok()?;
+    let mut value = given.clone();
+    for field in fields
+        .iter()
+        .filter(|field| field.kind == SubjectKind::Path)
+    {
+        for place in places_mut(&mut value, &pointer_steps(&field.pointer)) {
+            if let Some(text) = place.as_str().filter(|text| !text.is_empty()) {
+                *place = plain(text, &capability.mounts).into();
+            }
+        }
+    }
+    let seen = (value != *given).then(|| input.with_value(value));
+    seen.or(whole)
 }
 
 /// Target of `default`, if the guest would not find it in its own working directory.

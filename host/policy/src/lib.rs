@@ -25,6 +25,7 @@ mod opinion;
 mod pattern;
 mod permit;
 mod place;
+mod plain_path;
 mod protect;
 mod provenance;
 mod question;

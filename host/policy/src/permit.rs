@@ -52,13 +52,13 @@ impl PermitTerms {
         &self.subject
     }
 
-    /// The input that was decided on, recorded, and bound to approvals.
+    /// The input that was decided on, and bound to approvals.
     pub fn call_input(&self) -> &Input {
         &self.call_input
     }
 
-    /// [`Self::call_input`] with absolute paths among its subjects. It follows from that input and the capability, so
-    /// what runs is what was decided on.
+    /// [`Self::call_input`] with absolute paths among its subjects, `call_input` of the record. It follows from that input
+    /// and the capability, so what runs is what was decided on.
     pub fn guest_input(&self) -> &Input {
         self.guest_input.as_ref().unwrap_or(&self.call_input)
     }

@@ -120,6 +120,9 @@ impl ClientSession {
             return Err(unavailable(offer));
         }
         let loads = self.loads(context);
+        if !offer.is_loaded(loads) {
+            self.server.providers().check(offer)?;
+        }
         let session = self.session_ref(context);
         let is_new = offering.load(offer, loads, session).await;
         // In 2026-07-28 a client hears of changes only where it listens.

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use toolcell::{Batch, BatchCall, CallSpec, Cancellation, ToolSet};
 use toolcell_dialect::{
     CallTerms, Dialect, DialectNames, FinishedCall, ListedTool, MessageExchange, ModelCall, mcp,
+    model_request,
 };
 use toolcell_spec::{AbortReason, CallRecord, ErrorCode, ExternalMapping, LoadingState, Refusal};
 
@@ -185,6 +186,17 @@ impl<'a> ExportedTools<'a> {
         self.listed(loads).map(describe).collect()
     }
 
+    /// The fields of a request to a model (AT-SURF-11).
+    fn request(&self, loads: &LoadedTools) -> Value {
+        let tools = self.described(loads);
+        let surface = self.offering.offers.surface();
+        let listed = self.listed(loads).map(|(at, ..)| at);
+        let choice = surface.choice(listed, |at| self.names.name(at));
+        let parallel_calls = surface.selection().model.parallel_calls;
+        model_request(self.dialect, &tools, &choice, parallel_calls)
+            .unwrap_or_else(|| json!({ "tools": tools }))
+    }
+
     /// `true` if the model has the tool's schema, as where the API can search.
     fn find(&self, name: &str, loads: &LoadedTools) -> Result<(&'a ExposedTool, bool), Refusal> {
         let offers = &self.offering.offers;
@@ -344,8 +356,8 @@ impl ClientSession {
         self.loaded(context, None).await?;
         let dialect = Params::read(&request)?.dialect()?;
         let offering = self.offering();
-        let tools = ExportedTools::new(&offering, dialect).described(self.loads(context));
-        Ok(CustomResult::new(json!({ "tools": tools })))
+        let exported = ExportedTools::new(&offering, dialect);
+        Ok(CustomResult::new(exported.request(self.loads(context))))
     }
 
     pub(super) async fn run_message(

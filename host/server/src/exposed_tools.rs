@@ -171,7 +171,10 @@ impl ExposedTools {
                 .collect();
             let known = match names.as_slice() {
                 _ if self.defers() => {
-                    format!("{} finds the tools that there are", mcp::SEARCH_TOOLS)
+                    format!(
+                        "{}, or GET /v1/search over HTTP, finds the tools that there are",
+                        mcp::SEARCH_TOOLS
+                    )
                 }
                 [] => "no tools are available".to_owned(),
                 names => format!("available: {}", names.join(", ")),

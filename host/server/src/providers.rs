@@ -1,8 +1,12 @@
 use std::path::PathBuf;
 
-use toolcell_spec::{LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider};
+use toolcell_spec::{
+    ErrorCode, LoadingState, NextAction, Refusal, SurfaceReason, ToolRef, ToolSearchResult,
+    UnavailableProvider,
+};
 
 use super::ExposedTools;
+use super::exposed_tools::ExposedTool;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Provider {
@@ -35,20 +39,43 @@ impl Providers {
         found.unavailable_providers = self.unavailable;
     }
 
-    /// Marks a tool of `offers` whose component is being reloaded (AT-DEF-09, AT-DEF-12).
+    /// Marks a tool of `offers` whose component is being reloaded, or could not be (AT-DEF-09, AT-DEF-12).
     pub(super) fn mark(&self, tool: &mut ToolRef, offers: &ExposedTools) {
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && self.unavailable.is_empty() {
             return;
         }
-        let offer = offers.find(&tool.name).ok();
-        let Some(provider) = offer.and_then(|offer| offer.provider.as_deref()) else {
+        let Ok(offer) = offers.find(&tool.name) else {
             return;
         };
-        if self.pending.contains(provider) {
-            tool.pending_provider_or_server = Some(provider.name.clone());
-            if tool.loading_state == LoadingState::Deferred {
-                tool.loading_state = LoadingState::PendingProvider;
+        let is_deferred = tool.loading_state == LoadingState::Deferred;
+        match offer.provider.as_deref() {
+            Some(provider) if self.pending.contains(provider) => {
+                tool.pending_provider_or_server = Some(provider.name.clone());
+                if is_deferred {
+                    tool.loading_state = LoadingState::PendingProvider;
+                }
             }
+            _ if is_deferred && self.check(offer).is_err() => {
+                tool.loading_state = LoadingState::Unavailable;
+                tool.reason = Some(SurfaceReason::SetupRequired);
+            }
+            _ => {}
         }
+    }
+
+    /// Fails for a tool whose component changed into one that cannot be loaded: its schema is not what the file has.
+    pub(super) fn check(&self, offer: &ExposedTool) -> Result<(), Refusal> {
+        let provider = offer.provider.as_deref();
+        let of_offer = |known: &&UnavailableProvider| {
+            provider.is_some_and(|provider| provider.name == known.provider)
+        };
+        let Some(known) = self.unavailable.iter().find(of_offer) else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} cannot be loaded: its component {} changed and cannot be loaded anew ({}); load another tool",
+            offer.name, known.provider, known.error_code
+        );
+        Err(Refusal::new(ErrorCode::ToolRequiresSetup, message))
     }
 }

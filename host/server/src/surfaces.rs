@@ -4,6 +4,7 @@ use rmcp::RoleServer;
 use rmcp::model::{CustomResult, ErrorData};
 use rmcp::service::RequestContext;
 use toolcell_dialect::mcp;
+use toolcell_engine::approval::Session;
 use toolcell_engine::catalog::Surface;
 use toolcell_spec::{LoadingState, SurfaceScope, ToolSurface};
 
@@ -14,7 +15,8 @@ use super::session::ClientSession;
 pub(super) const SURFACE: &str = "toolcell/surface";
 
 impl Server {
-    pub(super) fn surface_of(&self, loads: &LoadedTools) -> ToolSurface {
+    /// `session` is that of the caller's calls.
+    pub(super) fn surface_of(&self, loads: &LoadedTools, session: Session) -> ToolSurface {
         // Before the offering, because a provider that is loaded in between must be in one of the two.
         let providers = self.providers();
         let offering = self.offering();
@@ -40,6 +42,8 @@ impl Server {
             &reason,
         );
         record.created_at = offering.since;
+        let session = session.reference();
+        record.runtime_refs.push(format!("session:{session}"));
         record
             .deferred_tools
             .iter_mut()
@@ -54,7 +58,10 @@ impl ClientSession {
         context: &RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         self.loaded(context, None).await?;
-        let surface = self.server.surface_of(self.loads(context));
+        let session = self
+            .session_ref(context)
+            .map_or(Session::None, Session::Named);
+        let surface = self.server.surface_of(self.loads(context), session);
         Ok(CustomResult::new(mcp::cleaned(&surface)))
     }
 }

@@ -86,7 +86,7 @@ pub struct ToolInvocation {
     /// The arguments that were decided on (AT-INP-03).
     pub permission_input: Option<Arc<Value>>,
     pub permission_input_ref: Option<Arc<str>>,
-    /// The arguments that ran (AT-INP-04).
+    /// The arguments that ran: those that were decided on, with absolute paths (AT-INP-04).
     pub call_input: Option<Arc<Value>>,
     pub call_input_ref: Option<Arc<str>>,
     /// The caller, if known (AT-INV-15).

@@ -112,6 +112,9 @@ pub struct ToolRef {
     pub native_ref: Extra,
     /// BM25; higher is better.
     pub score: Option<f64>,
+    /// Names of the texts in which words of the query are; in results of a search for words only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub match_reasons: Vec<String>,
 }
 
 /// An extension.

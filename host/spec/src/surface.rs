@@ -6,8 +6,8 @@ use strum::IntoStaticStr;
 
 use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 
-/// Lifetime and users of a surface (AT-SCOPE-01..09). toolcell builds those of a command, a session, a workspace and a
-/// role. `peer-agent` and `model-request`, as the specification also spells, are read as well.
+/// Lifetime and users of a surface (AT-SCOPE-01..09). toolcell builds those of a command, a session, a workspace, a role
+/// and a request to a model. `peer-agent` and `model-request`, as the specification also spells, are read as well.
 ///
 /// ```
 /// use toolcell_spec::SurfaceScope;
@@ -20,7 +20,7 @@ use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 #[serde(rename_all = "snake_case")]
 pub enum SurfaceScope {
     Turn,
-    /// A command, which names its tools.
+    /// A command, which names its tools, or the calls that one tool makes.
     Task,
     /// A client's session of MCP, or what one principal sends.
     Session,
@@ -30,6 +30,7 @@ pub enum SurfaceScope {
     PeerAgent,
     Workspace,
     Role,
+    /// What a model got in one request, and `toolcell respond` answers.
     #[serde(alias = "model-request")]
     ModelRequest,
 }
@@ -116,6 +117,7 @@ pub struct WithheldTool {
     pub tool_id: String,
     pub name: String,
     pub reason: SurfaceReason,
+    /// As declared, or `requires_setup` while a secret is not set.
     pub lifecycle: Lifecycle,
     pub policy_refs: Vec<String>,
 }
@@ -125,15 +127,16 @@ pub struct WithheldTool {
 /// ```
 /// use toolcell_spec::SelectionPolicy;
 ///
-/// let policy = SelectionPolicy { mode: "budget".to_owned(), max_listed: 20, allow_aliases: true, allow_parallel: true };
-/// assert_eq!(serde_json::to_value(policy)?["max_listed"], 20);
+/// let policy = SelectionPolicy { mode: "budget".to_owned(), max_loaded: 20, allow_aliases: true, allow_parallel: true };
+/// assert_eq!(serde_json::to_value(policy)?["max_loaded"], 20);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectionPolicy {
-    /// Always `budget`: tools load in order, up to `max_listed`.
+    /// Always `budget`: tools load in order, up to `max_loaded`.
     pub mode: String,
-    pub max_listed: usize,
+    /// From the setting `max_listed`.
+    pub max_loaded: usize,
     /// Always `true`.
     pub allow_aliases: bool,
     /// For calls of one message or batch.
@@ -199,7 +202,7 @@ pub struct ToolSurface {
     #[serde(serialize_with = "role")]
     pub role_constraints: Option<RoleConstraints>,
     pub policy_refs: Vec<String>,
-    /// `component:sha256:<hex>`.
+    /// `component:sha256:<hex>`, `toolcell/<version>`, and, of a session's surface, `session:<session_ref>` (AT-SURF-16).
     pub runtime_refs: Vec<String>,
     pub surface_reason: String,
 }

@@ -29,14 +29,19 @@ impl Host {
             .iter()
             .map(|secret| secret.name.clone())
             .collect();
-        if granted.is_empty() {
-            return granted;
+        self.unset_secrets(granted).await
+    }
+
+    /// Those of `names` that are not set. None, if the store cannot be read.
+    pub async fn unset_secrets(&self, names: BTreeSet<String>) -> BTreeSet<String> {
+        if names.is_empty() {
+            return names;
         }
         let store = self.services.secrets.clone();
         let Ok(Ok(set)) = STORE.run(move || store.list()).await else {
             return BTreeSet::new();
         };
-        granted
+        names
             .into_iter()
             .filter(|name| set.iter().all(|entry| entry.name != *name))
             .collect()

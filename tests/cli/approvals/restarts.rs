@@ -90,11 +90,10 @@ fn a_call_whose_process_was_killed_names_the_paths_that_were_asked_about() {
         .run()
         .exits(0);
     let shown = place.show(&id);
-    assert_eq!(
-        shown["result"]["structured_content"],
-        json!({ "path": file, "note": "a.txt" })
-    );
-    assert_eq!(shown["invocation"]["call_input"], sent);
+    let given = json!({ "path": file, "note": "a.txt" });
+    assert_eq!(shown["result"]["structured_content"], given);
+    assert_eq!(shown["invocation"]["permission_input"], sent);
+    assert_eq!(shown["invocation"]["call_input"], given);
 }
 
 #[test]

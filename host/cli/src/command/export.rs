@@ -2,11 +2,10 @@
 
 use crate::runtime::Runtime;
 use clap::Args;
-use serde_json::Value;
 use toolcell::Home;
 use toolcell_dialect::Dialect;
 
-use super::exit::{Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::exported::{self, DialectTools, SurfaceOptions};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
 use super::target;
@@ -27,6 +26,9 @@ pub(super) struct Export {
     /// The format of the tools
     #[arg(long, value_name = "DIALECT", value_parser = exported::dialect(|_| true))]
     dialect: Dialect,
+    /// Print an object with tools, and with tool_choice as [surface] has it: fields of a request to the API of the model
+    #[arg(long)]
+    request: bool,
     #[command(flatten)]
     surface: SurfaceOptions,
     #[command(flatten)]
@@ -37,20 +39,30 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let (tools, left_out) = match self.tools() {
-            Ok(described) => described,
+        let exported = match self.exported() {
+            Ok(exported) => exported,
             Err(stop) => return show::refuse(&stop.refusal()?, false),
         };
+        let (tools, left_out) = exported.described();
         if left_out > 0 {
             let dialect = self.dialect.as_str();
             show::say(&format!(
                 "note: {left_out} deferred tools are not in the list, because {dialect} has no words for them there"
             ));
         }
-        show::print_json(&tools)
+        if !self.request {
+            return show::print_json(&tools);
+        }
+        let dialect = self.dialect.as_str();
+        let none = || {
+            BadRequest(format!(
+                "no request to a model has the tools of {dialect}: leave out --request"
+            ))
+        };
+        show::print_json(&exported.request(&tools).ok_or_else(none)?)
     }
 
-    fn tools(&self) -> Result<(Vec<Value>, usize), Stop> {
+    fn exported(&self) -> Result<DialectTools, Stop> {
         let home = Home::find()?;
         let mut settings =
             options::settings(&home, &self.grants, &LimitOptions::default(), &self.policy)?;
@@ -65,6 +77,6 @@ impl Export {
             (&settings.policy, &settings.grants),
             self.dialect,
         );
-        Ok(runtime.block_on(exported).described())
+        Ok(runtime.block_on(exported))
     }
 }

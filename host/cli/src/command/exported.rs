@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, ConfigLayers};
-use toolcell_dialect::{Dialect, DialectNames, ListedTool};
+use toolcell_dialect::{Dialect, DialectNames, ListedTool, model_request};
 use toolcell_engine::catalog::{Surface, ToolAvailability, ToolSelection};
 use toolcell_server::{ExposedTools, ToolOffer};
 use toolcell_spec::{ErrorCode, LoadingState, Refusal};
@@ -89,6 +89,23 @@ impl DialectTools {
 
     pub(super) fn surface(&self) -> &Surface {
         self.offers.surface()
+    }
+
+    /// In the order of the surface.
+    pub(super) fn names(&self) -> Vec<String> {
+        let count = self.surface().tools().len();
+        let name = |at| self.names.name(at).unwrap_or_default().to_owned();
+        (0..count).map(name).collect()
+    }
+
+    /// The fields of a request to a model; `None` for a dialect that has none.
+    pub(super) fn request(&self, tools: &[Value]) -> Option<Value> {
+        let surface = self.surface();
+        let places = surface.tools().enumerate();
+        let listed = places.filter(|(_, (_, standing))| self.lists(standing.state));
+        let choice = surface.choice(listed.map(|(at, _)| at), |at| self.names.name(at));
+        let parallel_calls = surface.selection().model.parallel_calls;
+        model_request(self.dialect, tools, &choice, parallel_calls)
     }
 
     fn position(&self, name: &str) -> Option<usize> {

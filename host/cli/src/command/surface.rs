@@ -7,12 +7,16 @@ use crate::surface;
 use clap::Args;
 use toolcell::Home;
 use toolcell_config as config;
+use toolcell_dialect::Dialect;
 use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{Exit, Stop};
+use super::exported::{self, DialectTools};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
 use super::target;
 use super::{serving, show};
+
+const SHOWN: &str = "created: toolcell surface shows it";
 
 /// Shows which tools a server would list, defer, block and exclude, and why. No tool runs.
 #[derive(Debug, Args)]
@@ -31,6 +35,10 @@ pub(super) struct ShowSurface {
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
+    /// Show the surface of one request to a model, under which `toolcell respond` decides on its calls, with the names of
+    /// the tools there
+    #[arg(long, value_name = "DIALECT", value_parser = exported::dialect(|dialect| dialect.exchange().is_some()))]
+    dialect: Option<Dialect>,
     /// Print the tool_surface record
     #[arg(long)]
     json: bool,
@@ -61,6 +69,14 @@ impl ShowSurface {
         let host = target::host(&home, |host| settings.layers.compilation.apply(host))?;
         let runtime = Runtime::on_this_thread()?;
         let offered = serving::offered(&self.tools, &mut settings, (&home, &host, &runtime))?;
+        if let Some(dialect) = self.dialect {
+            let given = (&settings.policy, &settings.grants);
+            let exported = DialectTools::build(&host, offered, selection, given, dialect);
+            let exported = runtime.block_on(exported);
+            let surface = exported.surface();
+            let scope = SurfaceScope::ModelRequest;
+            return Ok(surface.record(&exported.names(), scope, host.producer(), SHOWN));
+        }
         let mut known = HashSet::new();
         let tools = offered.into_iter().map(|offered| offered.tool);
         let tools: Vec<_> = tools
@@ -81,12 +97,7 @@ impl ShowSurface {
             None if self.tools.is_empty() => SurfaceScope::Workspace,
             None => SurfaceScope::Task,
         };
-        Ok(surface.record(
-            &names,
-            scope,
-            host.producer(),
-            "created: toolcell surface shows it",
-        ))
+        Ok(surface.record(&names, scope, host.producer(), SHOWN))
     }
 }
 

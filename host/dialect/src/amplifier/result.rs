@@ -3,7 +3,7 @@ use strum::IntoStaticStr;
 use toolcell_spec::{ErrorClass, ToolError, ToolInvocation, ToolResult};
 
 use super::content::{AmplifierBlock, block};
-use crate::{block as shared, hint};
+use crate::{block as shared, hint_without_loading};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmplifierMode {
@@ -151,7 +151,7 @@ fn is_all_said(value: &Value, blocks: &[AmplifierBlock]) -> bool {
 
 fn line(error: &ToolError) -> String {
     let class = error.error_class.as_str();
-    let hint = hint(error.error_class);
+    let hint = hint_without_loading(error.error_class);
     format!("{} [{class}/{}]\n{hint}", error.message, error.error_code)
 }
 
@@ -162,7 +162,7 @@ fn facts(error: &ToolError) -> Value {
         "type": error_type(error.error_class).into_str(),
         "class": error.error_class,
         "code": error.error_code,
-        "hint": hint(error.error_class),
+        "hint": hint_without_loading(error.error_class),
         "recoverability": error.recoverability,
         "retry_after": error.retry_after,
     })

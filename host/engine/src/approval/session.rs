@@ -1,6 +1,10 @@
 use std::fs;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
+use toolcell_spec::EventId;
+
+const REFERENCE_CHARS_MAX: usize = 128;
 
 /// Meaning of "for the rest of the session" for a call.
 ///
@@ -23,6 +27,19 @@ pub enum Session {
 }
 
 impl Session {
+    /// `session_ref` of records: the name, or else this run of the process.
+    pub fn reference(&self) -> Arc<str> {
+        static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
+        match self {
+            Self::Named(name) => name
+                .chars()
+                .take(REFERENCE_CHARS_MAX)
+                .collect::<String>()
+                .into(),
+            Self::None | Self::Terminal => Arc::clone(&RUN),
+        }
+    }
+
     /// A unique name; `None` if there is no session.
     pub fn id(&self) -> Option<String> {
         match self {

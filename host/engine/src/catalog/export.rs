@@ -1,6 +1,8 @@
 //! A tool's records as they leave the host: without internal-only fields for a model (AT-N-10), with the host's own
 //! facts.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use toolcell_spec::{
@@ -74,7 +76,8 @@ pub(super) fn interface(interface: &ToolInterface, contract: &ToolContract) -> T
 
 impl Tool {
     /// The interface with all nine concerns of the specification (AT-N-02), also if undeclared, with the host's facts.
-    pub fn whole_interface(&self) -> Value {
+    /// `unset_secrets`: of those that tools need (AT-LIFE-04).
+    pub fn whole_interface(&self, unset_secrets: &BTreeSet<String>) -> Value {
         let interface = self.interface().cloned().unwrap_or_else(|| ToolInterface {
             interface_id: format!("{}.interface", self.declaration().tool_id),
             tool_id: self.declaration().tool_id.clone(),
@@ -83,7 +86,7 @@ impl Tool {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(interface) else {
             return Value::Null;
         };
-        fields.extend(self.decided());
+        fields.extend(self.decided(unset_secrets));
         tell_rendering(&mut fields);
         for (name, value) in self.known() {
             if !value.is_null() {
@@ -94,7 +97,7 @@ impl Tool {
     }
 
     /// Fields that the host overrides: identity and current settings.
-    fn decided(&self) -> Map<String, Value> {
+    fn decided(&self, unset_secrets: &BTreeSet<String>) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
         let own = self
@@ -115,13 +118,18 @@ impl Tool {
             _ if is_deferred => SchemaVisibility::Deferred,
             _ => SchemaVisibility::Loaded,
         };
+        let profile = self.permission_profile();
+        let lacks_secret = profile
+            .credential_refs
+            .iter()
+            .any(|name| unset_secrets.contains(name));
         let setup = match declaration.lifecycle {
             Lifecycle::RequiresSetup => "requires_setup",
             Lifecycle::Disabled => "disabled",
             _ if !self.is_enabled() => "disabled",
+            _ if lacks_secret => "requires_setup",
             _ => "ready",
         };
-        let profile = self.permission_profile();
         let keeping = self.keeping();
         let returned = declaration
             .output_contract

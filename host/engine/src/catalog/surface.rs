@@ -4,8 +4,8 @@ use std::sync::Arc;
 use toolcell_policy::Policy;
 use toolcell_spec::{
     ErrorCode, Lifecycle, LoadingState, Refusal, RoleConstraints, SchemaVersion, SelectionPolicy,
-    SurfaceReason, SurfaceScope, Timestamp, ToolInterface, ToolRef, ToolSurface, WithheldTool,
-    digest, short_id,
+    SurfaceReason, SurfaceScope, Timestamp, ToolChoice, ToolInterface, ToolRef, ToolSurface,
+    WithheldTool, digest, short_id,
 };
 
 use super::selection::is_called;
@@ -270,6 +270,28 @@ impl Surface {
             .filter(|_| guard!("surface"))
     }
 
+    /// `tool_choice` for an API that lists the tools at the places `listed`, each by its `name`. An API can name one tool
+    /// alone: several are left to the host, which refuses all others.
+    pub fn choice<'n>(
+        &self,
+        listed: impl Iterator<Item = usize>,
+        name: impl Fn(usize) -> Option<&'n str>,
+    ) -> ToolChoice {
+        if !matches!(self.selection.choice, ToolChoice::Tool(_)) {
+            return self.selection.choice.clone();
+        }
+        let can_be_called = |at: &usize| {
+            let placed = self.tools.get(*at);
+            placed.is_some_and(|placed| self.refusal(&placed.tool, placed.standing).is_none())
+        };
+        let mut callable = listed.filter(can_be_called);
+        match (callable.next().and_then(name), callable.next()) {
+            (Some(only), None) => ToolChoice::Tool(only.to_owned()),
+            (None, _) => ToolChoice::None,
+            (Some(_), Some(_)) => ToolChoice::Auto,
+        }
+    }
+
     /// Returns whether another tool can call `tool`: also a deferred one, because only a model must load its schema,
     /// and an internal one (AT-IF-02).
     pub fn is_callable(&self, tool: &Tool, standing: ToolAvailability) -> bool {
@@ -340,6 +362,7 @@ impl Surface {
             .tools()
             .flat_map(|(tool, _)| tool.runtime_refs().to_vec())
             .collect();
+        let runtime = components.into_iter().chain([producer.to_string()]);
         let selection = &self.selection;
         let roles = || {
             selection
@@ -368,7 +391,7 @@ impl Surface {
             excluded_tools: withheld(false),
             selection_policy: SelectionPolicy {
                 mode: "budget".to_owned(),
-                max_listed: selection.budget,
+                max_loaded: selection.budget,
                 allow_aliases: true,
                 allow_parallel: selection.model.parallel_calls,
             },
@@ -380,7 +403,7 @@ impl Surface {
                 tools: roles(),
             }),
             policy_refs: policy_refs.into_iter().collect(),
-            runtime_refs: components.into_iter().collect(),
+            runtime_refs: runtime.collect(),
             surface_reason: reason.to_owned(),
         }
     }
@@ -390,11 +413,17 @@ impl SurfaceEntry {
     /// `None` for a listed tool.
     fn withheld(&self, name: &str) -> Option<WithheldTool> {
         let declaration = self.tool.declaration();
+        let reason = self.standing.told()?;
+        let lifecycle = match reason {
+            // Until it is set up (AT-LIFE-04).
+            SurfaceReason::CredentialMissing => Lifecycle::RequiresSetup,
+            _ => declaration.lifecycle,
+        };
         Some(WithheldTool {
             tool_id: declaration.tool_id.clone(),
             name: name.to_owned(),
-            reason: self.standing.told()?,
-            lifecycle: declaration.lifecycle,
+            reason,
+            lifecycle,
             policy_refs: self.refs.clone(),
         })
     }

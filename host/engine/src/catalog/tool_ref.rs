@@ -46,6 +46,7 @@ impl Tool {
             native_ref,
             // More digits would only differ between builds of SQLite.
             score: score.map(|score| (score * 1_000.0).round() / 1_000.0),
+            match_reasons: Vec::new(),
         }
     }
 }

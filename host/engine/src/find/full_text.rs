@@ -6,21 +6,22 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction, params};
 
-use super::SearchEntry;
+use super::{SearchEntry, TEXTS};
 use toolcell_spec::Refusal;
 
 /// The stemmer lets `reads` find `read`. The texts themselves are not kept, because the tools have them.
 const TABLE: &str = "CREATE VIRTUAL TABLE tools USING fts5(
-    name, namespace, title, description, hint, tags,
+    name, namespace, title, description, search_hint, aliases, tool_kind,
     content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 )";
 /// First row id of deprecated tools, which come last (AT-LIFE-06): an id can be sorted by without reading its row.
 const LATE: i64 = 1 << 32;
 /// A word in the name counts more than one in the description. Equal scores keep the order of the tools, so that the same
 /// query always has the same result.
-const RANKED: &str = "SELECT rowid, bm25(tools, 8.0, 2.0, 4.0, 1.0, 4.0, 4.0) AS score
+const RANKED: &str = "SELECT rowid, bm25(tools, 8.0, 2.0, 4.0, 1.0, 4.0, 4.0, 4.0) AS score
     FROM tools WHERE tools MATCH ?1 ORDER BY rowid >= ?3, score, rowid LIMIT ?2";
 const UNRANKED: &str = "SELECT rowid FROM tools WHERE tools MATCH ?1 ORDER BY rowid LIMIT ?2";
+const HAS: &str = "SELECT 1 FROM tools WHERE tools MATCH ?1 AND rowid = ?2";
 /// Counts the tools with a word, up to a limit.
 const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM tools WHERE tools MATCH ?1 LIMIT ?2)";
 /// Number of tools up to which every word of a query ranks them. To rank one takes more than a microsecond.
@@ -64,6 +65,25 @@ impl WordIndex {
         limit: usize,
     ) -> Result<Vec<(usize, f64)>, Refusal> {
         let found = self.find(&expression(words), limit);
+        found.map_err(|error| broken(&error))
+    }
+
+    /// Which texts of the entry `at` have one of `words`.
+    ///
+    /// # Errors
+    ///
+    /// A host fault, if SQLite fails.
+    pub(super) fn reasons(
+        &self,
+        words: &[String],
+        at: usize,
+        is_late: bool,
+    ) -> Result<Vec<&'static str>, Refusal> {
+        let index = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = texts_with(&index, &expression(words), row_of(at, is_late));
         found.map_err(|error| broken(&error))
     }
 
@@ -166,6 +186,25 @@ fn row_id(at: usize) -> i64 {
     i64::try_from(at).unwrap_or(i64::MAX)
 }
 
+fn texts_with(
+    index: &Connection,
+    expression: &str,
+    row: i64,
+) -> rusqlite::Result<Vec<&'static str>> {
+    let mut has = index.prepare(HAS)?;
+    let mut found = Vec::new();
+    for text in TEXTS {
+        if has.exists(params![format!("{text} : ({expression})"), row])? {
+            found.push(text);
+        }
+    }
+    Ok(found)
+}
+
+fn row_of(at: usize, is_late: bool) -> i64 {
+    row_id(at) + if is_late { LATE } else { 0 }
+}
+
 fn build(entries: &[SearchEntry]) -> rusqlite::Result<Connection> {
     let mut index = Connection::open_in_memory()?;
     // No query of a client is written to a temporary file.
@@ -178,15 +217,25 @@ fn build(entries: &[SearchEntry]) -> rusqlite::Result<Connection> {
 }
 
 fn insert(into: &Transaction<'_>, entries: &[SearchEntry]) -> rusqlite::Result<()> {
-    let row = "INSERT INTO tools (rowid, name, namespace, title, description, hint, tags)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let row = "INSERT INTO tools
+        (rowid, name, namespace, title, description, search_hint, aliases, tool_kind)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let mut insert = into.prepare(row)?;
     for (at, entry) in entries.iter().enumerate() {
-        let Some([name, namespace, title, description, hint, tags]) = entry.texts() else {
+        let Some([name, namespace, title, description, hint, aliases, kind]) = entry.texts() else {
             continue;
         };
-        let id = row_id(at) + if entry.is_late() { LATE } else { 0 };
-        insert.execute(params![id, name, namespace, title, description, hint, tags])?;
+        let id = row_of(at, entry.is_late());
+        insert.execute(params![
+            id,
+            name,
+            namespace,
+            title,
+            description,
+            hint,
+            aliases,
+            kind
+        ])?;
     }
     Ok(())
 }

@@ -117,31 +117,34 @@ struct SearchEntry {
     standing: ToolAvailability,
 }
 
-/// Number of texts of a tool in which it is found.
-const TEXTS: usize = 6;
+/// The texts of a tool in which it is found, by their names in `match_reasons` (AT-DEF-14).
+const TEXTS: [&str; 7] = [
+    "name",
+    "namespace",
+    "title",
+    "description",
+    "search_hint",
+    "aliases",
+    "tool_kind",
+];
 
 impl SearchEntry {
-    /// The texts in which the tool is found: its name, namespace, title, description, hint and tags. `None` for a tool that
-    /// cannot be called, which is found by its name alone.
-    fn texts(&self) -> Option<[String; TEXTS]> {
+    /// In the order of [`TEXTS`]. `None` for a tool that cannot be called, which is found by its name alone.
+    fn texts(&self) -> Option<[String; TEXTS.len()]> {
         if self.standing.state == LoadingState::Unavailable {
             return None;
         }
         let declaration = self.tool.declaration();
         let shown = |text: &str| cut(&self.tool.contract().shown(text), SEARCHED_CHARS_MAX);
         let or_empty = |text: Option<&str>| text.map(shown).unwrap_or_default();
-        let tags = [
-            declaration.aliases.join(" "),
-            declaration.tool_kind.0.clone(),
-        ]
-        .join(" ");
         Some([
             declaration.name.clone(),
             declaration.namespace.clone(),
             or_empty(declaration.title.as_deref()),
             shown(&declaration.description),
             or_empty(declaration.search_hint.as_deref()),
-            tags,
+            declaration.aliases.join(" "),
+            declaration.tool_kind.0.clone(),
         ])
     }
 
@@ -216,7 +219,7 @@ impl ToolFinder {
             }
         };
         let mut missing_names = Vec::new();
-        let found: Vec<(&SearchEntry, Option<f64>)> = match &query.kind {
+        let found: Vec<(&SearchEntry, Option<f64>, Vec<&str>)> = match &query.kind {
             QueryKind::Select(names) => {
                 let mut found: Vec<&SearchEntry> = Vec::new();
                 for name in names {
@@ -231,18 +234,27 @@ impl ToolFinder {
                 found
                     .into_iter()
                     .take(RESULTS_MAX)
-                    .map(|entry| (entry, None))
+                    .map(|entry| (entry, None, Vec::new()))
                     .collect()
             }
             QueryKind::Keyword(words) => {
                 let ranked = self.index.ranked(words, limit.min(RESULTS_MAX))?;
-                let entry = |(at, score): (usize, f64)| Some((self.entries.get(at)?, Some(score)));
-                ranked.into_iter().filter_map(entry).collect()
+                let mut found = Vec::with_capacity(ranked.len());
+                for (at, score) in ranked {
+                    if let Some(entry) = self.entries.get(at) {
+                        let reasons = self.index.reasons(words, at, entry.is_late())?;
+                        found.push((entry, Some(score), reasons));
+                    }
+                }
+                found
             }
         };
         let matches: Vec<ToolRef> = found
             .into_iter()
-            .map(|(entry, score)| entry.tool.reference(&entry.name, standing(entry), score))
+            .map(|(entry, score, reasons)| ToolRef {
+                match_reasons: reasons.into_iter().map(str::to_owned).collect(),
+                ..entry.tool.reference(&entry.name, standing(entry), score)
+            })
             .collect();
         let deferred = self
             .entries

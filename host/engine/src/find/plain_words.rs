@@ -7,7 +7,7 @@ use super::{SearchEntry, TEXTS};
 use toolcell_spec::Refusal;
 
 /// The weight of a word in each text: as in the full text index.
-const WEIGHTS: [u8; TEXTS] = [8, 2, 4, 1, 4, 4];
+const WEIGHTS: [u8; TEXTS.len()] = [8, 2, 4, 1, 4, 4, 4];
 
 /// The words of the tools.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub(super) struct WordIndex(Vec<ToolWords>);
 
 #[derive(Debug, Default)]
 struct ToolWords {
-    /// In lower case, with the highest weight that each has.
-    weights: HashMap<Box<str>, u8>,
+    /// In lower case, with a bit for each text that has it.
+    places: HashMap<Box<str>, u8>,
     is_late: bool,
 }
 
@@ -35,10 +35,10 @@ impl WordIndex {
     ) -> Result<Vec<(usize, f64)>, Refusal> {
         let words: Vec<String> = words.iter().flat_map(|word| parts(word)).collect();
         let score = |tool: &ToolWords| -> u32 {
-            let weights = words
+            let places = words
                 .iter()
-                .filter_map(|word| tool.weights.get(word.as_str()));
-            weights.map(|weight| u32::from(*weight)).sum()
+                .filter_map(|word| tool.places.get(word.as_str()));
+            places.map(|places| u32::from(weight(*places))).sum()
         };
         let scored = self
             .0
@@ -54,6 +54,30 @@ impl WordIndex {
             .map(|(at, score)| (at, f64::from(score)))
             .collect())
     }
+
+    /// Which texts of the entry `at` have one of `words`.
+    pub(super) fn reasons(
+        &self,
+        words: &[String],
+        at: usize,
+        _: bool,
+    ) -> Result<Vec<&'static str>, Refusal> {
+        let known = |word: String| self.0.get(at)?.places.get(word.as_str()).copied();
+        let found = words.iter().flat_map(|word| parts(word)).filter_map(known);
+        let places = found.fold(0, |all, places| all | places);
+        let texts = TEXTS.into_iter().enumerate();
+        Ok(texts
+            .filter(|(text, _)| places & (1 << text) != 0)
+            .map(|(_, name)| name)
+            .collect())
+    }
+}
+
+/// The highest of a word in the texts `places`.
+fn weight(places: u8) -> u8 {
+    let weights = WEIGHTS.into_iter().enumerate();
+    let weights = weights.filter(|(text, _)| places & (1 << text) != 0);
+    weights.map(|(_, weight)| weight).max().unwrap_or_default()
 }
 
 impl ToolWords {
@@ -62,10 +86,9 @@ impl ToolWords {
             is_late: entry.is_late(),
             ..Self::default()
         };
-        for (text, weight) in entry.texts().iter().flatten().zip(WEIGHTS) {
+        for (at, text) in entry.texts().iter().flatten().enumerate() {
             for word in parts(text) {
-                let known = words.weights.entry(word.into()).or_default();
-                *known = weight.max(*known);
+                *words.places.entry(word.into()).or_default() |= 1 << at;
             }
         }
         words
@@ -116,5 +139,7 @@ mod tests {
         assert_eq!(found("READ a File", 1), [1]);
         assert_eq!(found("numbers.", 5), [3]);
         assert!(found("number", 5).is_empty() && found("", 5).is_empty());
+        let reasons = index.reasons(&words("a read file"), 1, false).unwrap();
+        assert_eq!(reasons, ["name", "description"]);
     }
 }

@@ -240,15 +240,32 @@ fn a_word_is_found_in_every_field() {
     for (name, words) in [
         (
             "alpha.bravo",
-            &["alpha", "bravo", "charlie", "DELTA", "wing", "delta_wings"][..],
+            &[
+                ("alpha", "namespace"),
+                ("bravo", "name"),
+                ("charlie", "title"),
+                ("DELTA", "description"),
+                ("wing", "description"),
+                ("delta_wings", "description"),
+            ][..],
         ),
-        ("other.one", &["echo", "foxtrots"]),
-        ("other.two", &["golf", "web"]),
+        (
+            "other.one",
+            &[("echo", "search_hint"), ("foxtrots", "search_hint")],
+        ),
+        ("other.two", &[("golf", "aliases"), ("web", "tool_kind")]),
     ] {
-        for word in words {
-            assert_eq!(found(&finder, word), [name], "{word}");
+        for (word, reason) in words {
+            let matches = search(&finder, word, RESULTS).matches;
+            assert_eq!(matches.len(), 1, "{word}");
+            assert_eq!(matches[0].name, name, "{word}");
+            assert_eq!(matches[0].match_reasons, [*reason], "{word}");
         }
     }
+    let several = &search(&finder, "golf two", RESULTS).matches[0];
+    assert_eq!(several.match_reasons, ["name", "aliases"]);
+    let named = &search(&finder, "select:other.two", RESULTS).matches[0];
+    assert!(named.match_reasons.is_empty());
     assert_eq!(found(&finder, "other").len(), 2);
 }
 

@@ -1,8 +1,7 @@
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::approval::Session;
 use crate::catalog::Tool;
 use toolcell_executor::{InputCheck, PreflightAccess, WorkspaceRoom};
 use toolcell_journal::{
@@ -33,27 +32,12 @@ use super::{Request, Services, modifiers};
 /// In bytes: writing larger records here would delay other calls. These are in the log once.
 const LARGE_BYTES: usize = 16 << 10;
 
-const SESSION_CHARS_MAX: usize = 128;
-
 /// A named session, such as an MCP client's, or this run of the process. A tool's call has its caller's, whose
 /// approvals are not for it.
 fn session(request: &Request) -> Arc<str> {
-    static RUN: LazyLock<Arc<str>> = LazyLock::new(|| format!("run:{}", EventId::new()).into());
-    if let Some(of_caller) = request
-        .lineage
-        .as_ref()
-        .and_then(|lineage| lineage.session.as_ref())
-    {
-        return Arc::clone(of_caller);
-    }
-    match &request.approval.session {
-        Session::Named(name) => name
-            .chars()
-            .take(SESSION_CHARS_MAX)
-            .collect::<String>()
-            .into(),
-        Session::None | Session::Terminal => Arc::clone(&RUN),
-    }
+    let lineage = request.lineage.as_ref();
+    let of_caller = lineage.and_then(|lineage| lineage.session.clone());
+    of_caller.unwrap_or_else(|| request.approval.session.reference())
 }
 
 /// A stored call that another process began.

@@ -4,6 +4,7 @@
 //! A lower call runs inside the future of the upper one, so it always ends with it.
 
 mod line;
+mod surface;
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -24,7 +25,7 @@ use toolcell_policy::secret::REDACTED;
 use toolcell_policy::{CallCeiling, Limits, Permit, Policy};
 use toolcell_spec::{
     AbortReason, CallRecord, ErrorCode, Input, InvocationId, OutputRetention, Refusal,
-    ResultStatus, Strategy, ToolError, ToolInvocation, Usage, WriteEffect,
+    ResultStatus, Strategy, ToolError, ToolInvocation, ToolSurface, Usage, WriteEffect,
 };
 use toolcell_system::BoxFuture;
 
@@ -37,6 +38,11 @@ use line::{ChildLine, ChildReply, ChildRequest, UnreadUsage};
 pub(super) const PARENT: &str = "parent_invocation_id";
 /// An extension of the specification.
 const CHILDREN: &str = "child_invocation_ids";
+/// An extension of the specification: the surface of the call's own calls.
+const SURFACE: &str = "child_surface";
+
+/// The rule by which no tool calls itself.
+const CYCLES: &str = "tool_calls:cycles";
 
 /// Calls below a client's call, at all depths and including refused ones, because each leaves a record.
 const CALLS_MAX: u32 = 256;
@@ -169,7 +175,7 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
             lineage.ancestors.join(", which calls ")
         );
         let refusal = Refusal::new(ErrorCode::RecursiveToolForbidden, message);
-        return Err(refusal.by_policy("tool_calls:cycles".to_owned()));
+        return Err(refusal.by_policy(CYCLES.to_owned()));
     }
     if lineage.is_too_deep() {
         let message = format!(
@@ -317,6 +323,7 @@ fn started<'a>(
 async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) -> Box<Execution> {
     let services = journey.services;
     let mut family = CallFamily::from_call(journey, permit);
+    let surface = family.surface(journey);
     let cancellation = journey.request.cancellation.clone();
     let (wishes, mut asked) = mpsc::channel(1);
     run.tools = Some(Arc::new(ChildLine(wishes)));
@@ -350,7 +357,7 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
                 ChildRequest::List(reply) => _ = reply.send(family.list(services, &journey.request)),
                 ChildRequest::Call(call, reply) => match family.tree.count() {
                     Ok(()) => {
-                        let begun = family.begin(services, &journey.request, call, reply);
+                        let begun = family.begin(services, &journey.request, call, reply, &surface);
                         ids.push(json!(begun.id));
                         if canceled {
                             begun.cancellation.cancel(cancellation.reason());
@@ -379,6 +386,9 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
         if let (Some(own), Some(below)) = (&journey.artifacts, &used.artifacts) {
             own.charge(below);
         }
+    }
+    if !ids.is_empty() {
+        journey.invocation.note(SURFACE, json!(surface));
     }
     for id in ids {
         journey.invocation.note_item(CHILDREN, id);
@@ -468,7 +478,7 @@ impl CallFamily {
     }
 
     /// Excludes the tools that call it (AT-REASON-05).
-    fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
+    fn callable(&self, services: &Services, request: &Request) -> Vec<Arc<Tool>> {
         if self.is_too_deep() {
             return Vec::new();
         }
@@ -481,7 +491,12 @@ impl CallFamily {
                 && !self.is_recursive(tool)
         };
         let callable = services.catalog.tools().into_iter().filter(is_listed);
-        let listed = callable.take(LISTED_MAX).map(|tool| CallableTool {
+        callable.take(LISTED_MAX).collect()
+    }
+
+    fn list(&self, services: &Services, request: &Request) -> Vec<CallableTool> {
+        let callable = self.callable(services, request).into_iter();
+        let listed = callable.map(|tool| CallableTool {
             name: tool.declaration().qualified_name(),
             description: tool
                 .contract()
@@ -498,6 +513,7 @@ impl CallFamily {
         of_parent: &Request,
         call: ChildCall,
         reply: oneshot::Sender<ChildReply>,
+        surface: &ToolSurface,
     ) -> RunningChild<'s> {
         let ChildCall {
             mut tool,
@@ -519,7 +535,8 @@ impl CallFamily {
         let request = of_parent
             .below(callee, Input::from_text(input), self.parent, lineage)
             .cancellation(cancellation.clone());
-        let journey = CallState::begin(services, request);
+        let mut journey = CallState::begin(services, request);
+        journey.invocation.surface_id = Some(surface.surface_id.as_str().into());
         let id = journey.invocation.invocation_id;
         RunningChild {
             id,

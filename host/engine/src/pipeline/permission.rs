@@ -26,6 +26,9 @@ use super::modifiers;
 use super::pre_hooks::PreHooked;
 use super::{refs, suspend, validate};
 
+/// `source_ref` of the change that makes relative paths absolute.
+const PATHS: &str = "paths";
+
 phase_token! {
     /// A call that may run once, with exactly what its permit carries.
     pub Permitted(CallPermission)
@@ -148,21 +151,32 @@ pub(super) async fn denied(
     refusal
 }
 
-/// Records the permit's input as `call_input`.
+/// Records what the guest gets as `call_input` (AT-INP-04): the input that was decided on, with absolute paths.
 pub(super) async fn admit(
     journey: &mut CallState<'_>,
     tool: Arc<Tool>,
     permit: Box<Permit>,
 ) -> Result<Permitted, Refusal> {
-    journey.invocation.call_input = Some(journey.redaction.recorded(permit.call_input()).await?);
-    journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
-    if journey.redaction.hides_input()
-        && !permit.guest_input().is(permit.call_input())
-        && guard!("absolute_terms")
-    {
-        // The guest can repeat a sensitive path as it gets it: absolute. A short name is not searched for inside of that.
-        journey.redaction.shown(permit.guest_input()).await?;
+    let decided = permit.call_input();
+    let mut recorded = journey.redaction.recorded(decided).await?;
+    let given = permit.guest_input();
+    if !given.is(decided) {
+        if guard!("absolute_terms") {
+            // The guest can repeat a sensitive path as it gets it. A short name is not searched for inside of that.
+            recorded = journey.redaction.recorded(given).await?;
+        }
+        // A call that asked its user something is admitted again.
+        if !journey
+            .mutations
+            .iter()
+            .any(|mutation| mutation.source_ref == PATHS)
+        {
+            let source = (MutationSource::Runtime, PATHS);
+            journey.mutated(source, [decided, given], "paths are absolute for the guest");
+        }
     }
+    journey.invocation.call_input = Some(recorded);
+    journey.invocation.call_input_ref = Some(journey.redaction.reference(given));
     Ok(Permitted(CallPermission { tool, permit }))
 }
 

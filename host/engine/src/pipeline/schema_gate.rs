@@ -14,6 +14,27 @@ phase_token! {
     pub Gated(PreparedCall)
 }
 
+/// What the caller can do to load the tool: each protocol has its own way.
+fn first(journey: &CallState<'_>) -> String {
+    let name = journey.request.tool.name();
+    let protocol = journey.request.mapping.as_ref();
+    match protocol.map(|mapping| mapping.source.as_str()) {
+        Some("mcp") => format!(
+            "call load_tool with the name `{name}`, then call the tool again (search_tools finds it with \
+             `{SELECT}{name}`)"
+        ),
+        Some("http") => format!(
+            "GET /v1/tools/{name} loads it, then call the tool again (GET /v1/search?q={SELECT}{name} finds it)"
+        ),
+        Some(_) => {
+            "it was not in the list that the model was given; call a tool of that list".to_owned()
+        }
+        None => {
+            format!("load it first; on the command line, FILE#{SELECT}{name} does so and calls it")
+        }
+    }
+}
+
 /// An unloaded schema comes before a mismatch (A-01, AT-DEF-17, AT-DEF-19).
 pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
     let (tool, input, checked) = parsed.open();
@@ -23,11 +44,7 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
     let called = &journey.request.tool;
     if !called.is_loaded(&tool) {
         let id = &tool.declaration().tool_id;
-        let name = called.name();
-        let message = format!(
-            "{id} is not loaded yet: call load_tool with the name `{name}`, then call the tool again (search_tools \
-             finds it with `{SELECT}{name}`)"
-        );
+        let message = format!("{id} is not loaded yet: {}", first(journey));
         return Err(Refusal::new(ErrorCode::SchemaNotLoaded, message));
     }
     match checked {

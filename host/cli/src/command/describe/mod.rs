@@ -6,7 +6,7 @@ mod schema;
 
 pub(crate) use schema::properties;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::runtime::Runtime;
@@ -40,14 +40,18 @@ impl Describe {
             let component = target.locate(&home, BuildPermission::No)?;
             let loaded = host.load_file(&component).await?;
             let tools = target.tools(&loaded)?;
-            Ok((loaded, tools))
+            let needed = tools
+                .iter()
+                .flat_map(|tool| tool.permission_profile().credential_refs.clone());
+            let unset = host.unset_secrets(needed.collect()).await;
+            Ok((loaded, tools, unset))
         });
-        let (loaded, tools) = match loaded {
+        let (loaded, tools, unset) = match loaded {
             Ok(loaded) => loaded,
             Err(refusal) => return show::refuse(&refusal, self.json),
         };
         let text = if self.json {
-            show::json_line(&records(&loaded, &tools))
+            show::json_line(&records(&loaded, &tools, &unset))
         } else {
             for_people(&target, &loaded, &tools)
         };
@@ -55,11 +59,11 @@ impl Describe {
     }
 }
 
-fn records(loaded: &ComponentTools, tools: &[Arc<Tool>]) -> Value {
+fn records(loaded: &ComponentTools, tools: &[Arc<Tool>], unset: &BTreeSet<String>) -> Value {
     json!({
         "declarations": tools.iter().map(|tool| tool.declaration()).collect::<Vec<_>>(),
         "namespaces": namespaces(tools),
-        "interfaces": tools.iter().map(|tool| tool.whole_interface()).collect::<Vec<_>>(),
+        "interfaces": tools.iter().map(|tool| tool.whole_interface(unset)).collect::<Vec<_>>(),
         "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
         "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
         "imports": loaded.imports(),

@@ -85,12 +85,12 @@ pub(super) async fn list(
     responses((status = 200, description = "The definition", body = ref("#/components/schemas/otc-definition")), (status = 404, description = "There is no such dialect or tool")),
 )]
 pub(super) async fn show(
-    CallerRequest(_, caller, offering): CallerRequest,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams((dialect, name)): PathParams<(OtcMode, String)>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let (tool, offer) = find(&offering, &name)?;
-    caller.load(&offering, offer, &method).await;
+    caller.load(&shared, &offering, offer, &method).await?;
     Ok(json(StatusCode::OK, &tool.definition(dialect)))
 }
 

@@ -161,7 +161,7 @@ async fn alone(
     if offer.standing.state == LoadingState::Unavailable {
         return Err(unavailable(offer).into());
     }
-    caller.load(offering, offer, method).await;
+    caller.load(shared, offering, offer, method).await?;
     let (offers, mut all) = whole(shared, caller, offering);
     let mut is_meant = offers.iter().map(|other| Arc::ptr_eq(other, offer));
     all.tools.retain(|_| is_meant.next().unwrap_or(false));

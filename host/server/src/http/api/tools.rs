@@ -4,6 +4,7 @@ use axum::body::Body;
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use toolcell_dialect::http::{ToolDocument, ToolList, tool};
+use toolcell_engine::approval::Session;
 use toolcell_engine::find::{RESULTS, RESULTS_MAX, ToolQuery as Words};
 use toolcell_spec::{ErrorCode, ToolSearchResult};
 
@@ -70,12 +71,12 @@ pub(super) async fn list(
     responses((status = 200, description = "The tool", body = ToolDocument), (status = 404, description = "There is no such tool")),
 )]
 pub(super) async fn show(
-    CallerRequest(_, caller, offering): CallerRequest,
+    CallerRequest(shared, caller, offering): CallerRequest,
     PathParams(name): PathParams<String>,
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offer = offering.offers.find(&name)?;
-    caller.load(&offering, offer, &method).await;
+    caller.load(&shared, &offering, offer, &method).await?;
     Ok(json(StatusCode::OK, &offering.describe(offer, tool)))
 }
 
@@ -103,7 +104,9 @@ pub(super) async fn search(
     responses((status = 200, description = "The surface of the caller", body = ref("#/components/schemas/tool-surface"))),
 )]
 pub(super) async fn surface(CallerRequest(shared, caller, _): CallerRequest) -> Response<Body> {
-    let surface = shared.server.surface_of(&caller.identity.loads);
+    let session = shared.server.offering().approvals.session.clone();
+    let session = session.map_or(Session::None, Session::Named);
+    let surface = shared.server.surface_of(&caller.identity.loads, session);
     json(StatusCode::OK, &surface)
 }
 
@@ -130,11 +133,21 @@ async fn search_for(
 
 impl ApiCaller {
     /// The caller gets the tool's definition, and can call it from then on.
-    pub(super) async fn load(&self, offering: &ServerTools, offer: &ExposedTool, method: &Method) {
+    pub(super) async fn load(
+        &self,
+        shared: &ApiState,
+        offering: &ServerTools,
+        offer: &ExposedTool,
+        method: &Method,
+    ) -> Result<(), Problem> {
+        if !self.has_loaded(offer) {
+            shared.server.providers().check(offer)?;
+        }
         // The answer to a HEAD request has no definition.
         if *method == Method::GET {
             let session = offering.approvals.session.clone();
             offering.load(offer, &self.identity.loads, session).await;
         }
+        Ok(())
     }
 }
