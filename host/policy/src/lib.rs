@@ -28,6 +28,7 @@ mod place;
 mod protect;
 mod provenance;
 mod question;
+mod record;
 mod retry;
 mod rule_match;
 mod rules;
