@@ -1,12 +1,12 @@
 //! The 17 acceptance scenarios of Agent Tool 0.2.0 (AT-ACC), one test each, on the built program.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::cli::approvals::{Place, waiting};
-use crate::pipeline::doubles::declaring;
+use crate::pipeline::doubles::{declaring, echoing};
 use crate::support::{
     Client, Home, Toolcell, check_printed, check_record, fixture, records, root, scratch,
     share_compiled,
@@ -705,19 +705,53 @@ fn at_acc_16_the_reason_why_a_tool_was_allowed_denied_deferred_or_waived_is_on_r
         "discover_first"
     );
     never_started(&deferred);
-    let waived = ruled("probe#counter", "allow");
+    let permitted = ruled("probe#counter", "allow");
     assert_eq!(
-        (&waived["behavior"], &waived["reason"]["type"]),
+        (&permitted["behavior"], &permitted["reason"]["type"]),
         (&json!("allow"), &json!("rule")),
+        "{permitted:#}"
+    );
+    assert_eq!(permitted["reason"]["rule_ref"], permitted["rule_refs"][0]);
+    let waived = waived_risk(&folder);
+    assert_eq!(
+        (&waived["behavior"], &waived["reason"]),
+        (
+            &json!("allow"),
+            &json!({
+                "type": "policy",
+                "message": "a rule waives the approval (its risk is high): as tested",
+                "waiver_ref": waived["rule_refs"][0],
+            })
+        ),
         "{waived:#}"
     );
-    assert!(
-        waived["rule_refs"][0]
-            .as_str()
-            .unwrap()
-            .contains("probe.counter"),
-        "{waived:#}"
+}
+
+/// The decision on a tool that needs an approval for its high risk alone, with a rule for its bytes.
+fn waived_risk(folder: &Path) -> Value {
+    let component = echoing("grave", |toolkit| {
+        toolkit["declarations"][0]["permission_profile_ref"] = json!("p");
+        toolkit["permission_profiles"] = json!([{
+            "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "high",
+        }]);
+    });
+    let file = folder.join("grave.wasm");
+    fs::write(&file, &component).unwrap();
+    let rules = folder.join("waiver.toml");
+    let digest = toolcell_spec::digest(&component);
+    let rule = format!(
+        "[[rule]]\nbehavior = \"allow\"\ntool = \"grave.echo\"\ncomponent = {digest:?}\nreason = \"as tested\"\n"
     );
+    fs::write(&rules, rule).unwrap();
+    let config = format!("--config={}", rules.display());
+    let file = file.to_str().unwrap();
+    let decided = |options: &[&str]| {
+        let fixed = ["call", file, "{}", "--print-record"];
+        let ran = Toolcell::new(fixed.iter().chain(options)).run();
+        ran.json()["decisions"][0].clone()
+    };
+    assert_eq!(decided(&["--mode=non_interactive"])["behavior"], "deny");
+    decided(&[&config])
 }
 
 #[test]

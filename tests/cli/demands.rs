@@ -588,6 +588,8 @@ fn the_sandbox_of_an_interface_counts_if_the_permission_profile_names_no_other()
         &[],
     );
     assert_eq!(unknown["error"]["error_code"], "sandbox_profile_unknown");
+    let unknown = interface(&json!({ "sandbox_profile": "a_vm" }));
+    assert_eq!(unknown.get("sandbox_profile"), None, "it is never applied");
     let errors = errors(&changed(|toolkit| {
         set(
             toolkit,

@@ -284,6 +284,11 @@ fn what_an_execution_profile_says_is_what_the_host_saw() {
         ),
         (&json!(true), &json!(true), &json!(true))
     );
+    let later = profile("probe#hold_background");
+    assert_eq!(
+        (&later["requires_background"], &later["supports_background"]),
+        (&yes(), &yes())
+    );
     assert_eq!(
         profile("probe#hold_writing")["supports_retries"],
         json!(false)

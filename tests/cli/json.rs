@@ -183,6 +183,7 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
         json!([
             component,
             concat!("toolcell/", env!("CARGO_PKG_VERSION")),
+            toolcell_sandbox::ENGINE_VERSION.replace(' ', "/"),
             session
         ]),
         "which component it was, and where it ran"

@@ -11,7 +11,7 @@ use toolcell::{Home, Host};
 use toolcell_engine::approval::{Reply, Session};
 use toolcell_executor::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
 use toolcell_policy::{Policy, Provenance, Rule, RuleWords};
-use toolcell_spec::{Behavior, HookEvent, Mode, PermissionResult, digest};
+use toolcell_spec::{Behavior, EventType, HookEvent, Mode, PermissionResult, ToolEvent, digest};
 
 use crate::support::{Canary, Test, fixture, scratch};
 
@@ -439,7 +439,19 @@ async fn what_preflight_could_not_read_it_reads_once_the_call_is_allowed() {
             if is_ready {
                 assert_eq!(called.succeeded()["ran"], "prepared")
             } else {
-                _ = called.failed("setup_required", "not_ready").never_ran()
+                called
+                    .failed("setup_required", "not_ready")
+                    .ended("failed", "failed")
+                    .never_ran();
+                let steps = called.0.invocation.status_transitions().iter();
+                let steps: Vec<&str> = steps.map(|step| step.to.as_str()).collect();
+                assert!(
+                    steps.ends_with(&["approved", "running", "failed"]),
+                    "{steps:?}"
+                );
+                let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
+                let told = called.0.events.iter().find(told).unwrap();
+                assert_eq!(told.data["which"], "io_preflight");
             }
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }

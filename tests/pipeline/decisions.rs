@@ -153,8 +153,10 @@ async fn a_grant_is_the_rule_that_allows_and_the_record_names_it() {
         decision["rule_refs"],
         json!([format!("--allow-read={}", folder.display())])
     );
-    let reason =
-        json!({"type": "rule", "message": "everything that the tool declares was granted"});
+    let reason = json!({
+        "type": "rule", "message": "everything that the tool declares was granted",
+        "rule_ref": decision["rule_refs"][0],
+    });
     assert_eq!(decision["reason"], reason);
     // The same grants have the same name, and others have another.
     let again = Test::new("probe#read")

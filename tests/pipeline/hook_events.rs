@@ -258,9 +258,39 @@ async fn an_opinion_denies_and_asks_but_allows_nothing() {
         decided(Behavior::Allow, "probe#counter", json!({}))
             .await
             .succeeded();
-        decided(Behavior::Passthrough, "probe#counter", json!({}))
+        // Nobody decides, and nobody is asked.
+        let called = decided(Behavior::Passthrough, "probe#counter", json!({})).await;
+        called
+            .failed("permission_denied", "approval_not_possible")
+            .ended("denied", "denied")
+            .never_ran();
+        let decisions = &called.record()["decisions"];
+        assert_eq!(
+            (
+                &decisions[0]["behavior"],
+                &decisions[0]["reason"],
+                &decisions[1]["behavior"]
+            ),
+            (
+                &json!("passthrough"),
+                &json!({ "type": "hook", "message": "because" }),
+                &json!("deny")
+            )
+        );
+        let hook = RecordingHook::new("judge").at(event, [opinion(Behavior::Passthrough)]);
+        let hook = hook.shared();
+        let (_guard, folder) = scratch();
+        std::fs::write(folder.join("x"), "granted").unwrap();
+        let test = Test::new("probe#read").on(&hooked([&hook])).read(&folder);
+        test.policy(|policy| policy.mode = Mode::NonInteractive)
+            .call(json!({"path": folder.join("x")}))
             .await
             .succeeded();
+        let test = Test::new("probe#counter").on(&hooked([&hook]));
+        let called = test.call(json!({})).await;
+        called.succeeded();
+        let behaviors: Vec<_> = called.0.decisions.iter().map(|one| one.behavior).collect();
+        assert_eq!(behaviors, [Behavior::Passthrough, Behavior::Allow]);
     }
 }
 

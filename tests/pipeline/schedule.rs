@@ -336,13 +336,15 @@ async fn waits(first: Value, second: Value) -> bool {
 
 #[tokio::test]
 async fn calls_that_lock_one_resource_take_turns_and_others_do_not() {
-    let lock =
-        |resource, mode| json!({ "resource_locks": [{ "resource": resource, "mode": mode }] });
+    let lock = |resource, mode| json!({ "is_concurrency_safe": true, "resource_locks": [{ "resource": resource, "mode": mode }] });
     assert!(waits(lock("printer", "exclusive"), lock("printer", "exclusive")).await);
     assert!(waits(lock("printer", "shared"), lock("printer", "exclusive")).await);
     assert!(!waits(lock("printer", "shared"), lock("printer", "shared")).await);
     assert!(!waits(lock("printer", "exclusive"), lock("plotter", "exclusive")).await);
-    let context = json!({ "requires_exclusive_context": true });
+    let unstated = json!({ "is_read_only": true });
+    assert!(waits(unstated.clone(), unstated.clone()).await);
+    assert!(!waits(unstated, json!({})).await, "another tool");
+    let context = json!({ "is_concurrency_safe": true, "requires_exclusive_context": true });
     assert!(waits(context.clone(), context.clone()).await);
     assert!(!waits(context, json!({})).await, "another component");
 }

@@ -432,6 +432,7 @@ impl World {
             calls: CallLog::new(state("calls"), state("calls.key"), settings),
             listeners: Arc::default(),
             source: "toolcell/test".into(),
+            engine: "wasmtime/0".into(),
             inline_bytes_max: 1 << 20,
             keeping: OutputRetention::default(),
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell_policy::{Provenance, Rule, RuleWords};
-use toolcell_spec::RuleSource;
+use toolcell_spec::{EventType, RuleSource, ToolEvent};
 
 use super::{snapshot, text};
 use crate::support::{Called, Test, scratch};
@@ -138,12 +138,11 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
         .await;
     missing.failed("setup_required", "not_found").never_ran();
     std::fs::write(&file, "not yet").unwrap();
-    prepared()
-        .write(&dir)
-        .call(input.clone())
-        .await
-        .failed("setup_required", "not_ready")
-        .never_ran();
+    let unready = prepared().write(&dir).call(input.clone()).await;
+    unready.failed("setup_required", "not_ready").never_ran();
+    let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
+    let told = unready.0.events.iter().find(told).unwrap();
+    assert_eq!(told.data["which"], "io_preflight");
     // Nothing is read that is denied, nor for a call that is denied, or that nobody has approved yet.
     prepared()
         .call(input.clone())

@@ -138,7 +138,13 @@ async fn a_liar_that_says_it_only_reads_is_held_to_it_and_the_record_shows_both(
 #[tokio::test]
 async fn a_sandbox_profile_takes_away_and_an_unknown_one_is_refused() {
     let granted = Granted::new();
-    let boxed = granted.touch("probe#touch_boxed").await;
+    let boxed = granted.call("probe#touch_boxed", json!({})).await;
+    let decision = serde_json::to_value(&boxed.0.decisions[0]).unwrap();
+    assert_eq!(
+        decision["sandbox_profile"],
+        json!({ "name": "read_only", "ref": decision["sandbox_ref"] })
+    );
+    let boxed = boxed.succeeded();
     assert!(is_ok(&boxed["read"]) && !is_ok(&boxed["wrote"]), "{boxed}");
     let emptied = granted.touch("probe#touch_emptied").await;
     assert!(
@@ -254,6 +260,15 @@ async fn what_a_component_says_of_one_input_narrows_the_call() {
     assert_eq!(fs::read_to_string(&granted.file).unwrap(), "here");
     let decision = serde_json::to_value(&called.0.decisions[0]).unwrap();
     assert_eq!(decision["classified_facts"]["is_read_only"], true);
+    let check = &decision["pending_classifier_check"];
+    let component = &called.record()["invocation"]["runtime_refs"][0];
+    assert_eq!(
+        check,
+        &json!({
+            "classifier_ref": component, "confidence": null, "classifier_reason": "is_read_only: true",
+            "can": "recommend",
+        })
+    );
     assert_eq!(decision["effective_facts"]["is_read_only"], true);
 
     let called = write(json!({ "read_only": "no", "destructive": "no" })).await;

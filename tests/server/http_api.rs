@@ -509,6 +509,28 @@ fn events_come_while_the_call_runs() {
 }
 
 #[test]
+fn a_call_that_may_not_run_beside_another_one_of_its_tool_is_queued() {
+    let web = Web::of(&["probe#hold_unstated"]);
+    let hold = json!({ "tool": "hold_unstated", "input": { "ms": 1_500 } });
+    let ids = [web.begin_call(&hold), web.begin_call(&hold)];
+    let began = Instant::now();
+    let status = || web.get(&format!("/v1/calls/{}", ids[1])).value()["status"].clone();
+    while status() != "queued" {
+        assert!(began.elapsed() < SOON, "{}", status());
+    }
+    let [first, second] = ids.map(|id| {
+        let output = web.ended(&id)["result"]["structured_content"].clone();
+        assert!(output.is_object(), "{output}");
+        output
+    });
+    let at = |output: &Value, name: &str| output[name].as_f64().unwrap();
+    assert!(
+        at(&first, "left_ns") <= at(&second, "entered_ns"),
+        "{first} {second}"
+    );
+}
+
+#[test]
 fn a_running_call_is_canceled_once() {
     let web = Web::of(&["probe#progress"]);
     // A caller that tries the same call in another way gives this attempt up.

@@ -14,8 +14,8 @@ use toolcell::Listener;
 use toolcell_engine::approval::COLUMNS;
 use toolcell_spec::text::{Whitespace, visible, visible_json};
 use toolcell_spec::{
-    ARTIFACT, CallRecord, Content, ContextModifier, EventType, HookOutcome, PermissionDecision,
-    Refusal, ToolEvent, ToolHook, ToolResult,
+    ARTIFACT, Behavior, CallRecord, Content, ContextModifier, EventType, HookOutcome,
+    PermissionDecision, Refusal, ToolEvent, ToolHook, ToolResult,
 };
 use toolcell_workspace::{ChangeList, FileChange};
 
@@ -287,7 +287,12 @@ pub(crate) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str>
 /// result from being printed.
 fn aside_notes(decisions: &[PermissionDecision]) {
     let mut err = io::stderr().lock();
-    for note in decisions.first().into_iter().flat_map(notes) {
+    for note in decisions
+        .iter()
+        .find(|decision| decision.behavior != Behavior::Passthrough)
+        .into_iter()
+        .flat_map(notes)
+    {
         let _ = writeln!(err, "note: {}", visible(note, Whitespace::WrittenOut));
     }
 }

@@ -70,11 +70,9 @@ pub struct InputCheck<'a> {
 pub enum PreflightAccess<'a> {
     /// In an empty world.
     Offline,
-    /// With what a decision lets it read.
-    Reading(&'a PreflightPermit),
-    /// Nowhere: the call is denied, or must be approved first.
+    /// Later, or never: the values are checked alone.
     Left,
-    /// As `Reading`, without repeating the check of the values.
+    /// With what a decision lets it read. The values are not checked again.
     Alone(&'a PreflightPermit),
 }
 

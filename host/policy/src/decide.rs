@@ -1,20 +1,22 @@
 use std::collections::HashSet;
 
 use toolcell_spec::{
-    AccessKind, Behavior, DecisionId, ErrorCode, Mode, PermissionChannel, PermissionDecision,
-    Reason, ReasonType, Refusal, RiskLevel, RuleSource, SANDBOX_REF, SchemaVersion, Timestamp,
-    WriteEffect,
+    AccessKind, Behavior, ErrorCode, Mode, PermissionChannel, PermissionDecision, ReasonType,
+    Refusal, RiskLevel, RuleSource, WriteEffect,
 };
 
 use super::call_subjects::{CallSubjects, NamedUrl, absolute, named};
 use super::missing::{closed_grant, missing, outside, unreachable};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
+use super::record::record;
 use super::rule_match::{RuleCall, RuleMatch, closed_places, matching};
 use super::{
     ApprovalBrief, ApprovalQuestion, Capability, DecisionCase, Denial, Opinion, Permit,
-    PermitTerms, PreflightPermit, ceiling, facts, suggestion, unused,
+    PermitTerms, PreflightPermit, ceiling, facts, sandbox_profile, suggestion,
 };
+
+const NO_RULE: &str = ", and no rule allows it";
 
 #[derive(Debug)]
 pub struct PolicyVerdict {
@@ -122,10 +124,10 @@ pub fn explain(case: &DecisionCase<'_>) -> Explanation {
     }
 }
 
-struct CallAssessment {
-    ruling: Ruling,
-    world: Capability,
-    risk: RiskLevel,
+pub(super) struct CallAssessment {
+    pub(super) ruling: Ruling,
+    pub(super) world: Capability,
+    pub(super) risk: RiskLevel,
     looks: Vec<RuleMatch>,
 }
 
@@ -136,6 +138,8 @@ pub(super) struct Ruling {
     pub(super) message: String,
     pub(super) rule_refs: Vec<String>,
     pub(super) blocked_path: Option<String>,
+    /// The rule without which an approval was required.
+    pub(super) waiver_ref: Option<String>,
     /// `Some` exactly if the call is denied.
     pub(super) refusal: Option<Refusal>,
 }
@@ -169,6 +173,7 @@ impl Ruling {
             message,
             rule_refs: Vec::new(),
             blocked_path: None,
+            waiver_ref: None,
             refusal: None,
         }
     }
@@ -182,66 +187,6 @@ impl Ruling {
             .map(|path| path.display().to_string());
         self
     }
-}
-
-fn record(case: &DecisionCase<'_>, assessed: &CallAssessment) -> Box<PermissionDecision> {
-    let ruling = &assessed.ruling;
-    let decided_at = Timestamp::now();
-    let mut extra = facts::recorded(case, &assessed.world);
-    if ruling.behavior != Behavior::Deny {
-        extra.insert(SANDBOX_REF.to_owned(), assessed.world.reference().into());
-    }
-    let notes = unused::notes(case, ruling, &assessed.world);
-    if !notes.is_empty() {
-        extra.insert("notes".to_owned(), serde_json::json!(notes));
-    }
-    if ruling.behavior == Behavior::Ask {
-        extra.insert(
-            "effective_risk".to_owned(),
-            serde_json::json!(assessed.risk),
-        );
-    }
-    Box::new(PermissionDecision {
-        schema_version: SchemaVersion::default(),
-        decision_id: DecisionId::at(decided_at),
-        invocation_id: case.subject.invocation_id,
-        behavior: ruling.behavior,
-        mode: case.policy.mode,
-        source: Some(ruling.source.unwrap_or(RuleSource::PolicySettings)),
-        reason: Reason {
-            kind: ruling.kind,
-            message: ruling.message.clone(),
-            extra: Default::default(),
-        },
-        rule_refs: ruling.rule_refs.clone(),
-        policy_refs: policy_refs(case, ruling),
-        updated_input: None,
-        updated_input_ref: None,
-        user_modified: false,
-        suggested_updates: Vec::new(),
-        pending_classifier_check: None,
-        blocked_path: ruling.blocked_path.clone(),
-        content_blocks: Vec::new(),
-        accept_feedback: None,
-        decided_at,
-        expires_at: None,
-        extra,
-    })
-}
-
-/// All that decided, by name (AT-DEC-08).
-fn policy_refs(case: &DecisionCase<'_>, ruling: &Ruling) -> Vec<String> {
-    let mut refs = ruling.rule_refs.clone();
-    match (ruling.kind, case.opinion) {
-        (ReasonType::Mode, _) => refs.push(format!("mode:{}", case.policy.mode.as_str())),
-        (ReasonType::Hook, Some(opinion)) => refs.push(format!("hook:{}", opinion.hook_id)),
-        _ => {}
-    }
-    refs.push(format!(
-        "permission_profile:{}",
-        case.declared.profile.permission_profile_id
-    ));
-    refs
 }
 
 fn assess(case: &DecisionCase<'_>) -> CallAssessment {
@@ -352,7 +297,7 @@ fn world(
     if let Some(ruling) = suggestion::together_refused(lacking) {
         return Err(ruling);
     }
-    super::sandbox_profile::apply(case.declared, &mut wide).map_err(refused_call)?;
+    sandbox_profile::apply(case.declared, &mut wide).map_err(refused_call)?;
     if case.declared.claims_read_only(case.classified) {
         wide.read_only();
     }
@@ -453,7 +398,36 @@ fn rule(call: &RuleCall<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling 
             Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason),
         );
     }
-    allow(case, looks, world)
+    let ruling = waived(call, looks, allow(case, looks, world));
+    match opinion(Behavior::Passthrough) {
+        Some(said) if case.policy.mode == Mode::NonInteractive && ruling.rule_refs.is_empty() => {
+            let message = format!(
+                "the hook {} leaves it to the rules, and no rule allows it",
+                said.hook_id
+            );
+            ask(case, Ruling::new(Behavior::Ask, ReasonType::Hook, message))
+        }
+        _ => ruling,
+    }
+}
+
+/// Names the rule, if the call would need an approval without it.
+fn waived(call: &RuleCall<'_>, looks: &[RuleMatch], mut ruling: Ruling) -> Ruling {
+    let waiver = matching(looks, Behavior::Allow).find(|look| look.names_tool);
+    if let Some(waiver) = waiver
+        && let Some(asked) = asks(call.case, call.risk, false)
+    {
+        let because = waiver
+            .reason
+            .as_deref()
+            .map(|reason| format!(": {reason}"))
+            .unwrap_or_default();
+        let asked = asked.strip_suffix(NO_RULE).unwrap_or(&asked);
+        ruling.kind = ReasonType::Policy;
+        ruling.message = format!("a rule waives the approval ({asked}){because}");
+        ruling.waiver_ref = Some(waiver.rule.clone());
+    }
+    ruling
 }
 
 fn effect(case: &DecisionCase<'_>, world: &Capability) -> Option<&'static str> {
@@ -499,7 +473,7 @@ fn asks(case: &DecisionCase<'_>, risk: RiskLevel, named: bool) -> Option<String>
         return Some(why.to_owned());
     }
     (risk >= RiskLevel::High && !named)
-        .then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
+        .then(|| format!("its risk is {risk:?}{NO_RULE}").to_lowercase())
 }
 
 /// A denial, if mode or profile forbids asking.

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use toolcell_spec::{AccessKind, Effects, Extra, PermissionProfile, SafetyFacts, WriteEffect};
 
@@ -49,6 +49,31 @@ pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capabili
     let mutates =
         profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
     !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
+}
+
+/// What the component says of this input (AT-DEC-13). It is told no confidence, and can only restrict the call.
+pub(super) fn classifier_check(case: &DecisionCase<'_>) -> Option<Value> {
+    let SafetyFacts {
+        is_read_only,
+        is_concurrency_safe,
+        is_destructive,
+        is_open_world,
+    } = case.classified?;
+    let said: Vec<String> = [
+        ("is_read_only", is_read_only),
+        ("is_concurrency_safe", is_concurrency_safe),
+        ("is_destructive", is_destructive),
+        ("is_open_world", is_open_world),
+    ]
+    .into_iter()
+    .filter_map(|(name, said)| Some(format!("{name}: {}", said?)))
+    .collect();
+    Some(json!({
+        "classifier_ref": format!("component:{}", case.subject.component),
+        "confidence": null,
+        "classifier_reason": if said.is_empty() { "it states nothing".to_owned() } else { said.join(", ") },
+        "can": "recommend",
+    }))
 }
 
 /// Empty without a classification or a contradiction: of the effective and the declared `is_read_only`, or of

@@ -29,6 +29,7 @@ mod plain_path;
 mod protect;
 mod provenance;
 mod question;
+mod record;
 mod retry;
 mod rule_match;
 mod rules;

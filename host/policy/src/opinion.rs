@@ -1,7 +1,8 @@
 use toolcell_spec::Behavior;
 
 /// Hooks' opinion, no decision: `deny` and `ask` restrict the call, `allow` counts only where neither a rule nor the
-/// tool's profile says otherwise (AT-HOOK-15).
+/// tool's profile says otherwise (AT-HOOK-15). `passthrough` is none, and so a rule has to allow the call where nobody
+/// is asked (AT-BEH-04).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     pub behavior: Behavior,
@@ -10,10 +11,9 @@ pub struct Opinion {
 }
 
 impl Opinion {
-    /// The stricter one, else the first, whatever the order of hooks. `passthrough` is none.
+    /// The stricter one, else the first, whatever the order of hooks. Any other counts more than `passthrough`.
     pub fn combine(first: Option<Self>, second: Self) -> Option<Self> {
         match (first, second) {
-            (first, second) if second.behavior == Behavior::Passthrough => first,
             (Some(first), second)
                 if guard!("careful_hooks") && care(first.behavior) >= care(second.behavior) =>
             {
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn the_more_careful_opinion_wins_in_any_order() {
         use Behavior::{Allow, Ask, Deny, Passthrough};
-        assert_eq!(combined(&[Passthrough, Passthrough]), None);
+        assert_eq!(combined(&[Passthrough, Passthrough]), Some(Passthrough));
         for [a, b, c] in [[Allow, Ask, Deny], [Deny, Allow, Ask], [Ask, Deny, Allow]] {
             assert_eq!(combined(&[a, b, c, Passthrough]), Some(Deny));
         }

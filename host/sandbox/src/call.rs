@@ -251,28 +251,16 @@ pub(super) async fn validate(
     linked: &LinkedComponent,
     check: InputCheck<'_>,
 ) -> Result<(), Refusal> {
-    let is_offline = matches!(check.preflight, PreflightAccess::Offline);
-    if !matches!(check.preflight, PreflightAccess::Alone(_)) {
-        look(
-            linked,
-            check,
-            (&Capability::default(), check.input),
-            (true, is_offline),
-        )
-        .await?;
-    }
-    match check.preflight {
-        PreflightAccess::Reading(allowed) | PreflightAccess::Alone(allowed) => {
-            look(
-                linked,
-                check,
-                (allowed.capability(), allowed.input().text()),
-                (false, true),
-            )
-            .await
-        }
-        PreflightAccess::Offline | PreflightAccess::Left => Ok(()),
-    }
+    let nothing = Capability::default();
+    let (access, checks) = match check.preflight {
+        PreflightAccess::Offline => ((&nothing, check.input), (true, true)),
+        PreflightAccess::Left => ((&nothing, check.input), (true, false)),
+        PreflightAccess::Alone(allowed) => (
+            (allowed.capability(), allowed.input().text()),
+            (false, true),
+        ),
+    };
+    look(linked, check, access, checks).await
 }
 
 async fn look(

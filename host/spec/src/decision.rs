@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use strum::IntoStaticStr;
 
 use super::invocation::HIDDEN;
@@ -132,8 +132,15 @@ pub struct Reason {
     #[serde(rename = "type")]
     pub kind: ReasonType,
     pub message: String,
+    /// `rule_ref` of the first rule that decided, `waiver_ref` of the rule that waived an approval, `approver`, `channel`.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl Reason {
+    pub fn note(&mut self, name: &str, value: impl Into<Value>) {
+        self.extra.insert(name.to_owned(), value.into());
+    }
 }
 
 /// `tool_permission_decision` (AT-DEC-01..19).
@@ -174,7 +181,7 @@ pub struct PermissionDecision {
     pub user_modified: bool,
     #[serde(default)]
     pub suggested_updates: Vec<Value>,
-    /// Always `None` (AT-DEC-13): classifiers of tools answer before.
+    /// What a component said of the arguments of its tool; `None` if it classifies none (AT-DEC-13).
     pub pending_classifier_check: Option<Value>,
     pub blocked_path: Option<String>,
     /// Shown content (AT-DEC-15).
@@ -191,8 +198,57 @@ pub struct PermissionDecision {
 
 /// An unknown field: the same for the same capability (AT-EXEC-13).
 pub const SANDBOX_REF: &str = "sandbox_ref";
+const SANDBOX_PROFILE: &str = "sandbox_profile";
 
 impl PermissionDecision {
+    /// For the hook `by`, which leaves the decision to others (AT-BEH-04).
+    pub fn passthrough(
+        invocation_id: InvocationId,
+        mode: Mode,
+        by: String,
+        message: String,
+    ) -> Self {
+        Self {
+            schema_version: SchemaVersion::default(),
+            decision_id: DecisionId::new(),
+            invocation_id,
+            behavior: Behavior::Passthrough,
+            mode,
+            source: Some(RuleSource::PolicySettings),
+            reason: Reason {
+                kind: ReasonType::Hook,
+                message,
+                extra: Extra::new(),
+            },
+            rule_refs: Vec::new(),
+            policy_refs: vec![by],
+            updated_input: None,
+            updated_input_ref: None,
+            user_modified: false,
+            suggested_updates: Vec::new(),
+            pending_classifier_check: None,
+            blocked_path: None,
+            content_blocks: Vec::new(),
+            accept_feedback: None,
+            decided_at: Timestamp::now(),
+            expires_at: None,
+            extra: Extra::new(),
+        }
+    }
+
+    /// Names what the call gets by the digest of its grants, and the profile that was applied, or already is named
+    /// (AT-EXEC-13).
+    pub fn name_sandbox(&mut self, profile: Option<&str>, reference: String) {
+        if let Some(name) = profile {
+            let applied = json!({ "name": name });
+            self.extra.insert(SANDBOX_PROFILE.to_owned(), applied);
+        }
+        if let Some(Value::Object(applied)) = self.extra.get_mut(SANDBOX_PROFILE) {
+            applied.insert("ref".to_owned(), reference.as_str().into());
+        }
+        self.extra.insert(SANDBOX_REF.to_owned(), reference.into());
+    }
+
     /// Removes what may repeat the arguments.
     pub fn hide_input(&mut self) {
         (self.updated_input, self.updated_input_ref) = (None, None);

@@ -93,7 +93,7 @@ pub struct ToolInvocation {
     pub actor_ref: Option<String>,
     /// A client's or a named session; else this run of the process. An extension.
     pub session_ref: Option<Arc<str>>,
-    /// `component:sha256:<hex>`, and `toolcell/<version>` with its one engine version (AT-INV-16).
+    /// `component:sha256:<hex>`, `toolcell/<version>`, `wasmtime/<version>`, and the session (AT-INV-16).
     #[serde(default)]
     pub runtime_refs: Vec<String>,
     /// Names from the decisions, each once (AT-INV-17).
@@ -242,6 +242,14 @@ impl ToolInvocation {
             reason,
             abort_reason: None,
         });
+        Ok(())
+    }
+
+    /// As [`advance`](Self::advance) to `running`, for a call whose tool does not start (AT-INV-26).
+    pub fn pass_running(&mut self, reason: &str) -> Result<(), IllegalTransition> {
+        let started_at = self.started_at;
+        self.advance(Status::Running, Some(reason.to_owned()))?;
+        self.started_at = started_at;
         Ok(())
     }
 

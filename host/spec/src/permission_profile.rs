@@ -267,6 +267,15 @@ impl PermissionProfile {
         }
     }
 
+    /// The name of what a call gets; `None` if this host does not have the profile, and so refuses each call.
+    pub fn applied_sandbox(&self) -> Option<&str> {
+        match self.sandbox_profile.as_deref() {
+            None => Some("granted"),
+            known @ Some("default" | "read_only" | "empty") => known,
+            Some(_) => None,
+        }
+    }
+
     /// `true` if arguments and running messages stay out of records.
     pub fn is_sensitive(&self) -> bool {
         let word = self.data_sensitivity.as_deref().unwrap_or("public");

@@ -15,7 +15,9 @@ use toolcell_executor::hook::{HookList, Registration};
 use toolcell_journal::{Keep, Listener, LogSettings};
 use toolcell_policy::Limits;
 use toolcell_policy::secret::SecretStore;
-use toolcell_sandbox::{CompileWatch, CompilerSettings, NetworkSettings, Sandbox, SandboxSettings};
+use toolcell_sandbox::{
+    CompileWatch, CompilerSettings, ENGINE_VERSION, NetworkSettings, Sandbox, SandboxSettings,
+};
 use toolcell_spec::OutputRetention;
 use toolcell_system::machine;
 
@@ -356,6 +358,7 @@ impl HostBuilder {
             calls,
             listeners: self.listeners.into(),
             source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
+            engine: ENGINE_VERSION.replace(' ', "/").into(),
             inline_bytes_max: self.inline_bytes_max,
             keeping: self.keeping,
         };

@@ -5,7 +5,8 @@
 
 use serde_json::json;
 
-use super::{Place, ended, error, kill, passed};
+use super::{Place, ended, error, kill, passed, waiting};
+use crate::cli::guest;
 use crate::cli::interrupts::wait_until;
 use crate::pipeline::doubles::echoing;
 use crate::support::{check_record, scratch};
@@ -34,6 +35,9 @@ fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
         );
     }
     assert_eq!(calls(&["--status=succeeded"]), json!([]));
+    let waits = place.run(&["show", &id, "--json"]).exits(0).json();
+    assert_eq!(waits["invocation"]["status"], "awaiting_approval");
+    place.run(&["show", &id]).exits(0);
     let said = place
         .run(&["approvals", "approve", &id, "--feedback", "this once"])
         .exits(0);
@@ -74,6 +78,38 @@ fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
         "the stored result is the one that was given"
     );
     assert_eq!(shown["events"], record["events"]);
+}
+
+#[test]
+fn a_call_that_its_tool_refuses_after_the_approval_has_failed() {
+    let place = Place::of(&guest("validated#prepared"));
+    std::fs::write(place.folder.join("lines"), "not yet").unwrap();
+    let rules = place.folder.join("rules.toml");
+    std::fs::write(
+        &rules,
+        "[[rule]]\nbehavior = \"ask\"\ntool = \"validated.prepared\"\n",
+    )
+    .unwrap();
+    let config = format!("--config={}", rules.display());
+    let input = json!({ "path": place.folder.join("lines") }).to_string();
+    let grant = format!("--allow-write={}", place.folder.display());
+    let call = [
+        "call",
+        &place.tool,
+        &input,
+        &grant,
+        &config,
+        "--print-record",
+    ];
+    let (child, id) = waiting(place.toolcell(&call));
+    let said = place.run(&["approvals", "approve", &id]).exits(3);
+    assert_eq!(
+        said.stderr,
+        format!("{id} ended before it was run: it is failed\n")
+    );
+    let record = ended(child).exits(2).json();
+    assert_eq!(error(&record), ("setup_required", "not_ready"));
+    assert!(passed(&record).ends_with(&["approved", "running", "failed"]));
 }
 
 #[test]

@@ -163,12 +163,16 @@ fn row(call: &CallSummary) -> String {
 
 impl Show {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let log = log(&Home::find()?)?;
+        let home = Home::find()?;
+        let log = log(&home)?;
         let id = match self.id {
             Some(id) => id,
             None => latest(&log)?,
         };
-        let record = log.record(&id)?;
+        let record = match log.record(&id)? {
+            None => waiting::record(&home, &id)?,
+            found => found,
+        };
         let unknown = || {
             BadRequest(format!(
                 "no call has the id {id}, or one that ends so: `toolcell calls` lists them"

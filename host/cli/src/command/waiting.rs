@@ -1,5 +1,6 @@
 //! Calls that wait for an approval: they have not started, so the log has nothing of them yet.
 
+use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_journal::{CallQuery, CallSummary, Journal, StoreError, Summary};
 use toolcell_spec::{ApprovalState, Status, Timestamp};
@@ -23,10 +24,9 @@ pub(super) fn add(
     }
     let now = Timestamp::now();
     let waits = |call: &Summary| {
-        let is_open = call.state == ApprovalState::Pending && call.expires_at > now;
         let is_since = query.since.is_none_or(|since| call.asked_at >= since);
         let is_callers = query.caller.is_none() || query.caller == call.actor_ref;
-        is_open
+        is_open(call, now)
             && is_since
             && is_callers
             && query
@@ -58,4 +58,33 @@ pub(super) fn add(
     calls.sort_by(|one, other| other.invocation_id.cmp(&one.invocation_id));
     calls.truncate(usize::try_from(query.limit).unwrap_or(usize::MAX));
     Ok(())
+}
+
+fn is_open(call: &Summary, now: Timestamp) -> bool {
+    call.state == ApprovalState::Pending && call.expires_at > now
+}
+
+/// What is known of the one call whose id is, or ends in, `id`.
+pub(super) fn record(home: &Home, id: &str) -> Result<Option<Value>, StoreError> {
+    let journal = Journal::new(home.journal(), home.journal_key());
+    if !journal.exists() {
+        return Ok(None);
+    }
+    let now = Timestamp::now();
+    let kept = journal.with(|store| {
+        let mut found = store.list(false)?;
+        found.retain(|call| is_open(call, now) && call.invocation_id.to_string().ends_with(id));
+        match found.as_slice() {
+            [call] => store.kept(call.invocation_id),
+            _ => Ok(None),
+        }
+    })?;
+    Ok(kept.map(|kept| {
+        json!({
+            "invocation": kept.invocation,
+            "decisions": kept.history.decisions,
+            "hooks": kept.history.hook_runs,
+            "events": kept.history.events,
+        })
+    }))
 }

@@ -32,7 +32,7 @@ pub struct CallDocument {
     pub invocation_id: InvocationId,
     /// The tool, once its name is resolved.
     pub tool_id: Option<String>,
-    /// `running`, `awaiting_approval`, or the status with which the call ended.
+    /// `running`, `queued`, `awaiting_approval`, `needs_input`, or the status with which the call ended.
     pub status: String,
     /// The result, once the call has ended.
     #[schema(value_type = Object)]

@@ -87,6 +87,9 @@ impl Tool {
             return Value::Null;
         };
         fields.extend(self.decided(unset_secrets));
+        if self.execution_profile().sandbox_profile.is_none() {
+            fields.remove("sandbox_profile");
+        }
         tell_rendering(&mut fields);
         for (name, value) in self.known() {
             if !value.is_null() {

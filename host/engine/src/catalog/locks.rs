@@ -8,6 +8,8 @@ pub(crate) struct DeclaredLocks {
     /// `true` for exclusive use.
     named: Vec<(Arc<str>, bool)>,
     needs_context: bool,
+    /// The tool itself.
+    own: Arc<str>,
 }
 
 impl DeclaredLocks {
@@ -15,7 +17,7 @@ impl DeclaredLocks {
     pub(super) fn from_interface(
         interface: Option<&ToolInterface>,
         component: &str,
-        has_context: bool,
+        (name, has_context): (&str, bool),
     ) -> Self {
         let needs_context =
             interface.is_some_and(|interface| interface.requires_exclusive_context == Some(true));
@@ -35,6 +37,7 @@ impl DeclaredLocks {
         Self {
             named,
             needs_context,
+            own: format!("tool {component} {name}").into(),
         }
     }
 
@@ -43,10 +46,11 @@ impl DeclaredLocks {
         self.needs_context
     }
 
-    /// `true` for exclusive use.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
-        self.named
-            .iter()
+    /// `true` for exclusive use: of the tool itself, unless two of its calls may run beside each other (AT-N-03).
+    pub(crate) fn of_call(&self, is_safe: bool) -> impl Iterator<Item = (&Arc<str>, bool)> {
+        let named = self.named.iter();
+        named
             .map(|(name, is_exclusive)| (name, *is_exclusive))
+            .chain((!is_safe).then_some((&self.own, true)))
     }
 }

@@ -188,7 +188,11 @@ impl Tool {
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
             operation_ids: operation_ids(mappings()),
-            locks: DeclaredLocks::from_interface(declared, &facts.component, records.has_context),
+            locks: DeclaredLocks::from_interface(
+                declared,
+                &facts.component,
+                (&declaration.name, records.has_context),
+            ),
             gaps: records.gaps.clone(),
             validates: facts.validates,
             classifies: facts.classifies,
@@ -644,17 +648,13 @@ fn seen(
         supports_cancel: Some(true),
         supports_resume: Some(imports("toolcell:tool/interaction")),
         supports_retries: Some(!changes),
-        supports_background: Some(false),
+        // A server runs any tool without its request.
+        supports_background: Some(true),
         supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),
         supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
         // What a call gets is what was declared and granted; a name narrows that further.
-        sandbox_profile: Some(
-            permission
-                .sandbox_profile
-                .clone()
-                .unwrap_or_else(|| "granted".to_owned()),
-        ),
+        sandbox_profile: permission.applied_sandbox().map(str::to_owned),
         ..asked
     };
     for (name, value) in [

@@ -10,7 +10,7 @@ use toolcell_journal::{
 };
 use toolcell_policy::{Limits, Opinion};
 use toolcell_spec::{
-    Approval, EventId, EventType, Input, InputMutation, InputResponses, MutationSource,
+    Approval, Behavior, EventId, EventType, Input, InputMutation, InputResponses, MutationSource,
     OutputRetention, PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings,
     ResultPersistence, Status, Strategy, Suspension, ToolEvent, ToolHook, ToolInvocation,
     TraceContext, TypedFields, Usage,
@@ -27,7 +27,7 @@ use super::redaction::{Redaction, records};
 use super::running::RunningCall;
 use super::suspend::SuspensionStage;
 use super::workspace::WorkspaceNote;
-use super::{Request, Services, modifiers};
+use super::{Request, Services, modifiers, refs};
 
 /// In bytes: writing larger records here would delay other calls. These are in the log once.
 const LARGE_BYTES: usize = 16 << 10;
@@ -456,12 +456,50 @@ impl<'a> CallState<'a> {
     /// The strictest opinion counts.
     pub(super) fn hear(&mut self, hook_id: &str, result: PermissionResult) {
         let PermissionResult { behavior, reason } = result;
+        if behavior == Behavior::Passthrough {
+            self.passed_through(hook_id, &reason);
+        }
         let opinion = Opinion {
             behavior,
             hook_id: hook_id.to_owned(),
             reason,
         };
         self.opinion = Opinion::combine(self.opinion.take(), opinion);
+    }
+
+    /// Records once that a hook leaves the decision to others (AT-BEH-04).
+    fn passed_through(&mut self, hook_id: &str, reason: &str) {
+        let by = format!("hook:{hook_id}");
+        let is_known = |decision: &PermissionDecision| {
+            decision.behavior == Behavior::Passthrough && decision.policy_refs.contains(&by)
+        };
+        if !self.decisions.iter().any(is_known) {
+            let id = self.invocation.invocation_id;
+            let decision = PermissionDecision::passthrough(
+                id,
+                self.request.policy.mode,
+                by,
+                reason.to_owned(),
+            );
+            self.record_decision(Box::new(decision));
+        }
+    }
+
+    pub(super) fn record_decision(&mut self, decision: Box<PermissionDecision>) {
+        let decision = self.redaction.shown_decision(decision);
+        let summary = json!({
+            "decision_id": decision.decision_id,
+            "behavior": decision.behavior,
+            "source": decision.source,
+            "rule_refs": decision.rule_refs,
+        });
+        self.trail.emit(EventType::PermissionDecided, summary);
+        modifiers::decided(self, &decision);
+        self.invocation
+            .permission_decision_refs
+            .push(decision.decision_id);
+        self.decisions.push(*decision);
+        refs::of_policies(self);
     }
 
     pub(super) fn mutated(

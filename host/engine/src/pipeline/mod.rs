@@ -89,6 +89,8 @@ pub struct Services {
     pub listeners: Arc<[Arc<dyn Listener>]>,
     /// `source` of every event: `toolcell/<version>`.
     pub source: Arc<str>,
+    /// Of records: `<name>/<version>` of what executes components.
+    pub engine: Arc<str>,
     /// Maximum bytes of output inside a result.
     pub inline_bytes_max: u64,
     /// The operator's limits; a tool can only narrow them.

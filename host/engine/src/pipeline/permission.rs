@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::catalog::Tool;
 use toolcell_executor::hook::HookOutput;
@@ -13,8 +13,8 @@ use toolcell_policy::{
     PreflightPermit, ToolClaims,
 };
 use toolcell_spec::{
-    ErrorClass, ErrorCode, EventType, HookEvent, Input, InputMutation, MutationSource,
-    PermissionDecision, PermissionProfile, Refusal, SafetyFacts, Status, pointer_steps,
+    ErrorClass, ErrorCode, HookEvent, Input, InputMutation, MutationSource, PermissionDecision,
+    PermissionProfile, Refusal, SafetyFacts, Status, pointer_steps,
 };
 
 use super::approval;
@@ -22,9 +22,8 @@ use super::aside::{self, InputSchema};
 use super::call_state::{CallState, PreparedCall, StoredCallRef, phase_token};
 use super::explain::{CallExplanation, Unheard};
 use super::hooks;
-use super::modifiers;
 use super::pre_hooks::PreHooked;
-use super::{refs, suspend, validate};
+use super::{suspend, validate};
 
 /// `source_ref` of the change that makes relative paths absolute.
 const PATHS: &str = "paths";
@@ -122,21 +121,7 @@ pub(super) async fn announce(
     input: &Input,
     decision: Box<PermissionDecision>,
 ) -> Result<(), Refusal> {
-    let decision = journey.redaction.shown_decision(decision);
-    let summary = json!({
-        "decision_id": decision.decision_id,
-        "behavior": decision.behavior,
-        "source": decision.source,
-        "rule_refs": decision.rule_refs,
-    });
-    journey.trail.emit(EventType::PermissionDecided, summary);
-    modifiers::decided(journey, &decision);
-    journey
-        .invocation
-        .permission_decision_refs
-        .push(decision.decision_id);
-    journey.decisions.push(*decision);
-    refs::of_policies(journey);
+    journey.record_decision(decision);
     decision_hooks(journey, tool, input).await
 }
 

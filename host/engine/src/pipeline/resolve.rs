@@ -27,6 +27,8 @@ pub(super) async fn resolve(journey: &mut CallState<'_>) -> Result<Resolved, Ref
         .invocation
         .runtime_refs
         .push(journey.services.source.to_string());
+    let engine = journey.services.engine.to_string();
+    journey.invocation.runtime_refs.push(engine);
     let session = journey.invocation.session_runtime();
     journey.invocation.runtime_refs.extend(session);
     journey.trail.resolved(&declaration.tool_id);

@@ -96,9 +96,9 @@ fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place
         .is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
 
-/// Claims what others can notice: exactly what the sandbox will apply. A tool's concurrency claim counts only in a
-/// batch: otherwise a tool without one would stop all other calls of a server. Its own calls reach no more, but may
-/// change what it only reads.
+/// Claims what others can notice: exactly what the sandbox will apply. A tool without a concurrency claim is alone in a
+/// batch, but otherwise beside calls of other tools (AT-N-03): it would stop all of a server. A tool's own calls reach no
+/// more than it, but may change what it only reads.
 fn claim(
     journey: &CallState<'_>,
     CallPermission { tool, permit }: &CallPermission,
@@ -130,13 +130,13 @@ fn claim(
         mounts.map(|mount| mount.host.as_path())
     };
     let claim = ResourceClaim::new(folders(false), folders(true), network);
-    // A call that another call makes takes no turn of its own: it runs in its caller's turn.
+    // A call that another call makes takes no turn of its own: it runs in its caller's turn. That claims no tool which it
+    // may call, because one that may call all would stop all of a server.
+    let own = tool.locks().of_call(permit.is_concurrency_safe());
     let called = children::callable(journey, permit);
-    called
-        .iter()
-        .fold(claim.with_named(tool.locks().iter()), |claim, called| {
-            claim.with_named(called.locks().iter())
-        })
+    called.iter().fold(claim.with_named(own), |claim, called| {
+        claim.with_named(called.locks().of_call(true))
+    })
 }
 
 /// Gives up the turn while waiting for the user, and keeps the claim for [`step_back`]. A batch call keeps its turn,

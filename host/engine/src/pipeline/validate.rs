@@ -12,6 +12,10 @@ use super::call_state::{CallState, PreparedCall, phase_token};
 use super::schema_gate::Gated;
 use super::{observe, permission};
 
+pub(super) const VALUE: &str = "value";
+const IO_PREFLIGHT: &str = "io_preflight";
+const REFUSED: &str = "the tool refused the values";
+
 phase_token! {
     pub(super) Valid(PreparedCall)
 }
@@ -23,25 +27,34 @@ pub(super) async fn validate(journey: &mut CallState<'_>, gated: Gated) -> Resul
     }
     let limits = journey.request.limits.for_checks();
     let with_files = reads_files(&prepared.tool);
-    let look = if with_files {
-        look(journey, &prepared).await?
+    let preflight = if with_files {
+        PreflightAccess::Left
     } else {
-        None
+        PreflightAccess::Offline
     };
-    let preflight = match (&look, with_files) {
-        (Some(look), _) => PreflightAccess::Reading(look),
-        (None, true) => PreflightAccess::Left,
-        (None, false) => PreflightAccess::Offline,
-    };
-    journey.preflight_left = matches!(preflight, PreflightAccess::Left);
     let check = InputCheck {
         preflight,
         ..journey.check(&prepared.tool, &prepared.input, &limits)
     };
-    match journey.services.executor.validate(check).await {
-        Ok(()) => Ok(Valid(prepared)),
-        Err(refusal) => Err(refused(journey, refusal)),
+    if let Err(refusal) = journey.services.executor.validate(check).await {
+        return Err(refused(journey, refusal, VALUE));
     }
+    if !with_files {
+        return Ok(Valid(prepared));
+    }
+    match look(journey, &prepared).await? {
+        Some(look) => {
+            let check = InputCheck {
+                preflight: PreflightAccess::Alone(&look),
+                ..journey.check(&prepared.tool, &prepared.input, &limits)
+            };
+            if let Err(refusal) = journey.services.executor.validate(check).await {
+                return Err(refused(journey, refusal, IO_PREFLIGHT));
+            }
+        }
+        None => journey.preflight_left = true,
+    }
+    Ok(Valid(prepared))
 }
 
 /// Runs a delayed preflight with `permit`, before the tool: without hooks' and approvers' answers it could have read
@@ -61,22 +74,37 @@ pub(super) async fn preflight(
         ..journey.check(tool, permit.guest_input(), &limits)
     };
     let checked = journey.services.executor.validate(check).await;
-    checked.map_err(|refusal| refused(journey, refusal))
+    checked.map_err(|refusal| refused_late(journey, refusal, IO_PREFLIGHT))
 }
 
-fn refused(journey: &mut CallState<'_>, refusal: Refusal) -> Refusal {
+fn refused(journey: &mut CallState<'_>, refusal: Refusal, which: &str) -> Refusal {
     // A canceled check says nothing about the values, and neither does a world that is not there.
     if journey.request.cancellation.requested().is_none()
         && refusal.code != ErrorCode::WorldNotAvailable
     {
-        journey.pass_through(Status::ValidationFailed, "the tool refused the values");
-        // A tool names no part of its arguments.
-        let failed = json!({
-            "which": "value", "error_class": refusal.class, "message": refusal.message, "pointers": [""],
-        });
-        journey.trail.emit(EventType::ValidationFailed, failed);
+        journey.pass_through(Status::ValidationFailed, REFUSED);
+        tell(journey, &refusal, which);
     }
     refusal
+}
+
+/// The tool refuses what is permitted already: the call fails, and nobody denied it.
+pub(super) fn refused_late(journey: &mut CallState<'_>, refusal: Refusal, which: &str) -> Refusal {
+    if journey.request.cancellation.requested().is_none() {
+        journey.pass_through(Status::Approved, "permitted");
+        // Only from there does the call reach `failed`. The tool has not started.
+        let _ = journey.invocation.pass_running(REFUSED);
+        tell(journey, &refusal, which);
+    }
+    refusal
+}
+
+fn tell(journey: &CallState<'_>, refusal: &Refusal, which: &str) {
+    // A tool names no part of its arguments.
+    let data = json!({
+        "which": which, "error_class": refusal.class, "message": refusal.message, "pointers": [""],
+    });
+    journey.trail.emit(EventType::ValidationFailed, data);
 }
 
 /// Returns whether the tool declares files, which preflight may then access.

@@ -7,7 +7,9 @@ use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use toolcell::{Cancellation, Listener};
 use toolcell_engine::pipeline::Background;
-use toolcell_spec::{AbortReason, EventType, InvocationId, Timestamp, ToolEvent, json_bytes};
+use toolcell_spec::{
+    AbortReason, EventType, InvocationId, Status, Timestamp, ToolEvent, json_bytes,
+};
 
 use crate::asking::{CallQuestion, wire};
 
@@ -30,7 +32,8 @@ pub(crate) struct CallEntry {
 
 struct EntryState {
     events: Vec<Arc<ToolEvent>>,
-    asks: bool,
+    /// Running, or what it waits for.
+    status: Status,
     questions: Option<mpsc::Receiver<CallQuestion>>,
     open: Option<QuestionRound>,
     /// `Some` if the call runs without a request of the HTTP API.
@@ -109,7 +112,7 @@ impl CallEntry {
             is_left: AtomicBool::new(false),
             state: Mutex::new(EntryState {
                 events: Vec::new(),
-                asks: false,
+                status: Status::Running,
                 questions: None,
                 open: None,
                 room: None,
@@ -207,7 +210,7 @@ impl CallEntry {
     }
 
     pub(crate) fn asks(&self) {
-        self.change(|state| state.asks = true);
+        self.change(|state| state.status = Status::AwaitingApproval);
     }
 
     pub(super) fn end(&self, mut ended: CallEnd) {
@@ -252,11 +255,11 @@ impl CallEntry {
         }
     }
 
-    /// `true` if the call waits for an approver; the error is how it ended.
-    pub(crate) fn look(&self) -> Result<bool, EntryEnd> {
+    /// The error is how the call ended.
+    pub(crate) fn look(&self) -> Result<Status, EntryEnd> {
         let mut state = self.state.lock();
         state.is_read = state.end.is_some();
-        state.end.clone().map_or(Ok(state.asks), Err)
+        state.end.clone().map_or(Ok(state.status), Err)
     }
 
     pub(crate) fn tool_id(&self) -> Option<String> {
@@ -287,7 +290,9 @@ impl CallEntry {
     pub(crate) async fn step(&self, leaves: bool) -> CallChange {
         self.until(|state| match &state.end {
             Some(end) => Some(CallChange::Ended(end.clone())),
-            None => (state.asks && leaves).then_some(CallChange::Asks),
+            None => {
+                (leaves && state.status == Status::AwaitingApproval).then_some(CallChange::Asks)
+            }
         })
         .await
     }
@@ -305,9 +310,12 @@ impl CallEntry {
 
     fn hear(&self, event: &ToolEvent) {
         self.change(|state| {
-            if matches!(event.event_type, EventType::Queued | EventType::Started) {
-                state.asks = false;
-            }
+            state.status = match event.event_type {
+                EventType::Queued => Status::Queued,
+                EventType::NeedsInput => Status::NeedsInput,
+                EventType::Started | EventType::Resumed => Status::Running,
+                _ => state.status,
+            };
             state.events.push(Arc::new(event.clone()));
         });
     }

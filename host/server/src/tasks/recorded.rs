@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_journal::StoredApproval;
 use toolcell_journal::{AnswerOutcome, CallLog, CallQuery, LogError, Summary};
-use toolcell_spec::{Answer, ErrorCode, InvocationId, Refusal};
+use toolcell_spec::{Answer, ErrorCode, InvocationId, Refusal, Status};
 use toolcell_system::pool::{STORE, UnfinishedJob};
 
 use crate::Server;
@@ -21,7 +21,7 @@ const RECENT_MAX: u32 = 100;
 pub(crate) enum RecordedCall {
     Runs {
         tool_id: Option<String>,
-        waits: bool,
+        status: Status,
     },
     /// The events are in causal order.
     Ended(Arc<CallEnd>, Vec<Value>),
@@ -102,13 +102,13 @@ impl Server {
             match self.settle(tasks, None, AskChannel::Wait, stored).await {
                 StoredState::Waits(_) => Some(RecordedCall::Runs {
                     tool_id,
-                    waits: true,
+                    status: Status::AwaitingApproval,
                 }),
                 StoredState::Ended(found) => Some(alone(&found, tool_id)),
                 StoredState::Lost => None,
                 _ => Some(RecordedCall::Runs {
                     tool_id,
-                    waits: false,
+                    status: Status::Running,
                 }),
             },
         )

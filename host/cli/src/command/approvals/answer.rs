@@ -137,6 +137,10 @@ impl ApprovalCommands {
                     std::thread::sleep(LOOK_EVERY);
                 }
                 (state, _) => {
+                    let state = match &kept.result {
+                        Some(_) => kept.invocation.status().as_str(),
+                        None => state.as_str(),
+                    };
                     return refused(&format!("{id} ended before it was run: it is {state}"));
                 }
             }

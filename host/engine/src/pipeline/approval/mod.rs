@@ -278,6 +278,7 @@ async fn remembered(
         "approved for this session before ({})",
         decision.reason.message
     );
+    decision.reason.note("rule_ref", rule.as_str());
     decision.rule_refs.push(rule);
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     let permit = question.approved();

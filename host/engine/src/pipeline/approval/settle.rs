@@ -9,8 +9,8 @@ use toolcell_journal::{Allowance, Claim, StoredApproval};
 use toolcell_policy::Permit;
 use toolcell_spec::{
     Answer, ApprovalState, Behavior, DecisionId, ErrorCode, Extra, Input, MutationSource,
-    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF, SchemaVersion,
-    SessionRule, Status, Timestamp,
+    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SchemaVersion, SessionRule,
+    Status, Timestamp,
 };
 
 use super::super::aside::{self, InputSchema};
@@ -66,11 +66,10 @@ pub(super) async fn settle(
         Some(input) => edit(journey, &tool, permit, input, &answer).await?,
         None => permit,
     };
-    if let Some(approved) = journey.decisions.last_mut() {
-        approved.extra.insert(
-            SANDBOX_REF.to_owned(),
-            journey.redaction.sandbox(&permit).into(),
-        );
+    let mut decisions = journey.decisions.iter_mut().rev();
+    if let Some(approved) = decisions.find(|decision| decision.behavior == Behavior::Allow) {
+        let applied = tool.permission_profile().applied_sandbox();
+        approved.name_sandbox(applied, journey.redaction.sandbox(&permit));
     }
     // Before the approval is used up. Nobody had approved what it reads before.
     validate::preflight(journey, &tool, &permit).await?;
@@ -127,14 +126,17 @@ async fn edit(
     } else {
         values.preflight
     };
-    journey
+    let checked = journey
         .services
         .executor
         .validate(InputCheck {
             preflight,
             ..values
         })
-        .await?;
+        .await;
+    if let Err(refusal) = checked {
+        return Err(validate::refused_late(journey, refusal, validate::VALUE));
+    }
     let input = observe::fill(journey, tool, input);
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     check(journey, tool, &input).await?;
@@ -220,7 +222,8 @@ async fn decided(
         Some(input) => Some(journey.redaction.shown(input).await?),
         None => None,
     };
-    let asked = journey.decisions.last();
+    let mut asked = journey.decisions.iter().rev();
+    let asked = asked.find(|decision| decision.behavior == Behavior::Ask);
     Ok(Box::new(PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::new(),

@@ -405,8 +405,8 @@ impl Redaction {
             records::decision(redactor, &mut decision);
         }
         // It depends on what the arguments name.
-        if let Some(Value::String(sandbox)) = decision.extra.get_mut(SANDBOX_REF) {
-            *sandbox = self.concealed(sandbox);
+        if let Some(Value::String(sandbox)) = decision.extra.get(SANDBOX_REF) {
+            decision.name_sandbox(None, self.concealed(sandbox));
         }
         decision
     }

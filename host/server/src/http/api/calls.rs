@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use toolcell::{CallSpec, CancelOutcome};
 use toolcell_dialect::http::{CallDocument, CallRequest};
-use toolcell_spec::{AbortReason, ErrorCode, Input, InvocationId};
+use toolcell_spec::{AbortReason, ErrorCode, Input, InvocationId, Status};
 
 use crate::call::name_too_long;
 use crate::calls::{CallChange, CallEntry, EntryEnd};
@@ -69,7 +69,7 @@ impl Drop for CancelOnDrop<'_> {
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
     responses(
-        (status = 202, description = "The call runs, or waits for an approval; Location says where its state is", body = CallDocument),
+        (status = 202, description = "The call runs, or waits; Location says where its state is", body = CallDocument),
         (status = 410, description = "The key is that of a call whose result is not kept"),
     ),
 )]
@@ -194,7 +194,7 @@ async fn accepted(call: &CallEntry, preferred: bool) -> Result<Response<Body>, P
     let document = CallDocument {
         invocation_id,
         tool_id: call.tool_id(),
-        status: status(call.look().unwrap_or(false)).to_owned(),
+        status: call.look().unwrap_or(Status::Running).as_str().to_owned(),
         result: None,
     };
     let mut headers = located(invocation_id);
@@ -231,7 +231,7 @@ impl ApiState {
     ) -> Result<RecordedCall, Problem> {
         let live = self.server.calls.find_of(id, caller.name());
         match live.map(|call| (call.look(), call.tool_id())) {
-            Some((Ok(waits), tool_id)) => Ok(RecordedCall::Runs { tool_id, waits }),
+            Some((Ok(status), tool_id)) => Ok(RecordedCall::Runs { tool_id, status }),
             Some((Err(EntryEnd::Ended(end)), _)) => Ok(RecordedCall::Ended(end, Vec::new())),
             _ => {
                 let recorded = self.recorded(caller, id).await?;
@@ -266,7 +266,7 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, Problem> {
     let id = call_id(&id)?;
     let (tool_id, status, result) = match shared.state(&caller, id).await? {
-        RecordedCall::Runs { tool_id, waits } => (tool_id, status(waits).to_owned(), None),
+        RecordedCall::Runs { tool_id, status } => (tool_id, status.as_str().to_owned(), None),
         RecordedCall::Ended(end, _) => {
             let result = shown(&offering, &end.result);
             (end.tool_id.clone(), end.status.clone(), Some(result))
@@ -280,14 +280,6 @@ pub(super) async fn show(
         result,
     };
     Ok(json(StatusCode::OK, &document))
-}
-
-fn status(waits: bool) -> &'static str {
-    if waits {
-        "awaiting_approval"
-    } else {
-        "running"
-    }
 }
 
 #[derive(Deserialize)]

@@ -228,7 +228,7 @@ mod tests {
 
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
-    use toolcell_spec::ErrorCode;
+    use toolcell_spec::{ErrorCode, Status};
 
     use super::{EventsParams, FAILURES_MAX, LAST_EVENT_ID, begin, frame, outcome, told};
     use crate::http::problem::Problem;
@@ -271,7 +271,7 @@ mod tests {
         let runs = || {
             Ok(Some(RecordedCall::Runs {
                 tool_id: None,
-                waits: false,
+                status: Status::Running,
             }))
         };
         let mut failures = 0;
