@@ -191,7 +191,7 @@ impl Tool {
     fn redaction(&self) -> &'static str {
         let contract = self.contract();
         let profile = self.permission_profile();
-        if contract.redacts_everything() || !self.keeping().output {
+        if contract.redacts_everything().is_some() || !self.keeping().output {
             return "full";
         }
         let is_partial = contract.redacts_output()

@@ -10,7 +10,7 @@ use toolcell_journal::{
 };
 use toolcell_policy::{Limits, Opinion};
 use toolcell_spec::{
-    Approval, Behavior, EventId, EventType, Input, InputMutation, InputResponses, MutationSource,
+    Approval, Behavior, EventType, Input, InputMutation, InputResponses, MutationSource,
     OutputRetention, PermissionDecision, PermissionResult, Plan, Refusal, ResultMappings,
     ResultPersistence, Status, Strategy, Suspension, ToolEvent, ToolHook, ToolInvocation,
     TraceContext, TypedFields, Usage,
