@@ -373,7 +373,9 @@ async fn rules_of_the_output_contract_hold_in_every_representation() {
     );
     let told = redacted(&called);
     assert_eq!(told[0]["redaction_state"], "partial");
-    let pointers = told.iter().map(|event| event["pointers"].as_array().unwrap());
+    let pointers = told
+        .iter()
+        .map(|event| event["pointers"].as_array().unwrap());
     let places: Vec<&Value> = pointers.flatten().collect();
     for place in [
         "/structured_content/token",
