@@ -333,9 +333,7 @@ async fn waits(first: Value, second: Value) -> bool {
 
 #[tokio::test]
 async fn calls_that_lock_one_resource_take_turns_and_others_do_not() {
-    let lock = |resource, mode| {
-        json!({ "is_concurrency_safe": true, "resource_locks": [{ "resource": resource, "mode": mode }] })
-    };
+    let lock = |resource, mode| json!({ "is_concurrency_safe": true, "resource_locks": [{ "resource": resource, "mode": mode }] });
     assert!(waits(lock("printer", "exclusive"), lock("printer", "exclusive")).await);
     assert!(waits(lock("printer", "shared"), lock("printer", "exclusive")).await);
     assert!(!waits(lock("printer", "shared"), lock("printer", "shared")).await);
