@@ -382,7 +382,8 @@ fn an_interface_says_of_its_tool_what_holds_here() {
             &lies["user_facing_name"],
             &lies["availability"]["setup_state"]
         ),
-        (&json!("Reader"), &json!("ready"))
+        // Its secret is not set.
+        (&json!("Reader"), &json!("requires_setup"))
     );
     let rendering = &lies["rendering"];
     assert_eq!(
