@@ -443,7 +443,8 @@ fn an_interface_says_of_its_tool_what_holds_here() {
             &lies["user_facing_name"],
             &lies["availability"]["setup_state"]
         ),
-        (&json!("Reader"), &json!("ready"))
+        // Its secret is not set.
+        (&json!("Reader"), &json!("requires_setup"))
     );
     let truth = interface(&json!({
         "abort_semantics": "never", "progress_schema": {}, "empty_result_policy": "a poem", "classifier_input": 7,

@@ -153,13 +153,17 @@ fn an_endless_statement_ends_with_the_limits_of_its_call() {
     let (_guard, folder) = scratch();
     let input = json!({ "sql": ENDLESS, "files": [] });
     for (option, expected) in [
-        ("--timeout=500ms", "epoch_deadline"),
-        ("--fuel=1000000000", "fuel_exhausted"),
+        // It hears of its deadline, and ends in good order if it has the time.
+        (
+            "--timeout=500ms",
+            &["deadline_exceeded", "epoch_deadline"][..],
+        ),
+        ("--fuel=1000000000", &["fuel_exhausted"]),
     ] {
         let ran = call(&folder, "query", &input, &[option, "--json"])
             .run()
             .exits(4);
-        assert_eq!(code(&ran), expected);
+        assert!(expected.contains(&code(&ran).as_str()), "{}", ran.stdout);
     }
     let all = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
     let cut = call(

@@ -30,7 +30,9 @@ fn first(journey: &CallState<'_>) -> String {
             "it was not in the list that the model was given; call a tool of that list".to_owned()
         }
         None => {
-            format!("load it first; on the command line, FILE#{SELECT}{name} does so and calls it")
+            format!(
+                "load it first (`{SELECT}{name}`); on the command line, FILE#{SELECT}{name} does so and calls it"
+            )
         }
     }
 }
