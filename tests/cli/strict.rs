@@ -753,7 +753,7 @@ fn with_notes() -> (Vec<u8>, Vec<&'static str>) {
                 json!("classifier:is_destructive"),
             ),
             ("/interfaces/0", "rendering", json!({"a": 1})),
-            ("/execution_profiles/0", "supports_background", json!(true)),
+            ("/execution_profiles/0", "supports_background", json!(false)),
             ("/permission_profiles/0", "retention_hint", json!("briefly")),
             (
                 "/permission_profiles/0",

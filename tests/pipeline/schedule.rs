@@ -317,7 +317,8 @@ async fn waits(first: Value, second: Value) -> bool {
         listener
             .wait_for("first.echo", "tool.hook.post.started")
             .await;
-        let second = Test::of_bytes(two, None).on(&host).call(json!({}));
+        let second = Test::of_bytes(two, None).on(&host).actor("ada");
+        let second = second.call(json!({}));
         let look = async {
             let queued = listener
                 .wait_for_any("tool.invocation.queued", "tool.invocation.succeeded")
@@ -327,8 +328,8 @@ async fn waits(first: Value, second: Value) -> bool {
         };
         tokio::join!(second, look)
     };
-    let (first, (second, waited)) =
-        tokio::join!(Test::of_bytes(one, None).on(&host).call(json!({})), begun);
+    let first = Test::of_bytes(one, None).on(&host).actor("ada");
+    let (first, (second, waited)) = tokio::join!(first.call(json!({})), begun);
     first.succeeded();
     second.succeeded();
     waited

@@ -225,7 +225,8 @@ fn termination_cancels_what_runs_and_says_so() {
             .iter()
             .filter(|e| e["data"]["abort_reason"] == "runtime_shutdown")
             .count(),
-        1
+        // The request, and the end.
+        2
     );
 }
 

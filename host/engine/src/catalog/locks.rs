@@ -9,7 +9,7 @@ pub(crate) struct DeclaredLocks {
     named: Vec<(Arc<str>, bool)>,
     needs_context: bool,
     /// The tool itself.
-    own: Arc<str>,
+    own: String,
 }
 
 impl DeclaredLocks {
@@ -37,7 +37,7 @@ impl DeclaredLocks {
         Self {
             named,
             needs_context,
-            own: format!("tool {component} {name}").into(),
+            own: format!("tool {component} {name}"),
         }
     }
 
@@ -46,11 +46,14 @@ impl DeclaredLocks {
         self.needs_context
     }
 
-    /// `true` for exclusive use: of the tool itself, unless two of its calls may run beside each other (AT-N-03).
-    pub(crate) fn of_call(&self, is_safe: bool) -> impl Iterator<Item = (&Arc<str>, bool)> {
+    /// `true` for exclusive use.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Arc<str>, bool)> {
         let named = self.named.iter();
-        named
-            .map(|(name, is_exclusive)| (name, *is_exclusive))
-            .chain((!is_safe).then_some((&self.own, true)))
+        named.map(|(name, is_exclusive)| (Arc::clone(name), *is_exclusive))
+    }
+
+    /// The tool itself, for the calls of one session or caller (AT-N-03), who must not stop those of others.
+    pub(crate) fn own(&self, caller: &str) -> (Arc<str>, bool) {
+        (format!("{} of {caller}", self.own).into(), true)
     }
 }

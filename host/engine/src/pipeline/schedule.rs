@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::approval::Session;
 use crate::scheduler::{NetworkUse, NoPlace, QueueTurn, ResourceClaim, RunPlace};
 use toolcell_executor::{canceled, unless_canceled};
 use toolcell_policy::Limits;
@@ -97,7 +98,8 @@ fn take_turn(journey: &mut CallState<'_>, permission: &CallPermission, has_place
 }
 
 /// Claims what others can notice: exactly what the sandbox will apply. A tool without a concurrency claim is alone in a
-/// batch, but otherwise beside calls of other tools (AT-N-03): it would stop all of a server. A tool's own calls reach no
+/// batch; the calls of one
+/// caller take turns (AT-N-03). More would stop all of a server. A tool's own calls reach no
 /// more than it, but may change what it only reads.
 fn claim(
     journey: &CallState<'_>,
@@ -130,13 +132,18 @@ fn claim(
         mounts.map(|mount| mount.host.as_path())
     };
     let claim = ResourceClaim::new(folders(false), folders(true), network);
+    let caller = match &journey.request.approval.session {
+        Session::Named(session) => Some(session.as_str()),
+        _ => journey.request.actor_ref.as_deref(),
+    };
+    let own = caller
+        .filter(|_| !permit.is_concurrency_safe())
+        .map(|caller| tool.locks().own(caller));
     // A call that another call makes takes no turn of its own: it runs in its caller's turn. That claims no tool which it
     // may call, because one that may call all would stop all of a server.
-    let own = tool.locks().of_call(permit.is_concurrency_safe());
     let called = children::callable(journey, permit);
-    called.iter().fold(claim.with_named(own), |claim, called| {
-        claim.with_named(called.locks().of_call(true))
-    })
+    let called = called.iter().flat_map(|called| called.locks().iter());
+    claim.with_named(tool.locks().iter().chain(own).chain(called))
 }
 
 /// Gives up the turn while waiting for the user, and keeps the claim for [`step_back`]. A batch call keeps its turn,

@@ -78,13 +78,13 @@ impl ResourceClaim {
     }
 
     #[must_use]
-    pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
+    pub fn with_named(mut self, named: impl Iterator<Item = (Arc<str>, bool)>) -> Self {
         for (name, is_exclusive) in named {
             let mode = UseMode::new(is_exclusive);
-            match self.named.iter_mut().find(|(known, _)| known == name) {
+            match self.named.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, known)) if is_exclusive => *known = mode,
                 Some(_) => {}
-                None => self.named.push((Arc::clone(name), mode)),
+                None => self.named.push((name, mode)),
             }
         }
         self
