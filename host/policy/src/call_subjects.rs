@@ -153,7 +153,7 @@ pub fn names_paths(fields: &[SubjectField]) -> bool {
     fields.iter().any(|field| field.kind == SubjectKind::Path)
 }
 
-/// The values at `steps`; those of a list one by one.
+/// The values at `steps`; the items of a list one by one.
 fn places_mut<'v>(value: &'v mut Value, steps: &[String]) -> Vec<&'v mut Value> {
     let found = pointed_mut(value, steps).into_iter();
     found

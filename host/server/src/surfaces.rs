@@ -15,7 +15,7 @@ use super::session::ClientSession;
 pub(super) const SURFACE: &str = "toolcell/surface";
 
 impl Server {
-    /// `session` is that of the caller's calls.
+    /// `session`: of the caller's calls.
     pub(super) fn surface_of(&self, loads: &LoadedTools, session: Session) -> ToolSurface {
         // Before the offering, because a provider that is loaded in between must be in one of the two.
         let providers = self.providers();

@@ -6,7 +6,7 @@ use strum::IntoStaticStr;
 
 use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 
-/// Lifetime and users of a surface (AT-SCOPE-01..09). toolcell builds those of a command, a session, a workspace, a role
+/// Lifetime and users of a surface (AT-SCOPE-01..09). toolcell builds surfaces of a command, a session, a workspace, a role
 /// and a request to a model. `peer-agent` and `model-request`, as the specification also spells, are read as well.
 ///
 /// ```

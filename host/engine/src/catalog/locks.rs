@@ -52,7 +52,7 @@ impl DeclaredLocks {
         named.map(|(name, is_exclusive)| (Arc::clone(name), *is_exclusive))
     }
 
-    /// The tool itself, for the calls of one session or caller (AT-N-03), who must not stop those of others.
+    /// The tool itself, for the calls of one session or caller (AT-N-03), who must not stop other callers.
     pub(crate) fn own(&self, caller: &str) -> (Arc<str>, bool) {
         (format!("{} of {caller}", self.own).into(), true)
     }

@@ -33,7 +33,7 @@ struct SessionSpan {
 }
 
 impl SessionSpans {
-    /// The call's place is `place`, below the span of the session, or that of its earlier calls; a trace of its own if
+    /// The call's place is `place`, below the span of the session, or of its earlier calls; a trace of its own if
     /// too many sessions are followed.
     pub(super) fn begin(&self, name: &str, place: TraceContext, now: Timestamp) -> TraceContext {
         let mut sessions = self.0.lock();

@@ -73,7 +73,7 @@ impl CheckFailure {
         })
     }
 
-    /// JSON Pointers of what is wrong, as far as known; otherwise that of the whole value.
+    /// JSON Pointers of what is wrong, as far as known; otherwise of the whole value.
     pub fn pointers(&self) -> &[String] {
         const WHOLE: &[String] = &[String::new()];
         match self {

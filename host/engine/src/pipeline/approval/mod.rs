@@ -215,7 +215,7 @@ async fn draw(
     checks.run_if(is_long, "writing the question", work).await?
 }
 
-/// The channel that the tool names, otherwise that of the approver who is asked first. `any`: whoever looks at the
+/// The channel that the tool names, otherwise the one of the approver who is asked first. `any`: whoever looks at the
 /// store of approvals.
 fn asked_channel(
     journey: &CallState<'_>,
