@@ -456,7 +456,7 @@ fn an_interface_says_of_its_tool_what_holds_here() {
     }));
     assert_eq!(
         truth["native_ids"],
-        json!(["s", "m", 7, "k", "t", "c", "a", "b", "p"])
+        json!(["s", "m", 7, "k", "t", "c", "b", "p", "a"])
     );
     assert_eq!(truth["abort_semantics"], "forced");
     assert!(

@@ -6,7 +6,7 @@ use toolcell_spec::{
 };
 
 use super::call_subjects::{CallSubjects, NamedUrl, absolute, named};
-use super::missing::{closed_grant, missing, outside, unreachable};
+use super::missing::{closed_by, closed_grant, closing, missing, outside, unreachable};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
 use super::record::record;
@@ -317,17 +317,23 @@ fn narrowed(
     named: &CallSubjects,
 ) -> Result<Capability, Box<Ruling>> {
     narrow(wide, &named.paths).map_err(|out| {
-        let blocked_path = Some(out.path.display().to_string());
         let OutOfReach {
             refusal,
             outside: paths,
-            ..
+            path,
         } = *out;
+        let blocked_path = Some(path.display().to_string());
         let refusal = match paths.as_slice() {
             [] => refusal,
             // `wide` is not writable for a call that claims to read only, so that it is not given more.
             paths => outside(call.case, refusal, paths, wide.is_writable()),
         };
+        let closed = (refusal.code == ErrorCode::DeniedByRule)
+            .then(|| closing(call, &path, |read| read))
+            .flatten();
+        if closed.is_some() {
+            return Box::new(closed_by(closed, refusal.message));
+        }
         Box::new(Ruling {
             blocked_path,
             ..Ruling::deny(ReasonType::WorkingDir, refusal)

@@ -77,7 +77,7 @@ fn not_granted(call: &RuleCall<'_>, capability: &Capability, write: bool) -> Rul
     closed_by(closing, message)
 }
 
-fn closed_by(closing: Option<ClosingRule>, message: String) -> Ruling {
+pub(super) fn closed_by(closing: Option<ClosingRule>, message: String) -> Ruling {
     let mut ruling = Ruling::refuse(ReasonType::Rule, ErrorCode::DeniedByRule, message);
     if let Some((words, source, blocked)) = closing {
         ruling.blocked_path = Some(blocked);
@@ -88,9 +88,14 @@ fn closed_by(closing: Option<ClosingRule>, message: String) -> Ruling {
 }
 
 /// Written rule, source, and denied path.
-type ClosingRule = (String, RuleSource, String);
+pub(super) type ClosingRule = (String, RuleSource, String);
 
-fn closing(call: &RuleCall<'_>, host: &Path, closes: impl Fn(bool) -> bool) -> Option<ClosingRule> {
+/// The deny rule, or the denial among the grants, that closes `host`.
+pub(super) fn closing(
+    call: &RuleCall<'_>,
+    host: &Path,
+    closes: impl Fn(bool) -> bool,
+) -> Option<ClosingRule> {
     let case = call.case;
     let mut closed = case
         .grants

@@ -37,24 +37,6 @@ const OPERATION_IDS: [&str; 6] = [
     "action_id",
 ];
 
-/// The other ids of AT-MAP-01..07: of a server, a session, a message or a call.
-const OTHER_IDS: [&str; 14] = [
-    "server_id",
-    "mcp_session_id",
-    "jsonrpc_request_id",
-    "tool_call_id",
-    "agent_card_url",
-    "task_id",
-    "context_id",
-    "message_id",
-    "artifact_id",
-    "browser_session_id",
-    "page_id",
-    "trace_id",
-    "span_id",
-    "request_id",
-];
-
 /// `source` for OpenAPI operations, and the field of their security schemes (AT-MAP-02).
 const OPENAPI: &str = "openapi";
 const SECURITY_SCHEMES: &str = "security_scheme_refs";
@@ -74,14 +56,19 @@ const NATIVE_REFS_MAX: usize = 8;
 pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<Value> {
     let mut ids: Vec<Value> = Vec::new();
     for mapping in mappings {
-        let fields = OPERATION_IDS.iter().chain(&OTHER_IDS);
-        for id in fields.filter_map(|field| mapping.fields.get(*field)) {
+        let fields = mapping.fields.iter().filter(|(name, _)| is_id(name));
+        for (_, id) in fields {
             if (id.is_string() || id.is_number()) && !ids.contains(id) {
                 ids.push(id.clone());
             }
         }
     }
     ids
+}
+
+fn is_id(name: &str) -> bool {
+    let is_other = name == "id" || name == "agent_card_url" || name.ends_with("_id");
+    is_other || OPERATION_IDS.contains(&name)
 }
 
 /// The ids with which rules are compared (AT-IF-07), each once.

@@ -53,7 +53,7 @@ pub(crate) fn run(data: &[u8]) {
         .redact(&mut value.clone());
         let mut seen = 0_usize;
         contract.each_sensitive(&mut value.clone(), &mut |_, _| seen += 1);
-        contract.each_redacted(&mut value.clone(), &mut |_, _| seen += 1);
+        contract.each_redacted(&mut value.clone(), &mut |_, _, _| seen += 1);
     }
 }
 
