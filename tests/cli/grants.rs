@@ -375,7 +375,12 @@ fn a_path_can_be_closed_inside_what_is_allowed() {
     assert_eq!(read(&folder, &options, &open), Ok("open/x".to_owned()));
     assert!(read(&folder, &options, &closed).is_err());
     let input = json!({ "path": closed }).to_string();
-    let words = ["call", &guest("probe#read"), &input, "--json"];
+    let words = [
+        "call",
+        &format!("{}#read", example("files")),
+        &input,
+        "--json",
+    ];
     let refused = Toolcell::new([&words[..], &options].concat()).dir(&folder);
     let error = refused.run().exits(3).json()["error"].clone();
     let refs = error["policy_refs"].as_array().unwrap();
