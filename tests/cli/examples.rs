@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolcell::Home;
 use toolcell_spec::digest;
 
 use crate::support::{Server, Toolcell, scratch};
@@ -268,11 +267,6 @@ fn the_readme_of_patch_shows_what_it_does() {
 
 #[test]
 fn the_readmes_of_tools_for_files_show_what_they_do() {
-    for workspace in ["report", "page"] {
-        // Of an earlier run, which had the same home.
-        let home = Home::find().unwrap();
-        Toolcell::at(home.folder(), ["workspace", "remove", workspace]).run();
-    }
     for (tool, end) in [
         ("archive", "2004"),
         ("image", "small.jpg"),

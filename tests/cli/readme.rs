@@ -303,15 +303,17 @@ fn built_by_the_user(examples: &[&str]) {
     }
 }
 
-/// Runs the commands in the README of an example tool, in the checkout. Returns what each prints.
+/// Runs the commands in the README of an example tool, in the checkout, as a new user. Returns what each prints.
 pub(super) fn commands_of(tool: &str) -> Vec<String> {
     let readme = std::fs::read_to_string(root().join(tool).join("README.md")).unwrap();
+    let (_guard, home) = scratch();
+    new_user(&home);
     let _turn = BUILDING
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     commands(&readme)
         .iter()
-        .map(|line| run(line, &root()).0)
+        .map(|line| run_at(&home, line, &root()).0)
         .collect()
 }
 

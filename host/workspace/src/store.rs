@@ -253,7 +253,13 @@ fn discard(workspace: &Workspace) -> io::Result<()> {
         .parent()
         .ok_or(io::ErrorKind::InvalidInput)?;
     let draft = Draft::make(parent)?;
-    fs::rename(workspace.folder(), draft.folder.path().join("removed"))
+    match fs::rename(workspace.folder(), draft.folder.path().join("removed")) {
+        // It came with the image of a container, whose folders cannot be renamed.
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            fs::remove_dir_all(workspace.folder())
+        }
+        renamed => renamed,
+    }
 }
 
 /// A folder without a name of a workspace. Removed on drop, or by the next process if its own was killed.
