@@ -18,7 +18,7 @@ FILES = {
     "b.csv": "name,team,ms\ndan,search,9\neve,shop,1\n",
     "log.txt": "".join(f"2026-11-{n:02} {'ERROR' if n % 3 == 0 else 'INFO'} step {n} took {n * 7} ms\n" for n in range(1, 29)),
     "data.json": '{"items": [{"n": 1, "tag": "x"}, {"n": 2, "tag": "y"}, {"n": 3, "tag": "x"}]}\n',
-    "src/main.c": "int main(void) {\n\treturn 0; // TODO\n}\n",
+    "src/main.c": "int main(void) {\n\treturn 0; // odd\n}\n",
     "src/lib/util.c": "int twice(int n) {\n\treturn 2 * n;\n}\n",
     "with space.txt": "one two\n",
 }
@@ -27,7 +27,7 @@ cat *.csv | sort | uniq -c | sort -rn | head
 cut -d, -f2 a.csv | sort -u
 awk -F, 'NR > 1 { sum[$2] += $3 } END { for (t in sum) print t, sum[t] }' a.csv | sort
 grep -c ERROR log.txt; grep -n 'step 1[0-3]' log.txt | tail -2
-grep -rn TODO src; grep -rl return src | sort
+grep -rn odd src; grep -rl return src | sort
 grep -oE '[0-9]+ ms' log.txt | sed 's/ ms//' | paste -sd+ | bc
 sed -n '2,4p;$p' log.txt; sed 's/INFO/info/g; /ERROR/d' log.txt | head -3
 sed -i 's/shop/store/' a.csv && cat a.csv && ls

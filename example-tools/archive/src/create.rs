@@ -1,13 +1,14 @@
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, BufWriter, Read, Take, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use flate2::{
     Compression,
     write::{DeflateEncoder, GzEncoder},
 };
+use new_file::NewFile;
 use rawzip::{CompressionMethod, ZipArchiveWriter};
 use toolcell_guest::{Output, ToolError, cancellation, data, tool};
 
@@ -27,7 +28,7 @@ pub(crate) struct Create {
     #[serde(default)]
     #[schemars(length(max = 1_000))]
     only: Vec<String>,
-    /// Whether an archive that exists is replaced.
+    /// `true` if an archive that exists is replaced.
     #[serde(default)]
     overwrite: bool,
     /// Maximum size of all files together, in bytes. Default: 256 MiB.
@@ -74,12 +75,11 @@ pub(crate) fn create(input: Create) -> Result<Output<Created>, ToolError> {
         ToolError::invalid_arguments("unknown_format", message)
     })?;
     let target = Path::new(&input.path);
-    check_target(target, input.overwrite)?;
+    new_file::check(target, input.overwrite)?;
     let found = sources::find(Path::new(&input.from), &input.only, target, input.max_bytes)?;
-    let staged = beside(target).map_err(|error| ToolError::at_path(target, &error))?;
-    let written = write(&staged, format, &found.sources)
-        .and_then(|bytes| take_place(&staged, target, input.overwrite).map(|()| bytes));
-    let archive_bytes = written.inspect_err(|_| drop(fs::remove_file(&staged)))?;
+    let mut made = NewFile::beside(target)?;
+    let archive_bytes = write(&mut made, format, &found.sources)?;
+    made.place(input.overwrite)?;
     let files = found.sources.iter().filter(|source| !source.is_folder);
     let files = files.count();
     let text = format!(
@@ -97,62 +97,11 @@ pub(crate) fn create(input: Create) -> Result<Output<Created>, ToolError> {
     }))
 }
 
-fn check_target(target: &Path, overwrite: bool) -> Result<(), ToolError> {
-    match fs::symlink_metadata(target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(ToolError::at_path(target, &error)),
-        Ok(metadata) if metadata.is_file() && overwrite => Ok(()),
-        Ok(metadata) => {
-            let hint = if metadata.is_file() {
-                "; `overwrite` replaces it"
-            } else {
-                ", and is no file"
-            };
-            let message = format!("{} exists{hint}", target.display());
-            Err(ToolError::invalid_arguments("already_exists", message))
-        }
-    }
-}
-
-/// An unused path in the folder of `target`.
-fn beside(target: &Path) -> io::Result<PathBuf> {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    (0..100)
-        .map(|number| target.with_file_name(format!(".{name}.making-{number}")))
-        .find(|path| {
-            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        })
-        .ok_or_else(|| io::ErrorKind::AlreadyExists.into())
-}
-
-fn take_place(staged: &Path, target: &Path, overwrite: bool) -> Result<(), ToolError> {
-    let failed = |error: io::Error| ToolError::at_path(target, &error);
-    if !overwrite {
-        // Takes the name first, because a rename would replace a file that was created since it was looked for.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(target)
-            .map_err(failed)?;
-    }
-    fs::rename(staged, target).map_err(|error| {
-        if !overwrite {
-            // Empty, and made here.
-            let _ = fs::remove_file(target);
-        }
-        failed(error)
-    })
-}
-
 /// Writes the archive; returns its size.
-fn write(staged: &Path, format: Format, sources: &[Source]) -> Result<u64, ToolError> {
-    let failed = |error: io::Error| ToolError::at_path(staged, &error);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(staged)
-        .map_err(failed)?;
-    let file = BufWriter::new(file);
+fn write(made: &mut NewFile, format: Format, sources: &[Source]) -> Result<u64, ToolError> {
+    let path = made.path().to_owned();
+    let failed = |error: io::Error| ToolError::at_path(&path, &error);
+    let file = BufWriter::new(made.file());
     let file = match format {
         Format::Zip => zip(file, sources)?,
         Format::Tar => tar(file, sources)?,
@@ -164,7 +113,6 @@ fn write(staged: &Path, format: Format, sources: &[Source]) -> Result<u64, ToolE
     let file = file
         .into_inner()
         .map_err(|error| failed(error.into_error()))?;
-    file.sync_all().map_err(failed)?;
     Ok(file.metadata().map_err(failed)?.len())
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Extract {
     /// The folder to extract to. It is made if it does not exist.
     #[serde(default = "here")]
     to: String,
-    /// Whether files that exist are replaced. Without it, one of them refuses the whole archive.
+    /// `true` if files that exist are replaced. Without it, one of them refuses the whole archive.
     #[serde(default)]
     overwrite: bool,
     /// Maximum unpacked size of the whole archive, in bytes. Default: 256 MiB.

@@ -64,7 +64,7 @@ impl Format {
     }
 }
 
-/// Whether the block is a header of the first tar format, which has no magic bytes, or the empty end of an archive.
+/// `true` if the block is a header of the first tar format, which has no magic bytes, or the empty end of an archive.
 fn tar_checksum_fits(block: &[u8]) -> bool {
     let mut header = tar::Header::new_old();
     header.as_mut_bytes().copy_from_slice(block);

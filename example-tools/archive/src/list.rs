@@ -36,7 +36,7 @@ fn entries_max() -> u32 {
 pub(crate) struct Listing {
     format: Format,
     entries: Vec<Listed>,
-    /// Whether the archive has entries after these.
+    /// `true` if the archive has entries after these.
     more: bool,
     /// The `offset` of the next call, if there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]

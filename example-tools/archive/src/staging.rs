@@ -16,7 +16,7 @@ const LEFT_MAX: u32 = 100;
 /// Files on their way into the folder `to`.
 pub(crate) struct Staging {
     to: PathBuf,
-    /// Whether `to` does not exist yet. It then takes its place in one step.
+    /// `true` if `to` does not exist yet. It then takes its place in one step.
     is_new: bool,
     /// Inside of `to`, because no other folder may be granted; beside it if it is new.
     folder: PathBuf,
@@ -172,7 +172,7 @@ impl Staging {
         fs::rename(self.new_files().join(file), path).map_err(failed)
     }
 
-    /// Whether nothing has the path in `to`. `false` if what has it can stay, or be replaced.
+    /// `true` if nothing has the path in `to`. `false` if what has it can stay, or be replaced.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the axes show: intervals of values, ticks, and texts that do not overlap.
+//! The axes: intervals of values, ticks, and texts that do not overlap.
 
 use std::collections::BTreeMap;
 
@@ -193,7 +193,7 @@ fn categories(names: &[String], scale: &Scale, font: &Font, height: f64) -> Belo
     }
 }
 
-/// Whether two texts that follow each other come too close.
+/// `true` if two texts that follow each other come too close.
 fn overlap(ticks: &[(f64, String)], font: &Font) -> bool {
     ticks.windows(2).any(|pair| match pair {
         [(left, one), (right, two)] => {

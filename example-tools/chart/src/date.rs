@@ -27,7 +27,8 @@ impl Moment {
 
     pub(crate) fn at(seconds: f64) -> Self {
         let seconds = seconds.floor() as i64;
-        let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+        let days = seconds.div_euclid(DAY);
+        let second = seconds.rem_euclid(DAY);
         // Years begin in March, so that the leap day is the last one; an era is 400 years.
         let days = days + 719_468;
         let era = days.div_euclid(146_097);
@@ -68,7 +69,9 @@ impl Moment {
     }
 
     pub(crate) fn clock(self, with_seconds: bool) -> String {
-        let (hour, minute, second) = (self.second / 3600, self.second / 60 % 60, self.second % 60);
+        let hour = self.second / 3600;
+        let minute = self.second / 60 % 60;
+        let second = self.second % 60;
         if with_seconds {
             format!("{hour:02}:{minute:02}:{second:02}")
         } else {

@@ -107,7 +107,7 @@ fn clean(text: &str) -> String {
         .collect()
 }
 
-/// What draws an outline.
+/// Draws an outline.
 pub(crate) trait OutlinePen {
     fn move_to(&mut self, to: (f64, f64));
     fn line_to(&mut self, to: (f64, f64));

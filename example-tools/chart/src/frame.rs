@@ -43,7 +43,8 @@ pub(crate) struct Entry {
 }
 
 pub(crate) fn draw(plot: &Plot, input: &Draw, font: &Font) -> Result<Scene, ToolError> {
-    let (width, height) = (input.width.unwrap_or(WIDTH), input.height.unwrap_or(HEIGHT));
+    let width = input.width.unwrap_or(WIDTH);
+    let height = input.height.unwrap_or(HEIGHT);
     let mut scene = Scene {
         width,
         height,

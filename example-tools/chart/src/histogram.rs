@@ -15,10 +15,8 @@ pub(crate) fn of(table: &Table, input: &Draw) -> Result<Plot, ToolError> {
     let columns = input.y.as_ref().map_or(&[][..], |columns| columns.names());
     let name = input.x.as_ref().or_else(|| columns.first());
     let name = name.map_or("", String::as_str);
-    let (at, group) = (
-        table.index(name),
-        input.group.as_ref().map(|name| table.index(name)),
-    );
+    let at = table.index(name);
+    let group = input.group.as_ref().map(|name| table.index(name));
     let mut values: Vec<(f64, usize)> = Vec::new();
     for (row, cells) in table.rows.iter().enumerate() {
         if let Some(value) = value_of(cells.get(at), row + 1, name)? {

@@ -11,7 +11,6 @@ mod pie;
 mod plot;
 mod png;
 mod read;
-mod save;
 mod scale;
 mod scene;
 mod svg;
@@ -74,7 +73,7 @@ impl Columns {
 #[data]
 #[derive(Default)]
 struct Draw {
-    /// What is drawn. Required unless `vega_lite` is given.
+    /// The kind of chart. Required unless `vega_lite` is given.
     #[serde(default)]
     kind: Option<Kind>,
     /// The data: an object for each row.
@@ -198,7 +197,7 @@ fn is_consistent(input: &Draw) -> Result<(), ToolError> {
     check(input, kind)
 }
 
-/// What a kind of chart needs and cannot have.
+/// Fields that a kind of chart needs, and those that it cannot have.
 fn check(input: &Draw, kind: Kind) -> Result<(), ToolError> {
     let refuse = |code: &str, message: &str| Err(ToolError::invalid_arguments(code, message));
     let columns = input.y.as_ref().map_or(0, |columns| columns.names().len());

@@ -175,7 +175,8 @@ fn bars(scene: &mut Scene, plot: &Plot, along: &Scale, up: &Scale) {
             } else {
                 (floor, value)
             };
-            let (one, two) = (up.place(low), up.place(high));
+            let one = up.place(low);
+            let two = up.place(high);
             let gap = if side_by_side > 1 && width > 6.0 {
                 1.0
             } else {

@@ -7,7 +7,7 @@ use crate::{
     font::Font,
     frame::{HEIGHT, WIDTH},
     plot::{Along, Plot},
-    png, save,
+    png,
     scene::Scene,
     svg,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Drawn {
     pub(crate) series: u64,
     /// Their names; at most 20.
     pub(crate) names: Vec<String>,
-    /// What the x-axis shows: `numbers`, `time` or `texts`.
+    /// The x-axis: `numbers`, `time` or `texts`.
     pub(crate) x_values: String,
     /// The new file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub(crate) struct Drawn {
     /// The size of the new file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    /// What should be known of the chart.
+    /// Notes on the chart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn check(input: &Draw) -> Result<(), ToolError> {
             ),
         ));
     }
-    save::check(path, input.overwrite)
+    new_file::check(Path::new(path), input.overwrite)
 }
 
 fn size(input: &Draw) -> (u32, u32, u32) {
@@ -111,7 +111,7 @@ pub(crate) fn finish(
                 Format::Svg => svg::render(scene).into_bytes(),
                 Format::Png => png::render(scene, font, scale)?,
             };
-            save::write(path, &bytes, input.overwrite)?;
+            new_file::write(Path::new(path), &bytes, input.overwrite)?;
             drawn.path = Some(path.clone());
             drawn.bytes = Some(bytes.len() as u64);
             format == Format::Svg
@@ -136,7 +136,7 @@ pub(crate) fn finish(
     Ok(output.structured(drawn))
 }
 
-/// What the answer says of a chart.
+/// The words of the answer.
 pub(crate) fn about(rows: usize, plot: &Plot, scene: &Scene, notes: Vec<String>) -> Drawn {
     let names = plot.series.iter().map(|series| series.name.clone());
     let x_values = match plot.along {

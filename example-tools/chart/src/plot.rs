@@ -15,7 +15,7 @@ const SERIES_MAX: usize = 200;
 /// Maximum number of bars or of places that have a text.
 const CATEGORIES_MAX: usize = 2000;
 
-/// What the x-axis shows.
+/// The kind of the x-axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Along {
     Numbers,

@@ -124,7 +124,8 @@ fn paint(color: scene::Color, opacity: f64) -> Paint<'static> {
 fn path(spots: &[Spot], closed: bool) -> Option<Path> {
     let mut builder = PathBuilder::new();
     for (at, spot) in spots.iter().enumerate() {
-        let (x, y) = (spot.0 as f32, spot.1 as f32);
+        let x = spot.0 as f32;
+        let y = spot.1 as f32;
         if at == 0 {
             builder.move_to(x, y);
         } else {

@@ -40,7 +40,8 @@ pub(crate) struct Scale {
 impl Scale {
     pub(crate) fn place(&self, value: f64) -> f64 {
         let turn = |value: f64| if self.is_log { value.log10() } else { value };
-        let (from, to) = (turn(self.from), turn(self.to));
+        let from = turn(self.from);
+        let to = turn(self.to);
         // Halves, because the difference of two finite numbers can be infinite.
         let part = (turn(value) / 2.0 - from / 2.0) / (to / 2.0 - from / 2.0);
         // The half of the least number is 0.
@@ -75,7 +76,8 @@ pub(crate) fn nice_domain(from: f64, to: f64, count: f64) -> (f64, f64) {
         (from, to)
     };
     let step = nice_step(to / 2.0 - from / 2.0, count / 2.0);
-    let (low, high) = ((from / step).floor() * step, (to / step).ceil() * step);
+    let low = (from / step).floor() * step;
+    let high = (to / step).ceil() * step;
     if low.is_finite() && high.is_finite() && low < high {
         (low, high)
     } else {
@@ -123,7 +125,8 @@ pub(crate) fn log_ticks(from: f64, to: f64, count: f64) -> Vec<Tick> {
     } else {
         &[1.0]
     };
-    let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
+    let first = from.log10().floor() as i32;
+    let last = to.log10().ceil() as i32;
     (first..=last)
         .step_by(stride.unsigned_abs() as usize)
         .flat_map(|power| {

@@ -1,4 +1,4 @@
-//! What is drawn, in pixels from the upper left corner: SVG and PNG are made of the same scene.
+//! A drawing, in pixels from the upper left corner: SVG and PNG are made of the same scene.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Color(pub(crate) u8, pub(crate) u8, pub(crate) u8);

@@ -10,7 +10,8 @@ macro_rules! put {
 }
 
 pub(crate) fn render(scene: &Scene) -> String {
-    let (width, height) = (scene.width, scene.height);
+    let width = scene.width;
+    let height = scene.height;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<title>{}</title>\n\
@@ -95,10 +96,13 @@ fn dots(out: &mut String, shape: &Shape) {
     else {
         return;
     };
-    let (color, opacity, radius) = (color.hex(), short(*opacity), short(*radius));
+    let color = color.hex();
+    let opacity = short(*opacity);
+    let radius = short(*radius);
     put!(out, "<g fill=\"{color}\" fill-opacity=\"{opacity}\">");
     for spot in spots {
-        let (x, y) = (short(spot.0), short(spot.1));
+        let x = short(spot.0);
+        let y = short(spot.1);
         put!(out, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"/>");
     }
     out.push_str("</g>");
@@ -116,7 +120,8 @@ fn text(out: &mut String, shape: &Shape) {
     else {
         return;
     };
-    let (x, y) = (short(at.0), short(at.1));
+    let x = short(at.0);
+    let y = short(at.1);
     put!(
         out,
         "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\" fill=\"{}\"",

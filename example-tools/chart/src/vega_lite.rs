@@ -24,7 +24,7 @@ const IGNORED: [&str; 9] = [
 const READ: [&str; 6] = ["data", "encoding", "height", "mark", "title", "width"];
 const CHANNELS: [&str; 7] = ["color", "order", "theta", "tooltip", "x", "xOffset", "y"];
 
-/// What an axis or a color shows.
+/// An axis or a color.
 #[derive(Clone, Default)]
 struct Channel {
     field: Option<String>,

@@ -1,4 +1,4 @@
-//! What a tool says about a response.
+//! The answer about a response.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Answer {
     pub(crate) url: String,
     /// By name, in lower case. Values of a name that the response has more than once are joined by `, `.
     pub(crate) headers: BTreeMap<String, String>,
-    /// Whether the response has more headers than an answer holds.
+    /// `true` if the response has more headers than an answer holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) headers_cut: bool,
     /// Where the response redirects to, if that was not followed.
@@ -32,7 +32,7 @@ pub(crate) struct Answer {
     /// The body, if it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
-    /// Whether the body has more than `max_bytes`.
+    /// `true` if the body has more than `max_bytes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) truncated: bool,
     /// The file with the body.

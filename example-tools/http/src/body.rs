@@ -22,7 +22,7 @@ impl ContentType {
         Self { essence, encoding }
     }
 
-    /// Whether the type is one of text; `None` if the content has to decide.
+    /// `true` if the type is one of text; `None` if the content has to decide.
     fn is_text(&self) -> Option<bool> {
         let (kind, subtype) = self.essence.split_once('/')?;
         let named = [

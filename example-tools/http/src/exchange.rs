@@ -19,7 +19,7 @@ pub(crate) struct Exchange<'i> {
     pub(crate) url: Url,
     pub(crate) headers: &'i Headers,
     pub(crate) body: Option<RequestBody>,
-    /// Whether redirects on the same host are followed.
+    /// `true` if redirects on the same host are followed.
     pub(crate) follow: bool,
     pub(crate) timeout_ms: u64,
 }

@@ -27,7 +27,7 @@ struct Get {
     /// Headers of the request, such as `{"accept": "application/json"}`.
     #[serde(default)]
     headers: Headers,
-    /// Whether redirects on the same host are followed, at most 5. Otherwise the answer says where one leads to.
+    /// `true` if redirects on the same host are followed, at most 5. Otherwise the answer says where one leads to.
     #[serde(default)]
     follow: bool,
     /// Longest wait for the connection, for the response, and between two pieces of it, in milliseconds.

@@ -31,7 +31,7 @@ pub(crate) struct Exif {
     /// Millimeters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) focal_length: Option<f64>,
-    /// Whether the file says where the picture was taken.
+    /// `true` if the file says where the picture was taken.
     pub(crate) has_location: bool,
 }
 

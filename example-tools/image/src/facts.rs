@@ -22,11 +22,11 @@ pub(crate) struct Facts {
     /// `gray`, `rgb`, `indexed` or `cmyk`.
     pub(crate) color: String,
     pub(crate) bits_per_channel: u8,
-    /// Whether pixels can be transparent.
+    /// `true` if pixels can be transparent.
     pub(crate) has_alpha: bool,
-    /// Whether there is more than one frame.
+    /// `true` if there is more than one frame.
     pub(crate) animated: bool,
-    /// Whether the file has an ICC color profile.
+    /// `true` if the file has an ICC color profile.
     pub(crate) has_color_profile: bool,
     /// The EXIF orientation, 1 to 8, of a file that stores the picture turned or mirrored. `width` and `height` are upright
     /// already.

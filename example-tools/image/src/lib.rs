@@ -5,11 +5,12 @@ mod encode;
 mod exif_fields;
 mod facts;
 mod preview;
-mod save;
 mod source;
 
 #[cfg(test)]
 mod tests;
+
+use std::path::PathBuf;
 
 use toolcell_guest::{Output, ToolError, cancellation, data, tool, toolkit};
 
@@ -127,14 +128,15 @@ fn info(input: Look) -> Result<Output<Facts>, ToolError> {
 )]
 fn convert(input: Convert) -> Result<Output<Converted>, ToolError> {
     let format = encode::format_of(&input.save_to, input.format)?;
-    save::check(&input.save_to, input.overwrite)?;
+    let target = PathBuf::from(&input.save_to);
+    new_file::check(&target, input.overwrite)?;
     let decoded = Source::open(&input.path)?.decode()?;
     cancellation::check()?;
     let picture = change::apply(decoded.upright, &input)?;
     cancellation::check()?;
     let Encoded { bytes, lost } =
         encode::encode(&picture, format, input.quality, decoded.color_profile)?;
-    save::write(&input.save_to, &bytes, input.overwrite)?;
+    new_file::write(&target, &bytes, input.overwrite)?;
 
     let mut converted = Converted {
         path: input.save_to,

@@ -71,7 +71,7 @@ impl Source {
             .unwrap_or(Orientation::NoTransforms)
     }
 
-    /// Whether the file has more than one frame.
+    /// `true` if the file has more than one frame.
     pub(crate) fn is_animated(&self) -> Result<bool, ToolError> {
         let failed = |error| unreadable(&self.path, error);
         let (file, _) = open(&self.path)?;

@@ -20,7 +20,7 @@ pub(crate) const PAGES_MAX: usize = 100_000;
 pub(crate) struct Pdf {
     pub(crate) document: Document,
     pub(crate) is_encrypted: bool,
-    /// Whether nothing but the trailer can be read.
+    /// `true` if nothing but the trailer can be read.
     pub(crate) needs_password: bool,
 }
 
@@ -75,7 +75,7 @@ impl Pdf {
         Ok(pages)
     }
 
-    /// What `key` of `dictionary` refers to.
+    /// The object that `key` of `dictionary` refers to.
     pub(crate) fn get<'d>(&'d self, dictionary: &'d Dictionary, key: &[u8]) -> Option<&'d Object> {
         dictionary.get_deref(key, &self.document).ok()
     }

@@ -18,7 +18,7 @@ pub(crate) struct Info {
     /// The version of the format, such as `1.7`.
     version: String,
     encrypted: bool,
-    /// Whether a password is needed to read the file. Then nothing else is known.
+    /// `true` if a password is needed to read the file. Then nothing else is known.
     needs_password: bool,
     /// How many pages the file has.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ const STATES_MAX: usize = 256;
 /// Operators between two looks at whether the call was canceled.
 const CHECK_EVERY: usize = 4_096;
 
-/// What the pages of one call share.
+/// Shared by the pages of one call.
 pub(crate) struct Interpreter<'d> {
     pdf: &'d Pdf,
     path: &'d str,

@@ -48,7 +48,7 @@ impl Layout {
         }
     }
 
-    /// Whether more text would be cut off.
+    /// `true` if more text would be cut off.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -71,7 +71,8 @@ impl Layout {
     }
 
     fn separate(&mut self, last: Last, piece: &Piece<'_>) {
-        let (dx, dy) = (piece.start.x - last.end.x, piece.start.y - last.end.y);
+        let dx = piece.start.x - last.end.x;
+        let dy = piece.start.y - last.end.y;
         // Superscripts are smaller than the text that they are raised from.
         let height = piece.height.max(last.height);
         let along = (dx * piece.direction.x + dy * piece.direction.y) / height;

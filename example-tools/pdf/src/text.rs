@@ -44,7 +44,7 @@ pub(crate) struct Page {
     page: u32,
     /// Empty if the page is an image, such as a scan.
     text: String,
-    /// Whether the text is longer than `max_chars`.
+    /// `true` if the text is longer than `max_chars`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
 }

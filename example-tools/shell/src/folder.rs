@@ -16,7 +16,7 @@ const FOLDER_MODE: u32 = 0o755;
 
 pub(crate) struct Folder {
     root: PathBuf,
-    /// What `chmod` set in this call. WASI has no modes to keep them in.
+    /// Modes that `chmod` set in this call. WASI has no modes to keep them in.
     modes: Mutex<HashMap<PathBuf, u32>>,
 }
 

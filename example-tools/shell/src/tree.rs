@@ -1,4 +1,4 @@
-//! What a script sees as `/`: the granted folders under their own paths, and memory around them.
+//! The root folder of a script: the granted folders under their own paths, and memory around them.
 
 use std::{path::Path, sync::Arc};
 

@@ -46,7 +46,7 @@ impl WebSource {
             return Err(Refusal::new(ErrorCode::RedirectRefused, message));
         }
         let Some(reply) = self.get(url, first, &ABSENT, None).await? else {
-            let message = format!("there is nothing at {url}: check the URL");
+            let message = format!("there is nothing at {}: check the URL", shown(url));
             return Err(Refusal::new(ErrorCode::ReferenceNotFound, message));
         };
         pour(reply, url, sink).await

@@ -51,7 +51,7 @@ pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capabili
     !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
 }
 
-/// What the component says of this input (AT-DEC-13). It is told no confidence, and can only restrict the call.
+/// The component's words on this input (AT-DEC-13). It is told no confidence, and can only restrict the call.
 pub(super) fn classifier_check(case: &DecisionCase<'_>) -> Option<Value> {
     let SafetyFacts {
         is_read_only,

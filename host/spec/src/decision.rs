@@ -181,7 +181,7 @@ pub struct PermissionDecision {
     pub user_modified: bool,
     #[serde(default)]
     pub suggested_updates: Vec<Value>,
-    /// What a component said of the arguments of its tool; `None` if it classifies none (AT-DEC-13).
+    /// A component's words on the arguments of its tool; `None` if it classifies none (AT-DEC-13).
     pub pending_classifier_check: Option<Value>,
     pub blocked_path: Option<String>,
     /// Shown content (AT-DEC-15).

@@ -265,7 +265,7 @@ impl ToolInvocation {
         self.note_item(MAPPINGS, json!(mapping));
     }
 
-    /// What the caller posted beside the call, for redaction.
+    /// Fields that the caller posted beside the call, for redaction.
     pub fn posted_call(&mut self) -> Option<&mut Value> {
         let mappings = self.extra.get_mut(MAPPINGS)?;
         mappings.get_mut(0)?.get_mut(POSTED_CALL)

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,7 +29,7 @@ pub const CLI: &str = "cli";
 /// The field of a caller's mapping for what it posted beside the call's id, name and arguments; redacted as these.
 pub const POSTED_CALL: &str = "tool_call";
 
-/// What names the tool itself in another protocol, for rules.
+/// Ids of the tool itself in another protocol, for rules.
 const OPERATION_IDS: [&str; 6] = [
     "operation_id",
     "tool_name",
@@ -54,16 +56,14 @@ const NATIVE_REFS_MAX: usize = 8;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<Value> {
-    let mut ids: Vec<Value> = Vec::new();
-    for mapping in mappings {
-        let fields = mapping.fields.iter().filter(|(name, _)| is_id(name));
-        for (_, id) in fields {
-            if (id.is_string() || id.is_number()) && !ids.contains(id) {
-                ids.push(id.clone());
-            }
-        }
-    }
-    ids
+    // A set, because the tool says how many there are.
+    let mut known = HashSet::new();
+    let fields = mappings.into_iter().flat_map(|mapping| &mapping.fields);
+    fields
+        .filter(|(name, id)| is_id(name) && (id.is_string() || id.is_number()))
+        .filter(|(_, id)| known.insert(*id))
+        .map(|(_, id)| id.clone())
+        .collect()
 }
 
 fn is_id(name: &str) -> bool {

@@ -41,7 +41,7 @@ pub struct Representations {
     pub native_output: Option<NativeOutput>,
 }
 
-/// What the tool returned, as redacted and stored.
+/// The tool's output, as redacted and stored.
 ///
 /// ```
 /// use toolcell_spec::ToolResult;

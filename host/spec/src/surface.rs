@@ -30,7 +30,7 @@ pub enum SurfaceScope {
     PeerAgent,
     Workspace,
     Role,
-    /// What a model got in one request, and `toolcell respond` answers.
+    /// The tools that a model got in one request, which `toolcell respond` answers.
     #[serde(alias = "model-request")]
     ModelRequest,
 }

@@ -1,6 +1,6 @@
 //! The options of `curl` that are there.
 
-/// What a command line asks for.
+/// The options of one command line.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     pub(crate) url: String,

@@ -64,7 +64,7 @@ fn is_open(call: &Summary, now: Timestamp) -> bool {
     call.state == ApprovalState::Pending && call.expires_at > now
 }
 
-/// What is known of the one call whose id is, or ends in, `id`.
+/// The one call whose id is, or ends in, `id`.
 pub(super) fn record(home: &Home, id: &str) -> Result<Option<Value>, StoreError> {
     let journal = Journal::new(home.journal(), home.journal_key());
     if !journal.exists() {

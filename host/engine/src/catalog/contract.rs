@@ -471,7 +471,7 @@ fn for_records(
     Some(schema)
 }
 
-/// What the output contract redacts, each with its place among the rules.
+/// The redactions of the output contract, each with its place among the rules.
 #[derive(Debug, Default)]
 struct RedactionRules {
     fields: Vec<(usize, String)>,

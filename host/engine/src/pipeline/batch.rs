@@ -258,7 +258,8 @@ impl<H: Send + Sync + 'static> BatchRunner<H> {
                 self.take(step).await;
             }
             for at in self.state.newly_held() {
-                let (since, position) = (Timestamp::now(), self.held.range(..at).count() + 1);
+                let since = Timestamp::now();
+                let position = self.held.range(..at).count() + 1;
                 self.held.insert(at, BatchWait { since, position });
             }
             self.out.hand_out();

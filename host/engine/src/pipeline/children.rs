@@ -323,7 +323,8 @@ fn started<'a>(
 async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) -> Box<Execution> {
     let services = journey.services;
     let mut family = CallFamily::from_call(journey, permit);
-    let surface = family.surface(journey);
+    // Made for the first call: most guests that may call a tool call none.
+    let mut surface = None;
     let cancellation = journey.request.cancellation.clone();
     let (wishes, mut asked) = mpsc::channel(1);
     run.tools = Some(Arc::new(ChildLine(wishes)));
@@ -357,7 +358,8 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
                 ChildRequest::List(reply) => _ = reply.send(family.list(services, &journey.request)),
                 ChildRequest::Call(call, reply) => match family.tree.count() {
                     Ok(()) => {
-                        let begun = family.begin(services, &journey.request, call, reply, &surface);
+                        let surface = surface.get_or_insert_with(|| family.surface(journey));
+                        let begun = family.begin(services, &journey.request, call, reply, surface);
                         ids.push(json!(begun.id));
                         if canceled {
                             begun.cancellation.cancel(cancellation.reason());
@@ -387,7 +389,7 @@ async fn serve(journey: &mut CallState<'_>, permit: &Permit, mut run: RunInput) 
             own.charge(below);
         }
     }
-    if !ids.is_empty() {
+    if let Some(surface) = surface {
         journey.invocation.note(SURFACE, json!(surface));
     }
     for id in ids {

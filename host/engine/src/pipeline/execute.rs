@@ -77,7 +77,7 @@ async fn go_on(
     Ok(executed(journey, tool, &permit, execution))
 }
 
-/// What the caller's client says of its user (OTC-Q-08): for a tool whose profile asks for it alone. A tool's call of
+/// The words of the caller's client about its user (OTC-Q-08): for a tool whose profile asks for it alone. A tool's call of
 /// another tool has none.
 pub(super) fn user_info(journey: &CallState<'_>, tool: &Tool) -> Option<Value> {
     // From the record, which a later process has, too.

@@ -21,7 +21,7 @@ const PREVIEW_CHARS_MAX: u64 = 2_000;
 const TOLD_PARTS: usize = 3;
 /// A block's other fields that stay beside its preview.
 const BESIDE_BYTES_MAX: usize = 1_000;
-/// Who can read what a call left: its caller, and the operator.
+/// Readers of what a call left: its caller, and the operator.
 const ACCESS: &str = "caller";
 
 phase_token! {

@@ -14,7 +14,7 @@ phase_token! {
     pub Gated(PreparedCall)
 }
 
-/// What the caller can do to load the tool: each protocol has its own way.
+/// The next step to load the tool: each protocol has its own way.
 fn first(journey: &CallState<'_>) -> String {
     let name = journey.request.tool.name();
     let protocol = journey.request.mapping.as_ref();

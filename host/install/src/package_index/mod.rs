@@ -12,7 +12,7 @@ use std::io::{self, Read, Seek};
 use std::path::{Component, Path};
 
 use data_encoding::HEXLOWER;
-use sha2::{Sha256, Sha512};
+use sha2::{Digest, Sha512};
 use toolcell_spec::{ErrorCode, Refusal};
 use toolcell_system::component_size::component_bytes_max;
 use url::Url;
@@ -122,7 +122,7 @@ impl PackageReference {
         })
     }
 
-    /// What a trust policy matches: no version, because a signer signs all of them.
+    /// For trust policies: no version, because a signer signs all of them.
     pub(crate) fn unversioned(&self) -> String {
         format!("{}:{}#{}", self.index.word(), self.name, self.file)
     }
@@ -242,38 +242,39 @@ pub(crate) async fn fetch(
     let mut whole = ComponentSink::new(&mut file, component_bytes_max());
     web.download(&archive.url, &archive.index, &mut whole)
         .await?;
-    let found = hash(&archive.hash, &mut file).map_err(|error| unkept(&error))?;
+    let sha256 = whole.finish();
+    let found = match archive.hash {
+        ArchiveHash::Sha256(_) => ArchiveHash::Sha256(sha256.hex()),
+        ArchiveHash::Sha512(_) => {
+            ArchiveHash::Sha512(sha512(&mut file).map_err(|error| unkept(&error))?)
+        }
+    };
     if found != archive.hash && guard!("package_hashes") {
         let message = format!(
-            "{} has another hash than {} says: nothing was read out of it; try again later, or use another index",
-            archive.url, archive.index
+            "the archive of {package} has another hash than {} says: nothing was read out of it; try again later, or use \
+             another index",
+            archive.index
         );
         return Err(Refusal::new(ErrorCode::DigestMismatch, message));
     }
+    file.rewind().map_err(|error| unkept(&error))?;
     match package.index {
-        PackageIndex::Pypi => unpack::from_zip(file, package, sink),
-        PackageIndex::Npm => unpack::from_tar(file, package, sink),
+        PackageIndex::Pypi => unpack::from_zip(&file, package, sink),
+        PackageIndex::Npm => unpack::from_tar(&file, package, sink),
     }
 }
 
-fn hash(kind: &ArchiveHash, file: &mut File) -> io::Result<ArchiveHash> {
-    fn of<H: sha2::Digest>(file: &mut File) -> io::Result<String> {
-        file.rewind()?;
-        let mut hasher = H::new();
-        let mut part = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut part)? {
-                0 => break,
-                read => hasher.update(part.get(..read).unwrap_or_default()),
-            }
+fn sha512(file: &mut File) -> io::Result<String> {
+    file.rewind()?;
+    let mut hasher = Sha512::new();
+    let mut part = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut part)? {
+            0 => break,
+            read => hasher.update(part.get(..read).unwrap_or_default()),
         }
-        file.rewind()?;
-        Ok(HEXLOWER.encode(&hasher.finalize()))
     }
-    Ok(match kind {
-        ArchiveHash::Sha256(_) => ArchiveHash::Sha256(of::<Sha256>(file)?),
-        ArchiveHash::Sha512(_) => ArchiveHash::Sha512(of::<Sha512>(file)?),
-    })
+    Ok(HEXLOWER.encode(&hasher.finalize()))
 }
 
 fn absent(package: &PackageReference, index: &Url) -> Refusal {

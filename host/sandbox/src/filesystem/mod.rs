@@ -52,7 +52,7 @@ pub(super) struct FileRules {
     pub(super) quota: FileQuota,
     places: Vec<(PathBuf, String)>,
     touched: Mutex<TouchList>,
-    /// What the guest got from its last operation.
+    /// The error of the guest's last operation.
     failed: Mutex<Option<&'static str>>,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Authorizations {
     of_principals: Mutex<HashMap<Arc<str>, VecDeque<PendingAuthorization>>>,
 }
 
-/// What a tool waits for, and whether it has it by now.
+/// The access that a tool waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecretAccess {
     Given,

@@ -294,7 +294,7 @@ impl OtcService {
         self.authorizations.has(id)
     }
 
-    /// What a person can do for the authorization (OTC-R-07).
+    /// Tells a person how to give the access (OTC-R-07).
     pub(crate) fn authorization_page(
         &self,
         id: &str,

@@ -9,7 +9,7 @@ use super::span::{CALL_ID_BYTES_MAX, EVENTS_MAX, cut, word};
 /// Name of the span above the calls and steps of an agent.
 pub const INVOKE_AGENT: &str = "invoke_agent";
 
-/// What is below the session's span: each process that takes part in the session knows its ids.
+/// Ids below the session's span: each process that takes part in the session knows its ids.
 pub(super) fn place(session: &str) -> TraceContext {
     TraceContext::parse(&traceparent(session), None).unwrap_or_else(TraceContext::begin)
 }

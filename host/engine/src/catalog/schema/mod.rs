@@ -56,7 +56,7 @@ pub enum CheckFailure {
     Costly(String),
 }
 
-/// What is wrong with a value, and where.
+/// Violations of a schema, and their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violations {
     pub message: String,

@@ -13,9 +13,10 @@ use super::super::call_state::CallState;
 use super::{CYCLES, CallFamily, LISTED_MAX};
 
 impl CallFamily {
-    /// What the guest can call, and the tools that call it, which it cannot (AT-REASON-05). Of others it does not learn.
+    /// The tools that the guest can call, and those that call it, which it cannot (AT-REASON-05).
     pub(super) fn surface(&self, journey: &CallState<'_>) -> ToolSurface {
-        let (services, invocation) = (journey.services, &journey.invocation);
+        let services = journey.services;
+        let invocation = &journey.invocation;
         let id = |tool: &Arc<Tool>| tool.declaration().tool_id.clone();
         let loaded = self.callable(services, &journey.request);
         let mut above = services.catalog.tools();

@@ -4,20 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::map_result::MappedResult;
 
-/// For each rule.
+/// Of all rules together.
 const PLACES_MAX: usize = 256;
+/// In bytes. The tool chooses the names on the way.
+const PLACE_BYTES_MAX: usize = 256;
 
 pub(super) const SECRET: &str = "secret";
 
-/// JSON Pointers into the result.
+/// JSON Pointers into the result; one that is too long is of the nearest value around it.
 #[derive(Clone, Default)]
 pub(super) struct RedactedPlaces(BTreeMap<String, BTreeSet<String>>);
 
 impl RedactedPlaces {
     pub(super) fn add(&mut self, rule: &str, place: impl Into<String>) {
+        let known: usize = self.0.values().map(BTreeSet::len).sum();
+        let mut place = place.into();
+        while place.len() > PLACE_BYTES_MAX {
+            let around = place.rfind('/').unwrap_or_default();
+            place.truncate(around);
+        }
         let places = self.rule(rule);
-        if places.len() < PLACES_MAX {
-            places.insert(place.into());
+        if known < PLACES_MAX {
+            places.insert(place);
         }
     }
 
@@ -65,4 +73,23 @@ pub(super) fn outputs(mapped: &MappedResult) -> Vec<&'static str> {
 
 pub(super) fn contract_rule(at: usize) -> String {
     format!("redaction_rules/{at}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_few_and_short_whatever_the_tool_names() {
+        let mut places = RedactedPlaces::default();
+        for at in 0..1_000 {
+            places.add(&contract_rule(at % 2), format!("/{at}"));
+        }
+        let count: usize = places.iter().map(|(_, places)| places.len()).sum();
+        assert_eq!((count, places.rules().len()), (PLACES_MAX, 2));
+        let mut places = RedactedPlaces::default();
+        places.add(SECRET, format!("/content/0/{}/b", "a".repeat(1 << 20)));
+        let known: Vec<_> = places.iter().flat_map(|(_, places)| places).collect();
+        assert_eq!(known, ["/content/0"]);
+    }
 }

@@ -53,7 +53,7 @@ struct ToolCall {
     tool_call: Option<Box<Self>>,
 }
 
-/// What the record of the call keeps of a `tool_call`: all but what the call itself has (AO-TC-04, AO-P-03).
+/// Kept of a `tool_call` in the record of the call: all but what the call itself has (AO-TC-04, AO-P-03).
 fn rest(body: &[u8]) -> Extra {
     // It was read already, with its arguments as they were written, which serde cannot do beside unknown fields.
     let mut sent: Extra = serde_json::from_slice(body).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Contradictions between a tool's records, of which one claim would be lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -122,7 +122,9 @@ fn shown_identity(
             );
         }
     }
-    let known = native_ids(&mappings(declaration, Some(interface)));
+    let known: HashSet<Value> = native_ids(&mappings(declaration, Some(interface)))
+        .into_iter()
+        .collect();
     let said = interface.list("native_ids");
     if said.iter().any(|id| !known.contains(id)) {
         findings.note(
