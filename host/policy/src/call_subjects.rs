@@ -19,6 +19,8 @@ use super::{Capability, Grants, Mount, PathPattern};
 const SUBJECTS_MAX: usize = 1_000;
 /// Path components of a call, link targets included. Each costs a system call.
 pub(super) const STEPS_MAX: usize = 20_000;
+/// No system opens a longer path. It is left as it was written, because each of its names costs as much as all before it.
+pub(super) const PATH_BYTES_MAX: usize = 4_096;
 const QUICK_SUBJECTS_MAX: usize = 16;
 const QUICK_BYTES_MAX: usize = 4 << 10;
 
@@ -370,6 +372,9 @@ fn joined(folder: &str, typed: &str) -> String {
 /// all mounts, where nothing exists for a guest.
 fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
     let whole = joined(start, typed);
+    if whole.len() > PATH_BYTES_MAX {
+        return None;
+    }
     let names: Vec<Component<'_>> = Path::new(&whole).components().collect();
     let mut plain = Path::new(start).components().count();
     let mut place = PathBuf::new();

@@ -3,11 +3,14 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::Mount;
-use super::call_subjects::{below, mount_of};
+use super::call_subjects::{PATH_BYTES_MAX, below, mount_of};
 
 /// `..` removes a folder of a mount, and what is in no mount, where nothing exists for a guest. After a link, or a name that
 /// is no folder, it stays: only the guest's own call says where it leads.
 pub(super) fn plain(guest: &str, mounts: &[Mount]) -> String {
+    if guest.len() > PATH_BYTES_MAX {
+        return guest.to_owned();
+    }
     let mut plain = PathBuf::new();
     for name in Path::new(guest).components() {
         match name {
@@ -56,5 +59,7 @@ mod tests {
         ] {
             assert_eq!(plain(path, &mounts), expected);
         }
+        let long = format!("/w/{}x", "src/../".repeat(1_000));
+        assert_eq!(plain(&long, &mounts), long);
     }
 }
