@@ -2,6 +2,8 @@
 //! test notices is not tested. `just mutants` runs this; the switches exist only with the cargo feature `mutants`.
 
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Each guard by its name in the code, with the attacks (by id) and the tests (by name) that must notice its absence;
@@ -859,6 +861,10 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
 /// A mutant that hangs for this time counts as noticed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How many mutants run at once, one test each: as many tests as run together while every guard stands, so that none
+/// fails for being slower.
+const AT_ONCE: usize = 2;
+
 #[test]
 fn each_guard_that_is_missing_is_noticed() {
     // A test that fails without a mutant shows nothing.
@@ -880,19 +886,30 @@ fn each_guard_that_is_missing_is_noticed() {
         passes(None, &attacks, &tests),
         "something fails although every guard stands"
     );
-    let mut missed = Vec::new();
+    let next = AtomicUsize::new(0);
+    let missed = Mutex::new(Vec::new());
     println!("{:<22} {:<9} noticed by", "guard", "noticed");
-    for (name, with, by) in MUTANTS.iter().filter(|(name, ..)| chosen(name)) {
-        let noticed = !passes(Some(name), with, by);
-        println!(
-            "{name:<22} {:<9} {}",
-            if noticed { "yes" } else { "NO" },
-            [*with, *by].concat().join(" ")
-        );
-        if !noticed {
-            missed.push(*name);
+    let left: Vec<_> = MUTANTS.iter().filter(|(name, ..)| chosen(name)).collect();
+    let work = || {
+        while let Some((name, with, by)) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let noticed = !passes(Some(name), with, by);
+            println!(
+                "{name:<22} {:<9} {}",
+                if noticed { "yes" } else { "NO" },
+                [*with, *by].concat().join(" ")
+            );
+            if !noticed {
+                missed.lock().unwrap().push(*name);
+            }
         }
-    }
+    };
+    // Most of a run is one process that waits for another.
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(work);
+        }
+    });
+    let missed = missed.into_inner().unwrap();
     assert!(
         missed.is_empty(),
         "nothing notices that these guards are missing: {missed:?}"
@@ -942,7 +959,11 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
         };
         command
             .args(filters)
-            .arg("--test-threads=2")
+            .arg(if mutant.is_some() {
+                "--test-threads=1".to_owned()
+            } else {
+                format!("--test-threads={AT_ONCE}")
+            })
             .stdin(Stdio::null());
         command.env("TOOLCELL_ATTACK_WATCHDOG_SECONDS", "15");
         if let Some(mutant) = mutant {
