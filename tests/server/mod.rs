@@ -31,4 +31,5 @@ mod stopping;
 mod surface;
 mod tasks;
 mod telemetry;
+mod thousand_sessions;
 mod workspaces;
