@@ -27,6 +27,7 @@ mod pools;
 mod questions;
 mod reading;
 mod records;
+mod repeats;
 mod stopping;
 mod surface;
 mod tasks;

@@ -13,6 +13,7 @@ mod call;
 mod calls;
 mod discovery;
 mod exchange;
+mod executions;
 mod exposed_tools;
 mod frames;
 mod greeting;
@@ -30,6 +31,7 @@ mod pending;
 mod providers;
 mod reading;
 mod recorder;
+mod repeats;
 mod results;
 mod sent_arguments;
 mod server_tools;
@@ -48,7 +50,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
-use rmcp::model::Extensions;
+use rmcp::model::{CallToolResponse, Extensions};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +58,7 @@ use toolcell_spec::Refusal;
 use toolcell_system::BoxFuture;
 
 use calls::{CallPlaces, Calls};
+use executions::Executions;
 use health::Health;
 use loading::ToolLoad;
 use tasks::Tasks;
@@ -97,6 +100,7 @@ pub struct Server {
     changes: watch::Sender<u64>,
     places: Arc<CallPlaces>,
     calls: Arc<Calls>,
+    answers: Arc<Executions<CallToolResponse>>,
     health: Health,
     tasks: Option<Arc<Tasks>>,
     stop: CancellationToken,
@@ -124,6 +128,7 @@ impl Server {
             changes: watch::Sender::new(0),
             places: Arc::default(),
             calls,
+            answers: Executions::new(repeats::ANSWERS_BYTES_MAX),
             health: Health::default(),
             tasks,
             stop: CancellationToken::new(),

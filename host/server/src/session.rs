@@ -17,6 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU8, Ordering};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcell_dialect::mcp;
 use toolcell_spec as record;
@@ -27,7 +28,7 @@ use super::asking::{AskChannel, CallQuestion};
 use super::call::{
     CallProgress, CallerContext, IncomingCall, RunningCall, WaitingRequest, name_too_long, revision,
 };
-use super::calls::HeldCallKey;
+use super::calls::{BackgroundPlace, HeldCallKey};
 use super::exchange;
 use super::exposed_tools::ExposedTool;
 use super::frames::NotPending;
@@ -59,7 +60,11 @@ pub(super) struct ClientIdentity {
     pub(super) shelf: ReadablePayloads,
     pub(super) loads: LoadedTools,
     pub(super) unknown_cancels: UnknownCancels,
+    without_request: Arc<Semaphore>,
 }
+
+/// Calls of one principal without a request.
+const WITHOUT_REQUEST_MAX: usize = 64;
 
 impl ClientIdentity {
     pub(super) fn of_streams(actor: Option<String>) -> Self {
@@ -78,7 +83,14 @@ impl ClientIdentity {
             shelf: ReadablePayloads::default(),
             loads: LoadedTools::new(name),
             unknown_cancels: UnknownCancels::default(),
+            without_request: Arc::new(Semaphore::new(WITHOUT_REQUEST_MAX)),
         }
+    }
+
+    /// For a call without a request; `None` if too many run.
+    pub(super) fn room(&self) -> Option<BackgroundPlace> {
+        let permit = Arc::clone(&self.without_request).try_acquire_owned().ok()?;
+        Some(BackgroundPlace { _permit: permit })
     }
 }
 
@@ -194,7 +206,7 @@ impl ClientSession {
     }
 
     /// Begins a call, or resumes a held one.
-    fn enter(
+    pub(super) fn enter(
         &self,
         params: CallToolRequestParams,
         seen: &WaitingRequest<'_>,
@@ -274,13 +286,14 @@ impl ClientSession {
         self.server.tasks.is_some() && revision(seen.context) >= ProtocolVersion::V_2026_07_28
     }
 
-    async fn answer(
+    /// Returns whether the call has ended, or is a task; otherwise its client has to come back.
+    pub(super) async fn answer(
         &self,
         mut running: RunningCall,
         words: HeldCallKey,
         open: Option<CallQuestion>,
         seen: &WaitingRequest<'_>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> Result<(CallToolResponse, bool), ErrorData> {
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
         let mut open = match open {
             Some(mut ask) if !running.has_ended() => ask.is_open().await.then_some(ask),
@@ -293,7 +306,8 @@ impl ClientSession {
                 None => match step(&mut running, seen, defers).await.map_err(lost)? {
                     Some(CallProgress::Done(record)) => {
                         let offering = Arc::clone(running.offering());
-                        return self.result(*record, &offering, &words.tool, seen).await;
+                        let result = self.result(*record, &offering, &words.tool, seen);
+                        return Ok((result.await?, true));
                     }
                     Some(CallProgress::Asks(ask)) => Some(ask),
                     None => None,
@@ -303,7 +317,7 @@ impl ClientSession {
             let ask = match ask {
                 Some(ask) if !(defers && ask.is_approval()) => ask,
                 ask => match self.defer(running, ask, seen.channel) {
-                    Ok(created) => return Ok(created.into()),
+                    Ok(created) => return Ok((created.into(), true)),
                     Err(refused) => {
                         let (same, ask) = *refused;
                         (running, defers) = (same, false);
@@ -313,7 +327,10 @@ impl ClientSession {
                 },
             };
             match self.server.calls.held.has_room(&words.owner) {
-                Ok(()) => return self.hold(running, ask, words, seen).map_err(lost),
+                Ok(()) => {
+                    let held = self.hold(running, ask, words, seen).map_err(lost)?;
+                    return Ok((held, false));
+                }
                 Err(refusal) => ask.refuse(refusal.message),
             }
         }
@@ -554,8 +571,7 @@ impl ServerHandler for ClientSession {
             }
             let mut seen = self.seen(&context);
             seen.workspace = self.workspace(&context).await;
-            let (running, words, open) = self.enter(params, &seen)?;
-            self.answer(running, words, open, &seen).await
+            self.call_once(params, seen).await
         })
         .await
     }

@@ -9,7 +9,7 @@ use toolcell_spec::{Refusal, Timestamp};
 
 use crate::random_name;
 
-use super::executions::ExecutionKey;
+use crate::executions::ExecutionKey;
 
 const PENDING_TIME: Duration = Duration::from_mins(10);
 /// Limit of one principal; a new authorization displaces the oldest.

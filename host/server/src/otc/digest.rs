@@ -1,17 +1,12 @@
-use blake3::{Hash, Hasher};
+use blake3::Hasher;
 use serde_json::{Value, json};
 use toolcell_dialect::otc::{OtcMode, OtcRequest};
 use toolcell_spec::{JSON_VALUES_MAX, read_json};
 
-/// One digest is without credentials, because a request that waits for an authorization is repeated with a token.
-/// Neither has `created_at`: it changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RequestDigests {
-    pub(super) whole: Hash,
-    pub(super) without_credentials: Hash,
-}
+use crate::executions::RequestDigests;
 
 impl RequestDigests {
+    /// Neither digest has `created_at`: it changes nothing.
     pub(super) fn from_request(request: &OtcRequest, mode: OtcMode) -> Self {
         let inputs = read_json::<Value>(&request.inputs, JSON_VALUES_MAX);
         let inputs = inputs.unwrap_or_else(|_| request.inputs.as_str().into());

@@ -3,7 +3,6 @@
 
 mod authorizations;
 mod digest;
-mod executions;
 mod registration;
 mod token;
 
@@ -19,21 +18,31 @@ use toolcell_dialect::otc::{
 use toolcell_policy::secret::SecretValue;
 use toolcell_spec::{CallRecord, ErrorCode, Refusal, Timestamp};
 
-use crate::http::Problem;
+use crate::executions::{
+    ClaimRefusal, Claimed, ExecutionAnswer, ExecutionKey, Executions, RUNNING_MAX, RequestDigests,
+};
+use crate::http::{Problem, told};
 
 use authorizations::Authorizations;
 pub(crate) use authorizations::SecretAccess;
-use digest::RequestDigests;
-use executions::{ClaimRefusal, ExecutionKey, Executions};
 pub use token::WorkerSecret;
 
 /// The principal of all its calls.
 pub(crate) const ENGINE: &str = "arcade:engine";
 
+/// Answers that are kept, of all principals.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtcAnswer {
     pub(crate) status: u16,
     pub(crate) body: Arc<str>,
+}
+
+impl ExecutionAnswer for OtcAnswer {
+    fn bytes(&self) -> usize {
+        self.body.len()
+    }
 }
 
 impl OtcAnswer {
@@ -142,7 +151,7 @@ impl OtcTools {
 pub(crate) struct OtcService {
     /// A call's address, up to its id; its artifacts are below it.
     calls: String,
-    executions: Executions,
+    executions: Arc<Executions<OtcAnswer>>,
     authorizations: Authorizations,
 }
 
@@ -150,7 +159,7 @@ impl OtcService {
     pub(crate) fn new(base: &str) -> Self {
         Self {
             calls: format!("{base}/v1/calls/"),
-            executions: Executions::default(),
+            executions: Executions::new(ANSWERS_BYTES_MAX),
             authorizations: Authorizations::new(format!("{base}{AUTHORIZATIONS}")),
         }
     }
@@ -179,14 +188,15 @@ impl OtcService {
         };
         let digests = RequestDigests::from_request(&request, mode);
         match self.executions.claim(principal, &key, digests).await {
-            Ok(ticket) => {
+            Ok(Claimed::First(ticket)) => {
                 let run = self.run(tools, principal, request, Some(&key), mode, call);
                 let (answer, ended) = run.await;
                 ticket.end(ended);
                 answer
             }
-            Err(ClaimRefusal::Answered(answer)) => answer,
-            Err(ClaimRefusal::Refused(status, refusal)) => {
+            Ok(Claimed::Answered(answer)) => answer,
+            Err(refused) => {
+                let (status, refusal) = refusal(refused);
                 OtcAnswer::refused(status, &refusal, mode, &key.execution_id)
             }
         }
@@ -284,6 +294,19 @@ impl OtcService {
             .map(|authorization| authorization.to_value(mode))
             .ok_or_else(unknown)
     }
+}
+
+fn refusal(why: ClaimRefusal) -> (u16, Refusal) {
+    let code = match why {
+        ClaimRefusal::OtherRequest => ErrorCode::ExecutionIdReused,
+        ClaimRefusal::NotKept => ErrorCode::ResponseNotKept,
+        ClaimRefusal::Lost => ErrorCode::ExecutionLost,
+        ClaimRefusal::TooMany => {
+            let message = format!("{RUNNING_MAX} executions run already; try again");
+            return (503, Refusal::new(ErrorCode::TooManyCalls, message));
+        }
+    };
+    (409, Refusal::new(code, told(code)))
 }
 
 /// The pages of authorizations, up to the id.

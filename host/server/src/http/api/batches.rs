@@ -58,6 +58,9 @@ impl Drop for RunningBatch {
 /// Makes many calls: in parallel where they cannot disturb each other, the others in their order.
 #[utoipa::path(
     post, path = "/v1/batches", tag = "calls",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second batch"),
+    ),
     request_body(content((Vec<BatchCallRequest> = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 200, description = "The result of each call; for a body of lines, a line each, as soon as it is there", content((BatchDocument = "application/json"), (String = "application/x-ndjson"))),

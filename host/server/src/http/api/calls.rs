@@ -15,6 +15,7 @@ use toolcell_spec::{AbortReason, ErrorCode, Input, InvocationId, Status};
 
 use crate::call::name_too_long;
 use crate::calls::{CallChange, CallEntry, EntryEnd};
+use crate::executions::KEY_BYTES_MAX;
 use crate::http::problem::Problem;
 use crate::tasks::RecordedCall;
 use crate::trace::of_headers;
@@ -23,7 +24,7 @@ use crate::{ApprovalFallback, ServerTools};
 use super::answer::{
     CallerRequest, PathParams, QueryParams, call_id, ended, json, located, read, shown, unreadable,
 };
-use super::keys::{KEY_BYTES_MAX, KeyClaim};
+use super::keys::KeyClaim;
 use super::start::ApiCall;
 use super::{ApiCaller, ApiState};
 
@@ -34,7 +35,7 @@ const RESPOND_ASYNC: &str = "respond-async";
 /// The caller's own id of a call, in bytes.
 pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
 /// Seconds; the call was refused for want of room.
-const RETRY_AFTER: u64 = 1;
+pub(super) const RETRY_AFTER: u64 = 1;
 
 /// Its request is dropped when the client leaves.
 struct CancelOnDrop<'a> {
@@ -133,7 +134,7 @@ fn known(claimed: KeyClaim) -> Result<Arc<CallEntry>, Problem> {
     }
 }
 
-fn too_many_open() -> Problem {
+pub(super) fn too_many_open() -> Problem {
     Problem::from(ErrorCode::TooManyOpenCalls).after(RETRY_AFTER)
 }
 
@@ -167,7 +168,7 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(ApiCall, Option<bool>), Pro
     Ok((ApiCall::from_route("POST /v1/calls", spec), wait))
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
         return Ok(None);
     };

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 /// Limit of one principal; a new key displaces the oldest whose call has ended.
 const KEYS_MAX: usize = 1_024;
-pub(super) const KEY_BYTES_MAX: usize = 256;
 
 #[derive(Default)]
 pub(super) struct IdempotencyKeys(Mutex<KeyTable>);

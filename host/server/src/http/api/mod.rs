@@ -12,6 +12,7 @@ mod keys;
 mod openapi;
 mod otc;
 mod registry;
+mod repeats;
 mod start;
 mod tool_status;
 mod tools;
@@ -25,6 +26,7 @@ use toolcell_spec::ErrorCode;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -34,11 +36,13 @@ use tower_service::Service;
 
 use crate::Server;
 use crate::budget::ByteBudget;
+use crate::executions::Executions;
 use crate::http::problem::Problem;
 use crate::otc::OtcService;
 use crate::session::ClientIdentity;
 
 use keys::IdempotencyKeys;
+use repeats::KeptResponse;
 
 pub(super) struct Api {
     router: Router,
@@ -51,6 +55,7 @@ struct ApiState {
     needs_token: bool,
     base: String,
     otc: OtcService,
+    answers: Arc<Executions<KeptResponse>>,
     /// `None` if no Arcade engine may call.
     engine: Option<Arc<ApiCaller>>,
     document: OnceLock<Bytes>,
@@ -71,7 +76,6 @@ pub(super) struct ApiCaller {
     pub(super) arguments: ByteBudget,
     pub(super) results: ByteBudget,
     wait: Duration,
-    open: Arc<Semaphore>,
     keys: IdempotencyKeys,
     batched: Arc<Semaphore>,
 }
@@ -89,7 +93,6 @@ impl ApiCaller {
             arguments,
             results,
             wait,
-            open: Arc::new(Semaphore::new(start::OPEN_MAX)),
             keys: IdempotencyKeys::default(),
             batched: Arc::new(Semaphore::new(batches::CALLS_MAX)),
         }
@@ -113,6 +116,7 @@ impl Api {
             callers: RwLock::default(),
             needs_token,
             otc: OtcService::new(&base),
+            answers: Executions::new(repeats::ANSWERS_BYTES_MAX),
             base,
             engine,
             document: OnceLock::new(),
@@ -188,6 +192,7 @@ fn workspace_routes() -> Router<Arc<ApiState>> {
 fn router(shared: Arc<ApiState>) -> Router {
     let unknown = || async { Problem::from(ErrorCode::UnknownPath) };
     let wrong = || async { Problem::from(ErrorCode::MethodNotAllowed) };
+    let once = from_fn_with_state(Arc::clone(&shared), repeats::answer_once);
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", get(tools::show))
@@ -197,7 +202,7 @@ fn router(shared: Arc<ApiState>) -> Router {
         .route("/v1/calls/{id}", get(calls::show).delete(calls::cancel))
         .route("/v1/calls/{id}/events", get(events::follow))
         .route("/v1/calls/{id}/artifacts/{name}", get(artifacts::fetch))
-        .route("/v1/batches", post(batches::create))
+        .route("/v1/batches", post(batches::create).layer(once.clone()))
         .merge(workspace_routes())
         .route("/v1/approvals", get(approvals::list))
         .route(
@@ -211,7 +216,7 @@ fn router(shared: Arc<ApiState>) -> Router {
         )
         .route(
             "/v1/dialects/agentool/tools/{name}",
-            get(registry::entry).post(registry::call),
+            get(registry::entry).merge(post(registry::call).layer(once)),
         )
         .route(
             "/v1/dialects/{dialect}/tools",

@@ -219,6 +219,7 @@ pub(super) async fn import(
     request_body = ref("#/components/schemas/agentool-tool-call"),
     params(
         ("name" = String, Path, description = "The name of the tool"),
+        ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second call"),
         ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
     ),
     responses(

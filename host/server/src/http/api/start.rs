@@ -26,9 +26,6 @@ use crate::{AnnounceFn, Server, ServerTools};
 
 use super::ApiCaller;
 
-/// Calls of one principal without a request.
-pub(super) const OPEN_MAX: usize = 64;
-
 pub(super) struct ApiCall {
     pub(super) spec: CallSpec,
     pub(super) foreign: Option<DialectCall>,
@@ -183,10 +180,9 @@ impl ApiCaller {
         taken.map(|lease| lease.map(Arc::new)).map_err(busy)
     }
 
-    /// `None` if [`OPEN_MAX`] calls run without a request.
+    /// `None` if too many calls run without a request.
     pub(super) fn room(&self) -> Option<BackgroundPlace> {
-        let permit = Arc::clone(&self.open).try_acquire_owned().ok()?;
-        Some(BackgroundPlace { _permit: permit })
+        self.identity.room()
     }
 
     /// The call runs without a request if there is `room`. `can_be_left`: its request can leave it.

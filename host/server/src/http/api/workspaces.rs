@@ -32,7 +32,7 @@ use super::body_sender::{BodySender, feed};
 use super::{ApiCaller, ApiState};
 
 /// Of a call: the name of its workspace.
-const WORKSPACE: &str = "toolcell-workspace";
+pub(super) const WORKSPACE: &str = "toolcell-workspace";
 const PIECE_BYTES: u64 = 256 << 10;
 /// In one answer, which is in memory as a whole.
 const FILES_MAX: usize = 10_000;

@@ -1,36 +1,56 @@
+//! Requests that a client may send again: each runs once, and its answer is kept.
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use blake3::Hash;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use toolcell_spec::{ErrorCode, Refusal};
 
-use crate::http::told;
-
-use super::OtcAnswer;
-use super::digest::RequestDigests;
-
-/// Each principal has an equal share.
-const BYTES_MAX: usize = 64 << 20;
 const ENTRIES_MAX: usize = 20_000;
 /// Limit of one principal: running executions, and requests with an id.
-const RUNNING_MAX: usize = 1_024;
+pub(crate) const RUNNING_MAX: usize = 1_024;
 const ENTRY_BYTES: usize = 512;
+/// Of an idempotency key.
+pub(crate) const KEY_BYTES_MAX: usize = 256;
 
 /// An execution id is unique in its run, and belongs to one principal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ExecutionKey {
-    pub(super) run_id: String,
-    pub(super) execution_id: String,
+pub(crate) struct ExecutionKey {
+    pub(crate) run_id: String,
+    pub(crate) execution_id: String,
+}
+
+/// One digest is without credentials, because a request that waits for an authorization is repeated with a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestDigests {
+    pub(crate) whole: Hash,
+    pub(crate) without_credentials: Hash,
+}
+
+impl From<Hash> for RequestDigests {
+    fn from(whole: Hash) -> Self {
+        Self {
+            whole,
+            without_credentials: whole,
+        }
+    }
+}
+
+pub(crate) trait ExecutionAnswer: Clone {
+    /// The memory that it takes.
+    fn bytes(&self) -> usize;
 }
 
 /// Known executions, so that none runs twice. No number of them displaces another principal's.
-#[derive(Default)]
-pub(super) struct Executions(Mutex<HashMap<Arc<str>, Ledger>>);
+pub(crate) struct Executions<A> {
+    ledgers: Mutex<HashMap<Arc<str>, Ledger<A>>>,
+    /// Each principal has an equal share.
+    bytes_max: usize,
+}
 
-#[derive(Default)]
-struct Ledger {
-    entries: HashMap<ExecutionKey, ExecutionEntry>,
+struct Ledger<A> {
+    entries: HashMap<ExecutionKey, ExecutionEntry<A>>,
     /// Oldest first; an entry with another serial number is outdated.
     ended: VecDeque<(ExecutionKey, u64)>,
     bytes: usize,
@@ -38,48 +58,74 @@ struct Ledger {
     serial: u64,
 }
 
-struct ExecutionEntry {
+impl<A> Default for Ledger<A> {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            ended: VecDeque::new(),
+            bytes: 0,
+            running: 0,
+            serial: 0,
+        }
+    }
+}
+
+struct ExecutionEntry<A> {
     body: RequestDigests,
     serial: u64,
     bytes: usize,
-    state: ExecutionState,
+    state: ExecutionState<A>,
 }
 
-enum ExecutionState {
+enum ExecutionState<A> {
     /// The receiver ends when the execution does.
     Running(watch::Receiver<()>),
-    Answered(OtcAnswer),
+    Answered(A),
     /// The answer is too large to be kept.
     TooLarge,
-    /// The tool never ran, and the same request may come again with a token.
+    /// Nothing ran, or what ran waits for its client: the same request may come again, with a token if it has to.
     Waiting,
     /// The connection closed during the execution, which may have had effects, so it does not run again.
     Lost,
 }
 
-pub(super) enum ClaimRefusal {
-    Answered(OtcAnswer),
-    Refused(u16, Refusal),
+pub(crate) enum Claimed<A: ExecutionAnswer> {
+    First(ExecutionTicket<A>),
+    Answered(A),
 }
 
-enum ExecutionLookup<'a> {
-    Free(ExecutionTicket<'a>),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimRefusal {
+    OtherRequest,
+    /// The answer was too large.
+    NotKept,
+    Lost,
+    TooMany,
+}
+
+enum ExecutionLookup<A: ExecutionAnswer> {
     Running(watch::Receiver<()>),
-    Ended(ClaimRefusal),
+    Ended(Result<Claimed<A>, ClaimRefusal>),
 }
 
-impl Executions {
-    /// Waits if the same request runs. Fails if it ran before.
-    pub(super) async fn claim(
-        &self,
+impl<A: ExecutionAnswer> Executions<A> {
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            ledgers: Mutex::default(),
+            bytes_max,
+        })
+    }
+
+    /// Waits if the same request runs.
+    pub(crate) async fn claim(
+        self: &Arc<Self>,
         principal: &Arc<str>,
         key: &ExecutionKey,
         body: RequestDigests,
-    ) -> Result<ExecutionTicket<'_>, ClaimRefusal> {
+    ) -> Result<Claimed<A>, ClaimRefusal> {
         loop {
             match self.find(principal, key, body) {
-                ExecutionLookup::Free(ticket) => return Ok(ticket),
-                ExecutionLookup::Ended(ended) => return Err(ended),
+                ExecutionLookup::Ended(ended) => return ended,
                 // An error is the end that is waited for.
                 ExecutionLookup::Running(mut running) => _ = running.changed().await,
             }
@@ -87,69 +133,83 @@ impl Executions {
     }
 
     fn find(
-        &self,
+        self: &Arc<Self>,
         principal: &Arc<str>,
         key: &ExecutionKey,
         body: RequestDigests,
-    ) -> ExecutionLookup<'_> {
-        let mut ledgers = self.0.lock();
+    ) -> ExecutionLookup<A> {
+        let mut ledgers = self.ledgers.lock();
         if !ledgers.contains_key(principal) {
             // Now, because a principal that sends nothing more would never give up its earlier share.
             let shares = ledgers.len() + 1;
             ledgers
                 .values_mut()
-                .for_each(|ledger| ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares));
+                .for_each(|ledger| ledger.forget(self.bytes_max / shares, ENTRIES_MAX / shares));
         }
         let ledger = ledgers.entry(Arc::clone(principal)).or_default();
         if let Some(entry) = ledger.entries.get(key) {
             if !entry.is_of(body) {
-                return ExecutionLookup::Ended(refused(ErrorCode::ExecutionIdReused));
+                return ExecutionLookup::Ended(Err(ClaimRefusal::OtherRequest));
             }
             match &entry.state {
                 ExecutionState::Running(running) => {
                     return ExecutionLookup::Running(running.clone());
                 }
                 ExecutionState::Answered(answer) => {
-                    return ExecutionLookup::Ended(ClaimRefusal::Answered(answer.clone()));
+                    return ExecutionLookup::Ended(Ok(Claimed::Answered(answer.clone())));
                 }
                 ExecutionState::TooLarge => {
-                    return ExecutionLookup::Ended(refused(ErrorCode::ResponseNotKept));
+                    return ExecutionLookup::Ended(Err(ClaimRefusal::NotKept));
                 }
                 ExecutionState::Lost => {
-                    return ExecutionLookup::Ended(refused(ErrorCode::ExecutionLost));
+                    return ExecutionLookup::Ended(Err(ClaimRefusal::Lost));
                 }
                 ExecutionState::Waiting => {}
             }
         }
         if ledger.running >= RUNNING_MAX {
-            return ExecutionLookup::Ended(too_many());
+            return ExecutionLookup::Ended(Err(ClaimRefusal::TooMany));
         }
         let (sender, receiver) = watch::channel(());
         let serial = ledger.begin(key, body, receiver);
         let principal = Arc::clone(principal);
         let key = key.clone();
-        ExecutionLookup::Free(ExecutionTicket {
-            executions: self,
+        ExecutionLookup::Ended(Ok(Claimed::First(ExecutionTicket {
+            executions: Arc::clone(self),
             principal,
             key,
             serial,
             has_ended: false,
             _running: sender,
-        })
+        })))
     }
 
-    fn end(&self, principal: &Arc<str>, key: &ExecutionKey, serial: u64, state: ExecutionState) {
-        let mut ledgers = self.0.lock();
+    fn release(&self, principal: &Arc<str>, key: &ExecutionKey, serial: u64) {
+        let mut ledgers = self.ledgers.lock();
+        if let Some(ledger) = ledgers.get_mut(principal) {
+            ledger.running = ledger.running.saturating_sub(1);
+            if ledger
+                .entries
+                .get(key)
+                .is_some_and(|entry| entry.serial == serial)
+            {
+                ledger.entries.remove(key);
+            }
+        }
+    }
+
+    fn end(&self, principal: &Arc<str>, key: &ExecutionKey, serial: u64, state: ExecutionState<A>) {
+        let mut ledgers = self.ledgers.lock();
         let shares = ledgers.len().max(1);
         let Some(ledger) = ledgers.get_mut(principal) else {
             return;
         };
-        ledger.end(key, serial, state, BYTES_MAX / shares);
-        ledger.forget(BYTES_MAX / shares, ENTRIES_MAX / shares);
+        ledger.end(key, serial, state, self.bytes_max / shares);
+        ledger.forget(self.bytes_max / shares, ENTRIES_MAX / shares);
     }
 }
 
-impl Ledger {
+impl<A: ExecutionAnswer> Ledger<A> {
     fn begin(
         &mut self,
         key: &ExecutionKey,
@@ -170,7 +230,7 @@ impl Ledger {
         self.serial
     }
 
-    fn end(&mut self, key: &ExecutionKey, serial: u64, state: ExecutionState, bytes_max: usize) {
+    fn end(&mut self, key: &ExecutionKey, serial: u64, state: ExecutionState<A>, bytes_max: usize) {
         self.running = self.running.saturating_sub(1);
         let Some(entry) = self
             .entries
@@ -182,8 +242,8 @@ impl Ledger {
         // The client chose the ids, and they are kept whatever becomes of the answer.
         let bytes = ENTRY_BYTES + 2 * (key.run_id.len() + key.execution_id.len());
         (entry.bytes, entry.state) = match state {
-            ExecutionState::Answered(answer) if bytes + answer.body.len() <= bytes_max / 8 => {
-                (bytes + answer.body.len(), ExecutionState::Answered(answer))
+            ExecutionState::Answered(answer) if bytes + answer.bytes() <= bytes_max / 8 => {
+                (bytes + answer.bytes(), ExecutionState::Answered(answer))
             }
             ExecutionState::Answered(_) => (bytes, ExecutionState::TooLarge),
             other => (bytes, other),
@@ -210,7 +270,7 @@ impl Ledger {
     }
 }
 
-impl ExecutionEntry {
+impl<A> ExecutionEntry<A> {
     fn is_of(&self, body: RequestDigests) -> bool {
         match self.state {
             ExecutionState::Waiting => self.body.without_credentials == body.without_credentials,
@@ -219,8 +279,8 @@ impl ExecutionEntry {
     }
 }
 
-pub(super) struct ExecutionTicket<'a> {
-    executions: &'a Executions,
+pub(crate) struct ExecutionTicket<A: ExecutionAnswer> {
+    executions: Arc<Executions<A>>,
     principal: Arc<str>,
     key: ExecutionKey,
     serial: u64,
@@ -229,17 +289,24 @@ pub(super) struct ExecutionTicket<'a> {
     _running: watch::Sender<()>,
 }
 
-impl ExecutionTicket<'_> {
+impl<A: ExecutionAnswer> ExecutionTicket<A> {
     /// `None` if the same request may come again.
-    pub(super) fn end(mut self, answer: Option<OtcAnswer>) {
+    pub(crate) fn end(mut self, answer: Option<A>) {
         let state = answer.map_or(ExecutionState::Waiting, ExecutionState::Answered);
         self.has_ended = true;
         self.executions
             .end(&self.principal, &self.key, self.serial, state);
     }
+
+    /// Nothing ran: the key is free for any request.
+    pub(crate) fn release(mut self) {
+        self.has_ended = true;
+        self.executions
+            .release(&self.principal, &self.key, self.serial);
+    }
 }
 
-impl Drop for ExecutionTicket<'_> {
+impl<A: ExecutionAnswer> Drop for ExecutionTicket<A> {
     fn drop(&mut self) {
         if !self.has_ended {
             self.executions.end(
@@ -252,23 +319,26 @@ impl Drop for ExecutionTicket<'_> {
     }
 }
 
-fn refused(code: ErrorCode) -> ClaimRefusal {
-    ClaimRefusal::Refused(409, Refusal::new(code, told(code)))
-}
-
-fn too_many() -> ClaimRefusal {
-    let message = format!("{RUNNING_MAX} executions run already; try again");
-    ClaimRefusal::Refused(503, Refusal::new(ErrorCode::TooManyCalls, message))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::super::OtcAnswer;
     use super::{
-        BYTES_MAX, ClaimRefusal, ENTRIES_MAX, ExecutionKey, Executions, RUNNING_MAX, RequestDigests,
+        ClaimRefusal, Claimed, ENTRIES_MAX, ExecutionAnswer, ExecutionKey, ExecutionTicket,
+        Executions, RUNNING_MAX, RequestDigests,
     };
+
+    const BYTES_MAX: usize = 64 << 20;
+
+    impl ExecutionAnswer for Arc<str> {
+        fn bytes(&self) -> usize {
+            self.len()
+        }
+    }
+
+    fn executions() -> Arc<Executions<Arc<str>>> {
+        Executions::new(BYTES_MAX)
+    }
 
     fn key(at: usize) -> ExecutionKey {
         ExecutionKey {
@@ -278,113 +348,99 @@ mod tests {
     }
 
     fn body(of: &str) -> RequestDigests {
-        let digest = blake3::hash(of.as_bytes());
-        RequestDigests {
-            whole: digest,
-            without_credentials: digest,
-        }
+        blake3::hash(of.as_bytes()).into()
     }
 
-    fn answer(bytes: usize) -> OtcAnswer {
-        OtcAnswer {
-            status: 200,
-            body: "x".repeat(bytes).into(),
+    fn answer(bytes: usize) -> Arc<str> {
+        "x".repeat(bytes).into()
+    }
+
+    async fn first(
+        executions: &Arc<Executions<Arc<str>>>,
+        principal: &Arc<str>,
+        key: &ExecutionKey,
+        body: RequestDigests,
+    ) -> ExecutionTicket<Arc<str>> {
+        match executions.claim(principal, key, body).await {
+            Ok(Claimed::First(ticket)) => ticket,
+            _ => panic!("it ran before"),
         }
     }
 
     async fn code(
-        executions: &Executions,
+        executions: &Arc<Executions<Arc<str>>>,
         principal: &Arc<str>,
         at: usize,
         of: &str,
     ) -> &'static str {
         match executions.claim(principal, &key(at), body(of)).await {
-            Ok(_) => "free",
-            Err(ClaimRefusal::Answered(_)) => "answered",
-            Err(ClaimRefusal::Refused(_, refusal)) => refusal.code.as_str(),
+            Ok(Claimed::First(_)) => "free",
+            Ok(Claimed::Answered(_)) => "answered",
+            Err(ClaimRefusal::OtherRequest) => "other request",
+            Err(ClaimRefusal::NotKept) => "not kept",
+            Err(ClaimRefusal::Lost) => "lost",
+            Err(ClaimRefusal::TooMany) => "too many",
         }
     }
 
     #[tokio::test]
     async fn an_execution_is_answered_once_and_for_the_same_request_only() {
-        let executions = Executions::default();
+        let executions = executions();
         let anna = Arc::from("anna");
-        executions
-            .claim(&anna, &key(1), body("a"))
+        first(&executions, &anna, &key(1), body("a"))
             .await
-            .ok()
-            .unwrap()
             .end(Some(answer(1)));
         assert_eq!(code(&executions, &anna, 1, "a").await, "answered");
-        assert_eq!(
-            code(&executions, &anna, 1, "b").await,
-            "execution_id_reused"
-        );
+        assert_eq!(code(&executions, &anna, 1, "b").await, "other request");
         assert_eq!(code(&executions, &Arc::from("bert"), 1, "b").await, "free");
     }
 
     #[tokio::test]
     async fn an_execution_that_was_dropped_does_not_run_again() {
-        let executions = Executions::default();
+        let executions = executions();
         let anna = Arc::from("anna");
         drop(executions.claim(&anna, &key(1), body("a")).await);
-        assert_eq!(code(&executions, &anna, 1, "a").await, "execution_lost");
+        assert_eq!(code(&executions, &anna, 1, "a").await, "lost");
     }
 
     #[tokio::test]
     async fn what_is_remembered_is_bounded_and_not_forgotten_for_another_principal() {
-        let executions = Executions::default();
+        let executions = executions();
         let anna = Arc::from("anna");
         let bert = Arc::from("bert");
-        executions
-            .claim(&bert, &key(0), body("a"))
+        first(&executions, &bert, &key(0), body("a"))
             .await
-            .ok()
-            .unwrap()
             .end(Some(answer(1)));
         for at in 0..ENTRIES_MAX {
-            executions
-                .claim(&anna, &key(at), body("a"))
+            first(&executions, &anna, &key(at), body("a"))
                 .await
-                .ok()
-                .unwrap()
                 .end(Some(answer(1)));
         }
-        assert!(executions.0.lock()[&anna].entries.len() <= ENTRIES_MAX / 2);
+        assert!(executions.ledgers.lock()[&anna].entries.len() <= ENTRIES_MAX / 2);
         assert_eq!(code(&executions, &bert, 0, "a").await, "answered");
         for at in 0..40 {
-            executions
-                .claim(&anna, &key(ENTRIES_MAX + at), body("a"))
+            first(&executions, &anna, &key(ENTRIES_MAX + at), body("a"))
                 .await
-                .ok()
-                .unwrap()
                 .end(Some(answer(3 << 20)));
         }
-        assert!(executions.0.lock()[&anna].bytes <= BYTES_MAX / 2);
-        executions
-            .claim(&anna, &key(0), body("a"))
+        assert!(executions.ledgers.lock()[&anna].bytes <= BYTES_MAX / 2);
+        first(&executions, &anna, &key(0), body("a"))
             .await
-            .ok()
-            .unwrap()
             .end(Some(answer(5 << 20)));
-        assert_eq!(code(&executions, &anna, 0, "a").await, "response_not_kept");
+        assert_eq!(code(&executions, &anna, 0, "a").await, "not kept");
     }
 
     #[tokio::test]
     async fn all_answers_together_are_bounded_however_many_principals_come() {
-        let executions = Executions::default();
+        let executions = executions();
         for principal in ["anna", "bert", "cleo"].map(Arc::<str>::from) {
             for at in 0..40 {
-                let ticket = executions
-                    .claim(&principal, &key(at), body("a"))
-                    .await
-                    .ok()
-                    .unwrap();
+                let ticket = first(&executions, &principal, &key(at), body("a")).await;
                 ticket.end(Some(answer(2 << 20)));
             }
         }
         let kept: usize = executions
-            .0
+            .ledgers
             .lock()
             .values()
             .map(|ledger| ledger.bytes)
@@ -394,7 +450,7 @@ mod tests {
 
     #[tokio::test]
     async fn ids_take_room_without_an_answer_too() {
-        let executions = Executions::default();
+        let executions = executions();
         let anna = Arc::<str>::from("anna");
         for state in [None, Some(answer(BYTES_MAX))] {
             let long = ExecutionKey {
@@ -402,7 +458,7 @@ mod tests {
                 execution_id: "e".repeat(1_024),
             };
             let before = executions
-                .0
+                .ledgers
                 .lock()
                 .get(&anna)
                 .map_or(0, |ledger| ledger.bytes);
@@ -410,34 +466,20 @@ mod tests {
                 run_id: format!("{before}-{}", long.run_id),
                 ..long
             };
-            executions
-                .claim(&anna, &key, body("a"))
-                .await
-                .ok()
-                .unwrap()
-                .end(state);
-            assert!(executions.0.lock()[&anna].bytes >= before + 2 * 2_048);
+            first(&executions, &anna, &key, body("a")).await.end(state);
+            assert!(executions.ledgers.lock()[&anna].bytes >= before + 2 * 2_048);
         }
     }
 
     #[tokio::test]
     async fn so_many_run_at_once() {
-        let executions = Executions::default();
+        let executions = executions();
         let anna = Arc::from("anna");
         let mut running = Vec::new();
         for at in 0..RUNNING_MAX {
-            running.push(
-                executions
-                    .claim(&anna, &key(at), body("a"))
-                    .await
-                    .ok()
-                    .unwrap(),
-            );
+            running.push(first(&executions, &anna, &key(at), body("a")).await);
         }
-        assert_eq!(
-            code(&executions, &anna, RUNNING_MAX, "a").await,
-            "too_many_calls"
-        );
+        assert_eq!(code(&executions, &anna, RUNNING_MAX, "a").await, "too many");
         running.pop().unwrap().end(None);
         assert_eq!(code(&executions, &anna, RUNNING_MAX, "a").await, "free");
     }

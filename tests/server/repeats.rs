@@ -1,0 +1,185 @@
+//! Calls that are sent again with their key, over MCP, in batches and to an endpoint of agentool.
+//!
+//! Promise: A call that is sent again with its key runs once.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::http_api::{Api, Said};
+use crate::support::{Client, Web, frame, records, scratch};
+
+const KEY: &str = "toolcell/idempotency_key";
+
+fn keyed(key: impl Into<Value>, tool: &str, arguments: &Value) -> Value {
+    json!({ "name": tool, "arguments": arguments, "_meta": { KEY: key.into() } })
+}
+
+fn invocation(answer: &Value) -> &Value {
+    let id = &answer["result"]["_meta"]["toolcell/invocation_id"];
+    assert!(id.is_string(), "{answer:#}");
+    id
+}
+
+fn until_recorded(file: &Path, count: usize) {
+    let began = Instant::now();
+    while records(file).len() < count {
+        assert!(began.elapsed() < Duration::from_secs(30), "no record");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_call_of_mcp_with_the_same_key_runs_once() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let record = format!("--record-to={}", file.display());
+    let mut client = Client::with(&["probe#hold", "probe#echo"], [record]);
+    let call = keyed("one", "hold", &json!({ "ms": 300 }));
+    // Two at once.
+    let twins = [(); 2].map(|()| client.begin("tools/call", call.clone()));
+    let [first, second] = twins.map(|id| client.answer(&id));
+    assert_eq!(invocation(&first), invocation(&second));
+    assert_eq!(first["result"], second["result"]);
+    assert_eq!(
+        client.request("tools/call", call)["result"],
+        first["result"]
+    );
+    let again = keyed("two", "hold", &json!({ "ms": 300 }));
+    let again = client.request("tools/call", again);
+    assert_ne!(invocation(&again), invocation(&first));
+    for (key, tool, state) in [
+        (json!("one"), "echo", "idempotency_key_reused"),
+        (json!(""), "echo", "idempotency_key_invalid"),
+        (json!("x".repeat(257)), "echo", "idempotency_key_invalid"),
+        (json!(1), "echo", "idempotency_key_invalid"),
+    ] {
+        let refused = client.request("tools/call", keyed(key, tool, &json!({})));
+        assert_eq!(refused["error"]["data"]["state"], state, "{refused:#}");
+    }
+    // What did not run leaves its key free.
+    for tool in ["nothing", "echo"] {
+        let answer = client.request("tools/call", keyed("three", tool, &json!({})));
+        assert_eq!(
+            answer.get("error").is_some(),
+            tool == "nothing",
+            "{answer:#}"
+        );
+    }
+    drop(client);
+    let ran = |record: &&Value| record["invocation"]["status"] == "succeeded";
+    assert_eq!(records(&file).iter().filter(ran).count(), 3);
+}
+
+#[test]
+fn a_call_of_mcp_with_a_key_outlives_its_connection_and_its_session() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(
+        &["probe#progress"],
+        [format!("--record-to={}", file.display())],
+    );
+    let call = keyed(
+        "mine",
+        "progress",
+        &json!({ "count": 10, "interval_ms": 200 }),
+    );
+    let send = |session: &str| {
+        let headers = web.changed(&web.in_session(session));
+        let body = frame(json!(1), "tools/call", call.clone());
+        web.send("POST /mcp", &headers, &body)
+    };
+    let first = send(&web.session(json!({})));
+    std::thread::sleep(Duration::from_millis(500));
+    drop(first);
+    let answer = send(&web.session(json!({})))
+        .whole()
+        .frames()
+        .pop()
+        .unwrap();
+    assert_eq!(answer["result"]["isError"], json!(false), "{answer:#}");
+    web.end();
+    let seen = records(&file);
+    assert_eq!(seen.len(), 1, "{seen:#?}");
+    assert_eq!(seen[0]["invocation"]["invocation_id"], *invocation(&answer));
+}
+
+#[test]
+fn a_batch_with_the_same_key_runs_once_and_goes_on_without_its_client() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(
+        &["probe#hold", "probe#echo"],
+        [format!("--record-to={}", file.display())],
+    );
+    let call = |id: &str, ms: u64| json!({ "id": id, "tool": "hold", "input": { "ms": ms } });
+    let batch = json!([call("a", 10), call("b", 1_000)]);
+    let key = [("Idempotency-Key", "one")];
+    let headers = web.changed(&key);
+    let left = web.begin("POST /v1/batches", &headers, &batch.to_string());
+    until_recorded(&file, 1);
+    drop(left);
+    let answer = web.post("/v1/batches", &key, &batch);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let results = answer.value()["results"].clone();
+    assert_eq!(results.as_array().unwrap().len(), 2, "{results:#}");
+    for result in results.as_array().unwrap() {
+        assert_eq!(result["result"]["status"], "succeeded", "{result:#}");
+    }
+    assert_eq!(
+        web.post("/v1/batches", &key, &batch).value()["results"],
+        results
+    );
+    web.post("/v1/batches", &key, &json!([call("a", 11)]))
+        .is_problem(422, "idempotency_key_reused");
+    // What is refused leaves its key free.
+    let free = [("Idempotency-Key", "two")];
+    web.post("/v1/batches", &free, &json!([call("a", 1), call("a", 1)]))
+        .is_problem(422, "batch_invalid");
+    assert_eq!(
+        web.post("/v1/batches", &free, &json!([call("a", 1)]))
+            .status,
+        200
+    );
+    web.end();
+    assert_eq!(records(&file).len(), 3);
+}
+
+#[test]
+fn lines_of_a_batch_with_a_key_come_one_by_one_and_again_together() {
+    let web = Web::of(&["probe#hold"]);
+    let line = |id: &str, ms: u64| {
+        json!({ "id": id, "tool": "hold", "input": { "ms": ms } }).to_string() + "\n"
+    };
+    let body = line("a", 1) + &line("b", 2_000);
+    let headers = web.changed(&[
+        ("Idempotency-Key", "one"),
+        ("Content-Type", "application/x-ndjson"),
+    ]);
+    let began = Instant::now();
+    let first = web.send("POST /v1/batches", &headers, &body);
+    assert!(began.elapsed() < Duration::from_secs(2), "only at the end");
+    let first = first.whole().body;
+    assert_eq!(first.lines().count(), 2, "{first}");
+    assert_eq!(
+        web.send("POST /v1/batches", &headers, &body).whole().body,
+        first
+    );
+}
+
+#[test]
+fn a_call_of_an_endpoint_of_agentool_with_the_same_key_runs_once() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#echo"], [format!("--record-to={}", file.display())]);
+    let call = json!({ "name": "probe_echo", "arguments": { "n": 1 } });
+    let endpoint = "/v1/dialects/agentool/tools/echo";
+    let key = [("Idempotency-Key", "one")];
+    let first = web.post(endpoint, &key, &call);
+    let second = web.post(endpoint, &key, &call);
+    assert_eq!((first.status, &first.body), (200, &second.body));
+    assert_eq!(first.header("location"), second.header("location"));
+    web.end();
+    assert_eq!(records(&file).len(), 1);
+}
