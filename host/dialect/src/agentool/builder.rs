@@ -12,6 +12,20 @@ use super::{
 use crate::{DialectNames, NameRule};
 
 const UNKNOWN_AGENT: &str = "unknown";
+/// The fields of a trace.
+const KNOWN: [&str; 11] = [
+    "trace_id",
+    "agent_id",
+    "session_id",
+    "started_at",
+    "finished_at",
+    "input",
+    "output",
+    "status",
+    "steps",
+    "metrics",
+    "metadata",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detectors {
@@ -220,7 +234,7 @@ impl TraceBuilder {
             status,
             metrics,
             metadata: self.metadata(noted),
-            extra: Extra::new(),
+            extra: self.unknown(),
             session_id: self.session,
             steps: self.steps.into_iter().map(|(_, step)| step).collect(),
         })
@@ -329,6 +343,23 @@ impl TraceBuilder {
         };
         let is_over = self.end.is_some() || !self.is_running;
         (found.or(posted).or_else(|| is_over.then(observed)), noted)
+    }
+
+    /// The unknown fields of start and end (AO-P-03). One with the name of another field is marked as the caller's.
+    fn unknown(&self) -> Extra {
+        let start = self.start.iter().flat_map(|(_, start)| &start.extra);
+        let end = self.end.iter().flat_map(|(_, end)| &end.extra);
+        let name = |name: &String| {
+            if KNOWN.contains(&name.as_str()) {
+                format!("caller_{name}")
+            } else {
+                name.clone()
+            }
+        };
+        start
+            .chain(end)
+            .map(|(known, value)| (name(known), value.clone()))
+            .collect()
     }
 
     fn metadata(&self, noted: Extra) -> Extra {
