@@ -66,6 +66,19 @@ fn digest(session: &str) -> String {
     blake3::hash(session.as_bytes()).to_hex().to_string()
 }
 
+/// The types of the steps that follow the result of a call, in their order.
+pub fn consequences(result: &record::ToolResult) -> impl Iterator<Item = StepType> {
+    let writes = result.context_modifiers.iter();
+    handoffs(result)
+        .map(|_| StepType::Handoff)
+        .chain(writes.map(|_| StepType::MemoryWrite))
+}
+
+fn handoffs(result: &record::ToolResult) -> impl Iterator<Item = &record::Content> {
+    let blocks = result.model_facing_content.iter();
+    blocks.filter(|block| block.kind == "handoff_ref")
+}
+
 /// The span of the session's trace, as the `traceparent` of what is below it (W3C Trace Context): the same in every
 /// process. Its trace begins with the digits of the `trace_id`.
 pub fn traceparent(session: &str) -> String {
@@ -144,11 +157,7 @@ impl TraceBuilder {
     }
 
     fn consequences(&mut self, at: Timestamp, result: &record::ToolResult) {
-        for block in result
-            .model_facing_content
-            .iter()
-            .filter(|block| block.kind == "handoff_ref")
-        {
+        for block in handoffs(result) {
             let text = |name| (name, block.fields.text(name).unwrap_or_default());
             let texts = ["to_agent", "message"].map(text);
             self.step(at, TraceStep::with_texts(StepType::Handoff, texts));
