@@ -205,7 +205,8 @@ fn what_the_agent_adds_is_between_its_calls() {
     let home = Home::new();
     let add = |steps: &Value| home.add(&steps.to_string()).exits(0);
     add(
-        &json!({ "type": "start", "input": "What is new?", "agent_id": "researcher", "metadata": { "team": "x" } }),
+        &json!({ "type": "start", "input": "What is new?", "agent_id": "researcher", "metadata": { "team": "x" },
+            "x_framework": { "name": "f" }, "trace_id": "mine" }),
     );
     add(&json!([
         { "type": "reasoning", "content": "I look it up.", "context_tokens": 1200, "x_model": "m" },
@@ -216,7 +217,8 @@ fn what_the_agent_adds_is_between_its_calls() {
         &json!([{ "type": "memory_write", "content": "seen", "key": "news" }, { "type": "handoff", "to_agent": "writer", "message": "go on" }]),
     );
     add(
-        &json!({ "type": "end", "output": "Nothing.", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032 }),
+        &json!({ "type": "end", "output": "Nothing.", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032,
+            "x_stop": [1.5, null] }),
     );
     let trace = home.trace(&["--token-budget=3200"]);
     check_trace(&trace);
@@ -246,6 +248,12 @@ fn what_the_agent_adds_is_between_its_calls() {
         (&json!(3200), &json!(0.0032))
     );
     assert_eq!(trace["metadata"]["team"], "x");
+    let unknown = ["x_framework", "x_stop", "caller_trace_id"].map(|name| trace[name].clone());
+    assert_eq!(
+        unknown,
+        [json!({ "name": "f" }), json!([1.5, null]), json!("mine")]
+    );
+    assert!(trace["trace_id"].as_str().unwrap().starts_with("tr_"));
     let over = home.trace(&["--token-budget=3199"]);
     assert_eq!(
         (

@@ -972,6 +972,25 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
         spec["metadata"] = metadata;
         assert_eq!(import(&spec).status, 200, "others may have written it");
     }
+    assert_eq!(version(&web, "probe.echo"), spec["component"]);
+    let mut marked = spec.clone();
+    marked["x_team"] = json!({ "owner": "search" });
+    marked["metadata"]["x_level"] = json!(3);
+    let again = import(&marked).value();
+    check_one("agentool-tool-registry", &again);
+    let kept = &again["tools"][0]["spec"];
+    assert_eq!(
+        (&kept["x_team"], &kept["metadata"]["x_level"]),
+        (&marked["x_team"], &marked["metadata"]["x_level"])
+    );
+    let mut known = again.clone();
+    let fields = known["tools"][0]["spec"].as_object_mut().unwrap();
+    fields.remove("x_team");
+    fields["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("x_level");
+    assert_eq!(known, imported, "they change nothing");
     // A tool that no call can reach is not imported.
     std::fs::write(
         path.join("denying.toml"),

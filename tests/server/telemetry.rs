@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::http_api::Api;
+use crate::cli::approvals;
 use crate::support::{
-    Canary, Client, Home, Identity, Server, Web, check_record, fixture, frame, records,
+    Canary, Client, Home, Identity, Server, Web, check_record, fixture, frame, records, scratch,
 };
 
 const CANARY: Canary = Canary::new("otel-9c4/xw-kq-a7-long-enough");
@@ -166,6 +168,28 @@ fn traceparent(flags: &str) -> String {
     format!("00-{TRACE}-{PARENT}-{flags}")
 }
 
+/// The span is that of the trace of agentool, and has its steps.
+#[track_caller]
+fn is_trace(span: &Value, trace: &Value) {
+    let id = trace["trace_id"].as_str().unwrap();
+    let digits = id.strip_prefix("tr_").unwrap();
+    assert!(
+        span["traceId"].as_str().unwrap().starts_with(digits),
+        "{span:#}"
+    );
+    let names = span["events"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|event| event["name"].as_str().unwrap()).collect();
+    let kinds = trace["steps"].as_array().unwrap().iter();
+    let kinds: Vec<String> = kinds
+        .map(|step| format!("agentool.{}", step["type"].as_str().unwrap()))
+        .collect();
+    assert_eq!(names, kinds);
+    assert_eq!(
+        attribute(span, "agentool.steps"),
+        json!(kinds.len().to_string())
+    );
+}
+
 /// The arguments of `probe#sensitive`.
 fn sensitive() -> Value {
     json!({ "user": "ada-of-the-test", "token": CANARY.value() })
@@ -209,7 +233,14 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
         5,
         "three calls, one that a tool made, and the batch: {spans:#?}"
     );
-    let batch = spans.iter().find(|span| span["name"] == "batch").unwrap();
+    let batch = spans
+        .iter()
+        .find(|span| span["name"] == "invoke_agent")
+        .unwrap();
+    let session = records[0]["invocation"]["session_ref"].as_str().unwrap();
+    let arguments = ["trace", &format!("--session={session}"), "--json"];
+    let trace = home.toolcell(&arguments).run().exits(0).json();
+    is_trace(batch, &trace);
     assert_eq!(
         (
             batch.get("parentSpanId"),
@@ -433,6 +464,90 @@ fn the_steps_of_an_agent_are_events_of_one_span_above_its_calls() {
         .exits(0)
         .json();
     assert_eq!(trace["steps"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_call_without_a_session_is_below_the_span_of_its_own_trace() {
+    let collector = Collector::answering(TAKEN);
+    let home = collector.home("");
+    let record = home.call(&guest("probe#echo"), &json!({}), &[]);
+    let call = collector.span_of(&record);
+    let spans = collector.spans();
+    let [agent] = spans
+        .iter()
+        .filter(|span| span["name"] == "invoke_agent")
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("{spans:#?}")
+    };
+    assert_eq!(
+        (&call["parentSpanId"], &call["traceId"]),
+        (&agent["spanId"], &agent["traceId"])
+    );
+    let trace = home.toolcell(&["trace", "--json"]).run().exits(0).json();
+    is_trace(agent, &trace);
+}
+
+#[test]
+fn a_call_that_another_process_ends_has_its_span_below_that_of_its_session() {
+    for (answer, status) in [("approve", "succeeded"), ("deny", "rejected")] {
+        let collector = Collector::answering(TAKEN);
+        let home = collector.home("");
+        let (_guard, folder) = scratch();
+        let input = json!({ "path": folder.join("lines"), "text": "one\n" }).to_string();
+        let grant = format!("--allow-write={}", folder.display());
+        let tool = guest("probe#append_approved");
+        let call = home.toolcell(&["call", &tool, &input, &grant, "--session=review"]);
+        let (child, id) = approvals::waiting(call);
+        approvals::kill(child);
+        assert_eq!(collector.spans(), Vec::<Value>::new());
+        home.toolcell(&["approvals", answer, &id]).run();
+        let spans = collector.spans();
+        let named = |name: &str| -> &Value {
+            let is_named = |span: &&Value| span["name"].as_str().unwrap().starts_with(name);
+            spans.iter().find(is_named).unwrap()
+        };
+        let (call, agent) = (named("execute_tool"), named("invoke_agent"));
+        assert_eq!(attribute(call, "toolcell.invocation.id"), id);
+        assert_eq!(attribute(call, "toolcell.result.status"), status);
+        assert_eq!(
+            (&call["parentSpanId"], &call["traceId"]),
+            (&agent["spanId"], &agent["traceId"])
+        );
+        let arguments = ["trace", "--session=review", "--json"];
+        is_trace(agent, &home.toolcell(&arguments).run().exits(0).json());
+    }
+}
+
+#[test]
+fn a_batch_over_http_has_a_span_of_its_own_above_its_calls() {
+    let collector = Collector::answering(TAKEN);
+    let home = collector.home("");
+    let arguments = Web::arguments(&["probe#echo"], [""; 0]);
+    let arguments: Vec<String> = arguments
+        .into_iter()
+        .map(|one| one.into_string().unwrap())
+        .collect();
+    let web = Web::run(home.toolcell(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    let calls = ["a", "b"].map(|id| json!({ "id": id, "tool": "echo", "input": {} }));
+    for _ in 0..2 {
+        let answered = web.post("/v1/batches", &[], &json!(calls));
+        assert_eq!(answered.status, 200, "{answered:?}");
+    }
+    web.end();
+    let spans = collector.spans();
+    let agents: Vec<&Value> = spans
+        .iter()
+        .filter(|span| span["name"] == "invoke_agent")
+        .collect();
+    assert_eq!((agents.len(), spans.len()), (2, 6), "{spans:#?}");
+    for agent in agents {
+        let below = spans
+            .iter()
+            .filter(|span| span["parentSpanId"] == agent["spanId"]);
+        assert_eq!(below.count(), 2);
+        assert_eq!(attribute(agent, "agentool.steps"), "4");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
-use toolcell::Listener;
-use toolcell_config::ConfigLayers;
+use toolcell::{Home, Listener};
+use toolcell_config::{ConfigLayers, configured_telemetry};
+use toolcell_engine::approval::Session;
 use toolcell_server::telemetry::Telemetry;
+use toolcell_spec::TraceContext;
 
 use super::options::GrantOptions;
 use super::show;
@@ -17,24 +19,33 @@ impl Drop for TelemetryGuard {
 }
 
 /// Calls go on without telemetry all the same.
-pub(crate) fn start(
-    layers: &ConfigLayers,
-    grants: &GrantOptions,
-    above: &'static str,
-) -> Option<Arc<Telemetry>> {
+pub(crate) fn start(layers: &ConfigLayers, grants: &GrantOptions) -> Option<Arc<Telemetry>> {
     let network = grants.network();
-    let started = Telemetry::start(
+    told(Telemetry::start(
         &layers.telemetry,
         network.extra_roots.as_deref(),
-        above,
         show::say,
-    );
+    ))
+}
+
+/// As the user's own file says, for a command that reads no other one.
+pub(crate) fn of_user(home: &Home) -> Option<Arc<Telemetry>> {
+    let settings = configured_telemetry(home);
+    told(settings.and_then(|settings| Telemetry::start(&settings, None, show::say)))
+}
+
+fn told(started: anyhow::Result<Option<Arc<Telemetry>>>) -> Option<Arc<Telemetry>> {
     started.unwrap_or_else(|error| {
         show::say(&format!(
             "warning: nothing is sent to the collector of telemetry: {error:#}"
         ));
         None
     })
+}
+
+/// The place of a call in the trace of its session.
+pub(crate) fn trace(telemetry: Option<&Arc<Telemetry>>, session: &Session) -> Option<TraceContext> {
+    telemetry?.trace(Some(&session.reference()))
 }
 
 pub(crate) fn listeners(telemetry: Option<&Arc<Telemetry>>) -> Vec<Arc<dyn Listener>> {

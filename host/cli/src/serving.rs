@@ -17,7 +17,7 @@ use toolcell_config::{
 use toolcell_engine::scheduler::{MemoryBudget, ResourceLocks};
 use toolcell_journal::{CallLog, Journal};
 use toolcell_sandbox::{Compilation, CompileWatch};
-use toolcell_server::telemetry::{INVOKE_AGENT, Telemetry};
+use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
     self as server, ApprovalFallback, ApprovalSettings, CallRecorder, CallStore, InterruptFuture,
     OperatorLog, Provider, Server, ServerTools, ToolOffer,
@@ -300,7 +300,7 @@ impl ServingOptions {
         let layers = std::mem::take(&mut settings.layers);
         let telemetry = self
             .telemetry
-            .get_or_init(|| exporting::start(&layers, &self.options.grants, INVOKE_AGENT));
+            .get_or_init(|| exporting::start(&layers, &self.options.grants));
         let mut host = target::host(home, |host| {
             target::configure(host, &layers, &settings.limits)
                 .pooled(true)

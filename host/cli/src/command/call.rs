@@ -12,7 +12,6 @@ use toolcell::{
 use toolcell_config::ConfigLayers;
 use toolcell_engine::pipeline::Callee;
 use toolcell_executor::canceled;
-use toolcell_server::telemetry::INVOKE_AGENT;
 use toolcell_spec::{AbortReason, CallRecord, Refusal};
 
 use super::ask::{self, Origin};
@@ -89,11 +88,7 @@ impl Call {
         let layers = std::mem::take(&mut settings.layers);
         let selection = std::mem::take(&mut settings.selection);
         let expire = self.options.approvals.expire(settings.expire);
-        let exporting = TelemetryGuard(exporting::start(
-            &layers,
-            &self.options.call.grants,
-            INVOKE_AGENT,
-        ));
+        let exporting = TelemetryGuard(exporting::start(&layers, &self.options.call.grants));
         let listeners = listeners(&exporting, bar.as_ref());
         let mut host = self.host(&home, &settings.limits, &layers, listeners)?;
         let runtime = Runtime::on_this_thread()?;
@@ -136,11 +131,10 @@ impl Call {
                     (tools, spec, Some(refusal))
                 }
             };
-            let telemetry = exporting.0.as_ref();
-            let session = self.options.approvals.session();
+            let session = self.options.approvals.call_session();
             let spec = CallSpec {
-                session: self.options.approvals.call_session(),
-                trace: telemetry.and_then(|telemetry| telemetry.trace(session.as_deref())),
+                trace: exporting::trace(exporting.0.as_ref(), &session),
+                session,
                 ..spec.actor(ask::actor())
             };
             let context = CallContext {

@@ -12,6 +12,20 @@ use super::{
 use crate::{DialectNames, NameRule};
 
 const UNKNOWN_AGENT: &str = "unknown";
+/// The fields of a trace.
+const KNOWN: [&str; 11] = [
+    "trace_id",
+    "agent_id",
+    "session_id",
+    "started_at",
+    "finished_at",
+    "input",
+    "output",
+    "status",
+    "steps",
+    "metrics",
+    "metadata",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detectors {
@@ -50,6 +64,19 @@ pub struct TraceBuilder {
 
 fn digest(session: &str) -> String {
     blake3::hash(session.as_bytes()).to_hex().to_string()
+}
+
+/// The types of the steps that follow the result of a call, in their order.
+pub fn consequences(result: &record::ToolResult) -> impl Iterator<Item = StepType> {
+    let writes = result.context_modifiers.iter();
+    handoffs(result)
+        .map(|_| StepType::Handoff)
+        .chain(writes.map(|_| StepType::MemoryWrite))
+}
+
+fn handoffs(result: &record::ToolResult) -> impl Iterator<Item = &record::Content> {
+    let blocks = result.model_facing_content.iter();
+    blocks.filter(|block| block.kind == "handoff_ref")
 }
 
 /// The span of the session's trace, as the `traceparent` of what is below it (W3C Trace Context): the same in every
@@ -130,11 +157,7 @@ impl TraceBuilder {
     }
 
     fn consequences(&mut self, at: Timestamp, result: &record::ToolResult) {
-        for block in result
-            .model_facing_content
-            .iter()
-            .filter(|block| block.kind == "handoff_ref")
-        {
+        for block in handoffs(result) {
             let text = |name| (name, block.fields.text(name).unwrap_or_default());
             let texts = ["to_agent", "message"].map(text);
             self.step(at, TraceStep::with_texts(StepType::Handoff, texts));
@@ -220,7 +243,7 @@ impl TraceBuilder {
             status,
             metrics,
             metadata: self.metadata(noted),
-            extra: Extra::new(),
+            extra: self.unknown(),
             session_id: self.session,
             steps: self.steps.into_iter().map(|(_, step)| step).collect(),
         })
@@ -329,6 +352,23 @@ impl TraceBuilder {
         };
         let is_over = self.end.is_some() || !self.is_running;
         (found.or(posted).or_else(|| is_over.then(observed)), noted)
+    }
+
+    /// The unknown fields of start and end (AO-P-03). One with the name of another field is marked as the caller's.
+    fn unknown(&self) -> Extra {
+        let start = self.start.iter().flat_map(|(_, start)| &start.extra);
+        let end = self.end.iter().flat_map(|(_, end)| &end.extra);
+        let name = |name: &String| {
+            if KNOWN.contains(&name.as_str()) {
+                format!("caller_{name}")
+            } else {
+                name.clone()
+            }
+        };
+        start
+            .chain(end)
+            .map(|(known, value)| (name(known), value.clone()))
+            .collect()
     }
 
     fn metadata(&self, noted: Extra) -> Extra {

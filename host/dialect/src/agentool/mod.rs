@@ -11,7 +11,7 @@ mod tests;
 mod tool_spec;
 mod trace;
 
-pub use builder::{Detectors, TraceBuilder, traceparent};
+pub use builder::{Detectors, TraceBuilder, consequences, traceparent};
 pub(super) use call::arguments;
 pub use call::{ToolCall, ToolResult, result};
 pub use post::{PostContent, TraceEnd, TracePost, TraceStart};

@@ -25,6 +25,9 @@ pub struct TraceStart {
     pub input: String,
     pub agent_id: Option<String>,
     pub metadata: Option<Extra>,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// `{"type": "end"}`: the agent's answer. The last one counts.
@@ -37,6 +40,9 @@ pub struct TraceEnd {
     pub total_tokens: Option<u64>,
     pub total_cost_usd: Option<Number>,
     pub metadata: Option<Extra>,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 impl TracePost {
@@ -53,6 +59,9 @@ impl TracePost {
         };
         let kind = fields.text("type").unwrap_or_default().to_owned();
         let wrong = |error: serde_json::Error| error.to_string();
+        if matches!(kind.as_str(), "start" | "end") {
+            fields.retain(|name, _| name != "type" && name != "timestamp");
+        }
         let what = match kind.as_str() {
             "start" => {
                 PostContent::Start(serde_json::from_value(Value::Object(fields)).map_err(wrong)?)

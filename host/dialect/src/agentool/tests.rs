@@ -742,14 +742,14 @@ fn no_two_tools_of_a_trace_have_one_name() {
 fn a_post_reads_back_as_it_was_written() {
     let now = Timestamp::now();
     for post in [
-        json!({ "type": "start", "input": "i", "agent_id": "a", "metadata": { "team": "x" } }),
+        json!({ "type": "start", "input": "i", "agent_id": "a", "metadata": { "team": "x" }, "x_unknown": [1.5], "trace_id": "mine" }),
         json!({ "type": "reasoning", "content": "c", "context_tokens": 7, "x_unknown": [1.5], "step_id": "mine" }),
         json!({ "type": "handoff", "to_agent": "b", "message": "m" }),
         json!({ "type": "memory_read", "query": "q", "results": [null] }),
         json!({ "type": "memory_write", "content": "c", "key": "k" }),
         json!({ "type": "memory_read", "query": "q", "results": null, "content": 1, "context_tokens": "many" }),
         json!({ "type": "reasoning", "content": "c", "key": [], "tool_call": 7, "tool_result": { "cost_tokens": -1 } }),
-        json!({ "type": "end", "output": "o", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032 }),
+        json!({ "type": "end", "output": "o", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032, "x_unknown": { "a": null } }),
     ] {
         let read = TracePost::read(post.clone(), now).unwrap();
         let again = TracePost::read(read.to_value(), Timestamp::of_unix_millis(0)).unwrap();

@@ -9,6 +9,7 @@ use crate::{ListedTool, visible};
 /// With tool id and component digest, a host imports what it exported.
 pub(super) const TOOL_ID: &str = "tool_id";
 const COMPONENT: &str = "component";
+const METADATA: [&str; 3] = ["category", "cost_tier", "side_effects"];
 
 /// `ToolSpec` (AO-TS-01..07).
 #[serde_with::skip_serializing_none]
@@ -36,6 +37,8 @@ pub struct SpecMetadata {
     pub cost_tier: Option<CostTier>,
     /// `true` if calls change external state.
     pub side_effects: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// `metadata.category` (AO-TS-05).
@@ -72,6 +75,7 @@ impl ToolSpec {
             category: category(&listed.declaration.tool_kind),
             cost_tier: cost_tier(listed),
             side_effects: Some(!listed.effects().is_read_only),
+            extra: Extra::new(),
         };
         Self {
             name,
@@ -87,6 +91,21 @@ impl ToolSpec {
                 (COMPONENT.to_owned(), listed.component.into()),
             ]),
         }
+    }
+
+    /// Adds the fields of `imported` that toolcell does not know (AO-P-03).
+    pub fn keep_unknown(&mut self, imported: Self) {
+        let mut unknown = imported.extra;
+        if let (Some(Value::Object(fields)), Some(metadata)) =
+            (unknown.remove("metadata"), &mut self.metadata)
+        {
+            let fields = fields.into_iter();
+            metadata
+                .extra
+                .extend(fields.filter(|(name, _)| !METADATA.contains(&name.as_str())));
+        }
+        unknown.append(&mut self.extra);
+        self.extra = unknown;
     }
 
     /// The exported tool's id and component digest (AO-P-01); `None` for another program's specification.

@@ -21,13 +21,12 @@ use tokio::runtime::Runtime;
 use toolcell::Listener;
 use toolcell_config::TelemetrySettings;
 use toolcell_dialect::agentool::ReasoningTrace;
-use toolcell_spec::{CallRecord, InvocationId, SpanId, Timestamp, ToolEvent, TraceContext};
+use toolcell_spec::{CallRecord, Timestamp, ToolEvent, TraceContext};
 
 use metrics::CallMetrics;
 use post::{CollectorClient, PostFailure};
 use queue::{SpanBatch, SpanQueue};
 use sessions::SessionSpans;
-pub use steps::INVOKE_AGENT;
 
 const METRICS_PERIOD: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_secs(10);
@@ -50,7 +49,6 @@ struct TelemetryState {
     queue: SpanQueue,
     sessions: SessionSpans,
     metrics: CallMetrics,
-    above: &'static str,
 }
 
 struct SenderThread {
@@ -62,12 +60,10 @@ struct SenderThread {
 }
 
 impl Telemetry {
-    /// A collector may also prove itself with a root certificate in the file `roots`. Spans above several calls are
-    /// called `above`.
+    /// A collector may also prove itself with a root certificate in the file `roots`.
     pub fn start(
         settings: &TelemetrySettings,
         roots: Option<&Path>,
-        above: &'static str,
         warn: WarnFn,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         if settings.collector.is_none() && !settings.metrics {
@@ -80,7 +76,6 @@ impl Telemetry {
             queue,
             sessions,
             metrics,
-            above,
         });
         if let Some(collector) = &settings.collector {
             let poster = CollectorClient::new(collector, roots)?;
@@ -112,13 +107,7 @@ impl Telemetry {
         self.settings.collector.as_ref()?;
         let own = || Some(TraceContext::begin());
         session.map_or_else(own, |session| {
-            let now = Timestamp::now();
-            let place = if self.shared.above == INVOKE_AGENT {
-                steps::place(session)
-            } else {
-                TraceContext::begin().below(SpanId::from_invocation(InvocationId::at(now)))
-            };
-            Some(self.shared.sessions.begin(session, place, now))
+            Some(self.shared.sessions.begin(session, Timestamp::now()))
         })
     }
 
@@ -144,6 +133,7 @@ impl Telemetry {
         if self.settings.collector.is_none() {
             return;
         }
+        self.shared.end_sessions(true);
         if let Some(lost @ 1..) = self.shared.queue.close(CLOSE_TIME) {
             (self.warn)(&format!(
                 "warning: spans that were not sent to the collector of telemetry: {lost}"
@@ -177,6 +167,11 @@ impl fmt::Debug for Telemetry {
 }
 
 impl TelemetryState {
+    fn end_sessions(&self, all: bool) {
+        let over = self.sessions.end(Timestamp::now(), all);
+        over.iter().for_each(|span| self.push(span));
+    }
+
     fn push(&self, span: &otlp::Span) {
         if let Ok(span) = serde_json::to_string(span) {
             self.queue.push(span);
@@ -190,14 +185,7 @@ impl SenderThread {
         loop {
             let SpanBatch { spans, is_last } = self.shared.queue.take(TICK);
             self.spans(&spans);
-            let over = self
-                .shared
-                .sessions
-                .end(self.shared.above, Timestamp::now(), is_last);
-            if !over.is_empty() {
-                over.iter().for_each(|span| self.shared.push(span));
-                continue;
-            }
+            self.shared.end_sessions(false);
             if is_last || measured.elapsed() >= METRICS_PERIOD {
                 measured = Instant::now();
                 self.metrics();

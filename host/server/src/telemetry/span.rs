@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use toolcell_spec::{
-    CallRecord, SpanId, Timestamp, ToolEvent, TraceContext, Transition, TypedFields,
+    CallRecord, SpanId, Timestamp, ToolEvent, ToolInvocation, TraceContext, Transition,
 };
 
 use super::otlp::{Attribute, Span, SpanEvent};
@@ -94,6 +94,12 @@ pub(super) fn tool_name(record: &CallRecord) -> String {
     )
 }
 
+/// The caller's id of the call, else the host's.
+pub(super) fn call_id(invocation: &ToolInvocation) -> String {
+    let native = invocation.native_call_id.clone();
+    native.unwrap_or_else(|| invocation.invocation_id.to_string())
+}
+
 pub(super) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value)
         .ok()
@@ -108,11 +114,11 @@ fn attributes(record: &CallRecord, tool: String) -> Vec<Attribute> {
     let id = invocation.invocation_id.to_string();
     let noted = TraceContext::references(invocation).into_iter().next();
     let noted = noted.unwrap_or_default();
-    let native = noted.text("tool_call_id").unwrap_or(&id);
+    let native = call_id(invocation);
     let mut attributes = vec![
         Attribute::text("gen_ai.operation.name", "execute_tool"),
         Attribute::text("gen_ai.tool.name", tool),
-        Attribute::text("gen_ai.tool.call.id", cut(native, CALL_ID_BYTES_MAX)),
+        Attribute::text("gen_ai.tool.call.id", cut(&native, CALL_ID_BYTES_MAX)),
         Attribute::text("gen_ai.tool.type", "function"),
         Attribute::text("toolcell.invocation.id", id.as_str()),
         Attribute::text("toolcell.result.status", word(result.status)),

@@ -1,13 +1,13 @@
 //! The span of a session (AO-OT-01), with the steps of its trace as events: a pure function.
 
-use toolcell_dialect::agentool::{ReasoningTrace, StepType, TraceStep, traceparent};
-use toolcell_spec::{Timestamp, TraceContext};
+use toolcell_dialect::agentool::{ReasoningTrace, StepType, TraceStep, consequences, traceparent};
+use toolcell_spec::{CallRecord, Timestamp, TraceContext};
 
 use super::otlp::{Attribute, Span, SpanEvent};
-use super::span::{CALL_ID_BYTES_MAX, EVENTS_MAX, cut, word};
+use super::span::{CALL_ID_BYTES_MAX, EVENTS_MAX, call_id, cut, word};
 
 /// Name of the span above the calls and steps of an agent.
-pub const INVOKE_AGENT: &str = "invoke_agent";
+pub(super) const INVOKE_AGENT: &str = "invoke_agent";
 
 /// Ids below the session's span: each process that takes part in the session knows its ids.
 pub(super) fn place(session: &str) -> TraceContext {
@@ -29,12 +29,9 @@ pub(super) fn trace_span(trace: &ReasoningTrace) -> Option<Span> {
         INVOKE_AGENT.to_owned(),
         times,
     );
-    let steps = u64::try_from(trace.steps.len()).unwrap_or(u64::MAX);
-    span.attributes = vec![
-        Attribute::text("gen_ai.operation.name", INVOKE_AGENT),
-        Attribute::number("agentool.steps", steps),
-        Attribute::number("agentool.tokens", trace.metrics.total_tokens),
-    ];
+    let tokens = Attribute::number("agentool.tokens", trace.metrics.total_tokens);
+    span.attributes = attributes(trace.steps.len()).into();
+    span.attributes.push(tokens);
     let status = trace.status.map(word);
     span.attributes
         .extend(status.map(|status| Attribute::text("agentool.status", status)));
@@ -47,20 +44,46 @@ pub(super) fn trace_span(trace: &ReasoningTrace) -> Option<Span> {
     Some(span)
 }
 
+pub(super) fn attributes(steps: usize) -> [Attribute; 2] {
+    let steps = u64::try_from(steps).unwrap_or(u64::MAX);
+    [
+        Attribute::text("gen_ai.operation.name", INVOKE_AGENT),
+        Attribute::number("agentool.steps", steps),
+    ]
+}
+
 fn event(at: Timestamp, step: &TraceStep) -> SpanEvent {
-    let mut made = SpanEvent::new(at, step_name(step.kind));
+    let call = step.tool_call.as_ref().map(|call| call.id.as_str());
+    let answered = step.tool_result.as_ref().map(|one| one.call_id.as_str());
+    let mut made = step_event(at, step.kind, call.or(answered));
     let tokens = step.context_tokens();
     made.attributes
         .extend(tokens.map(|tokens| Attribute::number("agentool.tokens", tokens)));
-    let call = step.tool_call.as_ref().map(|call| call.id.as_str());
-    let answered = step.tool_result.as_ref().map(|one| one.call_id.as_str());
-    let id = call.or(answered).map(|id| cut(id, CALL_ID_BYTES_MAX));
+    made
+}
+
+/// The steps of one call. A whole trace would copy its arguments and its output.
+pub(super) fn call_steps(record: &CallRecord) -> impl Iterator<Item = (Timestamp, SpanEvent)> {
+    let call = &record.invocation;
+    let begun = call.created_at();
+    let ended = call.ended_at().unwrap_or(record.result.created_at);
+    let id = call_id(call);
+    let of_call = [(begun, StepType::ToolCall), (ended, StepType::ToolResult)]
+        .map(|(at, kind)| (at, step_event(at, kind, Some(&id))));
+    let others = consequences(&record.result);
+    let others = others.map(move |kind| (ended, step_event(ended, kind, None)));
+    of_call.into_iter().chain(others)
+}
+
+fn step_event(at: Timestamp, kind: StepType, call: Option<&str>) -> SpanEvent {
+    let mut made = SpanEvent::new(at, step_name(kind));
+    let id = call.map(|id| cut(id, CALL_ID_BYTES_MAX));
     made.attributes
         .extend(id.map(|id| Attribute::text("gen_ai.tool.call.id", id)));
     made
 }
 
-pub(super) fn step_name(kind: StepType) -> &'static str {
+fn step_name(kind: StepType) -> &'static str {
     match kind {
         StepType::Reasoning => "agentool.reasoning",
         StepType::ToolCall => "agentool.tool_call",

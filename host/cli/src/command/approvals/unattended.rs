@@ -15,6 +15,7 @@ use toolcell_spec::{CallRecord, InvocationId, Refusal};
 use super::ApprovalCommands;
 use crate::ask::Origin;
 use crate::exit::Stop;
+use crate::exporting::{self, TelemetryGuard};
 use crate::options::Settings;
 use crate::protected_sources;
 use crate::tool_configs::ToolConfigs;
@@ -45,7 +46,11 @@ impl ApprovalCommands {
             held.retire();
             return Ok(None);
         };
-        let host = target::host(&self.home, |settings| settings.approvals(true))?;
+        let exporting = TelemetryGuard(exporting::of_user(&self.home));
+        let host = target::host(&self.home, |settings| {
+            let listeners = exporting::listeners(exporting.0.as_ref());
+            settings.approvals(true).listeners(listeners)
+        })?;
         let tools = ToolSet::new(Arc::new(host));
         let ended = Runtime::on_this_thread()?.block_on(tools.close(&kept, held));
         Ok(ended)
@@ -84,10 +89,12 @@ impl ApprovalCommands {
         }
         let closed = protected_sources::close(&self.home, &mut settings, &origin.named);
         let layers = std::mem::take(&mut settings.layers);
+        let exporting = TelemetryGuard(exporting::start(&layers, &origin.options.grants));
         let mut host = target::host(&self.home, |host| {
             target::configure(host, &layers, &settings.limits)
                 .network(origin.options.grants.network())
                 .approvals(true)
+                .listeners(exporting::listeners(exporting.0.as_ref()))
         })?;
         let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {

@@ -201,7 +201,6 @@ impl Job<'_> {
         let exporting = TelemetryGuard(exporting::start(
             &settings.layers,
             &self.options.call.grants,
-            "batch",
         ));
         let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;
         let runtime = Runtime::on_all_processors()?;
@@ -323,14 +322,12 @@ impl Job<'_> {
                 Ok(chosen) => (CallSpec::from_callee(&chosen.tool, line.input), None),
                 Err(refusal) => (CallSpec::new(line.tool, line.input), Some(refusal)),
             };
+            let session = self.options.approvals.call_session();
             let spec = CallSpec {
-                session: self.options.approvals.call_session(),
                 native_call_id: line.native_id,
                 mapping,
-                trace: shared
-                    .telemetry
-                    .as_ref()
-                    .and_then(|telemetry| telemetry.trace(Some("batch"))),
+                trace: exporting::trace(shared.telemetry.as_ref(), &session),
+                session,
                 ..spec.actor(ask::actor())
             };
             let context = CallContext {

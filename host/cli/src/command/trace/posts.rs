@@ -8,7 +8,7 @@ use toolcell::Home;
 use toolcell_config::configured_telemetry;
 use toolcell_dialect::agentool::{Detectors, TraceBuilder, TracePost};
 use toolcell_journal::{CallLog, Journal, Keep, SESSION_STEPS_BYTES_MAX};
-use toolcell_server::telemetry::{INVOKE_AGENT, Telemetry};
+use toolcell_server::telemetry::Telemetry;
 use toolcell_spec::{JSON_VALUES_MAX, Timestamp, read_unique_json};
 
 use crate::command::document;
@@ -56,7 +56,7 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
 /// The steps are added already, so a failure is a warning.
 fn export(home: &Home, log: &CallLog, session: &str) {
     let started = configured_telemetry(home).and_then(|settings| match settings.collector {
-        Some(_) => Telemetry::start(&settings, None, INVOKE_AGENT, show::say),
+        Some(_) => Telemetry::start(&settings, None, show::say),
         None => Ok(None),
     });
     let sent = started.and_then(|telemetry| {

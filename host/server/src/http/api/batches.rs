@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use toolcell::{Batch, CallSpec, CallWorkspace, Cancellation};
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 use toolcell_engine::scheduler::batch;
-use toolcell_spec::{AbortReason, ErrorCode, Input, Refusal, TraceContext};
+use toolcell_spec::{AbortReason, ErrorCode, Input, InvocationId, Refusal, TraceContext};
 
 use crate::batches::{BatchForwarder, BatchNews};
 use crate::budget::{ByteBudget, Lease, LeasedBytes};
@@ -140,6 +140,8 @@ fn start(
     (trace, workspace): (Option<TraceContext>, Result<Option<CallWorkspace>, Refusal>),
 ) -> RunningBatch {
     let offering = server.offering();
+    let above = above(&offering);
+    let begun = || offering.telemetry.as_ref()?.trace(Some(&above));
     let mut ids = Vec::new();
     let mut places = Vec::new();
     let mut ready = Vec::new();
@@ -153,7 +155,7 @@ fn start(
         let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
         let spec = CallSpec {
             native_call_id: Some(id.clone()),
-            trace: trace.clone(),
+            trace: trace.clone().or_else(begun),
             ..CallSpec::new(tool, input)
         };
         let wish = ApiCall {
@@ -205,6 +207,12 @@ fn start(
         taken,
     ));
     RunningBatch { lines, interrupt }
+}
+
+/// The operator's session. Without one, the batch is one by itself for its trace.
+fn above(offering: &ServerTools) -> String {
+    let session = offering.approvals.session.clone();
+    session.unwrap_or_else(|| format!("batch:{}", InvocationId::new()))
 }
 
 /// Keeps each record also after the client has gone, and passes the lines on.

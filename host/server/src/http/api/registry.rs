@@ -147,7 +147,8 @@ pub(super) async fn entry(
     method: Method,
 ) -> Result<Response<Body>, Problem> {
     let offer = offering.offers.find(&name)?;
-    alone(&shared, &caller, &offering, offer, &method).await
+    let found = alone(&shared, &caller, &offering, offer, &method).await?;
+    Ok(json(StatusCode::OK, &found))
 }
 
 /// The caller can then call the tool. Fails if no caller can.
@@ -157,7 +158,7 @@ async fn alone(
     offering: &Arc<ServerTools>,
     offer: &Arc<ExposedTool>,
     method: &Method,
-) -> Result<Response<Body>, Problem> {
+) -> Result<ToolRegistry, Problem> {
     if offer.standing.state == LoadingState::Unavailable {
         return Err(unavailable(offer).into());
     }
@@ -165,11 +166,11 @@ async fn alone(
     let (offers, mut all) = whole(shared, caller, offering);
     let mut is_meant = offers.iter().map(|other| Arc::ptr_eq(other, offer));
     all.tools.retain(|_| is_meant.next().unwrap_or(false));
-    Ok(json(StatusCode::OK, &all))
+    Ok(all)
 }
 
 /// Imports a ToolSpec that toolcell exported: finds its tool, of that very component, which the caller can call from then on.
-/// A specification brings no code, so nothing is installed.
+/// A specification brings no code, so nothing is installed. Its unknown fields are in the answer.
 #[utoipa::path(
     post, path = "/v1/dialects/agentool/registry", tag = "agentool",
     request_body = ref("#/components/schemas/agentool-tool-spec"),
@@ -210,7 +211,11 @@ pub(super) async fn import(
         return Err(Problem::new(ErrorCode::VersionMismatch, why).with_status(409));
     }
     // The answer has its definition, as that to a GET request.
-    alone(&shared, &caller, &offering, offer, &Method::GET).await
+    let mut found = alone(&shared, &caller, &offering, offer, &Method::GET).await?;
+    if let Some(entry) = found.tools.first_mut() {
+        entry.spec.keep_unknown(spec);
+    }
+    Ok(json(StatusCode::OK, &found))
 }
 
 /// Calls a tool: the endpoint of its entry.
