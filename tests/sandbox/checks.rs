@@ -173,6 +173,8 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
     let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
     let told = unready.0.events.iter().find(told).unwrap();
     assert_eq!(told.data["which"], "io_preflight");
+    let sent = unready.record()["invocation"]["model_input_ref"].clone();
+    assert_eq!(told.data["input_ref"], sent);
     // Nothing is read that is denied, nor for a call that is denied, or that nobody has approved yet.
     prepared()
         .call(input.clone())
