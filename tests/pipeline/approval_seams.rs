@@ -452,6 +452,8 @@ async fn what_preflight_could_not_read_it_reads_once_the_call_is_allowed() {
                 let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
                 let told = called.0.events.iter().find(told).unwrap();
                 assert_eq!(told.data["which"], "io_preflight");
+                let decided = called.0.invocation.permission_input_ref.as_deref();
+                assert_eq!(told.data["input_ref"].as_str(), decided);
             }
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }

@@ -19,7 +19,7 @@ use toolcell_executor::hook::{Hook, HookOutput, Registration};
 use toolcell_journal::{ApprovalRequest, History, StoredApproval};
 use toolcell_journal::{Journal, Role};
 use toolcell_policy::Grants;
-use toolcell_spec::{AbortReason, ApprovalState, InvocationId, ToolEvent};
+use toolcell_spec::{AbortReason, ApprovalState, EventType, InvocationId, ToolEvent};
 
 use crate::support::{Called, Test, scratch};
 
@@ -335,6 +335,16 @@ async fn an_edit_is_decided_again_and_a_denial_still_denies() {
         .failed("approval_rejected", "edit_invalid")
         .ended("rejected", "denied")
         .never_ran();
+    let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
+    let told = &called.0.events.iter().find(told).unwrap().data;
+    assert_eq!(
+        (&told["which"], &told["pointers"]),
+        (&json!("schema"), &json!(["/text"]))
+    );
+    assert_eq!(
+        told["input_ref"],
+        called.0.result.input_mutations[0].to_input_ref
+    );
 }
 
 #[tokio::test]

@@ -81,7 +81,10 @@ async fn a_wrong_type_a_missing_and_a_wrong_value_are_refused_with_the_place() {
         assert!(called.message().contains(place), "{}", called.message());
         let mut events = called.0.events.iter();
         let failed = events.find(|event| event.event_type == EventType::ValidationFailed);
-        assert_eq!(failed.unwrap().data["pointers"], json!([pointer]));
+        let data = &failed.unwrap().data;
+        assert_eq!(data["pointers"], json!([pointer]));
+        let sent = called.record()["invocation"]["model_input_ref"].clone();
+        assert_eq!(data["input_ref"], sent);
     }
 }
 

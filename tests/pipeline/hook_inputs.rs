@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 use toolcell_executor::hook::{HookOutput, Registration};
 use toolcell_spec::HookEvent::{PermissionRequest, PreToolUse};
-use toolcell_spec::digest;
+use toolcell_spec::{EventType, ToolEvent, digest};
 
 use crate::support::{Called, Test};
 
@@ -225,14 +225,25 @@ async fn a_hook_fills_an_internal_field_of_a_tool_without_a_runtime_schema() {
         .failed("schema_validation_failed", "schema_mismatch")
         .never_ran();
     // The internal field is checked too, by the schema that the records show.
-    for updated in [
-        json!({"query": 7, "zz_internal_7f3": 1}),
-        json!({"query": "x", "zz_internal_7f3": "seven"}),
+    for (updated, pointer) in [
+        (json!({"query": 7, "zz_internal_7f3": 1}), "/query"),
+        (
+            json!({"query": "x", "zz_internal_7f3": "seven"}),
+            "/zz_internal_7f3",
+        ),
     ] {
         let called = with(updated, json!({"query": "x"})).await;
         called
             .failed("hook_blocked", "call_input_mismatch")
             .never_ran();
+        let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
+        let told = called.0.events.iter().find(told).unwrap();
+        assert_eq!(told.data["which"], "schema");
+        assert_eq!(told.data["pointers"], json!([pointer]));
+        let mutation = &called.0.result.input_mutations[0];
+        assert_eq!(told.data["input_ref"], mutation.to_input_ref);
+        let message = told.data["message"].as_str().unwrap();
+        assert!(!message.contains("zz_internal"), "{message}");
     }
 }
 

@@ -104,6 +104,36 @@ async fn a_check_finds_nothing_around_it_whatever_was_granted() {
     assert!(listener.accept().is_err(), "a check connected");
 }
 
+#[tokio::test]
+async fn what_a_check_is_denied_and_logs_is_on_record() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let called = Test::new("validated#curious")
+        .net(&format!("http://{address}"))
+        .call(json!({ "address": address }))
+        .await;
+    // The check of the values and the preflight, whatever the call may reach.
+    assert_eq!(called.succeeded()["ran"], "curious");
+    assert!(listener.accept().is_err(), "a check connected");
+    let before = |event: &&ToolEvent| event.event_type != EventType::Started;
+    let told: Vec<_> = called.0.events.iter().take_while(before).collect();
+    let of = |event_type: EventType| -> Vec<&Value> {
+        let those = told.iter().filter(|event| event.event_type == event_type);
+        those.map(|event| &event.data).collect()
+    };
+    let denied = json!({
+        "capability": "network",
+        "target": format!("GET http://{address}"),
+        "target_class": "any",
+        "rule": "a check has no network",
+    });
+    assert_eq!(of(EventType::SandboxDenied), [&denied, &denied]);
+    let lines = of(EventType::Logged);
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["message"], "a check looks around");
+}
+
 fn asking() -> Rule {
     let words = RuleWords {
         behavior: "ask",
@@ -143,6 +173,8 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
     let told = |event: &&ToolEvent| event.event_type == EventType::ValidationFailed;
     let told = unready.0.events.iter().find(told).unwrap();
     assert_eq!(told.data["which"], "io_preflight");
+    let sent = unready.record()["invocation"]["model_input_ref"].clone();
+    assert_eq!(told.data["input_ref"], sent);
     // Nothing is read that is denied, nor for a call that is denied, or that nobody has approved yet.
     prepared()
         .call(input.clone())

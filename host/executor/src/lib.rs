@@ -53,7 +53,7 @@ pub trait Executor: Send + Sync {
     fn invoke<'a>(&'a self, permit: &'a Permit, run: RunInput) -> BoxFuture<'a, Box<Execution>>;
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct InputCheck<'a> {
     /// `sha256:<hex>` of the component.
     pub component: &'a str,
@@ -64,6 +64,7 @@ pub struct InputCheck<'a> {
     pub wall: Duration,
     pub cancellation: &'a Cancellation,
     pub preflight: PreflightAccess<'a>,
+    pub observer: Arc<dyn Observer>,
 }
 
 #[derive(Clone, Copy)]

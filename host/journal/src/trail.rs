@@ -20,7 +20,7 @@ const NOTED_BYTES_MAX: usize = 1 << 20;
 
 /// Fields that the host fills in. They are not redacted, so that a caller cannot remove one by a sensitive argument
 /// that equals it. Progress is redacted before.
-const OWN_WORDS: [&str; 17] = [
+const OWN_WORDS: [&str; 18] = [
     "abort_reason",
     "behavior",
     "by",
@@ -28,6 +28,7 @@ const OWN_WORDS: [&str; 17] = [
     "discarded_as",
     "error_class",
     "hook_id",
+    "input_ref",
     "model_input_ref",
     "mutation_id",
     "persisted_ref",

@@ -33,7 +33,7 @@ use super::import::tools::ChildCalls;
 use super::limiter::{MemoryMeter, charging};
 use super::nondeterminism::{NondeterminismSources, ReplayRecorder};
 use super::state::StoreState;
-use super::trap::{self, StopReason, TrapContext};
+use super::trap::{self, CallDenial, StopReason, TrapContext};
 use super::wasi::WasiInputs;
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
@@ -273,7 +273,7 @@ async fn look(
         return Ok(());
     };
     let limits = check.limits;
-    let store = offline(engine, capability, limits, check.cancellation);
+    let store = observed(engine, capability, &check);
     let mut store = store.map_err(|error| not_started(&error))?;
     let tool = check.tool.to_owned();
     let input = input.to_owned();
@@ -293,9 +293,9 @@ async fn look(
             Ok(Ok(()))
         }
     };
-    run(engine, &mut store, limits, check.cancellation, work)
-        .await?
-        .map_err(|error| guest_error(error, ErrorClass::InvalidArguments))
+    let checked = run(engine, &mut store, limits, check.cancellation, work).await;
+    tell_denied_files(store.data());
+    checked?.map_err(|error| guest_error(error, ErrorClass::InvalidArguments))
 }
 
 /// `None` if the component does not answer.
@@ -305,7 +305,7 @@ pub(super) async fn classify(
 ) -> Option<SafetyFacts> {
     let classifying = linked.classifying.as_ref()?;
     let engine = &linked.engine;
-    let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
+    let mut store = observed(engine, &Capability::default(), &check).ok()?;
     let tool = check.tool.to_owned();
     let input = check.input.to_owned();
     let work = async |store: &mut Store<StoreState>| {
@@ -375,8 +375,31 @@ pub(super) fn offline(
     limits: &Limits,
     cancellation: &Cancellation,
 ) -> wasmtime::Result<Store<StoreState>> {
-    let unheard = Arc::new(NullObserver);
-    let egress = Egress::new(None);
+    let unheard = (
+        Arc::new(NullObserver) as Arc<dyn Observer>,
+        Egress::new(None),
+    );
+    without_network(engine, capability, limits, cancellation, unheard)
+}
+
+/// As [`offline`]; the check's observer hears of what the guest logs, and of what is denied.
+fn observed(
+    engine: &GuestEngine,
+    capability: &Capability,
+    check: &InputCheck<'_>,
+) -> wasmtime::Result<Store<StoreState>> {
+    let egress = Egress::barred(Arc::clone(&check.observer));
+    let heard = (Arc::clone(&check.observer), egress);
+    without_network(engine, capability, check.limits, check.cancellation, heard)
+}
+
+fn without_network(
+    engine: &GuestEngine,
+    capability: &Capability,
+    limits: &Limits,
+    cancellation: &Cancellation,
+    (observer, egress): (Arc<dyn Observer>, Egress),
+) -> wasmtime::Result<Store<StoreState>> {
     let cancellation = cancellation.clone();
     let sources = NondeterminismSources::default();
     let setup = WasiInputs {
@@ -386,7 +409,7 @@ pub(super) fn offline(
         room: None,
         process: None,
     };
-    let state = StoreState::new(setup, limits, cancellation, unheard, egress)?;
+    let state = StoreState::new(setup, limits, cancellation, observer, egress)?;
     open(engine, state, limits)
 }
 
@@ -573,15 +596,7 @@ fn close(
     }
     let gate = store.data().egress.gate();
     let redacted = gate.is_some_and(NetworkGate::redacted);
-    let of_files = store.data().file_rules.denied();
-    if let Some(denied) = &of_files {
-        run.observer.denied(SandboxDenial {
-            capability: "file_read",
-            target: "a file that has several names".to_owned(),
-            target_class: "hard link".to_owned(),
-            rule: denied.message.clone(),
-        });
-    }
+    let of_files = tell_denied_files(store.data());
     let outcome = name_cause(outcome, store.data());
     let outcome = heed_denials(
         outcome,
@@ -729,6 +744,18 @@ fn context(capability: &Capability, user_info: Option<&Value>) -> String {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)));
     Value::from_iter(context).to_string()
+}
+
+/// Returns the denial.
+fn tell_denied_files(state: &StoreState) -> Option<CallDenial> {
+    let denied = state.file_rules.denied()?;
+    state.observer.denied(SandboxDenial {
+        capability: "file_read",
+        target: "a file that has several names".to_owned(),
+        target_class: "hard link".to_owned(),
+        rule: denied.message.clone(),
+    });
+    Some(denied)
 }
 
 pub(super) struct NullObserver;

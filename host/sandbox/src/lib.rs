@@ -309,7 +309,7 @@ impl Sandbox {
     async fn checked<'c>(
         &self,
         component: &'c Arc<LoadedComponent>,
-        check: InputCheck<'_>,
+        check: &InputCheck<'_>,
     ) -> Result<(&'c LinkedComponent, Option<SemaphorePermit<'_>>), Refusal> {
         let linked = self
             .linked(component, check.wall, check.cancellation)
@@ -360,7 +360,7 @@ impl Executor for Sandbox {
             if !component.exports().validation {
                 return Ok(());
             }
-            let (linked, _place) = self.checked(&component, check).await?;
+            let (linked, _place) = self.checked(&component, &check).await?;
             call::validate(linked, check).await
         })
     }
@@ -375,7 +375,7 @@ impl Executor for Sandbox {
                 return Ok(None);
             }
             // A failure ends the call: without the classification it could get more than its input needs.
-            let (linked, _place) = self.checked(&component, check).await?;
+            let (linked, _place) = self.checked(&component, &check).await?;
             Ok(call::classify(linked, check).await)
         })
     }

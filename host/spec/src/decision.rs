@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use strum::IntoStaticStr;
 
 use super::invocation::HIDDEN;
@@ -236,15 +236,15 @@ impl PermissionDecision {
         }
     }
 
-    /// Names what the call gets by the digest of its grants, and the profile that was applied, or already is named
+    /// Names what the call gets by the digest of its grants, after the profile that was applied, or already is named
     /// (AT-EXEC-13).
     pub fn name_sandbox(&mut self, profile: Option<&str>, reference: String) {
-        if let Some(name) = profile {
-            let applied = json!({ "name": name });
-            self.extra.insert(SANDBOX_PROFILE.to_owned(), applied);
-        }
-        if let Some(Value::Object(applied)) = self.extra.get_mut(SANDBOX_PROFILE) {
-            applied.insert("ref".to_owned(), reference.as_str().into());
+        let named = self.extra.get(SANDBOX_PROFILE).and_then(Value::as_str);
+        let named = named.and_then(|applied| applied.split('@').next());
+        if let Some(name) = profile.or(named) {
+            let applied = format!("{name}@{reference}");
+            self.extra
+                .insert(SANDBOX_PROFILE.to_owned(), applied.into());
         }
         self.extra.insert(SANDBOX_REF.to_owned(), reference.into());
     }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{InvocationId, ToolInvocation, TypedFields};
+use super::{InvocationId, ToolDeclaration, ToolInvocation, TypedFields};
 
 const PARENT_BYTES: usize = 55;
 /// In bytes, and also of members: no vendor may cut what is shorter.
 const STATE_BYTES_MAX: usize = 512;
 const STATE_MEMBERS_MAX: usize = 32;
 const REFERENCES: &str = "telemetry_refs";
+/// Name of every tool that was not found.
+const UNRESOLVED: &str = "unresolved";
 const SAMPLED: u8 = 1;
 
 /// Trace and span of a call (W3C Trace Context).
@@ -158,8 +160,17 @@ impl TraceContext {
         Self::references(invocation).into_iter().map(span).collect()
     }
 
-    /// Adds final facts to `telemetry_refs`; the output has this size as JSON (AT-MAP-07).
-    pub fn complete(invocation: &mut ToolInvocation, result_size_bytes: u64) {
+    /// The tool's name in a trace. A caller can choose any name for a tool that does not exist: such names are one.
+    pub fn tool_name(found: Option<&ToolDeclaration>) -> String {
+        found.map_or_else(|| UNRESOLVED.to_owned(), ToolDeclaration::qualified_name)
+    }
+
+    /// Adds final facts to `telemetry_refs`, as the span has them; the output has this size as JSON (AT-MAP-07).
+    pub fn complete(
+        invocation: &mut ToolInvocation,
+        found: Option<&ToolDeclaration>,
+        result_size_bytes: u64,
+    ) {
         if !invocation.extra.contains_key(REFERENCES) {
             return;
         }
@@ -176,7 +187,7 @@ impl TraceContext {
         let call = invocation.native_call_id.clone();
         let call = call.unwrap_or_else(|| invocation.invocation_id.to_string());
         let known = [
-            ("tool_name", invocation.tool_id.as_str().into()),
+            ("tool_name", Self::tool_name(found).into()),
             ("tool_call_id", call.into()),
             ("request_id", request.unwrap_or_default()),
             ("duration_ms", duration.into()),

@@ -66,6 +66,9 @@ fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
     );
     assert_eq!(decisions[1]["accept_feedback"], "this once");
     assert_eq!(decisions[1]["reason"]["channel"], "command");
+    let mut events = record["events"].as_array().unwrap().iter();
+    let asked = events.find(|event| event["event_type"] == "tool.permission.requested");
+    assert_eq!(asked.unwrap()["data"]["channel"], "any");
     assert_eq!(
         record["result"]["additional_context"],
         json!([{"approver_feedback": "this once"}])

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::approvals::channelled;
 use super::super::place::Place;
@@ -41,6 +41,13 @@ fn of_approver_and(place: &Place, tools: &[&str], options: &[&str]) -> Web {
 
 fn as_cara(web: &Web, line: &str, body: &str) -> Reply {
     web.request(line, &[("Authorization", &format!("Bearer {CARA}"))], body)
+}
+
+fn asked_channel(place: &Place, id: &str) -> Value {
+    let record = place.run(&["show", id, "--json"]).exits(0).json();
+    let mut events = record["events"].as_array().unwrap().iter();
+    let asked = events.find(|event| event["event_type"] == "tool.permission.requested");
+    asked.unwrap()["data"]["channel"].clone()
 }
 
 #[test]
@@ -93,6 +100,11 @@ fn an_approver_answers_about_the_calls_of_this_server_and_makes_none() {
     );
     assert_eq!(web.ended(&yes)["status"], "succeeded");
     assert_eq!(
+        asked_channel(&place, &yes),
+        "any",
+        "whoever sees the question"
+    );
+    assert_eq!(
         web.ended(&no)["result"]["error"]["error_class"],
         "approval_rejected"
     );
@@ -142,6 +154,7 @@ fn a_tool_that_names_http_takes_the_answer_of_an_approver_of_the_server() {
         r#"{"approved": true}"#,
     );
     assert_eq!(web.ended(&id)["status"], "succeeded");
+    assert_eq!(asked_channel(&place, &id), "http");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::approval::{ApprovalService, StoredCall};
 use super::aside::LongChecks;
 use super::batch::BatchSeat;
 use super::children::{self, CallTree};
+use super::execute::CheckRelay;
 use super::phase_clock::PhaseClock;
 use super::redaction::{Redaction, records};
 use super::running::RunningCall;
@@ -424,6 +425,7 @@ impl<'a> CallState<'a> {
             wall: self.request.limits.wall,
             cancellation: &self.request.cancellation,
             preflight: PreflightAccess::Offline,
+            observer: Arc::new(CheckRelay(self.trail.clone())),
         }
     }
 

@@ -208,11 +208,32 @@ impl Observer for EventRelay {
         self.trail.cancel_acknowledged("guest");
     }
 
-    fn denied(&self, mut denial: SandboxDenial) {
-        // The tool chose what it tried to reach.
-        if self.trail.is_silent() {
-            REDACTED.clone_into(&mut denial.target);
-        }
-        self.trail.emit(EventType::SandboxDenied, json!(denial));
+    fn denied(&self, denial: SandboxDenial) {
+        tell_denied(&self.trail, denial);
     }
+}
+
+/// For the tool's checks: they have no progress, and are stopped without their help.
+pub(super) struct CheckRelay(pub(super) Trail);
+
+impl Observer for CheckRelay {
+    fn progress(&self, _: ToolProgress) {}
+
+    fn log(&self, level: &str, message: &str, fields: Option<&str>) {
+        self.0.logged(level, message, fields);
+    }
+
+    fn cancel_acknowledged(&self) {}
+
+    fn denied(&self, denial: SandboxDenial) {
+        tell_denied(&self.0, denial);
+    }
+}
+
+fn tell_denied(trail: &Trail, mut denial: SandboxDenial) {
+    // The tool chose what it tried to reach.
+    if trail.is_silent() {
+        REDACTED.clone_into(&mut denial.target);
+    }
+    trail.emit(EventType::SandboxDenied, json!(denial));
 }

@@ -23,7 +23,7 @@ use super::call_state::{CallState, PreparedCall, StoredCallRef, phase_token};
 use super::explain::{CallExplanation, Unheard};
 use super::hooks;
 use super::pre_hooks::PreHooked;
-use super::{suspend, validate};
+use super::{schema_gate, suspend, validate};
 
 /// `source_ref` of the change that makes relative paths absolute.
 const PATHS: &str = "paths";
@@ -370,17 +370,19 @@ async fn check_call_input(
     input.value().map_err(Refusal::host_fault)?;
     let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
     checked.map_err(|mismatch| {
-        let mismatch = mismatch.to_string();
         let (class, message) = blame(&journey.mutations);
         let refusal = Refusal::new(ErrorCode::CallInputMismatch, message).with_class(class);
-        if tool.contract().has_internal_fields() {
+        let refusal = if tool.contract().has_internal_fields() {
             // The mismatch may name an internal field, which no model may see.
-            return refusal.detail(mismatch);
-        }
-        Refusal {
-            message: format!("{message}: {mismatch}"),
-            ..refusal
-        }
+            refusal.detail(mismatch.to_string())
+        } else {
+            Refusal {
+                message: format!("{message}: {mismatch}"),
+                ..refusal
+            }
+        };
+        schema_gate::tell(journey, input, &refusal.message, &mismatch);
+        refusal
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::catalog::Tool;
 use toolcell_journal::Keep;
 use toolcell_spec::{Behavior, ErrorCode, ToolResult, TraceContext};
 
@@ -44,7 +45,8 @@ pub(super) fn of_invocation(journey: &mut CallState<'_>, mapped: &MappedResult) 
         .persistence
         .first()
         .map_or(0, |decision| decision.original_size_bytes);
-    TraceContext::complete(&mut journey.invocation, size);
+    let found = journey.tool.as_deref().map(Tool::declaration);
+    TraceContext::complete(&mut journey.invocation, found.map(|found| &**found), size);
 }
 
 /// Names the policies of all decisions so far, also before the tool runs: its process can be killed.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::CheckFailure;
 use crate::find::SELECT;
-use toolcell_spec::{ErrorCode, EventType, Refusal, Status};
+use toolcell_spec::{ErrorCode, EventType, Input, Refusal, Status};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::parse::Parsed;
@@ -63,17 +63,26 @@ pub(super) fn gate(journey: &mut CallState<'_>, parsed: Parsed) -> Result<Gated,
                 Status::SchemaParseFailed,
                 "model_input does not satisfy the schema",
             );
-            journey.trail.emit(
-                EventType::ValidationFailed,
-                json!({ "which": "schema", "message": mismatch.to_string(), "pointers": mismatch.pointers() }),
-            );
+            let message = mismatch.to_string();
+            tell(journey, &journey.request.input, &message, &mismatch);
             let code = match input.value() {
                 _ if matches!(mismatch, CheckFailure::Costly(_)) => ErrorCode::ArgumentsTooCostly,
                 Ok(Value::Object(_)) => ErrorCode::SchemaMismatch,
                 Ok(_) => ErrorCode::ArgumentsNotAnObject,
                 Err(_) => ErrorCode::ArgumentsNotJson,
             };
-            Err(Refusal::new(code, mismatch.to_string()))
+            Err(Refusal::new(code, message))
         }
     }
+}
+
+/// Announces that `input` does not satisfy the contract (AT-EV-09); callers can read `message`.
+pub(super) fn tell(journey: &CallState<'_>, input: &Input, message: &str, mismatch: &CheckFailure) {
+    let data = json!({
+        "which": "schema",
+        "input_ref": journey.redaction.reference(input),
+        "message": message,
+        "pointers": mismatch.pointers(),
+    });
+    journey.trail.emit(EventType::ValidationFailed, data);
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::catalog::Tool;
 use toolcell_executor::{InputCheck, PreflightAccess};
 use toolcell_policy::{Permit, PreflightPermit};
-use toolcell_spec::{AccessKind, ErrorCode, EventType, HookEvent, Refusal, Status};
+use toolcell_spec::{AccessKind, ErrorCode, EventType, HookEvent, Input, Refusal, Status};
 
 use super::call_state::{CallState, PreparedCall, phase_token};
 use super::schema_gate::Gated;
@@ -74,7 +74,7 @@ pub(super) async fn preflight(
         ..journey.check(tool, permit.guest_input(), &limits)
     };
     let checked = journey.services.executor.validate(check).await;
-    checked.map_err(|refusal| refused_late(journey, refusal, IO_PREFLIGHT))
+    checked.map_err(|refusal| refused_late(journey, permit.call_input(), refusal, IO_PREFLIGHT))
 }
 
 fn refused(journey: &mut CallState<'_>, refusal: Refusal, which: &str) -> Refusal {
@@ -83,26 +83,35 @@ fn refused(journey: &mut CallState<'_>, refusal: Refusal, which: &str) -> Refusa
         && refusal.code != ErrorCode::WorldNotAvailable
     {
         journey.pass_through(Status::ValidationFailed, REFUSED);
-        tell(journey, &refusal, which);
+        tell(journey, &journey.request.input, &refusal, which);
     }
     refusal
 }
 
 /// The tool refuses what is permitted already: the call fails, and nobody denied it.
-pub(super) fn refused_late(journey: &mut CallState<'_>, refusal: Refusal, which: &str) -> Refusal {
+pub(super) fn refused_late(
+    journey: &mut CallState<'_>,
+    input: &Input,
+    refusal: Refusal,
+    which: &str,
+) -> Refusal {
     if journey.request.cancellation.requested().is_none() {
         journey.pass_through(Status::Approved, "permitted");
         // Only from there does the call reach `failed`. The tool has not started.
         let _ = journey.invocation.pass_running(REFUSED);
-        tell(journey, &refusal, which);
+        tell(journey, input, &refusal, which);
     }
     refusal
 }
 
-fn tell(journey: &CallState<'_>, refusal: &Refusal, which: &str) {
+fn tell(journey: &CallState<'_>, input: &Input, refusal: &Refusal, which: &str) {
     // A tool names no part of its arguments.
     let data = json!({
-        "which": which, "error_class": refusal.class, "message": refusal.message, "pointers": [""],
+        "which": which,
+        "input_ref": journey.redaction.reference(input),
+        "error_class": refusal.class,
+        "message": refusal.message,
+        "pointers": [""],
     });
     journey.trail.emit(EventType::ValidationFailed, data);
 }

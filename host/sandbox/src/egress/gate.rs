@@ -17,7 +17,7 @@ use crate::trap::CallDenial;
 use super::target::RequestTarget;
 use super::{NetworkResources, RequestSecrets, headers, machine};
 
-const DENIALS_RECORDED_MAX: u64 = 32;
+pub(super) const DENIALS_RECORDED_MAX: u64 = 32;
 /// In characters, for records.
 const TARGET_CHARS_MAX: usize = 300;
 
@@ -335,11 +335,11 @@ impl NetworkGate {
 }
 
 /// Method and origin only, because the path may hold confidential data.
-fn shown(target: &RequestTarget) -> String {
+pub(super) fn shown(target: &RequestTarget) -> String {
     format!("{} {}", target.method, target.origin)
 }
 
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars()
         .take(TARGET_CHARS_MAX)
         .map(|c| {

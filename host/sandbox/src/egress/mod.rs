@@ -5,6 +5,7 @@
 //! HTTP/1.1 only, one connection for each request, no redirects, cookies or proxies. A request's futures belong to the
 //! call, so that dropping the store closes its sockets.
 
+mod barred;
 mod body;
 mod connect;
 mod credentials;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 use http::{HeaderName, Request, Response};
+use toolcell_executor::Observer;
 use toolcell_policy::NetworkLimits;
 use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView,
@@ -44,6 +46,7 @@ pub use resolver::{Resolver, SystemResolver};
 #[cfg(feature = "foreign-worlds")]
 pub(super) use whole_request::{RequestFailure, WholeRequest, WholeResponse};
 
+use barred::BarredRequests;
 use tls::TlsClient;
 
 const BODY_CHUNK_BYTES: usize = 64 << 10;
@@ -101,6 +104,8 @@ pub(super) struct Egress {
 struct EgressHooks {
     /// `None` in the empty world, and for components that do not import HTTP.
     gate: Option<Arc<NetworkGate>>,
+    /// Hears of requests without a gate.
+    barred: Option<BarredRequests>,
 }
 
 type ExchangeResult = Result<(Response<WasiBody>, ConnectionFuture), Error>;
@@ -117,8 +122,15 @@ impl Egress {
             fields,
             header_bytes,
             held: None,
-            hooks: EgressHooks { gate },
+            hooks: EgressHooks { gate, barred: None },
         }
+    }
+
+    /// Sends nothing; `observer` hears what the guest tried to send.
+    pub(super) fn barred(observer: Arc<dyn Observer>) -> Self {
+        let mut egress = Self::new(None);
+        egress.hooks.barred = Some(BarredRequests::new(observer));
+        egress
     }
 
     pub(super) fn gate(&self) -> Option<&NetworkGate> {
@@ -170,7 +182,12 @@ impl WasiHttpHooks for EgressHooks {
                 request,
                 options.unwrap_or_default(),
             )),
-            None => Box::new(std::future::ready(Err(Error::HttpRequestDenied))),
+            None => {
+                if let Some(barred) = &mut self.barred {
+                    barred.tell(request);
+                }
+                Box::new(std::future::ready(Err(Error::HttpRequestDenied)))
+            }
         }
     }
 

@@ -21,9 +21,6 @@ pub(super) const CALL_ID_BYTES_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: usize = 1 << 10;
 const CONTENT_BYTES_MAX: usize = 16 << 10;
 
-/// The name of a tool that was not found, because a caller can choose any name.
-const UNRESOLVED: &str = "unresolved";
-
 /// The span of the call (AO-OT-01), with arguments and result only if `arguments`, as the record shows them; `None` if
 /// its caller records no trace.
 pub(super) fn call_span(record: &CallRecord, arguments: bool) -> Option<Span> {
@@ -88,10 +85,7 @@ fn phase(step: &Transition) -> (Timestamp, SpanEvent) {
 }
 
 pub(super) fn tool_name(record: &CallRecord) -> String {
-    record.declaration.as_ref().map_or_else(
-        || UNRESOLVED.to_owned(),
-        |declaration| declaration.qualified_name(),
-    )
+    TraceContext::tool_name(record.declaration.as_deref())
 }
 
 /// The caller's id of the call, else the host's.

@@ -55,6 +55,12 @@ impl guest::Guest for Validated {
                     "Its preflight reads the file that it is told, and tries to write",
                 )
                 .input(json!({ "path": { "type": "string" } }), &["path"]),
+                Tool::new(
+                    "curious",
+                    Access::Network,
+                    "Its checks log a line, and send a request",
+                )
+                .input(json!({ "address": { "type": "string" } }), &["address"]),
                 plain("check_spins", "Its value check never returns"),
                 plain("check_panics", "Its value check traps"),
                 plain("preflight_spins", "Its preflight never returns"),
@@ -93,6 +99,7 @@ impl validation::Guest for Validated {
                 "`n` must be even.",
             )),
             "nosy" => nosy::look_around(&input),
+            "curious" => nosy::send(&input),
             "prepared" if std::fs::read(input.text("path")).is_ok() => Err(error(
                 ErrorClass::ExecutionFailed,
                 "read",
@@ -117,6 +124,7 @@ impl validation::Guest for Validated {
                 "`n` above 100 needs a larger table, which is not set up.",
             )),
             "nosy" => nosy::look_around(&input),
+            "curious" => nosy::send(&input),
             "prepared" => match std::fs::read_to_string(input.text("path")) {
                 Ok(_) if std::fs::write(input.text("path"), "written").is_ok() => Err(error(
                     ErrorClass::ExecutionFailed,

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fixture::{Attempts, Input};
 use wasip2::filesystem::preopens;
+use wasip2::http::outgoing_handler;
+use wasip2::http::types::{Fields, OutgoingRequest, Scheme};
 
-use crate::toolcell::tool::artifacts;
+use crate::toolcell::tool::{artifacts, log};
 use crate::{ErrorClass, ToolError, error};
 
 static CHECKS: AtomicU64 = AtomicU64::new(0);
@@ -82,4 +84,28 @@ pub(crate) fn look_around(input: &Input) -> Result<(), ToolError> {
             ),
         )
     })
+}
+
+/// Fails if the request leaves the check.
+pub(crate) fn send(input: &Input) -> Result<(), ToolError> {
+    log::log(log::Level::Info, "a check looks around", None);
+    let request = OutgoingRequest::new(Fields::new());
+    let told = request.set_scheme(Some(&Scheme::Http));
+    told.and(request.set_authority(Some(input.text("address"))))
+        .and(request.set_path_with_query(Some("/")))
+        .map_err(|()| sent("the request could not be made"))?;
+    match outgoing_handler::handle(request, None) {
+        Err(_) => Ok(()),
+        Ok(answer) => {
+            answer.subscribe().block();
+            match answer.get() {
+                Some(Ok(Err(_))) => Ok(()),
+                other => Err(sent(&format!("{other:?}"))),
+            }
+        }
+    }
+}
+
+fn sent(what: &str) -> ToolError {
+    error(ErrorClass::ExecutionFailed, "sent", what)
 }

@@ -215,8 +215,8 @@ async fn draw(
     checks.run_if(is_long, "writing the question", work).await?
 }
 
-/// The channel that the tool names, otherwise the one of the approver who is asked first. `any`: whoever looks at the
-/// store of approvals.
+/// The channel that the tool names, otherwise the one of the approver who is asked first. `any`: every approver who sees
+/// the store, without one who is asked here.
 fn asked_channel(
     journey: &CallState<'_>,
     desk: &ApprovalService,
@@ -224,7 +224,8 @@ fn asked_channel(
 ) -> Value {
     let own = journey.request.approval.approver.as_deref();
     let approver = own.or(desk.approver.as_deref()).map(Approver::channel);
-    named.map_or_else(|| json!(approver.unwrap_or("any")), |named| json!(named))
+    let asked = approver.filter(|channel| *channel != wait::ANNOUNCE_ONLY);
+    named.map_or_else(|| json!(asked.unwrap_or("any")), |named| json!(named))
 }
 
 /// Announced only once it is on disk.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::approval::{bind, scope};
-use crate::catalog::Tool;
+use crate::catalog::{CheckFailure, Tool};
 use toolcell_executor::{InputCheck, PreflightAccess};
 use toolcell_journal::{Allowance, Claim, StoredApproval};
 use toolcell_policy::Permit;
@@ -16,7 +16,7 @@ use toolcell_spec::{
 use super::super::aside::{self, InputSchema};
 use super::super::call_state::CallState;
 use super::super::permission::{self, Permitted};
-use super::super::{observe, pre_hooks, validate};
+use super::super::{observe, pre_hooks, schema_gate, validate};
 use super::{StoredCall, decide_again, withdrawn};
 
 /// Turns an answer into a permit for exactly what was asked, once.
@@ -92,12 +92,19 @@ async fn edited(
         return Ok(None);
     };
     let shown = journey.redaction.shown_input(asked).await?;
-    super::edit::read(asked, &shown, text).map_err(|why| edit_invalid(&why))
+    super::edit::read(asked, &shown, text)
+        .map_err(|why| wrong_edit(journey, &Input::from_text(text), &CheckFailure::whole(why)))
 }
 
 fn edit_invalid(why: &str) -> Refusal {
     let message = format!("the input as the approver changed it cannot run: {why}");
     Refusal::new(ErrorCode::EditInvalid, message)
+}
+
+fn wrong_edit(journey: &CallState<'_>, input: &Input, mismatch: &CheckFailure) -> Refusal {
+    let refusal = edit_invalid(&mismatch.to_string());
+    schema_gate::tell(journey, input, &refusal.message, mismatch);
+    refusal
 }
 
 /// Every check of the caller's input applies again; denials still deny.
@@ -135,7 +142,8 @@ async fn edit(
         })
         .await;
     if let Err(refusal) = checked {
-        return Err(validate::refused_late(journey, refusal, validate::VALUE));
+        let which = validate::VALUE;
+        return Err(validate::refused_late(journey, &input, refusal, which));
     }
     let input = observe::fill(journey, tool, input);
     let input = pre_hooks::shape(journey, tool, input, true).await?;
@@ -145,7 +153,7 @@ async fn edit(
 
 async fn check(journey: &CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
-    checked.map_err(|why| edit_invalid(&why.to_string()))
+    checked.map_err(|mismatch| wrong_edit(journey, input, &mismatch))
 }
 
 /// From here on the call can end without running, but never run again.

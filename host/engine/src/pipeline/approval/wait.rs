@@ -15,7 +15,7 @@ const EDITS_MAX: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_millis(75);
 
 /// Channel of approvers that only announce a call.
-const ANNOUNCE_ONLY: &str = "none";
+pub(super) const ANNOUNCE_ONLY: &str = "none";
 
 /// Waits until the question expires, without holding a place in the scheduler.
 pub(super) async fn wait(
