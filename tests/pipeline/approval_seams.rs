@@ -199,6 +199,41 @@ fn asking_about_sensitive(host: &Arc<Host>) -> Test {
 }
 
 #[tokio::test]
+async fn a_wrong_edit_of_a_tool_with_internal_fields_names_none_of_them() {
+    let component = declaring("internal_edit", |declaration| {
+        declaration["input_contract"] = json!({
+            "model_input_schema": {
+                "type": "object",
+                "properties": {"query": {"type": "string"}, "zz_internal_7f3": {"type": "integer"}},
+                "additionalProperties": false,
+            },
+            "internal_only_fields": ["zz_internal_7f3"],
+        });
+    });
+    let asks = Deciding(&[HookEvent::PermissionRequest], |_: &HookCall| {
+        vec![HookOutput::PermissionResult(PermissionResult {
+            behavior: Behavior::Ask,
+            reason: "harmless".to_owned(),
+        })]
+    });
+    let reply = Reply {
+        approved: true,
+        edit: Some(json!({"query": "x", "zz_internal_7f3": "seven"}).to_string()),
+        ..Reply::default()
+    };
+    let (_guard, folder) = place();
+    let (host, _sayer) = asked_with(&folder, Some(reply), vec![Arc::new(asks)]);
+    let test = Test::of_bytes(component, None).on(&host);
+    let called = test.call(json!({"query": "x"})).await;
+    called
+        .failed("approval_rejected", "edit_invalid")
+        .never_ran();
+    let shown = called.record()["result"]["model_facing_content"].to_string();
+    assert!(!shown.contains("zz_internal_7f3"), "{shown}");
+    assert!(!called.message().contains("zz_internal_7f3"));
+}
+
+#[tokio::test]
 async fn whoever_is_asked_sees_no_sensitive_argument_and_an_edit_keeps_what_they_did_not_see() {
     let (_guard, folder) = place();
     let sent = json!({"user": "alice", "token": CANARY.value()});

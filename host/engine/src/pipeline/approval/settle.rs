@@ -92,19 +92,17 @@ async fn edited(
         return Ok(None);
     };
     let shown = journey.redaction.shown_input(asked).await?;
-    super::edit::read(asked, &shown, text)
-        .map_err(|why| wrong_edit(journey, &Input::from_text(text), &CheckFailure::whole(why)))
+    super::edit::read(asked, &shown, text).map_err(|why| {
+        let refusal = edit_invalid(&why);
+        let input = Input::from_text(text);
+        schema_gate::tell(journey, &input, &refusal.message, &CheckFailure::whole(why));
+        refusal
+    })
 }
 
 fn edit_invalid(why: &str) -> Refusal {
     let message = format!("the input as the approver changed it cannot run: {why}");
     Refusal::new(ErrorCode::EditInvalid, message)
-}
-
-fn wrong_edit(journey: &CallState<'_>, input: &Input, mismatch: &CheckFailure) -> Refusal {
-    let refusal = edit_invalid(&mismatch.to_string());
-    schema_gate::tell(journey, input, &refusal.message, mismatch);
-    refusal
 }
 
 /// Every check of the caller's input applies again; denials still deny.
@@ -153,7 +151,17 @@ async fn edit(
 
 async fn check(journey: &CallState<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
     let checked = aside::check_input(journey, tool.contract(), input, InputSchema::Call).await?;
-    checked.map_err(|mismatch| wrong_edit(journey, input, &mismatch))
+    checked.map_err(|mismatch| {
+        let why = mismatch.to_string();
+        // It may name an internal field, which no model may see.
+        let refusal = if tool.contract().has_internal_fields() {
+            edit_invalid("it does not satisfy the tool's schema").detail(why)
+        } else {
+            edit_invalid(&why)
+        };
+        schema_gate::tell(journey, input, &refusal.message, &mismatch);
+        refusal
+    })
 }
 
 /// From here on the call can end without running, but never run again.
