@@ -60,6 +60,7 @@ async fn records_that_this_host_writes_can_be_read_again_and_extended() {
     survives::<ToolInvocation>(record["invocation"].clone());
     survives::<PermissionDecision>(record["decisions"][0].clone());
     survives::<ToolError>(record["result"]["error"].clone());
+    assert_eq!(record["result"]["error"]["schema_version"], VERSION);
     survives::<ToolDeclaration>(record["declaration"].clone());
     survives::<ToolResult>(record["result"].clone());
     survives::<ToolEvent>(record["events"][0].clone());
