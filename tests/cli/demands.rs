@@ -429,6 +429,54 @@ fn interface(own: &Value) -> Value {
 }
 
 #[test]
+fn a_gated_tool_is_described_as_a_call_finds_it() {
+    let (home, (_guard, folder)) = (Home::new(), scratch());
+    let gated = changed(|toolkit| {
+        let profile = toolkit["permission_profiles"][0].as_object_mut().unwrap();
+        profile.retain(|field, _| !field.starts_with("credential"));
+        set(
+            toolkit,
+            "/interfaces/0",
+            "is_enabled",
+            json!("feature:beta"),
+        );
+        set(toolkit, "/interfaces/0", "is_open_world", json!("oracle:x"));
+    });
+    let tool = write(&folder, &gated);
+    let run = |arguments: &[&str]| home.toolcell(arguments).dir(&folder).run();
+    for (settings, is_open) in [
+        ("[surface]\nfeatures = [\"alpha\"]\n", false),
+        ("[surface]\nfeatures = [\"beta\"]\n", true),
+        // Every call is refused.
+        (
+            "[surface]\nfeatures = [\"beta\"]\nrole = \"nobody\"\n",
+            false,
+        ),
+    ] {
+        home.configure(settings);
+        run(&["call", &tool, "{}", "--allow-read=."]).exits(if is_open { 0 } else { 3 });
+        let records = run(&["describe", &tool, "--json"]).exits(0).json();
+        let interface = &records["interfaces"][0];
+        assert_eq!(interface["is_enabled"], "feature:beta");
+        assert_eq!(
+            interface["availability"]["is_enabled"], is_open,
+            "{settings}"
+        );
+        let shown = run(&["describe", &tool]).exits(0).stdout;
+        assert_eq!(shown.contains("to call it:"), is_open, "{shown}");
+        assert_eq!(
+            shown.contains("(behind a feature gate)"),
+            !is_open,
+            "{shown}"
+        );
+        assert!(
+            shown.contains("is_open_world: a predicate counts as unstated"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn an_interface_says_of_its_tool_what_holds_here() {
     let lies = interface(&json!({
         "native_ids": ["lie"], "namespace": "strict", "user_facing_name": "Reader", "availability": 5,

@@ -514,6 +514,11 @@ fn a_surface_says_for_whom_it_is() {
             .run(&[&["surface", "--json"], arguments].concat())
             .exits(0)
             .json();
+        let session = surface["runtime_refs"].as_array().unwrap().last().unwrap();
+        assert!(
+            session.as_str().unwrap().starts_with("session:run:"),
+            "{surface:#}"
+        );
         (
             surface["scope"].as_str().unwrap().to_owned(),
             surface["tool_refs"].clone(),
@@ -532,6 +537,14 @@ fn a_surface_says_for_whom_it_is() {
     let request = ["surface", "crowd.wasm", "--dialect=openai", "--json"];
     let request = one.run(&request).exits(0).json();
     assert_eq!(request["scope"], "model_request");
+    let named = Toolcell::new(["surface", "crowd.wasm", "--json", "--config=toolcell.toml"])
+        .dir(&one.folder)
+        .env("TOOLCELL_SESSION", "monday")
+        .run()
+        .exits(0)
+        .json();
+    let refs = named["runtime_refs"].as_array().unwrap();
+    assert!(refs.contains(&json!("session:monday")), "{named:#}");
     let message = json!([{ "id": "a", "type": "function", "function": { "name": "surface_scope_one_t0", "arguments": "{}" } }]);
     std::fs::write(
         other.folder.join("message.json"),

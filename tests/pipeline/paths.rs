@@ -1,5 +1,6 @@
 //! Relative paths among the arguments: the guest gets them absolute, which is a change on record.
 
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_what_is_o
     let given = json!({ "path": at("sub"), "all": [at("./a.txt"), at("sub/b.txt"), at("sub/../c.txt")], "note": "a.txt" });
     assert_eq!(called.succeeded(), given);
     let record = called.record();
-    // To be looked at, each path is also plain; what is decided on stays as it was sent.
+    // To be looked at, each path is also canonical; what is decided on stays as it was sent.
     let seen = json!({ "path": at("sub"), "all": [at("a.txt"), at("sub/b.txt"), at("c.txt")], "note": "a.txt" });
     assert_eq!(record["invocation"]["observable_input"], seen);
     assert_ne!(
@@ -56,6 +57,28 @@ async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_what_is_o
     );
     assert_eq!(changes[0]["changed_fields"], json!(["/all", "/path"]));
     check_chain(&called);
+}
+
+#[tokio::test]
+async fn what_is_observed_is_where_the_links_of_a_path_lead() {
+    let (_guard, folder) = scratch();
+    std::fs::create_dir_all(folder.join("real/deep")).unwrap();
+    symlink("real/deep", folder.join("link")).unwrap();
+    symlink("/", folder.join("out")).unwrap();
+    let mapped = format!("{}=/work", folder.display());
+    let sent = json!({ "path": "link/../b", "all": ["link", "out/../etc", "none/../b"] });
+    let called = from(&folder, "linked", |_| {})
+        .grant(|grants| grants.allow_read(&mapped).unwrap())
+        .call(sent.clone())
+        .await;
+    let record = called.record();
+    let seen = json!({
+        "path": "/work/real/b", "all": ["/work/real/deep", "/work/out/../etc", "/work/none/../b"],
+    });
+    assert_eq!(record["invocation"]["observable_input"], seen);
+    for input in ["model_input", "permission_input"] {
+        assert_eq!(record["invocation"][input], sent, "{input}");
+    }
 }
 
 #[tokio::test]

@@ -60,6 +60,7 @@ async fn records_that_this_host_writes_can_be_read_again_and_extended() {
     survives::<ToolInvocation>(record["invocation"].clone());
     survives::<PermissionDecision>(record["decisions"][0].clone());
     survives::<ToolError>(record["result"]["error"].clone());
+    assert_eq!(record["result"]["error"]["schema_version"], VERSION);
     survives::<ToolDeclaration>(record["declaration"].clone());
     survives::<ToolResult>(record["result"].clone());
     survives::<ToolEvent>(record["events"][0].clone());
@@ -111,11 +112,15 @@ async fn the_mappings_of_a_tool_come_back_as_they_were_written() {
         called.await.record()["declaration"].clone()
     };
     let written = r#"[{"source":"mcp","id":12345678901234567890123,"at":[1e2]}]"#;
+    let ordered = r#"[ {"at": [1.50, "\u00e9 \" ,"], "source": "mcp"} ]"#;
+    let plain = r#"[ {"source": "mcp", "at": [1.5, "\" ,"]} ]"#;
     let own = format!(r#","external_mappings_text":{}"#, json!(written));
     // A text says what the mappings say, or is not kept.
     let rounded = r#"[{"source":"mcp","id":1.2345678901234568e+22,"at":[100.0]}]"#;
     for (namespace, mappings, more, text) in [
         ("mapped_exactly", written, "", json!(written)),
+        ("mapped_in_order", ordered, "", json!(ordered)),
+        ("mapped_plainly", plain, "", Value::Null),
         ("mapped_again", rounded, own.as_str(), json!(written)),
         (
             "mapped_falsely",

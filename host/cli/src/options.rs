@@ -494,7 +494,7 @@ impl LimitOptions {
 pub(crate) const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 
 /// The way to approve a call that needs it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Approvals")]
 pub(crate) struct ApprovalOptions {
     /// How long a call waits for its approval [default: 10m]

@@ -166,7 +166,7 @@ fn places_mut<'v>(value: &'v mut Value, steps: &[String]) -> Vec<&'v mut Value> 
         .collect()
 }
 
-/// Makes paths absolute as a guest with `profile` and `grants` would get them, and plain; `None` if nothing changes.
+/// Makes paths absolute as a guest with `profile` and `grants` would get them, and canonical; `None` if nothing changes.
 pub fn with_whole_paths(
     profile: &PermissionProfile,
     fields: &[SubjectField],
@@ -178,13 +178,14 @@ pub fn with_whole_paths(
     let input = whole.as_ref().unwrap_or(input);
     let given = input.value().ok()?;
     let mut value = given.clone();
+    let mut steps = STEPS_MAX;
     for field in fields
         .iter()
         .filter(|field| field.kind == SubjectKind::Path)
     {
         for place in places_mut(&mut value, &pointer_steps(&field.pointer)) {
             if let Some(text) = place.as_str().filter(|text| !text.is_empty()) {
-                *place = plain(text, &capability.mounts).into();
+                *place = plain(text, &capability.mounts, &mut steps).into();
             }
         }
     }

@@ -39,11 +39,10 @@ impl Server {
             &names,
             SurfaceScope::Session,
             offering.tools.host.producer(),
+            &session.reference(),
             &reason,
         );
         record.created_at = offering.since;
-        let session = session.reference();
-        record.runtime_refs.push(format!("session:{session}"));
         record
             .deferred_tools
             .iter_mut()

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::IntoStaticStr;
 
-use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, Status};
+use super::{AbortReason, AccessKind, ErrorCode, Extra, ResultStatus, SchemaVersion, Status};
 
 /// `error_class` (AT-EC-01..22).
 ///
@@ -285,6 +285,8 @@ pub struct NeedsAuthorization {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolError {
+    #[serde(default)]
+    pub schema_version: SchemaVersion,
     /// Stable, finer than the class (AT-ERR-01).
     pub error_code: String,
     /// One of the 22 classes (AT-ERR-02).
@@ -477,6 +479,7 @@ impl Refusal {
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();
         ToolError {
+            schema_version: SchemaVersion::default(),
             error_code: self
                 .guest_code
                 .clone()

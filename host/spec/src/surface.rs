@@ -202,7 +202,7 @@ pub struct ToolSurface {
     #[serde(serialize_with = "role")]
     pub role_constraints: Option<RoleConstraints>,
     pub policy_refs: Vec<String>,
-    /// `component:sha256:<hex>`, `toolcell/<version>`, and, of a session's surface, `session:<session_ref>` (AT-SURF-16).
+    /// `component:sha256:<hex>`, `toolcell/<version>` and `session:<session_ref>` (AT-SURF-16).
     pub runtime_refs: Vec<String>,
     pub surface_reason: String,
 }

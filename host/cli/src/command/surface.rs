@@ -12,7 +12,7 @@ use toolcell_spec::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{Exit, Stop};
 use super::exported::{self, DialectTools};
-use super::options::{self, GrantOptions, LimitOptions, PolicyOptions};
+use super::options::{self, ApprovalOptions, GrantOptions, LimitOptions, PolicyOptions};
 use super::target;
 use super::{serving, show};
 
@@ -69,13 +69,15 @@ impl ShowSurface {
         let host = target::host(&home, |host| settings.layers.compilation.apply(host))?;
         let runtime = Runtime::on_this_thread()?;
         let offered = serving::offered(&self.tools, &mut settings, (&home, &host, &runtime))?;
+        let session = ApprovalOptions::default().call_session().reference();
         if let Some(dialect) = self.dialect {
             let given = (&settings.policy, &settings.grants);
             let exported = DialectTools::build(&host, offered, selection, given, dialect);
             let exported = runtime.block_on(exported);
             let surface = exported.surface();
             let scope = SurfaceScope::ModelRequest;
-            return Ok(surface.record(&exported.names(), scope, host.producer(), SHOWN));
+            let names = exported.names();
+            return Ok(surface.record(&names, scope, host.producer(), &session, SHOWN));
         }
         let mut known = HashSet::new();
         let tools = offered.into_iter().map(|offered| offered.tool);
@@ -97,7 +99,7 @@ impl ShowSurface {
             None if self.tools.is_empty() => SurfaceScope::Workspace,
             None => SurfaceScope::Task,
         };
-        Ok(surface.record(&names, scope, host.producer(), SHOWN))
+        Ok(surface.record(&names, scope, host.producer(), &session, SHOWN))
     }
 }
 

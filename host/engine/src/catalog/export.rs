@@ -76,8 +76,12 @@ pub(super) fn interface(interface: &ToolInterface, contract: &ToolContract) -> T
 
 impl Tool {
     /// The interface with all nine concerns of the specification (AT-N-02), also if undeclared, with the host's facts.
-    /// `unset_secrets`: of those that tools need (AT-LIFE-04).
-    pub fn whole_interface(&self, unset_secrets: &BTreeSet<String>) -> Value {
+    /// `unset_secrets`: of those that tools need (AT-LIFE-04); `features`: the open feature gates (AT-IF-04).
+    pub fn whole_interface(
+        &self,
+        unset_secrets: &BTreeSet<String>,
+        features: &BTreeSet<String>,
+    ) -> Value {
         let interface = self.interface().cloned().unwrap_or_else(|| ToolInterface {
             interface_id: format!("{}.interface", self.declaration().tool_id),
             tool_id: self.declaration().tool_id.clone(),
@@ -86,7 +90,8 @@ impl Tool {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(interface) else {
             return Value::Null;
         };
-        fields.extend(self.decided(unset_secrets));
+        let is_enabled = self.is_enabled_with(features);
+        fields.extend(self.decided(unset_secrets, is_enabled));
         if self.execution_profile().sandbox_profile.is_none() {
             fields.remove("sandbox_profile");
         }
@@ -100,7 +105,7 @@ impl Tool {
     }
 
     /// Fields that the host overrides: identity and current settings.
-    fn decided(&self, unset_secrets: &BTreeSet<String>) -> Map<String, Value> {
+    fn decided(&self, unset_secrets: &BTreeSet<String>, is_enabled: bool) -> Map<String, Value> {
         let declaration = self.declaration();
         let contract = self.contract();
         let own = self
@@ -129,7 +134,7 @@ impl Tool {
         let setup = match declaration.lifecycle {
             Lifecycle::RequiresSetup => "requires_setup",
             Lifecycle::Disabled => "disabled",
-            _ if !self.is_enabled() => "disabled",
+            _ if !is_enabled => "disabled",
             _ if lacks_secret => "requires_setup",
             _ => "ready",
         };
@@ -153,7 +158,7 @@ impl Tool {
             "sandbox_profile": self.execution_profile().sandbox_profile,
             "availability": {
                 "setup_state": setup,
-                "is_enabled": self.is_enabled(),
+                "is_enabled": is_enabled,
                 "feature_gates": self.feature().into_iter().collect::<Vec<_>>(),
                 "required_credentials": profile.credential_refs,
                 "model_support": returned,

@@ -325,13 +325,14 @@ impl Surface {
             .collect()
     }
 
-    /// The record of this surface (AT-SURF-00..17). `names` are the caller's, in the same order; `reason` is why it was
-    /// built.
+    /// The record of this surface (AT-SURF-00..17). `names` are the caller's, in the same order; `session` is the
+    /// `session_ref` of the caller's calls; `reason` is why it was built.
     pub fn record(
         &self,
         names: &[String],
         scope: SurfaceScope,
         producer: &Arc<str>,
+        session: &str,
         reason: &str,
     ) -> ToolSurface {
         let all = || self.tools.iter().zip(names);
@@ -362,7 +363,10 @@ impl Surface {
             .tools()
             .flat_map(|(tool, _)| tool.runtime_refs().to_vec())
             .collect();
-        let runtime = components.into_iter().chain([producer.to_string()]);
+        let session = format!("session:{session}");
+        let runtime = components
+            .into_iter()
+            .chain([producer.to_string(), session]);
         let selection = &self.selection;
         let roles = || {
             selection

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -340,6 +340,12 @@ impl Tool {
         self.interface
             .as_ref()
             .is_none_or(ToolInterface::is_enabled)
+    }
+
+    /// Returns whether the tool can be selected where these feature gates are open.
+    pub fn is_enabled_with(&self, features: &BTreeSet<String>) -> bool {
+        let is_open = |feature| features.contains(feature);
+        self.is_enabled() || self.feature().is_some_and(is_open)
     }
 
     /// The feature gate that allows selecting the tool.

@@ -42,7 +42,7 @@ pub(super) async fn observe(
     Ok(Observed(PreparedCall { tool, input }))
 }
 
-/// Paths as the guest would get them, and plain, for display (AT-INP-02).
+/// Paths as the guest would get them, and canonical, for display (AT-INP-02).
 async fn with_whole_paths(
     journey: &CallState<'_>,
     tool: &Arc<Tool>,

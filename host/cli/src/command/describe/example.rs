@@ -14,7 +14,7 @@ const ARGUMENTS_BYTES_MAX: usize = 1_000;
 const PLACEHOLDER_CHARS_MAX: usize = 32;
 const DEPTH_MAX: usize = 4;
 
-/// `None` if no call of `tool` can succeed.
+/// `None` if no call of `tool` can succeed, although it is enabled.
 pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
     let callable = matches!(
         tool.declaration().lifecycle,
@@ -26,7 +26,7 @@ pub(super) fn command(tool: &Tool, called: &str) -> Option<String> {
         .credential_refs
         .iter()
         .all(|name| SecretStore::check_name(name).is_ok());
-    if !callable || !named || !tool.is_enabled() || not_grantable(profile).next().is_some() {
+    if !callable || !named || not_grantable(profile).next().is_some() {
         return None;
     }
     let mut command = format!(

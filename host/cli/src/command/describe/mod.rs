@@ -13,7 +13,7 @@ use crate::runtime::Runtime;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{ComponentTools, Home};
-use toolcell_config::InstalledNames;
+use toolcell_config::{ConfigLayers, InstalledNames, LayerOptions, selection};
 use toolcell_engine::catalog::Tool;
 use toolcell_spec::SchemaVersion;
 
@@ -50,20 +50,34 @@ impl Describe {
             Ok(loaded) => loaded,
             Err(refusal) => return show::refuse(&refusal, self.json),
         };
+        let features = open_features(&home);
         let text = if self.json {
-            show::json_line(&records(&loaded, &tools, &unset))
+            show::json_line(&records(&loaded, &tools, &unset, &features))
         } else {
-            for_people(&target, &loaded, &tools)
+            for_people(&target, &loaded, &tools, &features)
         };
         show::print(&text)
     }
 }
 
-fn records(loaded: &ComponentTools, tools: &[Arc<Tool>], unset: &BTreeSet<String>) -> Value {
+/// The feature gates of a call from here. None, if its settings cannot be read: then each call is refused.
+fn open_features(home: &Home) -> BTreeSet<String> {
+    let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    let layers = ConfigLayers::read(home, cwd.as_deref(), &LayerOptions::default());
+    let selection = layers.and_then(|layers| selection(&layers, None, None));
+    selection.map_or_else(|_| BTreeSet::new(), |selection| selection.features)
+}
+
+fn records(
+    loaded: &ComponentTools,
+    tools: &[Arc<Tool>],
+    unset: &BTreeSet<String>,
+    features: &BTreeSet<String>,
+) -> Value {
     json!({
         "declarations": tools.iter().map(|tool| tool.declaration()).collect::<Vec<_>>(),
         "namespaces": namespaces(tools),
-        "interfaces": tools.iter().map(|tool| tool.whole_interface(unset)).collect::<Vec<_>>(),
+        "interfaces": tools.iter().map(|tool| tool.whole_interface(unset, features)).collect::<Vec<_>>(),
         "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
         "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
         "imports": loaded.imports(),
@@ -91,7 +105,12 @@ fn namespaces(tools: &[Arc<Tool>]) -> Vec<Value> {
     known.into_iter().map(record).collect()
 }
 
-fn for_people(target: &Target, loaded: &ComponentTools, tools: &[Arc<Tool>]) -> String {
+fn for_people(
+    target: &Target,
+    loaded: &ComponentTools,
+    tools: &[Arc<Tool>],
+    features: &BTreeSet<String>,
+) -> String {
     let path = target.shown();
     let columns = show::columns();
     let shown = tools.iter().map(|tool| {
@@ -100,7 +119,7 @@ fn for_people(target: &Target, loaded: &ComponentTools, tools: &[Arc<Tool>]) -> 
             [_] => path.clone(),
             _ => format!("{path}#{}", tool.declaration().name),
         };
-        overview::render(tool, &called, columns)
+        overview::render(tool, &called, columns, tool.is_enabled_with(features))
     });
     // What a tool says of itself could act on the terminal.
     show::printable(&shown.collect::<Vec<_>>().join("\n"), true)

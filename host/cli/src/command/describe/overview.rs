@@ -19,16 +19,16 @@ const DEPTH_MAX: usize = 3;
 /// In characters.
 const SAID_CHARS_MAX: usize = 1_000;
 
-pub(super) fn render(tool: &Tool, called: &str, columns: usize) -> String {
+pub(super) fn render(tool: &Tool, called: &str, columns: usize, is_enabled: bool) -> String {
     let mut rows = Rows {
         text: String::new(),
         columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX),
     };
     let declaration = tool.declaration();
     let note = match declaration.lifecycle {
+        Lifecycle::Available if is_enabled => "",
         Lifecycle::Available if tool.feature().is_some() => " (behind a feature gate)",
-        Lifecycle::Available if !tool.is_enabled() => " (disabled)",
-        Lifecycle::Available => "",
+        Lifecycle::Available => " (disabled)",
         Lifecycle::Draft => " (a draft)",
         Lifecycle::Disabled => " (disabled)",
         Lifecycle::RequiresSetup => " (has to be set up)",
@@ -57,7 +57,7 @@ pub(super) fn render(tool: &Tool, called: &str, columns: usize) -> String {
             rows.line(4, &note.to_string());
         }
     }
-    if let Some(command) = example::command(tool, called) {
+    if let Some(command) = example::command(tool, called).filter(|_| is_enabled) {
         rows.line(2, "to call it:");
         // In one row, so that it can be copied.
         rows.line(4, &command);

@@ -15,7 +15,6 @@ use super::mappings;
 use super::shape::{FieldShape, ObjectShape, ValueShape, is, known_word, none_of, word};
 use super::unknown;
 
-const PREDICATES: [&str; 3] = ["classifier:", SAME_AS, "feature:"];
 const FACTS: [&str; 4] = [
     "is_read_only",
     "is_concurrency_safe",
@@ -552,12 +551,12 @@ fn is_same_as(predicate: &str) -> bool {
         .is_some_and(|fact| FACTS.contains(&fact))
 }
 
-/// Predicates count as unstated, which is conservative (AT-N-03); other values were meant to state something.
+/// Predicates, `KIND:NAME`, count as unstated, which is conservative (AT-N-03); other values were meant to state something.
 fn fact(findings: &mut Findings, place: &ToolkitPlace<'_>, value: &Value) {
     match value {
         Value::Bool(_) | Value::Null => {}
         Value::String(text) if is_same_as(text) => {}
-        Value::String(text) if PREDICATES.iter().any(|start| text.starts_with(start)) => {
+        Value::String(text) if text.contains(':') => {
             findings.note(place, "a predicate counts as unstated; what the component classifies counts for each call");
         }
         _ => findings.error(place, "is neither true nor false nor a predicate"),

@@ -69,7 +69,7 @@ pub fn toolkit(text: &str) -> Result<LoadedToolkit, Vec<Finding>> {
         };
         value = records;
     } else {
-        mappings::keep_numbers(&mut value, text);
+        mappings::keep_text(&mut value, text);
     }
     let mut of_records = Findings::default();
     embedded::lift(&mut value);
