@@ -110,7 +110,9 @@ async fn edit(
 ) -> Result<Box<Permit>, Refusal> {
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
     let inputs = [asked.call_input(), &input];
-    journey.mutated(source, inputs, "updated_input of the approver");
+    journey
+        .replaced(source, inputs, "updated_input of the approver")
+        .await?;
     if let (Ok(from), Ok(to)) = (asked.call_input().value(), input.value())
         && let Some(why) = tool
             .contract()
@@ -137,7 +139,7 @@ async fn edit(
     if let Err(refusal) = checked {
         return Err(validate::refused_late(journey, refusal, validate::VALUE));
     }
-    let input = observe::fill(journey, tool, input);
+    let input = observe::fill(journey, tool, input).await?;
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     check(journey, tool, &input).await?;
     decide_again(journey, tool, &input).await
