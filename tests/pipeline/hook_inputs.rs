@@ -233,6 +233,8 @@ async fn a_hook_fills_an_internal_field_of_a_tool_without_a_runtime_schema() {
         called
             .failed("hook_blocked", "call_input_mismatch")
             .never_ran();
+        let error = &called.record()["result"]["error"];
+        assert_eq!(error["policy_refs"], json!(["hook:filler"]));
     }
 }
 
